@@ -1,0 +1,203 @@
+"""Hop client <-> generator: the bodies of the HTTP interface, version 1."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sparsesmith_proto.kernel import Baselines, DeviceDescription, Evaluation, Workload
+from sparsesmith_proto.message import (
+    ElementType,
+    Identifier,
+    Message,
+    Microseconds,
+    Operation,
+    PolicyVersion,
+    ProgramText,
+    Seconds,
+)
+from sparsesmith_proto.policy import PolicyAnnouncement
+
+SearchStrategy = Literal["auto", "families", "sample"]
+
+
+class Budget(Message):
+    """How much a request may spend; the search ends when either is used up."""
+
+    candidates: int = Field(default=64, ge=1, le=4096)
+    seconds: Seconds = Field(default=120, gt=0, le=3600)
+
+
+class TuningOptions(Message):
+    """What a user may choose beside the matrix; the same names are form fields of an upload."""
+
+    operation: Operation = "spmv"
+    element_type: ElementType = "float32"
+    num_dense_cols: int = Field(default=1, ge=1, le=1024)
+    search: SearchStrategy = "auto"
+    budget: Budget = Budget()
+
+
+class MatrixIndices(Message):
+    """A sparsity pattern as index lists. Zero-based. Duplicates are merged, as SciPy's `sum_duplicates` does."""
+
+    num_rows: int = Field(ge=1, lt=2**31)
+    num_cols: int = Field(ge=1, lt=2**31)
+    row_indices: list[int]
+    col_indices: list[int]
+
+
+class KernelRequest(TuningOptions):
+    """`POST /v1/kernels` as JSON."""
+
+    matrix: MatrixIndices
+
+
+class EvaluationRequest(Message):
+    """`POST /v1/evaluations` as JSON: grade this program on this matrix."""
+
+    operation: Operation = "spmv"
+    element_type: ElementType = "float32"
+    num_dense_cols: int = Field(default=1, ge=1, le=1024)
+    program: ProgramText
+    matrix: MatrixIndices
+
+
+class BreakEven(Message):
+    """After how many products a kernel has repaid what it cost. None: never, it is not faster."""
+
+    conversion_ms: float = Field(ge=0)
+    tuning_s: Seconds
+    products_against_best: int | None
+    products_against_default: int | None
+
+
+class TunedAnswer(Message):
+    """A kernel that beats the best baseline."""
+
+    kind: Literal["kernel"] = "kernel"
+    best: Evaluation
+    """The winner; its outcome is Passed."""
+    speedup_over_best: float = Field(gt=0)
+    speedup_over_default: float = Field(gt=0)
+    break_even: BreakEven
+
+
+class LibraryAnswer(Message):
+    """Nothing better than the vendor's routine was found: use that."""
+
+    kind: Literal["library"] = "library"
+    routine: str
+    """Name of the best baseline."""
+    reason: str
+    closest: Evaluation | None
+    """The best program that passed, if one did."""
+
+
+Answer = Annotated[TunedAnswer | LibraryAnswer, Field(discriminator="kind")]
+
+
+class SearchReport(Message):
+    """What was tried for a request."""
+
+    strategy: SearchStrategy
+    num_candidates: int = Field(ge=0)
+    outcomes: dict[str, int]
+    """Outcome name -> number of candidates."""
+    policy_versions: tuple[PolicyVersion, ...]
+    """Versions that the sampled candidates came from, ascending."""
+    seconds: Seconds
+    first_graded_s: Seconds
+    """From acceptance of the request to the first graded candidate."""
+
+
+class KernelReport(Message):
+    """The whole answer to a request: what to use and the numbers behind it."""
+
+    workload: Workload
+    num_rows: int = Field(ge=1)
+    num_cols: int = Field(ge=1)
+    nnz: int = Field(ge=1)
+    answer: Answer
+    baselines: Baselines
+    device: DeviceDescription
+    search: SearchReport
+
+
+class EvaluationAnswer(Message):
+    """The whole answer to `POST /v1/evaluations`."""
+
+    workload: Workload
+    evaluation: Evaluation
+    baselines: Baselines
+    device: DeviceDescription
+
+
+class Problem(Message):
+    """An RFC 9457 problem document. `field`, `value` and `limit` name what was wrong where that can be said."""
+
+    type: str
+    title: str
+    status: int = Field(ge=400, le=599)
+    detail: str
+    field: str | None = None
+    value: str | None = None
+    limit: str | None = None
+
+
+class Queued(Message):
+    state: Literal["queued"] = "queued"
+    position: int = Field(ge=0)
+    """Requests ahead of this one."""
+
+
+class Running(Message):
+    state: Literal["running"] = "running"
+    num_graded: int = Field(ge=0)
+    budget_candidates: int = Field(ge=1)
+    best_program: str | None
+    best_us: Microseconds | None
+    """Median of the best so far, measured or estimated as the evaluator's device says."""
+    best_speedup: float | None
+    """Over the best baseline."""
+
+
+class Finished(Message):
+    state: Literal["finished"] = "finished"
+    report: KernelReport
+
+
+class Graded(Message):
+    state: Literal["graded"] = "graded"
+    answer: EvaluationAnswer
+
+
+class Failed(Message):
+    state: Literal["failed"] = "failed"
+    problem: Problem
+
+
+class Cancelled(Message):
+    state: Literal["cancelled"] = "cancelled"
+
+
+JobState = Annotated[Queued | Running | Finished | Graded | Failed | Cancelled, Field(discriminator="state")]
+
+
+class JobStatus(Message):
+    """`GET /v1/kernels/{id}` and `GET /v1/evaluations/{id}`; also the data of each server-sent event."""
+
+    job_id: Identifier
+    accepted_at: str
+    """UTC, ISO 8601."""
+    status: JobState
+
+
+class PolicyStatus(Message):
+    """`GET /v1/policy`."""
+
+    model: str
+    version: PolicyVersion
+    num_parameters: int = Field(ge=0)
+    encoder: str
+    announcement: PolicyAnnouncement | None
+    """The announcement behind the version; None for the policy as shipped."""

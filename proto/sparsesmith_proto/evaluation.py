@@ -1,0 +1,31 @@
+"""Hop generator -> evaluator (RQ job) and back (the job's result)."""
+
+from pydantic import Field
+
+from sparsesmith_proto.kernel import Baselines, Candidate, DeviceDescription, Evaluation, Workload
+from sparsesmith_proto.message import Bytes, Identifier, Message, Seconds
+
+MAX_CANDIDATES_A_JOB = 256
+
+
+class EvaluationJob(Message):
+    """Grade these candidates on this workload. Idempotent: grading twice gives the same answer, but for noise."""
+
+    job_id: Identifier
+    workload: Workload
+    candidates: tuple[Candidate, ...] = Field(min_length=1, max_length=MAX_CANDIDATES_A_JOB)
+    budget_s: Seconds = Field(default=300, gt=0, le=3600)
+    """Candidates not reached in this time come back TimedOut."""
+
+
+class EvaluationReport(Message):
+    """What an evaluator measured: one evaluation a candidate, in the order given."""
+
+    job_id: Identifier
+    device: DeviceDescription
+    baselines: Baselines
+    evaluations: tuple[Evaluation, ...]
+    csr_bytes: Bytes
+    """Device memory of the workload's matrix in CSR, for comparison with each `format_bytes`."""
+    seconds: Seconds
+    """Wall time of the whole job on the evaluator."""

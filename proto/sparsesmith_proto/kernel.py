@@ -1,0 +1,249 @@
+"""The nouns that more than one hop shares: workload, candidate, outcome, timing, baselines."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from sparsesmith_proto.message import (
+    Architecture,
+    Bytes,
+    Digest,
+    ElementType,
+    Identifier,
+    Message,
+    Microseconds,
+    Operation,
+    PolicyVersion,
+    ProgramText,
+    Seconds,
+)
+
+
+class Workload(Message):
+    """What a kernel is tuned for."""
+
+    pattern: Digest
+    """Digest of the sparsity pattern; the pattern itself lies in the pattern store."""
+    operation: Operation
+    element_type: ElementType
+    num_dense_cols: int = Field(default=1, ge=1, le=1024)
+    """Columns of the dense operand: 1 for spmv."""
+
+    @model_validator(mode="after")
+    def _spmv_has_one_column(self) -> "Workload":
+        if self.operation == "spmv" and self.num_dense_cols != 1:
+            raise ValueError(f"num_dense_cols: {self.num_dense_cols} given, spmv takes 1")
+        return self
+
+
+class Parent(Message):
+    """A program that a sample refines, and what was measured of it."""
+
+    program: ProgramText
+    report: str
+
+
+class Prompt(Message):
+    """All that is needed to rebuild a policy's prompt from the pattern, so that embeddings never travel."""
+
+    encoder: Literal["structural", "sinusoidal", "text"]
+    sample_seed: int = Field(ge=0, lt=2**63)
+    """Seed of the choice of nonzeros that the matrix tokens show."""
+    architecture: Architecture
+    parent: Parent | None = None
+
+
+class Sampled(Message):
+    """The candidate was written by the policy."""
+
+    kind: Literal["sampled"] = "sampled"
+    prompt: Prompt
+    group: Identifier
+    """Samples of one prompt share a group: their rewards are each other's baseline."""
+    token_ids: tuple[int, ...] = Field(min_length=1)
+    logprobs: tuple[float, ...] = Field(min_length=1)
+    """Natural log-probability of each token under the policy that sampled it, after temperature."""
+    temperature: float = Field(gt=0)
+    first_version: PolicyVersion
+    """Policy version when the first token was sampled."""
+    last_version: PolicyVersion
+    """Policy version when the last token was sampled."""
+
+    @model_validator(mode="after")
+    def _one_logprob_a_token(self) -> "Sampled":
+        if len(self.token_ids) != len(self.logprobs):
+            raise ValueError(f"logprobs: {len(self.logprobs)} given for {len(self.token_ids)} token_ids")
+        if self.last_version < self.first_version:
+            raise ValueError(f"last_version: {self.last_version} is before first_version {self.first_version}")
+        return self
+
+
+class FromFamily(Message):
+    """The candidate is a kernel family with its parameters filled in."""
+
+    kind: Literal["family"] = "family"
+    family: str
+    parameters: dict[str, int | str]
+
+
+class UserWritten(Message):
+    """The candidate came from a user."""
+
+    kind: Literal["user"] = "user"
+
+
+Origin = Annotated[Sampled | FromFamily | UserWritten, Field(discriminator="kind")]
+
+
+class Candidate(Message):
+    """A kernel program under evaluation. `program` may be raw model text: the evaluator extracts the program."""
+
+    candidate_id: Identifier
+    program: str
+    origin: Origin
+
+
+class MeasuredTiming(Message):
+    """Time on a GPU, per launch sequence, from CUDA events around replayed CUDA graphs."""
+
+    kind: Literal["measured"] = "measured"
+    median_us: Microseconds
+    """Warm: data as an iterative solver leaves it in the caches. Median of batches."""
+    low_us: Microseconds
+    """Lower end of the 95 % confidence interval of the median."""
+    high_us: Microseconds
+    cold_us: Microseconds
+    """Median with the L2 flushed before each run."""
+    num_batches: int = Field(ge=1)
+    stable: bool
+    """Noise verdict: the interval closed under its target and no throttling was seen."""
+    sm_clock_mhz: int = Field(ge=0)
+    """Median SM clock while timing; 0 where the driver does not tell."""
+
+
+class EstimatedTiming(Message):
+    """No GPU was there: a traffic model's estimate. Never compared with a measured time."""
+
+    kind: Literal["estimated"] = "estimated"
+    median_us: Microseconds
+    traffic_model: str
+
+
+Timing = Annotated[MeasuredTiming | EstimatedTiming, Field(discriminator="kind")]
+
+
+class Resources(Message):
+    """What the compiler says of the heaviest kernel of a program."""
+
+    registers: int = Field(ge=0)
+    spill_bytes: Bytes
+    shared_bytes: Bytes
+    compile_ms: float = Field(ge=0)
+
+
+class Passed(Message):
+    """Compiled, correct on every input drawn, and timed."""
+
+    outcome: Literal["passed"] = "passed"
+    timing: Timing
+    resources: Resources
+    storage_format: str
+    format_bytes: Bytes
+    """Device memory that the format takes, values included."""
+    conversion_ms: float = Field(ge=0)
+    """Host time to build the format from CSR."""
+    worst_error: float = Field(ge=0)
+    """Largest |y - y_ref| / (|A| |x|) over all inputs and rows."""
+    num_inputs: int = Field(ge=1)
+    """Inputs that were drawn and checked."""
+
+
+class Rejected(Message):
+    """Not a legal program for this workload: refused before the compiler saw it."""
+
+    outcome: Literal["rejected"] = "rejected"
+    message: str
+
+
+class CompileFailed(Message):
+    outcome: Literal["compile_failed"] = "compile_failed"
+    log: str
+
+
+class Mismatch(Message):
+    """It ran, and the result is wrong, incomplete or not repeatable, or it wrote where it must not."""
+
+    outcome: Literal["mismatch"] = "mismatch"
+    message: str
+
+
+class Crashed(Message):
+    """It ended its process or was stopped by the memory checker."""
+
+    outcome: Literal["crashed"] = "crashed"
+    message: str
+
+
+class TimedOut(Message):
+    outcome: Literal["timed_out"] = "timed_out"
+    stage: Literal["compile", "run"]
+    limit_s: Seconds
+    message: str
+
+
+Outcome = Annotated[
+    Passed | Rejected | CompileFailed | Mismatch | Crashed | TimedOut, Field(discriminator="outcome")
+]
+
+
+class Evaluation(Message):
+    """One candidate and what became of it."""
+
+    candidate: Candidate
+    outcome: Outcome
+
+
+class BaselineTiming(Message):
+    """One routine of the vendor's library (or, without a GPU, a plain stand-in kernel) under the same harness."""
+
+    routine: str
+    """`cusparse_csr_default`, `cusparse_coo_alg1`, ...; without a GPU `plain_csr_scalar`, ..."""
+    timing: Timing
+    preparation_ms: float = Field(ge=0)
+    """Conversion to its format plus the library's own preprocessing."""
+
+
+class Baselines(Message):
+    """Every library routine that applies to a workload."""
+
+    default: str
+    """Name of the routine a user gets without choosing: CSR, default algorithm."""
+    routines: tuple[BaselineTiming, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _default_was_timed(self) -> "Baselines":
+        if all(routine.routine != self.default for routine in self.routines):
+            raise ValueError(f"default: {self.default!r} is not among the routines")
+        return self
+
+    def best_routine(self) -> BaselineTiming:
+        """The fastest of all."""
+        return min(self.routines, key=lambda routine: routine.timing.median_us)
+
+    def default_routine(self) -> BaselineTiming:
+        return next(routine for routine in self.routines if routine.routine == self.default)
+
+
+class DeviceDescription(Message):
+    """Where the numbers come from."""
+
+    kind: Literal["cuda", "interpreter"]
+    name: str
+    """`NVIDIA H200`, or `PTX interpreter`."""
+    architecture: Architecture
+    num_sms: int = Field(ge=1)
+    copy_bandwidth_gbs: float = Field(gt=0)
+    """Measured device-to-device copy, read plus written bytes, in 1e9 bytes a second; assumed by the traffic model
+    where no GPU is there."""
+    versions: dict[str, str]
+    """Driver, NVRTC, cuSPARSE, package."""

@@ -1,0 +1,162 @@
+"""What a storage format is: parameters, kernel arguments, a builder from CSR and its inverse.
+
+A format splits into a **layout** (index arrays and sizes, built once for a pattern) and the **packing** of values into
+it (a gather, done for every set of values). That is what lets one kernel serve any values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.errors import InvalidProgram
+
+ParameterValue = int | str
+Parameters = Mapping[str, ParameterValue]
+"""Complete: every parameter of the format, by name."""
+
+
+@dataclass(frozen=True)
+class IntegerRange:
+    """A whole-number parameter."""
+
+    default: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A parameter with a closed set of values."""
+
+    default: ParameterValue
+    values: tuple[ParameterValue, ...]
+
+
+ParameterSpec = IntegerRange | OneOf
+
+Role = Literal["size", "index", "values", "scratch", "input", "output"]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of every kernel of a program. `T` in the C type stands for the element type."""
+
+    c_type: str
+    """`int`, `const int*`, `const unsigned short*`, `const T*`, `T*`."""
+    name: str
+    role: Role
+    meaning: str
+    """One sentence: contents, order and length."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A format built for one pattern, without values."""
+
+    sizes: Mapping[str, int]
+    """Each `size` argument by name; the names that launch expressions may use."""
+    indices: Mapping[str, npt.NDArray[np.generic]]
+    """Each `index` argument by name (int32 or uint16)."""
+    value_sources: npt.NDArray[np.int32] | None
+    """For each stored slot the position of its value in CSR order, -1 for padding. None: CSR order itself."""
+    num_slots: int
+    """Stored values, padding included."""
+    scratch: Mapping[str, int] = field(default_factory=dict)
+    """Elements of each `scratch` argument by name: device memory that kernels may write, uninitialised."""
+
+    def pack(self, values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+        """Values in CSR order, shape [nnz], to stored order, shape [num_slots]; padding is zero."""
+        if self.value_sources is None:
+            return values
+        packed = np.take(values, np.maximum(self.value_sources, 0))
+        packed[self.value_sources < 0] = 0
+        return packed
+
+    def num_bytes(self, element_bytes: int) -> int:
+        """Device memory of the format: indices, values and scratch."""
+        scratch = sum(self.scratch.values()) * element_bytes
+        return sum(array.nbytes for array in self.indices.values()) + self.num_slots * element_bytes + scratch
+
+
+class Format(Protocol):
+    """One storage format. Implementations are frozen dataclasses in a module of the format's name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def parameters(self) -> Mapping[str, ParameterSpec]: ...
+
+    def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
+        """The format's own arguments, between the head (num_rows, num_cols, nnz) and the vectors."""
+        ...
+
+    def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        """Vectorised. Raises InvalidProgram where the pattern does not fit (too much padding, 16 bits too few)."""
+        ...
+
+    def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
+        """The inverse of build."""
+        ...
+
+
+HEAD = (
+    Argument("int", "num_rows", "size", "rows of A"),
+    Argument("int", "num_cols", "size", "columns of A"),
+    Argument("int", "nnz", "size", "nonzeros of A, padding not counted"),
+)
+
+SPMV_TAIL = (
+    Argument("const T*", "x", "input", "dense vector, length num_cols"),
+    Argument("T*", "y", "output", "dense vector, length num_rows; holds garbage at the start, every entry must be written"),
+)
+
+SPMM_TAIL = (
+    Argument("const T*", "b", "input", "dense matrix, row-major, num_cols by num_dense_cols"),
+    Argument("T*", "c", "output", "dense matrix, row-major, num_rows by num_dense_cols; garbage at the start"),
+    Argument("int", "num_dense_cols", "size", "columns of b and c"),
+)
+
+VALUES = "values"
+
+MAX_PADDING_RATIO = 16
+"""A layout with more than this many slots a nonzero (and over 2**20 slots) is refused: it cannot win and may not fit."""
+
+
+def complete_parameters(format_: Format, given: Parameters) -> dict[str, ParameterValue]:
+    """Given parameters with defaults filled in. Raises InvalidProgram for an unknown name or a value out of range."""
+    for name in given:
+        if name not in format_.parameters:
+            known = ", ".join(format_.parameters) or "none"
+            raise InvalidProgram(f"format {format_.name} has no parameter {name!r} (known: {known})", field=name)
+    return {name: _check(format_, name, spec, given.get(name, spec.default)) for name, spec in format_.parameters.items()}
+
+
+def _check(format_: Format, name: str, spec: ParameterSpec, value: ParameterValue) -> ParameterValue:
+    match spec:
+        case IntegerRange():
+            limit = f"{spec.low}..{spec.high}"
+            legal = isinstance(value, int) and spec.low <= value <= spec.high
+        case OneOf():
+            limit = ", ".join(map(str, spec.values))
+            legal = value in spec.values
+    if not legal:
+        raise InvalidProgram(
+            f"format {format_.name}: {name}={value} is not one of {limit}", field=name, value=value, limit=limit
+        )
+    return value
+
+
+def refuse_padding(format_name: str, num_slots: int, nnz: int) -> None:
+    """Raises InvalidProgram for a layout that is mostly padding, before it is allocated."""
+    if num_slots > 2**20 and num_slots > MAX_PADDING_RATIO * nnz or num_slots >= 2**31:
+        raise InvalidProgram(
+            f"format {format_name} would store {num_slots} slots for {nnz} nonzeros",
+            field="format",
+            value=num_slots,
+            limit=min(MAX_PADDING_RATIO * nnz, 2**31 - 1),
+        )

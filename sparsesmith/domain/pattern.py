@@ -1,0 +1,128 @@
+"""A sparsity pattern: where the nonzeros are. Values do not choose the kernel."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from sparsesmith.errors import InvalidMatrix, LimitExceeded
+
+Int32Array = npt.NDArray[np.int32]
+IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+
+MAX_NNZ = 2**31 - 1
+"""Offsets on the device are 32-bit."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Canonical CSR: rows in order, columns ascending within a row, no duplicates."""
+
+    num_rows: int
+    num_cols: int
+    row_offsets: Int32Array
+    """Shape [num_rows + 1]."""
+    col_indices: Int32Array
+    """Shape [nnz]."""
+
+    @property
+    def nnz(self) -> int:
+        return int(self.col_indices.size)
+
+    @property
+    def num_bytes(self) -> int:
+        """Host memory of the index arrays."""
+        return int(self.row_offsets.nbytes + self.col_indices.nbytes)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over shape and index arrays (little-endian), in hexadecimal."""
+        sha = hashlib.sha256(f"sparsesmith-pattern-1 {self.num_rows} {self.num_cols} {self.nnz}\n".encode())
+        sha.update(np.ascontiguousarray(self.row_offsets, dtype="<i4").data)
+        sha.update(np.ascontiguousarray(self.col_indices, dtype="<i4").data)
+        return sha.hexdigest()
+
+    @cached_property
+    def row_lengths(self) -> Int32Array:
+        """Nonzeros of each row, shape [num_rows]."""
+        return np.diff(self.row_offsets)
+
+    def row_indices(self) -> Int32Array:
+        """Row of each nonzero, shape [nnz]."""
+        return np.repeat(np.arange(self.num_rows, dtype=np.int32), self.row_lengths)
+
+    def to_scipy(self, values: npt.NDArray[np.floating]) -> scipy.sparse.csr_matrix:
+        """The matrix with these values, shape [nnz], in the pattern's order."""
+        return scipy.sparse.csr_matrix(
+            (values, self.col_indices, self.row_offsets), shape=(self.num_rows, self.num_cols), copy=False
+        )
+
+
+def pattern_from_scipy(matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray") -> Pattern:
+    """The pattern of a SciPy sparse matrix. Explicit zeros count as nonzeros; duplicates are merged.
+
+    Raises InvalidMatrix for an empty matrix, LimitExceeded beyond 32-bit offsets.
+    """
+    num_rows, num_cols = (int(extent) for extent in matrix.shape)
+    _check_size(num_rows, num_cols, int(matrix.nnz))
+    csr = matrix.tocsr()
+    if not csr.has_canonical_format:
+        # An explicit zero must survive the merge, and two values must not cancel: the values are not looked at.
+        csr = scipy.sparse.csr_matrix(
+            (np.ones(csr.nnz, np.int8), csr.indices, csr.indptr), shape=csr.shape, copy=True
+        )
+        csr.sort_indices()
+        csr.sum_duplicates()
+    return Pattern(num_rows, num_cols, csr.indptr.astype(np.int32), csr.indices.astype(np.int32))
+
+
+def pattern_from_indices(num_rows: int, num_cols: int, rows: npt.ArrayLike, cols: npt.ArrayLike) -> Pattern:
+    """The pattern of two zero-based index lists of equal length, in any order. Duplicates are merged.
+
+    Raises InvalidMatrix for unequal lengths, indices that are not whole numbers or lie outside the shape, no indices;
+    LimitExceeded beyond 32-bit offsets.
+    """
+    row_array = _whole_numbers(rows, "row_indices", num_rows)
+    col_array = _whole_numbers(cols, "col_indices", num_cols)
+    if row_array.size != col_array.size:
+        raise InvalidMatrix(
+            f"row_indices has {row_array.size} entries, col_indices has {col_array.size}: they must be equal",
+            field="col_indices",
+            value=col_array.size,
+            limit=row_array.size,
+        )
+    _check_size(num_rows, num_cols, row_array.size)
+    ones = np.ones(row_array.size, np.int8)
+    return pattern_from_scipy(scipy.sparse.coo_matrix((ones, (row_array, col_array)), shape=(num_rows, num_cols)))
+
+
+def _whole_numbers(indices: npt.ArrayLike, field: str, extent: int) -> npt.NDArray[np.int64]:
+    array = np.asarray(indices)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidMatrix(f"{field}: expected a list of whole numbers, got {array.dtype} of {array.ndim} dimensions",
+                            field=field, value=str(array.dtype), limit="whole numbers")  # fmt: skip
+    bad = np.flatnonzero((array < 0) | (array >= extent))
+    if bad.size:
+        first = int(bad[0])
+        raise InvalidMatrix(
+            f"{field}[{first}] is {array[first]}: must be from 0 to {extent - 1}",
+            field=f"{field}[{first}]",
+            value=array[first],
+            limit=f"0..{extent - 1}",
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def _check_size(num_rows: int, num_cols: int, nnz: int) -> None:
+    for field, extent in (("num_rows", num_rows), ("num_cols", num_cols)):
+        if extent < 1:
+            raise InvalidMatrix(f"{field} is {extent}: must be at least 1", field=field, value=extent, limit=">= 1")
+        if extent > MAX_NNZ:
+            raise LimitExceeded(f"{field} is {extent}: at most {MAX_NNZ}", field=field, value=extent, limit=MAX_NNZ)
+    if nnz < 1:
+        raise InvalidMatrix("the matrix has no nonzeros: there is no kernel to tune", field="nnz", value=0, limit=">= 1")
+    if nnz > MAX_NNZ:
+        raise LimitExceeded(f"nnz is {nnz}: at most {MAX_NNZ}", field="nnz", value=nnz, limit=MAX_NNZ)
