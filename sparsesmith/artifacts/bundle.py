@@ -1,0 +1,80 @@
+"""The files of an answer, one by one or as a zip."""
+
+import io
+import zipfile
+from dataclasses import dataclass
+from typing import Literal
+
+from sparsesmith.artifacts.cpp_header import cpp_header
+from sparsesmith.artifacts.python_loader import python_loader
+from sparsesmith.domain.extraction import extract_program
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.errors import Conflict
+from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+
+ArtifactKind = Literal["cu", "hpp", "py", "json", "zip"]
+
+_MEDIA_TYPES: dict[ArtifactKind, str] = {
+    "cu": "text/x-cuda; charset=utf-8",
+    "hpp": "text/x-c++hdr; charset=utf-8",
+    "py": "text/x-python; charset=utf-8",
+    "json": "application/json",
+    "zip": "application/zip",
+}
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One file of an answer."""
+
+    filename: str
+    media_type: str
+    content: bytes
+
+
+def artifact(kind: ArtifactKind, report: KernelReport, pattern: Pattern) -> Artifact:
+    """The program (`cu`), the C++ header (`hpp`), the Python loader (`py`), the report (`json`) or all of them (`zip`).
+
+    Raises Conflict for `cu` and `hpp` where the answer is the vendor's routine: there is no program to hand out.
+    """
+    stem = f"kernel_{report.workload.pattern[:12]}"
+    content = _zip(report, pattern, stem) if kind == "zip" else _text(kind, report, pattern).encode()
+    return Artifact(f"{stem}.{kind}", _MEDIA_TYPES[kind], content)
+
+
+def _text(kind: ArtifactKind, report: KernelReport, pattern: Pattern) -> str:
+    match kind:
+        case "cu":
+            return _program(report)
+        case "hpp":
+            return cpp_header(_program(report), report.workload, pattern, report.device)
+        case "py":
+            return python_loader(report)
+        case "json":
+            return report.model_dump_json(indent=2)
+        case "zip":
+            raise AssertionError("a zip is not a text")
+
+
+def _program(report: KernelReport) -> str:
+    match report.answer:
+        case TunedAnswer(best=best):
+            return extract_program(best.candidate.program)
+        case LibraryAnswer(routine=routine):
+            raise Conflict(
+                f"nothing faster than {routine} was found: there is no program to download; use the library's routine "
+                "(the Python loader does)",
+                field="kind",
+                value=routine,
+            )
+
+
+def _zip(report: KernelReport, pattern: Pattern, stem: str) -> bytes:
+    kinds: tuple[ArtifactKind, ...] = ("py", "json")
+    if isinstance(report.answer, TunedAnswer):
+        kinds = ("cu", "hpp", *kinds)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for kind in kinds:
+            archive.writestr(zipfile.ZipInfo(f"{stem}.{kind}"), _text(kind, report, pattern))
+    return buffer.getvalue()

@@ -1,0 +1,51 @@
+// Host side: a CSR matrix and a storage format built from it. Plain C++17, no CUDA.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+struct Csr {
+  int num_rows = 0;
+  int num_cols = 0;
+  std::vector<int> row_offsets;  // num_rows + 1
+  std::vector<int> col_indices;  // ascending within a row
+  int nnz() const { return static_cast<int>(col_indices.size()); }
+  int length(int row) const { return row_offsets[row + 1] - row_offsets[row]; }
+};
+
+struct Layout {
+  std::map<std::string, int> sizes;
+  std::map<std::string, std::vector<int>> ints;
+  std::map<std::string, std::vector<std::uint16_t>> shorts;
+  std::vector<int> value_sources;  // position in CSR order of each slot, -1: padding; empty: CSR order itself
+  std::map<std::string, std::size_t> scratch;
+};
+
+using Parameters = std::map<std::string, int>;
+
+// Columns as the index parameter asks: 32 bits, or 16 bits counted from a base.
+inline void store_columns(Layout& layout, const std::vector<int>& columns, const Parameters& parameters) {
+  if (parameters.at("index_u16")) {
+    layout.shorts["col_indices"].assign(columns.begin(), columns.end());
+  } else {
+    layout.ints["col_indices"] = columns;
+  }
+}
+
+// Polynomial hash over shape and index arrays: tells whether a matrix has the pattern that the kernel was tuned for.
+inline std::uint64_t fingerprint(const Csr& csr) {
+  std::uint64_t hash = 0, power = 1;
+  auto mix = [&](int word) {
+    hash += (static_cast<std::uint64_t>(word) + 1) * power;
+    power *= 6364136223846793005ull;
+  };
+  mix(csr.num_rows);
+  mix(csr.num_cols);
+  for (int offset : csr.row_offsets) mix(offset);
+  for (int column : csr.col_indices) mix(column);
+  return hash;
+}

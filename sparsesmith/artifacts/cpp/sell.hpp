@@ -1,0 +1,42 @@
+// Slices of `slice` lanes, column-major in a slice; rows sorted by descending length within windows of sigma rows.
+inline Layout build_sell(const Csr& csr, const Parameters& parameters) {
+  const int slice = parameters.at("slice"), sigma = parameters.at("sigma") ? parameters.at("sigma") : csr.num_rows;
+  const int num_slices = (csr.num_rows + slice - 1) / slice;
+  std::vector<int> lanes(std::size_t(num_slices) * slice, -1);
+  std::iota(lanes.begin(), lanes.begin() + csr.num_rows, 0);
+  for (int first = 0; sigma > 1 && first < csr.num_rows; first += sigma) {
+    const int last = static_cast<int>(std::min<std::int64_t>(std::int64_t{first} + sigma, csr.num_rows));
+    std::stable_sort(lanes.begin() + first, lanes.begin() + last,
+                     [&csr](int a, int b) { return csr.length(a) > csr.length(b); });
+    if (last == csr.num_rows) break;
+  }
+  Layout layout;
+  layout.sizes["num_slices"] = num_slices;
+  const bool narrow = parameters.at("index_u16") != 0;
+  std::vector<int> offsets{0}, columns, bases;
+  for (int s = 0; s < num_slices; ++s) {
+    const int* lane = &lanes[std::size_t(s) * slice];
+    int width = 0, base = csr.num_cols;
+    for (int l = 0; l < slice; ++l) {
+      if (lane[l] < 0 || csr.length(lane[l]) == 0) continue;
+      width = std::max(width, csr.length(lane[l]));
+      base = std::min(base, csr.col_indices[csr.row_offsets[lane[l]]]);
+    }
+    if (width == 0) base = 0;
+    bases.push_back(base);
+    const int origin = narrow ? base : 0;
+    for (int k = 0; k < width; ++k)
+      for (int l = 0; l < slice; ++l) {
+        const int length = lane[l] < 0 ? 0 : csr.length(lane[l]);
+        const int first = lane[l] < 0 ? 0 : csr.row_offsets[lane[l]];
+        columns.push_back((length > 0 ? csr.col_indices[first + std::min(k, length - 1)] : base) - origin);
+        layout.value_sources.push_back(k < length ? first + k : -1);
+      }
+    offsets.push_back(static_cast<int>(columns.size()));
+  }
+  layout.ints["slice_offsets"] = std::move(offsets);
+  layout.ints["row_permutation"] = std::move(lanes);
+  if (narrow) layout.ints["slice_col_base"] = std::move(bases);
+  store_columns(layout, columns, parameters);
+  return layout;
+}

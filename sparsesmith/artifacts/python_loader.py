@@ -1,0 +1,68 @@
+"""The Python loader of an answer: one file that needs sparsesmith's base package and CuPy."""
+
+from string import Template
+
+from sparsesmith.domain.extraction import extract_program
+from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+
+_PROGRAM_LOADER = Template('''"""$title
+
+    kernel = load(A)     # SciPy, CuPy or torch sparse matrix with the pattern that this kernel was tuned for
+    y = kernel(x)        # CuPy, torch or NumPy array; the result is of the same kind
+
+Needs: pip install sparsesmith cupy-cuda13x
+"""
+
+from sparsesmith.artifacts.launcher import Launcher, program_launcher
+from sparsesmith.client.matrices import to_scipy
+from sparsesmith_proto.kernel import Workload
+
+WORKLOAD = Workload.model_validate_json($workload)
+
+PROGRAM = $program
+
+
+def load(matrix: object) -> Launcher:
+    """The tuned kernel bound to a matrix. Raises InvalidMatrix for another pattern, Unavailable without a GPU."""
+    return program_launcher(PROGRAM, to_scipy(matrix), WORKLOAD)
+''')
+
+_LIBRARY_LOADER = Template('''"""$title
+
+Nothing faster than $routine was found for this matrix: this loader calls the library.
+
+    kernel = load(A)     # SciPy, CuPy or torch sparse matrix
+    y = kernel(x)        # CuPy, torch or NumPy array; the result is of the same kind
+
+Needs: pip install sparsesmith cupy-cuda13x
+"""
+
+from sparsesmith.artifacts.launcher import Launcher, library_launcher
+from sparsesmith.client.matrices import to_scipy
+
+
+def load(matrix: object) -> Launcher:
+    """cuSPARSE bound to a matrix. Raises Unavailable without a GPU."""
+    return library_launcher(to_scipy(matrix), "$element_type")
+''')
+
+
+def python_loader(report: KernelReport) -> str:
+    """The loader's text."""
+    workload = report.workload
+    title = f"Tuned by sparsesmith: {workload.operation} {workload.element_type} for pattern {workload.pattern[:12]}."
+    match report.answer:
+        case TunedAnswer(best=best):
+            program = extract_program(best.candidate.program)
+            return _PROGRAM_LOADER.substitute(
+                title=title, workload=repr(workload.model_dump_json()), program=_literal(program)
+            )
+        case LibraryAnswer(routine=routine):
+            return _LIBRARY_LOADER.substitute(title=title, routine=routine, element_type=workload.element_type)
+
+
+def _literal(text: str) -> str:
+    """The text as a readable Python literal, whatever it holds."""
+    if text.isprintable() or '"""' in text or "\\" in text or text.endswith('"'):
+        return repr(text)
+    return f'"""{text}"""'

@@ -1,0 +1,3 @@
+from sparsesmith.cli import main
+
+main()

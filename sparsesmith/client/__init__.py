@@ -1,0 +1,6 @@
+"""The Python client: `tune(A)`, and `Client` / `AsyncClient` for everything else."""
+
+from sparsesmith.client.clients import AsyncClient, Client, tune
+from sparsesmith.client.tuned_kernel import TunedKernel
+
+__all__ = ["AsyncClient", "Client", "TunedKernel", "tune"]

@@ -1,0 +1,189 @@
+"""`Client` and `AsyncClient`: the flows of the HTTP interface, driven by httpx."""
+
+import asyncio
+import io
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar, cast
+
+import httpx
+import numpy as np
+import scipy.sparse
+
+from sparsesmith.client import flows
+from sparsesmith.client.flows import Call, Flow, OnProgress, Pause
+from sparsesmith.client.matrices import SparseMatrix, to_scipy
+from sparsesmith.client.tuned_kernel import TunedKernel
+from sparsesmith.errors import Unavailable
+from sparsesmith_proto.api import EvaluationAnswer, JobStatus, KernelReport, PolicyStatus, TuningOptions
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+TIMEOUT = httpx.Timeout(connect=10, read=120, write=600, pool=10)
+
+Answer = TypeVar("Answer")
+
+
+def server_url(url: str | None) -> str:
+    """The given address, else SPARSESMITH_URL, else the local stack."""
+    return url or os.environ.get("SPARSESMITH_URL") or DEFAULT_URL
+
+
+class Client:
+    """A connection to a sparsesmith server. Errors are those of `sparsesmith.errors`."""
+
+    def __init__(self, url: str | None = None) -> None:
+        self._http = httpx.Client(base_url=server_url(url), timeout=TIMEOUT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._http.close()
+
+    def tune(
+        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+    ) -> TunedKernel:
+        """Tune a kernel for the matrix's pattern and bind it to its values."""
+        csr = to_scipy(matrix)
+        report = self.tune_file("matrix.npz", pattern_file(csr), options or TuningOptions(), on_progress)
+        return TunedKernel(report, csr)
+
+    def tune_file(
+        self, name: str, data: bytes, options: TuningOptions, on_progress: OnProgress | None = None
+    ) -> KernelReport:
+        """Tune a kernel for a matrix file (.mtx, .mtx.gz, .npz by its name)."""
+        return self.wait(self.submit(name, data, options).job_id, on_progress)
+
+    def submit(self, name: str, data: bytes, options: TuningOptions) -> JobStatus:
+        """Hand in a matrix file; the answer is there later."""
+        return self._run(flows.submit_kernel(name, data, options))
+
+    def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
+        """The answer of a job handed in."""
+        return self._run(flows.finished_kernel(job_id, on_progress))
+
+    def grade(
+        self, program: str, name: str, data: bytes, options: TuningOptions, on_progress: OnProgress | None = None
+    ) -> EvaluationAnswer:
+        """Grade a kernel program on a matrix file."""
+        job = self._run(flows.submit_evaluation(program, name, data, options))
+        return self._run(flows.finished_evaluation(job.job_id, on_progress))
+
+    def cancel(self, job_id: str) -> None:
+        self._run(flows.cancel(job_id))
+
+    def artifact(self, job_id: str, kind: str) -> bytes:
+        return self._run(flows.artifact(job_id, kind))
+
+    def policy(self) -> PolicyStatus:
+        return self._run(flows.policy())
+
+    def is_ready(self) -> bool:
+        """Whether the server answers and its engine serves."""
+        try:
+            return self._run(flows.ready())
+        except Unavailable:
+            return False
+
+    def _run(self, flow: Flow[Answer]) -> Answer:
+        reply: Reply = None
+        while True:
+            try:
+                step = _advance(flow, reply)
+            except StopIteration as end:
+                return cast(Answer, end.value)
+            match step:
+                case Pause(seconds=seconds):
+                    time.sleep(seconds)
+                    reply = None
+                case Call(method=method, path=path, options=options):
+                    try:
+                        reply = self._http.request(method, path, **options)
+                    except httpx.TransportError as error:
+                        reply = _no_answer(self._http.base_url, error)
+
+
+class AsyncClient:
+    """`Client` for asyncio."""
+
+    def __init__(self, url: str | None = None) -> None:
+        self._http = httpx.AsyncClient(base_url=server_url(url), timeout=TIMEOUT)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def tune(
+        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+    ) -> TunedKernel:
+        csr = await asyncio.to_thread(to_scipy, matrix)
+        data = await asyncio.to_thread(pattern_file, csr)
+        job = await self._run(flows.submit_kernel("matrix.npz", data, options or TuningOptions()))
+        return TunedKernel(await self._run(flows.finished_kernel(job.job_id, on_progress)), csr)
+
+    async def grade(self, program: str, name: str, data: bytes, options: TuningOptions) -> EvaluationAnswer:
+        job = await self._run(flows.submit_evaluation(program, name, data, options))
+        return await self._run(flows.finished_evaluation(job.job_id, None))
+
+    async def policy(self) -> PolicyStatus:
+        return await self._run(flows.policy())
+
+    async def _run(self, flow: Flow[Answer]) -> Answer:
+        reply: Reply = None
+        while True:
+            try:
+                step = _advance(flow, reply)
+            except StopIteration as end:
+                return cast(Answer, end.value)
+            match step:
+                case Pause(seconds=seconds):
+                    await asyncio.sleep(seconds)
+                    reply = None
+                case Call(method=method, path=path, options=options):
+                    try:
+                        reply = await self._http.request(method, path, **options)
+                    except httpx.TransportError as error:
+                        reply = _no_answer(self._http.base_url, error)
+
+
+def tune(matrix: SparseMatrix, *, url: str | None = None, **options: object) -> TunedKernel:
+    """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
+
+    `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, search,
+    budget. The server is `url`, else SPARSESMITH_URL, else http://127.0.0.1:8000.
+    """
+    with Client(url) as client:
+        return client.tune(matrix, TuningOptions.model_validate(options))
+
+
+def pattern_file(csr: scipy.sparse.csr_matrix) -> bytes:
+    """The pattern as a compressed SciPy .npz; values are ones, since only the pattern chooses the kernel."""
+    ones = np.ones(csr.nnz, np.int8)
+    buffer = io.BytesIO()
+    scipy.sparse.save_npz(buffer, scipy.sparse.csr_matrix((ones, csr.indices, csr.indptr), shape=csr.shape))
+    return buffer.getvalue()
+
+
+def matrix_file(path: Path) -> tuple[str, bytes]:
+    """Name and bytes of a matrix file."""
+    return path.name, path.read_bytes()
+
+
+Reply = httpx.Response | Unavailable | None
+
+
+def _advance(flow: Flow[Answer], reply: Reply) -> Call | Pause:
+    """The flow's next step, given what its last one brought. Raises StopIteration with the flow's answer."""
+    if isinstance(reply, Unavailable):
+        return flow.throw(reply)
+    return next(flow) if reply is None else flow.send(reply)
+
+
+def _no_answer(url: httpx.URL, error: httpx.TransportError) -> Unavailable:
+    return Unavailable(f"no sparsesmith server answers at {url} ({type(error).__name__}): is `sparsesmith up` running?")
