@@ -1,0 +1,71 @@
+import math
+
+import pytest
+import torch
+
+from services.trainer.ppo import (
+    Clip,
+    explained_variance,
+    importance_weights,
+    kl_to_reference,
+    policy_loss,
+    value_loss,
+)
+
+ONE = torch.ones(1, 1)
+
+
+def loss_and_gradient(ratio: float, advantage: float) -> tuple[float, float]:
+    current_BT = torch.tensor([[math.log(ratio)]], requires_grad=True)
+    loss, _ = policy_loss(current_BT, torch.zeros(1, 1), ONE, torch.tensor([[advantage]]), ONE, Clip(0.2, 0.28))
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert current_BT.grad is not None
+    return loss.item(), current_BT.grad.item()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "expected"),
+    [(1.0, 2.0, -2.0), (1.5, 2.0, -2.56), (0.5, 2.0, -1.0), (1.5, -2.0, 3.0), (0.5, -2.0, 1.6)],
+)
+def test_the_surrogate_is_clipped_on_the_optimistic_side_only(ratio: float, advantage: float, expected: float) -> None:
+    assert loss_and_gradient(ratio, advantage)[0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_clipped_token_has_no_gradient() -> None:
+    assert loss_and_gradient(1.5, 2.0)[1] == 0
+    assert loss_and_gradient(0.5, -2.0)[1] == 0
+    assert loss_and_gradient(1.1, 2.0)[1] < 0
+
+
+def test_the_clip_fraction_counts_the_tokens_whose_clip_is_active() -> None:
+    current_BT = torch.log(torch.tensor([[1.5, 1.0, 0.5, 1.5]]))
+    advantages_BT = torch.tensor([[1.0, 1.0, -1.0, 1.0]])
+    mask_BT = torch.tensor([[1.0, 1.0, 1.0, 0.0]])
+    _, fraction = policy_loss(current_BT, torch.zeros(1, 4), torch.ones(1, 4), advantages_BT, mask_BT, Clip())
+    assert fraction.item() == pytest.approx(2 / 3)
+
+
+def test_importance_weights_are_truncated_above_and_one_on_padding() -> None:
+    proximal_BT = torch.log(torch.tensor([[0.9, 0.1, 0.5]]))
+    behaviour_BT = torch.log(torch.tensor([[0.3, 0.2, 0.1]]))
+    weights_BT = importance_weights(proximal_BT, behaviour_BT, torch.tensor([[1.0, 1.0, 0.0]]), cap=2.0)
+    torch.testing.assert_close(weights_BT, torch.tensor([[2.0, 0.5, 1.0]]))
+
+
+def test_the_kl_estimate_is_zero_for_equal_policies_and_positive_otherwise() -> None:
+    logprobs_BT = torch.tensor([[-1.0, -2.0]])
+    assert kl_to_reference(logprobs_BT, logprobs_BT, torch.ones(1, 2)) == 0
+    assert kl_to_reference(logprobs_BT, logprobs_BT - 0.5, torch.ones(1, 2)) > 0
+    assert kl_to_reference(logprobs_BT, logprobs_BT + 0.5, torch.ones(1, 2)) > 0
+
+
+def test_the_value_loss_ignores_gains_from_leaving_the_clip_range() -> None:
+    returns_BT, old_BT = torch.tensor([[1.0]]), torch.tensor([[0.0]])
+    assert value_loss(torch.tensor([[1.0]]), old_BT, returns_BT, ONE, clip=0.2).item() == pytest.approx(0.32)
+    assert value_loss(torch.tensor([[0.1]]), old_BT, returns_BT, ONE, clip=0.2).item() == pytest.approx(0.405)
+
+
+def test_explained_variance_is_one_for_a_perfect_critic_and_zero_for_a_constant_one() -> None:
+    returns_BT, mask_BT = torch.tensor([[1.0, 2.0, 3.0]]), torch.ones(1, 3)
+    assert explained_variance(returns_BT, returns_BT, mask_BT).item() == pytest.approx(1)
+    assert explained_variance(torch.full((1, 3), 2.0), returns_BT, mask_BT).item() == pytest.approx(0, abs=1e-6)
