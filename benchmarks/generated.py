@@ -1,0 +1,96 @@
+"""Large matrices made here, where no collection's licence or size stands in the way. Deterministic."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import scipy.sparse
+
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+
+
+def stencil_2d(side: int, points: int) -> Pattern:
+    """5- or 9-point stencil on a side x side grid, natural order."""
+    line = _neighbours(side)
+    if points == 5:
+        return pattern_from_scipy(_kron_sum(line, scipy.sparse.identity(side)))
+    return pattern_from_scipy(scipy.sparse.kron(line, line, format="csr"))
+
+
+def stencil_3d(side: int, points: int) -> Pattern:
+    """7- or 27-point stencil on a cube, natural order."""
+    line, one = _neighbours(side), scipy.sparse.identity(side)
+    if points == 7:
+        plane = _kron_sum(line, one)
+        return pattern_from_scipy(
+            scipy.sparse.kron(plane, one) + scipy.sparse.kron(scipy.sparse.identity(side * side), line)
+        )
+    return pattern_from_scipy(scipy.sparse.kron(scipy.sparse.kron(line, line), line, format="csr"))
+
+
+def fem_blocks(side: int, unknowns: int) -> Pattern:
+    """Linear elasticity on a triangulated square: `unknowns` per node, dense node blocks, nodes in random order of patches."""
+    line = _neighbours(side)
+    diagonal = scipy.sparse.diags([1], [1], shape=(side, side))
+    triangles = _kron_sum(line, scipy.sparse.identity(side)) + scipy.sparse.kron(diagonal, diagonal)
+    nodes = scipy.sparse.csr_matrix(triangles + triangles.T)
+    patches = np.arange(side * side) // 512
+    order = np.argsort(np.random.default_rng(3).permutation(patches.max() + 1)[patches], kind="stable")
+    nodes = nodes[order][:, order]
+    return pattern_from_scipy(scipy.sparse.kron(nodes, np.ones((unknowns, unknowns)), format="csr"))
+
+
+def power_law(num_rows: int, mean: int) -> Pattern:
+    """Scale-free graph: row lengths and column popularity both follow a power law."""
+    rng = np.random.default_rng(5)
+    lengths = np.minimum(rng.pareto(1.5, num_rows) * mean / 2 + 1, num_rows // 4).astype(np.int64)
+    rows = np.repeat(np.arange(num_rows), lengths)
+    hubs = rng.permutation(num_rows)
+    cols = hubs[np.minimum(rng.pareto(1.1, rows.size) * num_rows / 500, num_rows - 1).astype(np.int64)]
+    return pattern_from_scipy(
+        scipy.sparse.coo_matrix((np.ones(rows.size, np.int8), (rows, cols)), shape=(num_rows, num_rows))
+    )
+
+
+def uniform_rows(num_rows: int, length: int) -> Pattern:
+    """Random columns, equal row lengths: the worst case for the cache."""
+    cols = np.random.default_rng(7).integers(0, num_rows, num_rows * length)
+    offsets = np.arange(0, cols.size + 1, length)
+    return pattern_from_scipy(
+        scipy.sparse.csr_matrix((np.ones(cols.size, np.int8), cols, offsets), shape=(num_rows, num_rows))
+    )
+
+
+def banded(num_rows: int, half_width: int) -> Pattern:
+    """A full band."""
+    offsets = list(range(-half_width, half_width + 1))
+    return pattern_from_scipy(
+        scipy.sparse.diags([np.ones(1, np.int8)] * len(offsets), offsets, shape=(num_rows, num_rows), format="csr")
+    )
+
+
+GENERATED: dict[str, tuple[str, Callable[[], Pattern]]] = {
+    "stencil2d5_1000": ("stencil", lambda: stencil_2d(1000, 5)),
+    "stencil2d9_1400": ("stencil", lambda: stencil_2d(1400, 9)),
+    "stencil3d7_128": ("stencil", lambda: stencil_3d(128, 7)),
+    "stencil3d27_90": ("stencil", lambda: stencil_3d(90, 27)),
+    "fem2_600": ("FEM", lambda: fem_blocks(600, 2)),
+    "fem3_500": ("FEM", lambda: fem_blocks(500, 3)),
+    "banded_1000000_8": ("banded", lambda: banded(1_000_000, 8)),
+    "power_law_1000000": ("power law", lambda: power_law(1_000_000, 10)),
+    "uniform_1000000_16": ("uniform", lambda: uniform_rows(1_000_000, 16)),
+}
+"""Name -> matrix class and maker. 5e6 to 2e7 nonzeros each."""
+
+
+def generated_patterns() -> Iterator[tuple[str, str, Pattern]]:
+    """Name, class and pattern of each, one in memory at a time."""
+    for name, (matrix_class, make) in GENERATED.items():
+        yield name, matrix_class, make()
+
+
+def _neighbours(side: int) -> scipy.sparse.dia_matrix:
+    return scipy.sparse.diags([1, 1, 1], [-1, 0, 1], shape=(side, side))
+
+
+def _kron_sum(a: scipy.sparse.spmatrix, b: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
+    return scipy.sparse.csr_matrix(scipy.sparse.kron(a, b) + scipy.sparse.kron(b, a))
