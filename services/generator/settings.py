@@ -1,0 +1,76 @@
+"""Settings of the generator, read from the environment in `__main__` and handed down."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from sparsesmith_proto.message import Architecture
+
+
+class GeneratorSettings(BaseSettings):
+    """Every field is read from SPARSESMITH_GENERATOR_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="SPARSESMITH_GENERATOR_", use_attribute_docstrings=True)
+
+    host: str = "127.0.0.1"
+    """Address to listen on; read by `__main__`."""
+    port: int = Field(default=8000, ge=1, le=65535)
+    """Port to listen on; read by `__main__`."""
+    stop_grace_s: int = Field(default=10, ge=1, le=600)
+    """How long open connections may finish when the service stops; read by `__main__`."""
+
+    policy_dir: Path | None = Path("models/sparsesmith-30m")
+    """Folder of the policy. Empty: no policy, `families` is all there is. Read by `engine_host`."""
+    exchange_dir: Path = Path(".sparsesmith/policy")
+    """Folder where the trainer leaves published weights; read by `policy_watch`."""
+    keep_policy_poll_s: float = Field(default=1.0, gt=0, le=60)
+    """How often the policy channel is asked for new weights; read by `policy_watch`."""
+    architecture: Architecture = "sm_90"
+    """GPU generation that prompts ask for; read by `search.sample`."""
+    temperature: float = Field(default=1.0, gt=0, le=2)
+    """Sampling temperature; read by `search.sample`."""
+    max_program_tokens: int = Field(default=1536, ge=16, le=32768)
+    """Longest program a sample may have; read by `search.sample`."""
+    max_prompt_tokens: int = Field(default=1024, ge=16, le=65536)
+    """Longest prompt; with `max_program_tokens` the engine's context length; read by `engine`."""
+
+    engine_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic of the engine. auto: float32 on a CPU, bfloat16 on a GPU; read by `engine`."""
+    engine_max_samples: int = Field(default=64, ge=1, le=1024)
+    """Samples that the engine decodes at a time; read by `engine`."""
+    engine_kv_cache_gib: int = Field(default=1, ge=1, le=256)
+    """Host memory for the key-value cache when the engine runs on a CPU; read by `engine`."""
+    engine_gpu_memory_fraction: float = Field(default=0.1, gt=0, le=0.95)
+    """Share of the GPU's memory that the engine takes, beside evaluator and trainer; read by `engine`."""
+    engine_threads: str = Field(default="auto", max_length=200)
+    """Cores of a CPU engine, as VLLM_CPU_OMP_THREADS_BIND takes them; read by `engine`."""
+    engine_restart_s: float = Field(default=5.0, ge=0, le=600)
+    """Pause before a dead engine is started again; read by `engine_host`."""
+
+    max_waiting_jobs: int = Field(default=256, ge=1, le=100_000)
+    """Accepted jobs that wait for their turn; beyond it requests are answered 503. Read by `jobs`."""
+    max_running_jobs: int = Field(default=4, ge=1, le=256)
+    """Jobs that share the engine and the evaluators at a time; read by `jobs`."""
+    samples_in_flight: int = Field(default=16, ge=1, le=1024)
+    """Samples that one job has in the engine at a time; read by `search.sample`."""
+    batch_candidates: int = Field(default=16, ge=1, le=256)
+    """Candidates in an evaluation job; read by `search`."""
+    batches_in_flight: int = Field(default=2, ge=1, le=64)
+    """Evaluation jobs that one request has in the queue at a time; read by `grading`."""
+    first_grade_patience_s: float = Field(default=120.0, gt=0, le=3600)
+    """How far past its budget a job waits for its first evaluation (a cold evaluator); read by `grading`."""
+
+    max_body_bytes: int = Field(default=2 * 2**30, ge=1024)
+    """Largest upload; read by `body_limit`."""
+    max_json_bytes: int = Field(default=64 * 2**20, ge=1024)
+    """Largest JSON body; read by `body_limit`."""
+    max_json_indices: int = Field(default=2_000_000, ge=1)
+    """Entries of each index list of a JSON body; read by `intake`."""
+    max_nnz: int = Field(default=50_000_000, ge=1, lt=2**31)
+    """Nonzeros of an uploaded matrix; read by `intake`."""
+    max_wait_s: float = Field(default=60.0, ge=0, le=3600)
+    """Longest `Prefer: wait=N` that is honoured; read by `routes`."""
+    cache_ttl_s: int = Field(default=30 * 86400, ge=0)
+    """How long an answer stays in the cache of tuned kernels. 0: no cache. Read by `kernel_cache`."""
