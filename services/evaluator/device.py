@@ -1,0 +1,178 @@
+"""What stands between the evaluation and a machine that runs kernels: the protocol of a device, and its data.
+
+    Device      one GPU, or the PTX interpreter
+    └── Bench   one workload on it: operands in its memory, baselines under its harness
+        └── LoadedKernel   one program: format and module in its memory; runs, is timed, is run again as it was timed
+
+A device executes and measures. It judges nothing but memory: what is right is decided by `correctness`, one piece of code
+for every device, which uses arrays only through operators and methods, so that they may be NumPy's or CuPy's.
+
+All of this runs in the sandbox's child process (`sandbox`). A device whose state can no longer be trusted (a sticky CUDA
+error) raises DeviceLost: the child ends, the candidate becomes Crashed, and the next one gets a new process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from sparsesmith.domain.formats.format import Layout
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.program import KernelProgram
+from sparsesmith_proto.kernel import (
+    Baselines,
+    Crashed,
+    DeviceDescription,
+    MeasuredTiming,
+    EstimatedTiming,
+    Mismatch,
+    Rejected,
+    TimedOut,
+    Workload,
+)
+
+if TYPE_CHECKING:
+    from services.evaluator.compilation import Compiled
+
+Array = Any
+"""An array of the device's own library (NumPy, CuPy): `correctness` uses operators, `abs`, `.any()`, `.max()`, `.copy()`."""
+
+Timing = MeasuredTiming | EstimatedTiming
+
+RunFailure = Mismatch | Crashed | TimedOut
+"""What a kernel can do wrong when it runs."""
+
+Effort = Literal["quick", "full"]
+"""`quick` to race many candidates, `full` for a number that is reported."""
+
+ALIGNMENT_BYTES = 256
+"""Every buffer a kernel sees starts at a multiple of this, as with cudaMalloc; kernels may rely on it."""
+
+GUARD_BYTES = 4096
+"""At least this many bytes lie before and after every buffer: NaN patterns around A, x and scratch, a canary around y."""
+
+
+class DeviceLost(Exception):
+    """The device cannot be used any more; its process must end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """One set of values for A and the dense operand, with the result and its error bound.
+
+    Made on the host by `operands`, moved to the device once a batch by `Bench.hold`, used for all candidates.
+    """
+
+    name: str
+    """How it was drawn: `uniform`, `one_hot`, ..."""
+    values: Array
+    """Element type, shape [nnz], in CSR order."""
+    dense: Array
+    """Element type: x, shape [num_cols], or b, shape [num_cols, num_dense_cols], row-major."""
+    reference: Array
+    """float64: y, shape [num_rows], or c, shape [num_rows, num_dense_cols]."""
+    bound: Array
+    """float64, shape of the reference: the largest |y - reference| that is accepted."""
+    magnitude: Array
+    """float64, shape of the reference: |A| |x|, the scale of the error."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredMatrix:
+    """The pattern in a program's format, without values. Shared by all programs that ask for the same format."""
+
+    key: str
+    """Format and parameters as text: equal keys within a bench mean the same object, so uploads may be cached by it."""
+    layout: Layout
+    format_bytes: int
+    conversion_ms: float
+
+
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """One execution of all launches of a program."""
+
+    output: Array
+    """Element type, shape of the reference. A copy: later runs do not change it."""
+    guards_intact: bool
+    """Nothing outside y (and scratch) was written that lies in a guard zone."""
+    inputs_intact: bool
+    """A and the dense operand are bit for bit what they were. When they are not, the device has restored them."""
+
+
+@dataclass(frozen=True)
+class Retimed:
+    """Finalists and one library routine timed in turns, so that drift falls on all alike."""
+
+    kernels: tuple[Timing, ...]
+    """In the order given."""
+    routine: Timing
+
+
+class LoadedKernel(Protocol):
+    """A program in the device's memory: its format, its modules, its own output and operand buffers."""
+
+    def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
+        """Packs the draw's values into the format and runs every launch once, in order, then waits.
+
+        A, the dense operand and y lie at offsets (multiples of ALIGNMENT_BYTES) chosen anew for each call. y starts as
+        `start`, or where that is None as NaN; scratch starts as NaN. `draw` is one that the bench holds.
+        """
+        ...
+
+    def time(self, draw: Draw, effort: Effort) -> Timing | RunFailure:
+        """Times the launches on this draw. Mismatch for a time that cannot be (below the byte floor)."""
+        ...
+
+    def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
+        """Runs what was timed once more, exactly as it was timed (same graph, same addresses, scratch as it was left).
+
+        Only the contents of A and the dense operand become the draw's, and y's become `start`. Called after `time`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Frees its memory. Safe to call twice."""
+        ...
+
+
+class Bench(Protocol):
+    """One workload on a device."""
+
+    @property
+    def max_products(self) -> int:
+        """Multiply-adds that checking one candidate may take: bounds the number of inputs (see `operands.draw_names`)."""
+        ...
+
+    def baselines(self) -> Baselines:
+        """Times every library routine that applies. Slow; called once a workload and device, then cached by the worker."""
+        ...
+
+    def hold(self, draw: Draw) -> Draw:
+        """The same draw with the device's arrays; kept until the bench is closed."""
+        ...
+
+    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> LoadedKernel | Rejected | Crashed:
+        """Uploads the format and loads the module. Rejected where launch or memory limits do not allow it."""
+        ...
+
+    def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
+        """Times finalists (each was run and timed before) interleaved with a library routine by name, at full effort."""
+        ...
+
+    def close(self) -> None:
+        """Frees the operands and every kernel still loaded."""
+        ...
+
+
+class Device(Protocol):
+    """One machine that runs kernels. Constructed in the sandbox's child, before anything of the job is known."""
+
+    def description(self) -> DeviceDescription: ...
+
+    def open(self, workload: Workload, pattern: Pattern) -> Bench:
+        """Raises LimitExceeded where the workload does not fit the device's memory."""
+        ...
+
+    def close(self) -> None: ...
