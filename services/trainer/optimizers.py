@@ -1,0 +1,61 @@
+"""Muon for the weight matrices inside the layers, AdamW for the rest; and a learning-rate schedule over progress."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Warm-up, plateau, linear decay, over progress from 0 to 1."""
+
+    warmup: float = 0.03
+    decay: float = 0.5
+    """Share of the run, at its end, over which the rate falls."""
+    floor: float = 0.02
+    """Rate at the end relative to the plateau."""
+
+    def factor(self, progress: float) -> float:
+        """Learning rate relative to the plateau."""
+        rising = min(1.0, (progress + 0.002) / self.warmup) if self.warmup > 0 else 1.0
+        falling = min(1.0, (1.0 - progress) / self.decay) if self.decay > 0 else 1.0
+        return max(self.floor, rising * falling) if progress > self.warmup else rising
+
+
+class Optimizer:
+    """Two optimizers that step as one."""
+
+    def __init__(self, modules: Iterable[nn.Module], *, matrix_rate: float, other_rate: float, decay: float) -> None:
+        matrices, others = _divide(modules)
+        self._parts: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(others, lr=other_rate, betas=(0.9, 0.95), weight_decay=0.0)
+        ]
+        if matrices:
+            self._parts.append(
+                torch.optim.Muon(matrices, lr=matrix_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+            )
+        self._parameters = [*matrices, *others]
+        self._rates = [[group["lr"] for group in part.param_groups] for part in self._parts]
+
+    def step(self, factor: float, max_norm: float = 1.0) -> float:
+        """Clips gradients, steps at `factor` times the configured rates, clears gradients. Returns the gradient norm."""
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, max_norm)
+        for part, rates in zip(self._parts, self._rates, strict=True):
+            for group, rate in zip(part.param_groups, rates, strict=True):
+                group["lr"] = rate * factor
+            part.step()
+            part.zero_grad(set_to_none=True)
+        return float(norm)
+
+
+def _divide(modules: Iterable[nn.Module]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Two-dimensional weights of layers, and everything else (embeddings, norms, biases). Tied weights once."""
+    matrices: dict[int, nn.Parameter] = {}
+    others: dict[int, nn.Parameter] = {}
+    for module in modules:
+        for name, parameter in module.named_parameters():
+            inside = parameter.ndim == 2 and ".layers." in name
+            (matrices if inside else others)[id(parameter)] = parameter
+    return list(matrices.values()), list(others.values())
