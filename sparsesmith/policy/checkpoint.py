@@ -16,6 +16,8 @@ def save_language_model(model: Qwen3ForCausalLM, folder: Path) -> None:
     for stale in [*folder.glob("model*.safetensors"), *folder.glob("model.safetensors.index.json")]:
         stale.unlink()
     weights = {name: value.detach().to("cpu", torch.bfloat16) for name, value in model.state_dict().items()}
+    if model.config.tie_word_embeddings:
+        weights.pop("lm_head.weight", None)
     model.save_pretrained(folder, state_dict=weights, max_shard_size=MAX_SHARD_BYTES)
     (folder / "generation_config.json").unlink(missing_ok=True)
     for shard in folder.glob("model*.safetensors"):
