@@ -137,7 +137,9 @@ def mean_loss(model: Qwen3ForCausalLM, tokens: TokenArray, settings: Pretraining
 
 def sequence_loss(model: Qwen3ForCausalLM, rows: Tensor) -> Tensor:
     """Mean next-token loss of token rows, shape [batch, length + 1]."""
-    hidden = model.model(input_ids=rows[:, :-1], use_cache=False).last_hidden_state
+    # An explicit "no mask" keeps attention on the plain causal (flash) kernel, under torch.compile too.
+    mask = {"full_attention": None}
+    hidden = model.model(input_ids=rows[:, :-1], attention_mask=mask, use_cache=False).last_hidden_state
     logits = model.lm_head(hidden)
     return F.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].flatten())
 
