@@ -5,6 +5,7 @@ engine (`EngineFailed`), and its host starts a fresh one.
 """
 
 import asyncio
+import multiprocessing
 import os
 import uuid
 from collections.abc import Callable
@@ -130,9 +131,6 @@ class Engine:
             self.version = version
             await self._llm.resume_generation()
 
-    async def end_with_this_process(self) -> None:
-        await self._llm.collective_rpc("end_with", args=(os.getpid(),))
-
     def close(self) -> None:
         """End the engine's process. Blocking."""
         self._llm.shutdown()
@@ -189,6 +187,7 @@ def load_engine(options: EngineOptions) -> Any:
     The engine's process is spawned, not forked: a fork of a process that has run torch hangs.
     """
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
+    os.environ["SPARSESMITH_GENERATOR_PID"] = str(os.getpid())
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_HOST_IP", "127.0.0.1")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(options.kv_cache_gib))
@@ -216,3 +215,9 @@ def load_engine(options: EngineOptions) -> Any:
             disable_log_stats=True,
         )
     )
+
+
+def abandon_loading() -> None:
+    """End the processes of an engine that is still loading, so that `load_engine` raises in its thread."""
+    for child in multiprocessing.active_children():
+        child.terminate()

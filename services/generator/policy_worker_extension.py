@@ -13,6 +13,9 @@ from typing import Any
 ENCODER_PREFIX = "encoder."
 """Tensors of the matrix encoder share the weights file; the language model does not know them."""
 
+GENERATOR_PID = "SPARSESMITH_GENERATOR_PID"
+"""Environment variable that the engine is started with: the process that it must not outlive."""
+
 
 class PolicyWorkerExtension:
     """Methods reached through `collective_rpc`."""
@@ -47,12 +50,6 @@ class PolicyWorkerExtension:
             torch.cuda.synchronize()
         return len(loaded or ())
 
-    def end_with(self, generator: int) -> None:
-        """Watch the generator's process and end with it: killed, it must not leave an engine behind."""
-        if os.getpid() != generator:
-            watch = os.pidfd_open(generator)
-            threading.Thread(target=_end_when_gone, args=(watch, generator), name="end-with", daemon=True).start()
-
 
 def _language_model_tensors(weights: Any) -> Iterator[tuple[str, Any]]:
     return ((name, weights.get_tensor(name)) for name in weights.keys() if not name.startswith(ENCODER_PREFIX))  # noqa: SIM118
@@ -67,10 +64,21 @@ def _repack_tied_head(model: Any) -> None:
             dispatch_cpu_unquantized_gemm(module, remove_weight=False)
 
 
-def _end_when_gone(watch: int, generator: int) -> None:
+def _end_with(generator: int) -> None:
+    """Watch the generator's process and end with it: killed, it must not leave an engine behind."""
+    watch = os.pidfd_open(generator)
+    threading.Thread(target=_end_when_gone, args=(watch, os.getppid(), generator), name="end-with", daemon=True).start()
+
+
+def _end_when_gone(watch: int, core: int, generator: int) -> None:
     """Wait for the generator's end, then end the engine's core (this process's parent, unless that is the generator)."""
-    core = os.getppid()
     select.select([watch], [], [])
     if core != generator and os.getppid() == core:
         os.kill(core, signal.SIGKILL)
     os._exit(1)
+
+
+# vLLM imports this module by name in its worker, before it loads the model: the one moment when the watch can start
+# early enough to cover a generator that is killed while the engine loads.
+if (_generator := os.environ.get(GENERATOR_PID)) and int(_generator) != os.getpid():
+    _end_with(int(_generator))

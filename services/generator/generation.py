@@ -1,0 +1,40 @@
+"""The story of the generator: from an order to the answer."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from services.generator.grading import Evaluations, GradingLimits, graded
+from services.generator.kernel_cache import TunedKernelCache
+from services.generator.search import STRATEGIES, Sources
+from services.generator.task import TuningTask
+from services.generator.verdict import Progress, conclude
+from sparsesmith_proto.api import KernelReport, Running
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a search works with; shared by all requests."""
+
+    sources: Sources
+    evaluations: Evaluations
+    limits: GradingLimits
+    cache: TunedKernelCache
+
+
+async def generate_kernels(task: TuningTask, tools: Tools, tell: Callable[[Running], Awaitable[None]]) -> KernelReport:
+    """Find the fastest kernel for a pattern that the budget allows, or say that the library's routine is best.
+
+    The strategy proposes candidates in batches; evaluators compile, check and time them; the best so far is told after
+    every report; the search ends with the budget. Raises Unavailable where nothing could be graded at all.
+    """
+    progress = Progress(task)
+    options = task.order.options
+    batches = STRATEGIES[options.search](task, tools.sources, options.budget.candidates)
+    async with aclosing(graded(batches, task, tools.evaluations, tools.limits)) as reports:
+        async for report in reports:
+            progress.add(report)
+            await tell(progress.running())
+    answer = conclude(progress)
+    await tools.cache.keep(task.order, answer)
+    return answer

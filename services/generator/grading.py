@@ -1,0 +1,134 @@
+"""Candidate batches through the evaluators: several in flight, in the order that they come back, until the budget ends."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from services.generator.search.strategy import Batch
+from services.generator.task import TuningTask
+from sparsesmith.errors import Unavailable
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+
+IN_FLIGHT_GRACE_S = 5.0
+"""How far past the budget reports that are nearly there are still taken."""
+
+
+class Evaluations(Protocol):
+    """Where candidates are graded."""
+
+    async def grade(self, job: EvaluationJob) -> EvaluationReport:
+        """The report, however long it takes. Cancelling the call cancels the job."""
+        ...
+
+
+@dataclass(frozen=True)
+class GradingLimits:
+    """How one request shares the evaluators with others."""
+
+    batches_in_flight: int
+    first_grade_patience_s: float
+
+
+async def graded(
+    batches: AsyncIterator[Batch], task: TuningTask, evaluations: Evaluations, limits: GradingLimits
+) -> AsyncIterator[EvaluationReport]:
+    """Reports as evaluators finish; ends when the batches or the budget do.
+
+    Raises Unavailable where the budget and the patience passed and nothing at all was graded.
+    """
+    grading = _Grading(batches, task, evaluations, limits)
+    try:
+        while await grading.step():
+            for report in grading.collect():
+                yield report
+        grading.check_something_was_graded()
+    finally:
+        await grading.close()
+
+
+class _Grading:
+    """One batch being fetched ahead, some being graded."""
+
+    def __init__(
+        self, batches: AsyncIterator[Batch], task: TuningTask, evaluations: Evaluations, limits: GradingLimits
+    ) -> None:
+        self._batches = batches
+        self._task = task
+        self._evaluations = evaluations
+        self._limits = limits
+        self._candidates_left = task.order.options.budget.candidates
+        self._num_submitted = 0
+        self._num_reports = 0
+        self._fetch: asyncio.Task[Batch] | None = None
+        self._exhausted = False
+        self._running: set[asyncio.Task[EvaluationReport]] = set()
+
+    async def step(self) -> bool:
+        """Wait for the next thing to happen. False: there is nothing more to wait for."""
+        self._fetch_ahead()
+        waiting: set[asyncio.Task[Any]] = {*self._running, *([self._fetch] if self._fetch else [])}
+        if not waiting:
+            return False
+        done, _ = await asyncio.wait(waiting, timeout=self._patience_s(), return_when=asyncio.FIRST_COMPLETED)
+        if self._fetch is not None and self._fetch in done:
+            self._submit(self._fetch)
+        return bool(done) or (self._patience_s() > 0 and bool(self._running))
+
+    def collect(self) -> list[EvaluationReport]:
+        done = [task for task in self._running if task.done()]
+        self._running.difference_update(done)
+        self._num_reports += len(done)
+        return [task.result() for task in done]
+
+    def check_something_was_graded(self) -> None:
+        if self._num_reports:
+            return
+        missing = "evaluator answered" if self._num_submitted else "candidate was found (is the policy still loading?)"
+        budget_s = self._task.order.options.budget.seconds
+        raise Unavailable(
+            f"no {missing} within the budget of {budget_s:g} s", field="budget.seconds", value=budget_s
+        )
+
+    async def close(self) -> None:
+        pending: list[asyncio.Task[Any]] = [*self._running, *([self._fetch] if self._fetch else [])]
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        await cast(Any, self._batches).aclose()
+
+    def _fetch_ahead(self) -> None:
+        if self._task.left_s <= 0 or self._candidates_left <= 0:
+            self._exhausted = True
+        room = len(self._running) < self._limits.batches_in_flight
+        if self._fetch is None and room and not self._exhausted:
+            self._fetch = asyncio.ensure_future(_next(self._batches))
+
+    def _submit(self, fetch: asyncio.Task[Batch]) -> None:
+        self._fetch = None
+        try:
+            batch = fetch.result()[: self._candidates_left]
+        except StopAsyncIteration:
+            self._exhausted = True
+            return
+        self._candidates_left -= len(batch)
+        job = EvaluationJob(
+            job_id=f"{self._task.run_id}-{self._num_submitted}",
+            workload=self._task.order.workload,
+            candidates=batch,
+            budget_s=max(1.0, math.ceil(self._task.left_s)),
+        )
+        self._num_submitted += 1
+        self._running.add(asyncio.create_task(self._evaluations.grade(job)))
+
+    def _patience_s(self) -> float:
+        """How long to wait for the next thing: to the end of the budget, longer for what is nearly there."""
+        if not self._running:
+            return max(0.0, self._task.left_s)
+        grace_s = IN_FLIGHT_GRACE_S if self._num_reports else self._limits.first_grade_patience_s
+        return max(0.0, self._task.left_s + grace_s)
+
+
+async def _next(batches: AsyncIterator[Batch]) -> Batch:
+    return await anext(batches)

@@ -1,0 +1,208 @@
+"""From an HTTP body to an order and a pattern: parsed in a thread, bounded, every refusal naming its field."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from services.generator.body_limit import JSON, media_type
+from services.generator.index_lists import parse_index_list
+from services.generator.orders import EvaluationOrder, KernelOrder
+from services.generator.problems import invalid_option
+from services.generator.settings import GeneratorSettings
+from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix
+from sparsesmith.domain.pattern import Pattern, pattern_from_indices
+from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption
+from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions
+from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
+
+FORM = "multipart/form-data"
+MATRIX = "matrix"
+FILE = "file"
+PROGRAM = "program"
+BUDGET_PREFIX = "budget_"
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class EvaluationOptions(Message):
+    """`EvaluationRequest` without its matrix."""
+
+    operation: Operation = "spmv"
+    element_type: ElementType = "float32"
+    num_dense_cols: int = EvaluationRequest.model_fields["num_dense_cols"].default
+    program: ProgramText
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A request's parts before they are checked together: options as given, and the pattern."""
+
+    options: Mapping[str, Any]
+    pattern: Pattern
+    separator: str
+    """Joins the parts of a nested option's name: "." in JSON, "_" in a form."""
+
+    def read(self, model: type[Model]) -> Model:
+        """The options as a model. Raises InvalidOption naming the field."""
+        try:
+            return model.model_validate(self.options)
+        except ValidationError as error:
+            raise invalid_option(error, separator=self.separator) from error
+
+    def workload(self, options: TuningOptions | EvaluationOptions) -> Workload:
+        try:
+            return Workload(
+                pattern=self.pattern.digest,
+                operation=options.operation,
+                element_type=options.element_type,
+                num_dense_cols=options.num_dense_cols,
+            )
+        except ValidationError as error:
+            raise _unfit(error, options) from error
+
+
+class Intake:
+    """Reads requests within the service's limits."""
+
+    def __init__(self, settings: GeneratorSettings) -> None:
+        self._settings = settings
+
+    async def kernel_order(self, request: Request) -> tuple[KernelOrder, Pattern]:
+        submission = await self._submission(request)
+        options = submission.read(TuningOptions)
+        workload = await asyncio.to_thread(submission.workload, options)
+        use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
+        return KernelOrder(workload=workload, options=options, use_cache=use_cache), submission.pattern
+
+    async def evaluation_order(self, request: Request) -> tuple[EvaluationOrder, Pattern]:
+        submission = await self._submission(request)
+        options = submission.read(EvaluationOptions)
+        workload = await asyncio.to_thread(submission.workload, options)
+        return EvaluationOrder(workload=workload, program=options.program), submission.pattern
+
+    async def _submission(self, request: Request) -> Submission:
+        match media_type(request.headers):
+            case "application/json":
+                body = bytearray()
+                async for chunk in request.stream():
+                    body += chunk
+                return await asyncio.to_thread(self._from_json, body)
+            case "multipart/form-data":
+                return await self._from_form(request)
+            case other:
+                raise HTTPException(415, f"content type {other or 'none'!r}: send {JSON} or {FORM}")
+
+    def _from_json(self, body: bytearray) -> Submission:
+        fields = _json_object(body, "body")
+        matrix = fields.pop(MATRIX, None)
+        if matrix is None:
+            raise InvalidMatrix("matrix: this field is required", field=MATRIX)
+        parts = _json_object(matrix, MATRIX)
+        lists = {name: parts.pop(name, None) for name in ("row_indices", "col_indices")}
+        for name, raw in lists.items():
+            if raw is None:
+                raise InvalidMatrix(f"matrix.{name}: this field is required", field=f"matrix.{name}")
+        try:
+            shape = MatrixIndices.model_validate({**_decoded(parts, MATRIX), "row_indices": [], "col_indices": []})
+        except ValidationError as error:
+            raise invalid_option(error, prefix=(MATRIX,)) from error
+        options = _decoded(fields, "body")
+        rows, cols = (self._index_list(name, raw) for name, raw in lists.items())
+        return Submission(options, _pattern(shape, rows, cols), ".")
+
+    def _index_list(self, name: str, raw: msgspec.Raw | None) -> Any:
+        assert raw is not None
+        return parse_index_list(raw, f"matrix.{name}", self._settings.max_json_indices)
+
+    async def _from_form(self, request: Request) -> Submission:
+        part_bytes = 4 * MAX_PROGRAM_CHARACTERS
+        async with request.form(max_files=2, max_fields=16, max_part_size=part_bytes) as form:
+            fields = dict(form.multi_items())
+            upload = fields.pop(FILE, None)
+            if not isinstance(upload, UploadFile):
+                raise InvalidMatrix(
+                    "file: send the matrix as a file part of this name (.mtx, .mtx.gz or .npz)", field=FILE
+                )
+            program = fields.get(PROGRAM)
+            if isinstance(program, UploadFile):
+                fields[PROGRAM] = _text(await program.read(part_bytes + 1))
+            pattern = await asyncio.to_thread(self._read_upload, upload)
+        return Submission(_form_options(fields), pattern, "_")
+
+    def _read_upload(self, upload: UploadFile) -> Pattern:
+        with tempfile.NamedTemporaryFile(prefix="sparsesmith-upload-") as copy:
+            shutil.copyfileobj(upload.file, copy, 2**20)
+            copy.flush()
+            limits = MatrixLimits(max_nnz=self._settings.max_nnz)
+            pattern, _ = read_matrix(Path(copy.name), upload.filename or "", limits)
+        return pattern
+
+
+def _json_object(text: bytearray | msgspec.Raw, field: str) -> dict[str, msgspec.Raw]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{field}: expected a JSON object", field=field, limit="a JSON object") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(f"{field}: {error}", field=field, limit="valid JSON in UTF-8") from error
+
+
+def _decoded(fields: Mapping[str, msgspec.Raw], parent: str) -> dict[str, Any]:
+    decoded = {}
+    for name, raw in fields.items():
+        try:
+            decoded[name] = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            field = name if parent == "body" else f"{parent}.{name}"
+            raise InvalidInput(f"{field}: {error}", field=field, limit="valid JSON in UTF-8") from error
+    return decoded
+
+
+def _pattern(shape: MatrixIndices, rows: Any, cols: Any) -> Pattern:
+    try:
+        return pattern_from_indices(shape.num_rows, shape.num_cols, rows, cols)
+    except InvalidMatrix as error:
+        field = f"{MATRIX}.{error.field}" if error.field else MATRIX
+        raise InvalidMatrix(f"{MATRIX}.{error.message}", field=field, value=error.value, limit=error.limit) from error
+
+
+def _form_options(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Form fields with those of the budget gathered."""
+    options: dict[str, Any] = {}
+    for name, value in fields.items():
+        if not isinstance(value, str):
+            raise InvalidOption(f"{name}: unexpected file part", field=name)
+        if name.startswith(BUDGET_PREFIX):
+            options.setdefault("budget", {})[name.removeprefix(BUDGET_PREFIX)] = value
+        else:
+            options[name] = value
+    return options
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidOption(
+            f"{PROGRAM}: byte {error.start} is not UTF-8", field=PROGRAM, value=f"byte {error.start}", limit="UTF-8"
+        ) from error
+
+
+def _unfit(error: ValidationError, options: TuningOptions | EvaluationOptions) -> InvalidOption:
+    cols = options.num_dense_cols
+    if options.operation == "spmv" and cols != 1:
+        return InvalidOption(
+            f"num_dense_cols is {cols}: spmv has one dense column", field="num_dense_cols", value=cols, limit=1
+        )
+    return invalid_option(error)

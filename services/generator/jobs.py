@@ -1,0 +1,173 @@
+"""Accepted jobs: a bounded queue, a few of them running at a time, none lost.
+
+A job is in the ledger before its acceptance is told to anyone, and stays there unfinished until its answer is: a service
+that was stopped or killed finds it there and starts it over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from services.generator.ledger import AcceptedJob, Ledger
+from services.generator.orders import Order
+from services.generator.problems import problem_of
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.errors import Conflict, SparsesmithError, Unavailable
+from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Problem, Queued, Running
+
+log = logging.getLogger(__name__)
+
+RESUME_RETRY_S = 2.0
+
+Tell = Callable[[JobState], Awaitable[None]]
+Work = Callable[[AcceptedJob, Tell], Awaitable[JobState]]
+"""Does a job, telling its states on the way; returns its last state."""
+
+
+@dataclass(frozen=True)
+class JobLimits:
+    """How much work the service takes on."""
+
+    max_waiting: int
+    max_running: int
+
+
+class Jobs:
+    """The queue and its runners. All methods belong to one event loop."""
+
+    def __init__(self, ledger: Ledger, work: Work, limits: JobLimits) -> None:
+        self._ledger = ledger
+        self._work = work
+        self._limits = limits
+        self._waiting: dict[str, AcceptedJob] = {}
+        self._running: dict[str, asyncio.Task[JobState]] = {}
+        self._arrived = asyncio.Event()
+        self._reserved = 0
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    async def run(self) -> None:
+        """Take up what an earlier service left, then serve until cancelled. A cancelled job stays unfinished."""
+        await self._resume()
+        async with asyncio.TaskGroup() as runners:
+            for _ in range(self._limits.max_running):
+                runners.create_task(self._run_jobs())
+
+    async def accept(self, order: Order, pattern: Pattern, idempotency_key: str | None) -> JobStatus:
+        """Store the job, then queue it. The same key and order give the same job.
+
+        Raises Unavailable when the queue is full, Conflict for a key that stands for another order.
+        """
+        if idempotency_key is not None and (known := await self._ledger.find(idempotency_key, order)) is not None:
+            return await self.status(known)
+        if len(self._waiting) + self._reserved >= self._limits.max_waiting:
+            raise Unavailable(
+                f"{len(self._waiting)} jobs are waiting already", field="queue", limit=self._limits.max_waiting
+            )
+        self._reserved += 1
+        try:
+            job, is_new = await self._ledger.accept(order, pattern, idempotency_key)
+        finally:
+            self._reserved -= 1
+        if is_new:
+            self._enqueue(job)
+        return await self.status(job.job_id)
+
+    async def status(self, job_id: str) -> JobStatus:
+        """Raises NotFound."""
+        status = await self._ledger.status(job_id)
+        if isinstance(status.status, Queued):
+            return status.model_copy(update={"status": Queued(position=self._position(job_id))})
+        return status
+
+    async def finished(self, job_id: str, wait_s: float) -> JobStatus:
+        """The status once the job has ended, or as it is when the time is up."""
+        try:
+            async with asyncio.timeout(wait_s):
+                async for _ in self._ledger.events(job_id, after=None):
+                    pass
+        except TimeoutError:
+            pass
+        return await self.status(job_id)
+
+    async def cancel(self, job_id: str) -> None:
+        """Raises Conflict for a job that has ended, NotFound."""
+        status = (await self._ledger.status(job_id)).status
+        if has_ended(status):
+            raise Conflict(f"job {job_id} has ended already: {status.state}", field="state", value=status.state)
+        self._waiting.pop(job_id, None)
+        await self._ledger.set_state(job_id, Cancelled())
+        if (running := self._running.get(job_id)) is not None:
+            running.cancel()
+
+    async def _resume(self) -> None:
+        while True:
+            try:
+                unfinished = await self._ledger.unfinished()
+                break
+            except Unavailable as error:
+                log.warning("unfinished jobs cannot be read yet: %s", error)
+                await asyncio.sleep(RESUME_RETRY_S)
+        for job in unfinished:
+            if job.job_id not in self._waiting:
+                self._enqueue(job)
+        if unfinished:
+            log.info("took up %d unfinished jobs", len(unfinished))
+
+    def _enqueue(self, job: AcceptedJob) -> None:
+        self._waiting[job.job_id] = job
+        self._arrived.set()
+
+    def _position(self, job_id: str) -> int:
+        return next((place for place, waiting in enumerate(self._waiting) if waiting == job_id), 0)
+
+    async def _run_jobs(self) -> None:
+        while True:
+            while not self._waiting:
+                self._arrived.clear()
+                await self._arrived.wait()
+            job = self._waiting.pop(next(iter(self._waiting)))
+            await self._run_job(job)
+
+    async def _run_job(self, job: AcceptedJob) -> None:
+        work = asyncio.create_task(self._outcome(job))
+        self._running[job.job_id] = work
+        try:
+            await asyncio.wait([work])
+        finally:
+            # Reached by the service's stop as well: the job is left unfinished in the ledger.
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            del self._running[job.job_id]
+        if not work.cancelled():
+            await self._ledger.set_state(job.job_id, work.result())
+
+    async def _outcome(self, job: AcceptedJob) -> JobState:
+        async def tell(state: JobState) -> None:
+            await self._ledger.set_state(job.job_id, state)
+
+        try:
+            return await self._work(job, tell)
+        except SparsesmithError as error:
+            log.warning("job %s failed: %s", job.job_id, error)
+            return Failed(problem=problem_of(error))
+        except Exception:
+            # The outermost handler of a job: a defect of ours ends one job, and is told as what it is.
+            log.exception("job %s failed", job.job_id)
+            detail = "the service failed on this job; its log says more"
+            return Failed(problem=Problem(type="about:blank", title="Internal Server Error", status=500, detail=detail))
+
+
+def has_ended(state: JobState) -> bool:
+    match state:
+        case Queued() | Running():
+            return False
+        case Finished() | Graded() | Failed() | Cancelled():
+            return True

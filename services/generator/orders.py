@@ -1,0 +1,35 @@
+"""What was accepted: a request checked to the end, small enough to store, its pattern kept apart by digest."""
+
+import hashlib
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sparsesmith_proto.api import TuningOptions
+from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import Message, ProgramText
+
+
+class KernelOrder(Message):
+    """Tune a kernel."""
+
+    kind: Literal["kernel"] = "kernel"
+    workload: Workload
+    options: TuningOptions
+    use_cache: bool = True
+
+
+class EvaluationOrder(Message):
+    """Grade a user's program."""
+
+    kind: Literal["evaluation"] = "evaluation"
+    workload: Workload
+    program: ProgramText
+
+
+Order = Annotated[KernelOrder | EvaluationOrder, Field(discriminator="kind")]
+
+
+def fingerprint(order: KernelOrder | EvaluationOrder) -> str:
+    """Equal for two requests that ask for the same, however they were written; what an Idempotency-Key stands for."""
+    return hashlib.sha256(order.model_dump_json().encode()).hexdigest()

@@ -1,0 +1,111 @@
+"""The one place where an error becomes an RFC 9457 problem document."""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from sparsesmith.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidOption,
+    LimitExceeded,
+    NotFound,
+    SparsesmithError,
+    Unavailable,
+)
+from sparsesmith_proto.api import Problem
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 5
+MAX_VALUE_CHARACTERS = 200
+
+_STATUSES: tuple[tuple[type[SparsesmithError], HTTPStatus], ...] = (
+    (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (LimitExceeded, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (Conflict, HTTPStatus.CONFLICT),
+    (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+
+_LIMITS = ("ge", "gt", "le", "lt", "min_length", "max_length", "expected", "pattern")
+"""Keys of a pydantic error's context that state a limit."""
+
+
+def problem_of(error: SparsesmithError) -> Problem:
+    """The document for an error of our tree."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    return Problem(
+        type="/problems/" + re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower(),
+        title=status.phrase,
+        status=status,
+        detail=error.message,
+        field=error.field,
+        value=None if error.value is None else shortened(error.value),
+        limit=error.limit,
+    )
+
+
+def invalid_option(error: ValidationError, prefix: Sequence[str] = (), separator: str = ".") -> InvalidOption:
+    """The first thing pydantic found wrong, with the path of the field."""
+    first = error.errors(include_url=False)[0]
+    field = separator.join(str(part) for part in (*prefix, *first["loc"]))
+    given = first.get("input")
+    value = None if first["type"] == "missing" or isinstance(given, dict | list) else shortened(str(given))
+    reason = "is not a known field" if first["type"] == "extra_forbidden" else f": {first['msg']}"
+    detail = (f"{field} {reason}" if field else first["msg"]).replace(" : ", ": ")
+    return InvalidOption(detail, field=field or None, value=value, limit=_limit_of(first.get("ctx", {})))
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the application with a problem document."""
+    app.add_exception_handler(SparsesmithError, _on_our_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(Exception, _on_defect)
+
+
+def response_of(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    retry = {"Retry-After": str(RETRY_AFTER_S)} if problem.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    content = problem.model_dump_json(exclude_none=True)
+    return Response(content, problem.status, headers={**retry, **(headers or {})}, media_type=MEDIA_TYPE)
+
+
+def _limit_of(context: Mapping[str, Any]) -> str | None:
+    limits = [f"{name} {context[name]}" for name in _LIMITS if name in context]
+    return "; ".join(limits) or None
+
+
+async def _on_our_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, SparsesmithError)
+    return response_of(problem_of(error))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    title = HTTPStatus(error.status_code).phrase
+    problem = Problem(type="about:blank", title=title, status=error.status_code, detail=str(error.detail))
+    return response_of(problem, error.headers)
+
+
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    log.info("the client left before its body had arrived")
+    return Response(status_code=HTTPStatus.BAD_REQUEST)
+
+
+async def _on_defect(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    detail = "the service failed on this request; its log says more"
+    return response_of(Problem(type="about:blank", title="Internal Server Error", status=500, detail=detail))

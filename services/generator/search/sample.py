@@ -1,0 +1,62 @@
+"""Best of n: independent samples from the policy."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from services.generator.sampling import PolicySampler, SampleGroup
+from services.generator.search.strategy import Batch, Sources
+from services.generator.task import TuningTask
+from sparsesmith.errors import Unavailable
+from sparsesmith_proto.kernel import Candidate
+
+GROUP_SIZE = 16
+"""Samples of one prompt. Prompts of a task differ in the nonzeros that they show."""
+
+LINGER_S = 0.25
+"""Samples that end this soon after one another travel in one batch."""
+
+
+async def sample(task: TuningTask, sources: Sources, limit: int) -> AsyncIterator[Batch]:
+    """Samples in batches as they end, whatever their group. Raises Unavailable where the service has no policy."""
+    if sources.sampler is None:
+        raise Unavailable("search=sample needs a policy and this service runs without one", field="search", value="sample")
+    draws = _Draws(task, sources.sampler, limit, sources.samples_in_flight)
+    try:
+        while draws.start():
+            await asyncio.wait(draws.running, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(LINGER_S)
+            yield draws.take(sources.batch_candidates)
+    finally:
+        await draws.close()
+
+
+class _Draws:
+    """Samples being drawn, at most `in_flight` at a time."""
+
+    def __init__(self, task: TuningTask, sampler: PolicySampler, limit: int, in_flight: int) -> None:
+        self._task = task
+        self._sampler = sampler
+        self._limit = limit
+        self._in_flight = in_flight
+        self._started = 0
+        self._group: SampleGroup | None = None
+        self.running: set[asyncio.Task[Candidate]] = set()
+
+    def start(self) -> bool:
+        """Fill up. False: all have been drawn and taken."""
+        while self._started < self._limit and len(self.running) < self._in_flight:
+            if self._group is None or self._started % GROUP_SIZE == 0:
+                self._group = self._sampler.group(self._task, self._started // GROUP_SIZE)
+            self.running.add(asyncio.create_task(self._group.draw(self._started)))
+            self._started += 1
+        return bool(self.running)
+
+    def take(self, most: int) -> Batch:
+        ended = [draw for draw in self.running if draw.done()][:most]
+        self.running.difference_update(ended)
+        return tuple(draw.result() for draw in ended)
+
+    async def close(self) -> None:
+        for draw in self.running:
+            draw.cancel()
+        await asyncio.gather(*self.running, return_exceptions=True)

@@ -1,0 +1,31 @@
+"""One run of a kernel order: what the search, the grading and the verdict all need to know."""
+
+import time
+from dataclasses import dataclass, field
+
+from services.generator.orders import KernelOrder
+from sparsesmith.domain.pattern import Pattern
+
+
+@dataclass(frozen=True)
+class TuningTask:
+    """A kernel order that is being worked on. A restart makes a new task of the same job, with a budget of its own."""
+
+    job_id: str
+    run_id: str
+    """Differs for each run of a job, so that evaluation jobs of a killed run are never taken for those of this one."""
+    order: KernelOrder
+    pattern: Pattern
+    waited_s: float = 0.0
+    """From acceptance to the start of this run."""
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the start of this run."""
+        return time.monotonic() - self.started
+
+    @property
+    def left_s(self) -> float:
+        """Of the budget's seconds; negative once they are spent."""
+        return self.order.options.budget.seconds - self.elapsed_s

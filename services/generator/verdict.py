@@ -1,0 +1,188 @@
+"""What was found, put plainly: a kernel that beats the library by more than the noise, or the library's own routine."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from services.generator.task import TuningTask
+from sparsesmith_proto.api import Answer, BreakEven, KernelReport, LibraryAnswer, Running, SearchReport, TunedAnswer
+from sparsesmith_proto.evaluation import EvaluationReport
+from sparsesmith_proto.kernel import (
+    Baselines,
+    BaselineTiming,
+    DeviceDescription,
+    EstimatedTiming,
+    Evaluation,
+    MeasuredTiming,
+    Passed,
+    Sampled,
+    Timing,
+)
+
+MIN_SPEEDUP = 1.02
+"""A kernel must be this much faster than the best baseline to be recommended over it."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A candidate that passed, with the baselines and the device that it was timed beside."""
+
+    evaluation: Evaluation
+    passed: Passed
+    baselines: Baselines
+    device: DeviceDescription
+
+    @property
+    def speedup_over_best(self) -> float:
+        return self.baselines.best_routine().timing.median_us / self.passed.timing.median_us
+
+    @property
+    def speedup_over_default(self) -> float:
+        return self.baselines.default_routine().timing.median_us / self.passed.timing.median_us
+
+    @property
+    def wins(self) -> bool:
+        """Faster than the best baseline by more than the noise, as the same clock saw both."""
+        return self.speedup_over_best >= MIN_SPEEDUP and is_below(
+            self.passed.timing, self.baselines.best_routine().timing
+        )
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Sure winners first, then by speed."""
+        return self.wins, self.speedup_over_best
+
+
+@dataclass
+class Progress:
+    """What is known of a task so far."""
+
+    task: TuningTask
+    num_graded: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    policy_versions: set[int] = field(default_factory=set)
+    first_graded_s: float = 0.0
+    last_report: EvaluationReport | None = None
+    best: Contender | None = None
+
+    def add(self, report: EvaluationReport) -> None:
+        if self.last_report is None:
+            self.first_graded_s = self.task.waited_s + self.task.elapsed_s
+        self.last_report = report
+        for evaluation in report.evaluations:
+            self._add(evaluation, report)
+
+    def running(self) -> Running:
+        best = self.best
+        return Running(
+            num_graded=self.num_graded,
+            budget_candidates=self.task.order.options.budget.candidates,
+            best_program=None if best is None else best.evaluation.candidate.program,
+            best_us=None if best is None else best.passed.timing.median_us,
+            best_speedup=None if best is None else best.speedup_over_best,
+        )
+
+    def _add(self, evaluation: Evaluation, report: EvaluationReport) -> None:
+        self.num_graded += 1
+        self.outcomes[evaluation.outcome.outcome] += 1
+        origin = evaluation.candidate.origin
+        if isinstance(origin, Sampled):
+            self.policy_versions.update((origin.first_version, origin.last_version))
+        if isinstance(evaluation.outcome, Passed) and evaluation.outcome.timing.median_us > 0:
+            contender = Contender(evaluation, evaluation.outcome, report.baselines, report.device)
+            if self.best is None or contender.rank > self.best.rank:
+                self.best = contender
+
+
+def is_below(timing: Timing, other: Timing) -> bool:
+    """Whether a time is lower beyond doubt: by the confidence intervals where measured. Kinds are never mixed."""
+    match timing, other:
+        case MeasuredTiming(high_us=high_us), MeasuredTiming(low_us=low_us):
+            return high_us < low_us
+        case EstimatedTiming(median_us=one_us), EstimatedTiming(median_us=other_us):
+            return one_us < other_us
+        case _:
+            return False
+
+
+def conclude(progress: Progress) -> KernelReport:
+    """The whole answer. At least one report must have been added."""
+    report, task, best = progress.last_report, progress.task, progress.best
+    assert report is not None, "a search without a report has no answer"
+    return KernelReport(
+        workload=task.order.workload,
+        num_rows=task.pattern.num_rows,
+        num_cols=task.pattern.num_cols,
+        nnz=task.pattern.nnz,
+        answer=_answer(progress, report),
+        baselines=report.baselines if best is None else best.baselines,
+        device=report.device if best is None else best.device,
+        search=SearchReport(
+            strategy=task.order.options.search,
+            num_candidates=progress.num_graded,
+            outcomes=dict(sorted(progress.outcomes.items())),
+            policy_versions=tuple(sorted(progress.policy_versions)),
+            seconds=task.elapsed_s,
+            first_graded_s=progress.first_graded_s,
+        ),
+    )
+
+
+def break_even(contender: Contender, tuning_s: float) -> BreakEven:
+    """Products after which tuning and conversion are repaid, given what the library's own preparation costs."""
+    conversion_ms = contender.passed.conversion_ms
+    cost_us = tuning_s * 1e6 + conversion_ms * 1e3
+    kernel_us = contender.passed.timing.median_us
+    return BreakEven(
+        conversion_ms=conversion_ms,
+        tuning_s=tuning_s,
+        products_against_best=_products(cost_us, kernel_us, contender.baselines.best_routine()),
+        products_against_default=_products(cost_us, kernel_us, contender.baselines.default_routine()),
+    )
+
+
+def _products(cost_us: float, kernel_us: float, routine: BaselineTiming) -> int | None:
+    gain_us = routine.timing.median_us - kernel_us
+    if gain_us <= 0:
+        return None
+    return max(0, math.ceil((cost_us - routine.preparation_ms * 1e3) / gain_us))
+
+
+def _answer(progress: Progress, report: EvaluationReport) -> Answer:
+    best = progress.best
+    if best is not None and best.wins:
+        return TunedAnswer(
+            best=best.evaluation,
+            speedup_over_best=best.speedup_over_best,
+            speedup_over_default=best.speedup_over_default,
+            break_even=break_even(best, progress.task.elapsed_s),
+        )
+    baselines = report.baselines if best is None else best.baselines
+    return LibraryAnswer(
+        routine=baselines.best_routine().routine,
+        reason=_reason(progress),
+        closest=None if best is None else best.evaluation,
+    )
+
+
+def _reason(progress: Progress) -> str:
+    best = progress.best
+    if best is None:
+        return f"none of {progress.num_graded} candidates passed"
+    routine = best.baselines.best_routine()
+    compared = f"the best of {progress.num_graded} candidates takes {_described(best.passed.timing)}, "
+    compared += f"{routine.routine} takes {_described(routine.timing)}"
+    if best.speedup_over_best < MIN_SPEEDUP:
+        return f"{compared}: {best.speedup_over_best:.2f}x, under the {MIN_SPEEDUP:g}x that make a difference"
+    return f"{compared}: the intervals overlap, so the difference may be noise"
+
+
+def _described(timing: Timing) -> str:
+    match timing:
+        case MeasuredTiming(median_us=median_us, low_us=low_us, high_us=high_us):
+            return f"{median_us:.2f} us ({low_us:.2f} to {high_us:.2f})"
+        case EstimatedTiming(median_us=median_us):
+            return f"{median_us:.2f} us (estimated)"
+        case _:
+            assert_never(timing)
