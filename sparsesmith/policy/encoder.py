@@ -1,0 +1,92 @@
+"""The matrix encoder: the arrays of a prompt -> soft tokens in the language model's embedding space."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sparsesmith.domain.prompt import HEADER_SIZES, NUM_FEATURES, WINDOW_WIDTH, EncoderKind, PromptInputs, code_width
+
+NUM_FEATURE_TOKENS = 4
+
+
+@dataclass(frozen=True)
+class PromptBatch:
+    """Prompts of one encoder kind as tensors, first dimension the batch. See PromptInputs for the other shapes."""
+
+    header_ids: Tensor
+    features: Tensor
+    points: Tensor
+    mask: Tensor
+    windows: Tensor
+
+    def to(self, device: str | torch.device) -> "PromptBatch":
+        return PromptBatch(*(tensor.to(device, non_blocking=True) for tensor in vars(self).values()))
+
+
+def collate(prompts: Sequence[PromptInputs]) -> PromptBatch:
+    """Stacks prompts. They must be of one encoder kind."""
+    return PromptBatch(
+        torch.from_numpy(np.stack([prompt.header_ids for prompt in prompts])),
+        torch.from_numpy(np.stack([prompt.features for prompt in prompts])),
+        torch.from_numpy(np.stack([prompt.points for prompt in prompts])),
+        torch.from_numpy(np.stack([prompt.mask for prompt in prompts])),
+        torch.from_numpy(np.stack([prompt.windows for prompt in prompts])),
+    )
+
+
+class MatrixEncoder(nn.Module):
+    """Header tokens, feature tokens (structural only) and matrix tokens, in that order.
+
+    `structural`: each window of rows pools its sampled nonzeros, after a small network, by mean and by maximum.
+    `sinusoidal`: one linear layer on e = [PE(row), PE(col)] of single nonzeros, as in SparseRL.
+    The output is scaled to the size of the language model's own embeddings (`embedding_rms`).
+    """
+
+    def __init__(self, kind: EncoderKind, hidden: int, embedding_rms: float = 0.05) -> None:
+        super().__init__()
+        self.kind = kind
+        self.hidden = hidden
+        self.header = nn.Embedding(sum(HEADER_SIZES), hidden)
+        offsets = torch.tensor([0, *HEADER_SIZES[:-1]]).cumsum(0)
+        self.register_buffer("header_offsets", offsets, persistent=False)
+        if kind == "structural":
+            width = hidden // 2
+            self.features = nn.Sequential(
+                nn.Linear(NUM_FEATURES, hidden), nn.GELU(), nn.Linear(hidden, NUM_FEATURE_TOKENS * hidden)
+            )
+            self.points = nn.Sequential(nn.Linear(code_width(kind), width), nn.GELU(), nn.Linear(width, width), nn.GELU())
+            self.tokens = nn.Linear(2 * width + WINDOW_WIDTH, hidden)
+        else:
+            self.tokens = nn.Linear(code_width(kind), hidden)
+        self.norm = nn.RMSNorm(hidden, eps=1e-6)
+        nn.init.constant_(self.norm.weight, embedding_rms)
+
+    @property
+    def num_tokens_before_matrix(self) -> int:
+        """Header and feature tokens."""
+        return len(HEADER_SIZES) + (NUM_FEATURE_TOKENS if self.kind == "structural" else 0)
+
+    def forward(self, batch: PromptBatch) -> Tensor:
+        """Soft tokens, shape [batch, num_tokens_before_matrix + matrix tokens, hidden]."""
+        parts = [self.header(batch.header_ids + self.header_offsets)]
+        if self.kind == "structural":
+            parts.append(self.features(batch.features).unflatten(-1, (NUM_FEATURE_TOKENS, self.hidden)))
+            parts.append(self.tokens(torch.cat([self._pool(batch), batch.windows], dim=-1)))
+        else:
+            parts.append(self.tokens(batch.points.squeeze(-2)))
+        soft: Tensor = self.norm(torch.cat(parts, dim=1))
+        return soft
+
+    def _pool(self, batch: PromptBatch) -> Tensor:
+        """Mean and maximum over the points of each token; zero where a token has none."""
+        codes: Tensor = self.points(batch.points)
+        present = batch.mask.unsqueeze(-1)
+        count = present.sum(dim=-2).clamp(min=1)
+        mean = (codes * present).sum(dim=-2) / count
+        highest = codes.masked_fill(~present, -math.inf).amax(dim=-2)
+        highest = torch.where(present.any(dim=-2), highest, torch.zeros_like(highest))
+        return torch.cat([mean, highest.to(mean.dtype)], dim=-1)
