@@ -1,0 +1,276 @@
+"""The state of a launch as the compiled machine sees it: plain arrays in one named tuple."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from services.evaluator.interpreter.layout import (
+    COUNT_BLOCK,
+    FOUND_ACCESS,
+    FOUND_ADDRESS,
+    FOUND_BLOCK,
+    FOUND_INSTRUCTION,
+    FOUND_KIND,
+    FOUND_SIZE,
+    FOUND_THREAD,
+)
+
+WARP_LANES = 32
+ALL_LANES = 0xFFFFFFFF
+L1_SECTORS = 8192
+"""Sectors of 32 bytes in the model of the first-level cache (256 KiB, direct mapped, one block at a time)."""
+NUM_BARRIERS = 16
+
+
+class Memory(NamedTuple):
+    """Arrays of one launch; some are views of the same memory."""
+
+    code: NDArray[np.int64]
+    """(instructions, columns of layout.COLUMN_*)"""
+    words: NDArray[np.uint32]
+    """Register files of all warps of a block, as 32-bit words."""
+    longs: NDArray[np.uint64]
+    """View of `words`."""
+    bytes1: NDArray[np.uint8]
+    """Arena: shared memory, writable buffers, parameters, local memory, read-only buffers."""
+    bytes2: NDArray[np.uint16]
+    bytes4: NDArray[np.uint32]
+    bytes8: NDArray[np.uint64]
+    floats: NDArray[np.float32]
+    doubles: NDArray[np.float64]
+    regions: NDArray[np.int64]
+    """(regions, columns of layout.REGION_*), sorted by start."""
+    shared_valid: NDArray[np.uint8]
+    """1 for each byte of shared memory that belongs to an array."""
+    read_stamps: NDArray[np.int64]
+    """Time of the last read of each 32-byte sector of the arena."""
+    write_stamps: NDArray[np.int64]
+    """Time of the last write of each sector of the shared and writable part."""
+    bank_stamps: NDArray[np.int64]
+    """Time of the last access to each word of shared memory."""
+    cell_times: NDArray[np.int64]
+    """(words of the shared and writable part, 2): time of the last write and read."""
+    cell_marks: NDArray[np.int32]
+    """(words, CELL_*): who wrote and read last."""
+    l1: NDArray[np.int64]
+    counters: NDArray[np.int64]
+    profile: NDArray[np.int64]
+    found: NDArray[np.int64]
+    fronts: NDArray[np.int64]
+    """(warps, 32, FRONT_*): groups of lanes that run together."""
+    joins: NDArray[np.int64]
+    """(warps, 40, JOIN_*): meeting points that diverged lanes are awaited at."""
+    warps: NDArray[np.int64]
+    """(warps, WARP_*)"""
+    seen: NDArray[np.int64]
+    """(warps, warps): seen[w, v] is the time up to which w is ordered after what v did."""
+    barriers: NDArray[np.int64]
+    """(16, 2): threads that arrived without waiting, and a mask of their warps."""
+    scratch: NDArray[np.int64]
+    """(2, 32): arena offsets of the current access; bank counts."""
+    launch: NDArray[np.int64]
+    """LAUNCH_* numbers."""
+
+
+class Machine(NamedTuple):
+    """Typed pointers to the arrays of `Memory`, as the compiled functions pass them around (flat, without bounds)."""
+
+    code: Any
+    words: Any
+    longs: Any
+    bytes1: Any
+    bytes2: Any
+    bytes4: Any
+    bytes8: Any
+    floats: Any
+    doubles: Any
+    regions: Any
+    shared_valid: Any
+    read_stamps: Any
+    write_stamps: Any
+    bank_stamps: Any
+    cell_times: Any
+    cell_marks: Any
+    l1: Any
+    counters: Any
+    profile: Any
+    found: Any
+    fronts: Any
+    joins: Any
+    warps: Any
+    seen: Any
+    barriers: Any
+    scratch: Any
+    launch: Any
+
+
+(
+    CELL_WRITER,
+    CELL_WRITER_BLOCK,
+    CELL_WRITER_INSTRUCTION,
+    CELL_WRITTEN_BYTES,
+    CELL_STRONG,
+    CELL_READER,
+    CELL_READER_BLOCK,
+    CELL_READER_INSTRUCTION,
+    CELL_INITIALISED_BYTES,
+    NUM_CELL_MARKS,
+) = range(10)
+FRONT_PC, FRONT_MASK, FRONT_JOIN, FRONT_STATE, NUM_FRONT = range(5)
+READY, AT_BARRIER, AT_COLLECTIVE = range(3)
+JOIN_PC, JOIN_EXPECTED, JOIN_ARRIVED, JOIN_PARENT, NUM_JOIN = range(5)
+MAX_JOINS = 40
+MAX_FRONTS = 40
+WARP_LIVE, WARP_FRONTS, WARP_INSTRUCTIONS, WARP_WAITS, NUM_WARP = range(5)
+(
+    LAUNCH_GRID_X,
+    LAUNCH_GRID_Y,
+    LAUNCH_GRID_Z,
+    LAUNCH_THREADS,
+    LAUNCH_WARPS,
+    LAUNCH_REGISTER_BYTES,
+    LAUNCH_CHECK,
+    LAUNCH_MAX_STEPS,
+    LAUNCH_SHARED_BYTES,
+    LAUNCH_LOCAL_BYTES,
+    LAUNCH_CELLS,
+    LAUNCH_STRIDE,
+    LAUNCH_REGIONS,
+    NUM_LAUNCH,
+) = range(14)
+
+
+@intrinsic
+def popcount(typing_context, value):  # type: ignore[no-untyped-def]
+    """Number of ones of an int64."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def lowest_bit(typing_context, value):  # type: ignore[no-untyped-def]
+    """Index of the lowest one of an int64 (64 for zero)."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def pointer_to(typing_context, array):  # type: ignore[no-untyped-def]
+    """The address of an array's data as a typed pointer: no reference counts, no negative indices, no bounds."""
+    pointer = types.CPointer(array.dtype)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.bitcast(view.data, context.get_value_type(pointer))
+
+    return pointer(array), generate
+
+
+@intrinsic
+def at(typing_context, pointer, index):  # type: ignore[no-untyped-def]
+    """The pointer to element `index` of what a pointer points to."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return pointer(pointer, types.int64), generate
+
+
+@intrinsic
+def address_of(typing_context, pointer):  # type: ignore[no-untyped-def]
+    """The address that a pointer holds."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
+        return builder.ptrtoint(arguments[0], ir.IntType(64))
+
+    return types.int64(pointer), generate
+
+
+@intrinsic
+def float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
+    """The float32 with the bits in the low half of an int64."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
+        return builder.bitcast(builder.trunc(arguments[0], ir.IntType(32)), ir.FloatType())
+
+    return types.float32(types.int64), generate
+
+
+@intrinsic
+def bits_of_float(typing_context, value):  # type: ignore[no-untyped-def]
+    """The bits of a float32 as a non-negative int64."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
+        return builder.zext(builder.bitcast(arguments[0], ir.IntType(32)), ir.IntType(64))
+
+    return types.int64(types.float32), generate
+
+
+@intrinsic
+def double_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
+    """The float64 with the bits of an int64."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+@njit
+def machine_of(memory: Memory) -> Machine:
+    """The machine's pointers into the arrays of a launch (which the caller keeps alive)."""
+    return Machine(
+        pointer_to(memory.code),
+        pointer_to(memory.words),
+        pointer_to(memory.longs),
+        pointer_to(memory.bytes1),
+        pointer_to(memory.bytes2),
+        pointer_to(memory.bytes4),
+        pointer_to(memory.bytes8),
+        pointer_to(memory.floats),
+        pointer_to(memory.doubles),
+        pointer_to(memory.regions),
+        pointer_to(memory.shared_valid),
+        pointer_to(memory.read_stamps),
+        pointer_to(memory.write_stamps),
+        pointer_to(memory.bank_stamps),
+        pointer_to(memory.cell_times),
+        pointer_to(memory.cell_marks),
+        pointer_to(memory.l1),
+        pointer_to(memory.counters),
+        pointer_to(memory.profile),
+        pointer_to(memory.found),
+        pointer_to(memory.fronts),
+        pointer_to(memory.joins),
+        pointer_to(memory.warps),
+        pointer_to(memory.seen),
+        pointer_to(memory.barriers),
+        pointer_to(memory.scratch),
+        pointer_to(memory.launch),
+    )
+
+
+@njit
+def record(m: Machine, kind: int, pc: int, thread: int, address: int, size: int, access: int) -> None:
+    """Note the first finding of a launch."""
+    found = m.found
+    if found[FOUND_KIND] == 0:
+        found[FOUND_KIND] = kind
+        found[FOUND_INSTRUCTION] = pc
+        found[FOUND_BLOCK] = m.counters[COUNT_BLOCK]
+        found[FOUND_THREAD] = thread
+        found[FOUND_ADDRESS] = address
+        found[FOUND_SIZE] = size
+        found[FOUND_ACCESS] = access
