@@ -1,0 +1,116 @@
+"""Whether a loaded kernel computes what it should: one protocol for every device.
+
+Every draw is executed twice, from a y of NaN and from a y that holds another draw's result, so that a program which
+leaves entries out, adds to what was there, reads it, or races is seen. After timing, what was timed is executed again
+as it was timed: with the result already in y but for one entry, on another draw in the same buffers, and on the first again. A program
+that remembers its input and skips work when nothing seems to have changed, or that counts its calls, fails there.
+
+Arrays are the device's own; only operators and methods that NumPy and CuPy share are used.
+
+What it does not protect against: a program that reads a whole y and x back to prove that they are as it left them
+before it skips the work (which costs it more than many a product), and one that searches device memory for the
+reference by reading out of bounds where the device has no memory checker.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from services.evaluator.device import Array, Draw, LoadedKernel, Ran, RunFailure
+from sparsesmith_proto.kernel import Mismatch
+
+
+class MemoryDamaged(Exception):
+    """A kernel wrote outside its output: it is wrong, and the device's memory cannot be trusted any more."""
+
+
+@dataclass(frozen=True)
+class Correct:
+    """Every run was within the bound."""
+
+    worst_error: float
+    """Largest |y - y_ref| / (|A| |x|)."""
+    num_inputs: int
+
+
+def check(kernel: LoadedKernel, draws: Sequence[Draw], num_repeated: int) -> Correct | RunFailure:
+    """Executes every draw from a NaN output, and the last `num_repeated` once more from the result before.
+
+    Raises MemoryDamaged.
+    """
+    worst_error = 0.0
+    stale: Array = None
+    for position, held in enumerate(draws):
+        starts = [None] if position < len(draws) - num_repeated else [None, stale]
+        for start in starts:
+            ran = kernel.run(held, start)
+            if not isinstance(ran, Ran):
+                return ran
+            error = judge(ran, held)
+            if isinstance(error, Mismatch):
+                return error
+            worst_error = max(worst_error, error)
+        stale = ran.output
+    return Correct(worst_error, len(draws))
+
+
+def check_as_timed(
+    kernel: LoadedKernel, timed: Draw, other: Draw, generator: np.random.Generator
+) -> Correct | RunFailure:
+    """Executes what was timed three times more (see above). Raises MemoryDamaged."""
+    worst_error = 0.0
+    output = timed.reference.astype(timed.dense.dtype)
+    for held in (timed, other, timed):
+        flat = output.reshape(-1)
+        flat[int(generator.integers(flat.size))] = generator.uniform(1e8, 1e9)
+        ran = kernel.replay(held, output)
+        if not isinstance(ran, Ran):
+            return ran
+        error = judge(ran, held)
+        if isinstance(error, Mismatch):
+            return Mismatch(message=f"run again after timing: {error.message}")
+        worst_error = max(worst_error, error)
+        output = ran.output.copy()
+    return Correct(worst_error, 2)
+
+
+def judge(ran: Ran, held: Draw) -> float | Mismatch:
+    """The largest scaled error of a run, or what is wrong with it. Raises MemoryDamaged."""
+    if not ran.inputs_intact:
+        raise MemoryDamaged(f"input {held.name}: the kernel changed A or the dense operand")
+    if not ran.guards_intact:
+        raise MemoryDamaged(f"input {held.name}: the kernel wrote outside its output")
+    error = abs(ran.output - held.reference)
+    wrong = ~(error <= held.bound)
+    if bool(wrong.any()):
+        return Mismatch(message=_describe(ran.output, held, wrong))
+    return float((error / (held.magnitude + SMALLEST)).max())
+
+
+SMALLEST = 1e-300
+"""Keeps 0 / 0 of empty rows at 0: where the magnitude is 0 the bound is 0, so the error is too."""
+
+
+def _describe(output: Array, held: Draw, wrong: Array) -> str:
+    first = int(wrong.reshape(-1).argmax())
+    place = np.unravel_index(first, wrong.shape)
+    entry = f"{'y' if wrong.ndim == 1 else 'c'}[{', '.join(str(int(index)) for index in place)}]"
+    got = float(output.reshape(-1)[first])
+    expected = float(held.reference.reshape(-1)[first])
+    bound = float(held.bound.reshape(-1)[first])
+    seen = f"{entry} was not written or is NaN" if got != got else f"{entry} is {got:.9g}"
+    return (
+        f"input {held.name}: {seen}, expected {expected:.9g} within {bound:.2g}; "
+        f"{int(wrong.sum())} of {wrong.size} entries are wrong"
+    )
+
+
+def fingerprint(draws: Sequence[Draw]) -> tuple[int, ...]:
+    """Sums over the bits of everything the draws hold: changes when a kernel wrote into them."""
+    return tuple(_bit_sum(array) for held in draws for array in (held.values, held.dense, held.reference, held.bound))
+
+
+def _bit_sum(array: Any) -> int:
+    return int(array.view(f"u{array.dtype.itemsize}").sum(dtype="u8"))

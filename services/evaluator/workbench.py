@@ -1,0 +1,184 @@
+"""One workload under evaluation: what the evaluation asks of it, and the implementation beside the device.
+
+The sandbox offers the same protocol across a process boundary, with time limits (`sandbox.SandboxedWorkbench`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from services.evaluator.correctness import Correct, MemoryDamaged, check, check_as_timed, fingerprint
+from services.evaluator.device import Device, Draw, Effort, LoadedKernel, Retimed, RunFailure, StoredMatrix, Timing
+from services.evaluator.operands import FULL_CHECK, choose_draws, draw, system_generator
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.program import KernelProgram
+from sparsesmith.errors import InvalidProgram
+from sparsesmith_proto.kernel import Baselines, DeviceDescription, Mismatch, Rejected, Workload
+
+if TYPE_CHECKING:
+    from services.evaluator.compilation import Compiled
+
+MAX_CACHED_LAYOUT_BYTES = 2 * 2**30
+"""Host memory for formats built for one workload; the least recently used go first."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The program's format was built for the workload."""
+
+    format_bytes: int
+    conversion_ms: float
+
+
+class Workbench(Protocol):
+    """Stages of an evaluation, in order. A kernel that fails one of them is no longer loaded."""
+
+    def description(self) -> DeviceDescription: ...
+
+    def baselines(self) -> Baselines:
+        """Times every library routine."""
+        ...
+
+    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
+        """Builds the program's format. Rejected where the pattern does not fit it."""
+        ...
+
+    def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        """Loads the program and checks it; it stays loaded under this id."""
+        ...
+
+    def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
+        """Times a kernel that was checked, and checks it again as it was timed."""
+        ...
+
+    def retime(self, kernel_ids: Sequence[str], routine: str) -> Retimed | RunFailure:
+        """Times kernels that were timed before, interleaved with a library routine."""
+        ...
+
+    def unload(self, kernel_id: str) -> None: ...
+
+
+class LocalWorkbench:
+    """Beside the device, in its process. The draws are made when the first kernel of a batch has been loaded: every
+    program text of the batch was fixed before, so none can depend on them.
+
+    Raises MemoryDamaged where a kernel wrote outside its output, whatever else it did.
+    """
+
+    def __init__(self, device: Device, workload: Workload, pattern: Pattern) -> None:
+        self.workload = workload
+        self._pattern = pattern
+        self._device = device
+        self._bench = device.open(workload, pattern)
+        self._matrices: OrderedDict[str, StoredMatrix] = OrderedDict()
+        self._kernels: dict[str, LoadedKernel] = {}
+        self._generator = system_generator()
+        self._draws: tuple[Draw, ...] = ()
+        self._fingerprint: tuple[int, ...] = ()
+        self._num_repeated = 1
+
+    def description(self) -> DeviceDescription:
+        return self._device.description()
+
+    def baselines(self) -> Baselines:
+        return self._bench.baselines()
+
+    def begin_batch(self) -> None:
+        """Unloads the kernels of the batch before; its draws are not used again."""
+        for kernel_id in list(self._kernels):
+            self.unload(kernel_id)
+        self._draws = ()
+
+    def store(self, program: KernelProgram) -> Stored | Rejected:
+        try:
+            matrix = self._matrix(program)
+        except InvalidProgram as error:
+            return Rejected(message=error.message)
+        return Stored(matrix.format_bytes, matrix.conversion_ms)
+
+    def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        self.unload(kernel_id)
+        try:
+            kernel = self._bench.load(program, self._matrix(program), binary)
+        except InvalidProgram as error:
+            return Rejected(message=error.message)
+        if isinstance(kernel, Rejected | RunFailure):
+            return kernel
+        self._kernels[kernel_id] = kernel
+        verdict = check(kernel, self._held_draws(), self._num_repeated)
+        self._check_memory()
+        if not isinstance(verdict, Correct):
+            self.unload(kernel_id)
+        return verdict
+
+    def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
+        kernel = self._kernels[kernel_id]
+        timed, *others = self._draws
+        timing = kernel.time(timed, effort)
+        if not isinstance(timing, RunFailure):
+            other = others[int(self._generator.integers(len(others)))]
+            verdict = check_as_timed(kernel, timed, other, self._generator)
+            if not isinstance(verdict, Correct):
+                timing = verdict
+        self._check_memory()
+        if isinstance(timing, RunFailure):
+            self.unload(kernel_id)
+        return timing
+
+    def retime(self, kernel_ids: Sequence[str], routine: str) -> Retimed:
+        return self._bench.retime([self._kernels[kernel_id] for kernel_id in kernel_ids], self._draws[0], routine)
+
+    def unload(self, kernel_id: str) -> None:
+        kernel = self._kernels.pop(kernel_id, None)
+        if kernel is not None:
+            kernel.close()
+
+    def close(self) -> None:
+        self.begin_batch()
+        self._bench.close()
+
+    def _held_draws(self) -> tuple[Draw, ...]:
+        if not self._draws:
+            num_products = self._pattern.nnz * self.workload.num_dense_cols
+            names = choose_draws(num_products, self._bench.max_products, self._generator)
+            hosts = [draw(name, self._pattern, self.workload, self._generator) for name in names]
+            self._draws = tuple(self._bench.hold(host) for host in hosts)
+            self._fingerprint = fingerprint(self._draws)
+            everything_fits = self._bench.max_products >= FULL_CHECK * num_products
+            self._num_repeated = len(names) if everything_fits else 1
+        return self._draws
+
+    def _check_memory(self) -> None:
+        if fingerprint(self._draws) != self._fingerprint:
+            raise MemoryDamaged("the kernel wrote outside its output, into the inputs of other runs")
+
+    def _matrix(self, program: KernelProgram) -> StoredMatrix:
+        parameters = ",".join(f"{name}={value}" for name, value in sorted(program.parameters.items()))
+        key = f"{program.format.name} {parameters}"
+        if key not in self._matrices:
+            self._matrices[key] = self._build(key, program)
+        self._matrices.move_to_end(key)
+        while len(self._matrices) > 1 and self._cached_bytes() > MAX_CACHED_LAYOUT_BYTES:
+            self._matrices.popitem(last=False)
+        return self._matrices[key]
+
+    def _build(self, key: str, program: KernelProgram) -> StoredMatrix:
+        started = time.perf_counter()
+        layout = program.format.build(self._pattern, program.parameters)
+        conversion_ms = (time.perf_counter() - started) * 1e3
+        element_bytes = np.dtype(self.workload.element_type).itemsize
+        return StoredMatrix(key, layout, layout.num_bytes(element_bytes), conversion_ms)
+
+    def _cached_bytes(self) -> int:
+        return sum(matrix.format_bytes for matrix in self._matrices.values())
+
+
+def damage(error: MemoryDamaged) -> Mismatch:
+    """The outcome of a kernel that wrote outside its output."""
+    return Mismatch(message=str(error))
