@@ -1,0 +1,52 @@
+"""What this GPU can do: copy bandwidth and the cost of a kernel in a graph, measured once a process."""
+
+from dataclasses import dataclass
+from statistics import median
+
+import cupy
+from cupy.cuda import runtime
+
+from services.evaluator.cuda_launch import CapturedGraph, cuda_errors
+from services.evaluator.device_kernels import DeviceKernels
+from services.evaluator.stopwatch import Stopwatch
+
+MAX_COPY_BYTES = 2 << 30
+"""One buffer of the copy; a small GPU takes an eighth of its free memory."""
+_COPIES_A_GRAPH = 3
+_EMPTY_KERNELS_A_GRAPH = 200
+_BATCHES = 9
+
+
+@dataclass(frozen=True)
+class DeviceRates:
+    """Measured ceilings and floors."""
+
+    copy_bandwidth_gbs: float
+    """Device-to-device copy by a kernel, read plus written bytes, 1e9 bytes a second."""
+    graph_kernel_us: float
+    """One empty kernel among many in a graph."""
+
+
+def measured_rates(kernels: DeviceKernels, stopwatch: Stopwatch) -> DeviceRates:
+    """About a tenth of a second; frees what it allocates."""
+    return DeviceRates(_copy_bandwidth_gbs(kernels, stopwatch), _graph_kernel_us(kernels, stopwatch))
+
+
+def _copy_bandwidth_gbs(kernels: DeviceKernels, stopwatch: Stopwatch) -> float:
+    with cuda_errors():
+        free_bytes, _ = runtime.memGetInfo()
+        num_bytes = min(MAX_COPY_BYTES, int(free_bytes) // 8) // 4096 * 4096
+        source, target = cupy.cuda.alloc(num_bytes), cupy.cuda.alloc(num_bytes)
+        # Not zeros: memory compresses and buses toggle less on constant data.
+        kernels.refresh(int(source.ptr), num_bytes // 8, 1, "float64")
+    copy = kernels.copying(int(source.ptr), int(target.ptr), num_bytes)
+    graph = CapturedGraph(copy.enqueue, _COPIES_A_GRAPH, kernels.stream)
+    best_us = median(stopwatch.batch_us(graph) for _ in range(_BATCHES))
+    del source, target
+    cupy.get_default_memory_pool().free_all_blocks()
+    return 2 * num_bytes / best_us / 1e3
+
+
+def _graph_kernel_us(kernels: DeviceKernels, stopwatch: Stopwatch) -> float:
+    graph = CapturedGraph(kernels.emptiness().enqueue, _EMPTY_KERNELS_A_GRAPH, kernels.stream)
+    return median(stopwatch.batch_us(graph, lead_us=200.0) for _ in range(_BATCHES))

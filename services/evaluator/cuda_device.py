@@ -1,0 +1,238 @@
+"""A GPU as a Device: correctness, timing and baselines of kernel programs through the CUDA driver.
+
+All of it runs in the sandbox's child process. What this does not protect against: a kernel that never ends (the parent
+kills the process; the driver then frees the GPU), and reads outside a buffer.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import cupy
+import numpy as np
+from cupy.cuda import memory, runtime
+from sparsesmith.domain.program import KernelProgram
+
+from services.evaluator.bandwidth import DeviceRates, measured_rates
+from services.evaluator.baselines import LibraryRoutines
+from services.evaluator.clocks import Clocks
+from services.evaluator.cubin import device_variable_bytes
+from services.evaluator.cuda_kernel import BUDGETS, MAX_ATTEMPTS, CudaKernel
+from services.evaluator.cuda_launch import LaunchRefused, cuda_errors
+from services.evaluator.cuda_program import DeviceProgram, MatrixShape
+from services.evaluator.cusparse import CuSparse
+from services.evaluator.device import Draw, LoadedKernel, Retimed, StoredMatrix
+from services.evaluator.device_kernels import DeviceKernels
+from services.evaluator.device_operands import HeldDraws, LayoutCache
+from services.evaluator.operands import draw, system_generator
+from services.evaluator.stopwatch import Stopwatch
+from services.evaluator.timed_sequence import Instruments, measure_in_turns
+from services.evaluator.timing import READ_MARGIN, ByteFloor, l2_bandwidth_bound_gbs
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.errors import InvalidProgram, LimitExceeded
+from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Rejected, Workload
+
+if TYPE_CHECKING:
+    from services.evaluator.compilation import Compiled
+
+MAX_PRODUCTS = 10**14
+"""Multiply-adds to check one candidate: no bound in practice, a GPU does them in seconds."""
+_LAYOUT_SHARE = 8
+"""Uploaded formats of one workload may take this fraction of the memory (one eighth)."""
+_RESIDENT_DRAWS = 6
+_CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
+
+
+class CudaDevice:
+    """The first visible GPU (CUDA_VISIBLE_DEVICES chooses), its context owned by this process."""
+
+    def __init__(self) -> None:
+        with cuda_errors():
+            cupy.cuda.Device(0).use()
+            self._properties = runtime.getDeviceProperties(0)
+            self.stream = cupy.cuda.Stream(non_blocking=True)
+            self.stream.use()
+        self.clocks = Clocks(cupy.cuda.Device(0).pci_bus_id)
+        self.kernels = DeviceKernels(self.stream, self.num_sms)
+        self.stopwatch = Stopwatch(self.kernels, self.l2_bytes)
+        self.instruments = Instruments(self.stopwatch, self.clocks)
+
+    @property
+    def num_sms(self) -> int:
+        return int(self._properties["multiProcessorCount"])
+
+    @property
+    def l2_bytes(self) -> int:
+        return int(self._properties["l2CacheSize"])
+
+    @property
+    def architecture(self) -> str:
+        return f"sm_{self._properties['major']}{self._properties['minor']}"
+
+    @cached_property
+    def rates(self) -> DeviceRates:
+        """Measured once a process."""
+        return measured_rates(self.kernels, self.stopwatch)
+
+    @cached_property
+    def library(self) -> CuSparse:
+        return CuSparse(self.stream)
+
+    @property
+    def max_sm_clock_mhz(self) -> int:
+        return self.clocks.max_sm_clock_mhz or int(runtime.deviceGetAttribute(_CLOCK_RATE_ATTRIBUTE, 0)) // 1000
+
+    def description(self) -> DeviceDescription:
+        """See Device.description."""
+        return DeviceDescription(
+            kind="cuda",
+            name=_text(self._properties["name"]),
+            architecture=self.architecture,
+            num_sms=self.num_sms,
+            copy_bandwidth_gbs=self.rates.copy_bandwidth_gbs,
+            versions={
+                "driver": self.clocks.driver_version,
+                "cuda": _cuda_version(int(runtime.driverGetVersion())),
+                "cupy": cupy.__version__,
+                "cusparse": self.library.version,
+                "sparsesmith": _package_version(),
+            },
+        )
+
+    def open(self, workload: Workload, pattern: Pattern) -> "CudaBench":
+        """See Device.open."""
+        free_bytes, _ = runtime.memGetInfo()
+        needed = resident_bytes(workload, pattern)
+        if needed > free_bytes:
+            raise LimitExceeded(
+                f"the workload needs about {needed >> 20} MiB of device memory, {free_bytes >> 20} MiB are free",
+                field="pattern",
+                value=needed,
+                limit=free_bytes,
+            )
+        return CudaBench(self, workload, pattern)
+
+    def close(self) -> None:
+        """See Device.close."""
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+class CudaBench:
+    """Implements the Bench protocol."""
+
+    def __init__(self, device: CudaDevice, workload: Workload, pattern: Pattern) -> None:
+        self._device = device
+        self._workload = workload
+        self._pattern = pattern
+        self._draws = HeldDraws(device.kernels)
+        self._layouts = LayoutCache(device.kernels, int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE)
+        self._kernels: list[CudaKernel] = []
+        self._floor = byte_floor(device, workload, pattern)
+
+    @property
+    def max_products(self) -> int:
+        """See Bench.max_products."""
+        return MAX_PRODUCTS
+
+    @cached_property
+    def _routines(self) -> LibraryRoutines:
+        device = self._device
+        return LibraryRoutines(device.library, self._pattern, self._workload, device.kernels, device.instruments)
+
+    def baselines(self) -> Baselines:
+        """See Bench.baselines. Checked on two draws of its own."""
+        generator = system_generator()
+        draws = HeldDraws(self._device.kernels)
+        first, second = (
+            draws.hold(draw(name, self._pattern, self._workload, generator)) for name in ("uniform", "integers")
+        )
+        return self._routines.baselines(first, second)
+
+    def hold(self, draw: Draw) -> Draw:
+        """See Bench.hold."""
+        return self._draws.hold(draw)
+
+    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: "Compiled") -> CudaKernel | Rejected | Crashed:
+        """See Bench.load."""
+        state_bytes = device_variable_bytes(binary.cubin)
+        if state_bytes:
+            return Rejected(
+                message=f"{state_bytes} bytes of __device__ or static variables: they outlive a launch; "
+                "use __constant__ for tables and the format's scratch for intermediate results"
+            )
+        try:
+            kernel = self._loaded(program, matrix, binary.cubin)
+        except InvalidProgram as error:
+            return Rejected(message=error.message)
+        except LaunchRefused as refusal:
+            return Crashed(message=f"the driver refused the program: {refusal}")
+        except memory.OutOfMemoryError as error:
+            return Rejected(message=f"its format does not fit the device's memory: {error}")
+        self._kernels.append(kernel)
+        return kernel
+
+    def _loaded(self, program: KernelProgram, matrix: StoredMatrix, cubin: bytes) -> CudaKernel:
+        device = self._device
+        shape = MatrixShape(self._pattern.num_rows, self._pattern.num_cols, self._pattern.nnz)
+        loaded = DeviceProgram(
+            program, cubin, self._layouts.get(matrix), self._workload, shape, device.kernels, device.num_sms
+        )
+        return CudaKernel(loaded, self._draws, device.kernels, device.instruments, self._floor)
+
+    def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
+        """See Bench.retime."""
+        budget = BUDGETS["full"]
+        own = [kernel for kernel in kernels if isinstance(kernel, CudaKernel)]
+        if len(own) != len(kernels):
+            raise TypeError("retime() takes kernels that this bench loaded")
+        sequences = [kernel.timed_sequence(draw, budget) for kernel in own]
+        sequences.append(self._routines.sequence(routine, draw, budget))
+        with self._draws.hidden():
+            *timings, library = measure_in_turns(sequences, self._device.instruments, budget, MAX_ATTEMPTS["full"])
+        return Retimed(kernels=tuple(timings), routine=library)
+
+    def close(self) -> None:
+        """See Bench.close."""
+        for kernel in self._kernels:
+            kernel.close()
+        self._kernels.clear()
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> ByteFloor:
+    """The bytes that every product on this pattern must move, and what this GPU can move at most."""
+    element_bytes = np.dtype(workload.element_type).itemsize
+    used_columns = int(np.count_nonzero(np.bincount(pattern.col_indices, minlength=pattern.num_cols)))
+    dense_elements = (pattern.num_rows + used_columns) * workload.num_dense_cols
+    return ByteFloor(
+        required_bytes=(pattern.nnz + dense_elements) * element_bytes,
+        l2_bytes=device.l2_bytes,
+        dram_gbs=READ_MARGIN * device.rates.copy_bandwidth_gbs,
+        l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),
+    )
+
+
+def resident_bytes(workload: Workload, pattern: Pattern) -> int:
+    """Device memory for the draws, one format and one program's buffers, generously."""
+    element_bytes = np.dtype(workload.element_type).itemsize
+    columns = workload.num_dense_cols
+    a_draw = pattern.nnz * element_bytes + columns * (pattern.num_cols * element_bytes + 3 * 8 * pattern.num_rows)
+    a_program = 3 * pattern.nnz * (element_bytes + 8) + columns * element_bytes * (pattern.num_cols + pattern.num_rows)
+    return _RESIDENT_DRAWS * a_draw + a_program
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _cuda_version(version: int) -> str:
+    """13000 as `13.0`."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _package_version() -> str:
+    try:
+        return metadata.version("sparsesmith")
+    except metadata.PackageNotFoundError:
+        return "source"

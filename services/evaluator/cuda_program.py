@@ -1,0 +1,162 @@
+"""A kernel program's modules and buffers on a GPU, and its launch sequence."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cupy
+import numpy as np
+from sparsesmith.domain.program import KernelProgram
+from sparsesmith.domain.signature import signature_of
+
+from services.evaluator.cuda_launch import KernelArguments, Launch, LoadedModule
+from services.evaluator.device import Array, Draw
+from services.evaluator.device_kernels import DeviceKernels
+from services.evaluator.device_memory import Arena, BufferPlan
+from services.evaluator.device_operands import DeviceLayout
+from sparsesmith.domain.formats.format import Argument, Role
+from sparsesmith_proto.kernel import Workload
+
+
+@dataclass(frozen=True)
+class MatrixShape:
+    """Of the workload's matrix."""
+
+    num_rows: int
+    num_cols: int
+    nnz: int
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchSequence:
+    """All launches of a program, in order."""
+
+    launches: tuple[Launch, ...]
+
+    def enqueue(self, stream: int) -> None:
+        for launch in self.launches:
+            launch.enqueue(stream)
+
+
+class DeviceProgram:
+    """Modules loaded, buffers allocated; `sequence` launches with the addresses of the present placement."""
+
+    def __init__(
+        self,
+        program: KernelProgram,
+        cubin: bytes,
+        layout: DeviceLayout,
+        workload: Workload,
+        shape: MatrixShape,
+        kernels: DeviceKernels,
+        num_sms: int,
+    ) -> None:
+        """Raises LaunchRefused (a module or a shared-memory size the driver refuses), InvalidProgram (a launch beyond
+        CUDA's limits), cupy.cuda.memory.OutOfMemoryError."""
+        self._kernels = kernels
+        self._layout = layout
+        self._workload = workload
+        self._shape = shape
+        self._signature = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
+        self._sizes = {
+            "num_rows": shape.num_rows,
+            "num_cols": shape.num_cols,
+            "nnz": shape.nnz,
+            "num_dense_cols": workload.num_dense_cols,
+            "num_sms": num_sms,
+            **layout.layout.sizes,
+        }
+        self._resolved = [launch.resolve(self._sizes) for launch in program.launches]
+        self._module = LoadedModule(cubin)
+        self._functions = [self._module.function(launch.kernel, launch.shared_bytes) for launch in self._resolved]
+        self._input_name = self._name_of("input")
+        self._output_name = self._name_of("output")
+        self._values_name = self._name_of("values")
+        self.arena = Arena([self._plan(argument) for argument in self._signature if argument.role != "size"], kernels)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        rows = self._shape.num_rows
+        return (rows,) if self._workload.operation == "spmv" else (rows, self._workload.num_dense_cols)
+
+    def place(self, *, shifted: bool) -> None:
+        """New addresses, everything poisoned, the format's indices in place."""
+        self.arena.place(shifted=shifted)
+        for name, array in self._layout.indices.items():
+            self.arena.copy_in(name, array)
+
+    def fill(self, draw: Draw, start: Array | None) -> None:
+        """Puts a draw's values, its dense operand and the output's first contents (None: NaN) in place."""
+        if self._layout.value_sources is None:
+            self.arena.copy_in(self._values_name, draw.values)
+        else:
+            self._kernels.pack(
+                int(self._layout.value_sources.data.ptr),
+                int(draw.values.data.ptr),
+                self.arena.address(self._values_name),
+                self._layout.layout.num_slots,
+                self._workload.element_type,
+            )
+        self.arena.copy_in(self._input_name, draw.dense)
+        if start is None:
+            self.arena.poison(self._output_name)
+        else:
+            self.arena.copy_in(self._output_name, cupy.ascontiguousarray(start))
+
+    def renew_input(self, seed: int) -> None:
+        """A dense operand that no launch has seen, and an output of NaN."""
+        address = self.arena.address(self._input_name)
+        self._kernels.refresh(address, self._dense_length, seed, self._workload.element_type)
+        self.arena.poison(self._output_name)
+
+    def output(self) -> "cupy.ndarray":
+        """A copy of the output."""
+        copied = cupy.empty(self.output_shape, dtype=self._workload.element_type)
+        self.arena.copy_out(self._output_name, copied)
+        return copied
+
+    def sequence(self) -> LaunchSequence:
+        """All launches at the present addresses."""
+        arguments = KernelArguments([self._value_of(argument) for argument in self._signature])
+        return LaunchSequence(
+            tuple(
+                Launch(function, launch.grid, launch.block, launch.shared_bytes, arguments)
+                for function, launch in zip(self._functions, self._resolved, strict=True)
+            )
+        )
+
+    @property
+    def _dense_length(self) -> int:
+        return self._shape.num_cols * self._workload.num_dense_cols
+
+    def _value_of(self, argument: Argument) -> ctypes.c_int | int:
+        if argument.role == "size":
+            return ctypes.c_int(self._sizes[argument.name])
+        return self.arena.address(argument.name)
+
+    def _name_of(self, role: Role) -> str:
+        return _names_of(self._signature, role)[0]
+
+    def _plan(self, argument: Argument) -> BufferPlan:
+        return BufferPlan(argument.name, self._buffer_bytes(argument), argument.role in ("scratch", "output"))
+
+    def _buffer_bytes(self, argument: Argument) -> int:
+        element_bytes = np.dtype(self._workload.element_type).itemsize
+        layout = self._layout.layout
+        match argument.role:
+            case "index":
+                return int(layout.indices[argument.name].nbytes)
+            case "values":
+                return layout.num_slots * element_bytes
+            case "scratch":
+                return layout.scratch[argument.name] * self._workload.num_dense_cols * element_bytes
+            case "input":
+                return self._dense_length * element_bytes
+            case "output":
+                return int(np.prod(self.output_shape)) * element_bytes
+            case "size":
+                raise ValueError(f"{argument.name} is passed by value")
+
+
+def _names_of(signature: Sequence[Argument], role: Role) -> list[str]:
+    return [argument.name for argument in signature if argument.role == role]

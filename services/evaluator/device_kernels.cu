@@ -1,0 +1,87 @@
+// The evaluator's own kernels: checks, packing, flushing, calibration. No candidate's text is ever compiled with them.
+
+typedef unsigned long long u64;
+typedef unsigned int u32;
+
+// Finaliser of splitmix64 (Steele, Lea, Flood 2014).
+__device__ __forceinline__ u64 mixed(u64 z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
+__device__ __forceinline__ u64 mask_of(u64 key, u64 index) { return mixed(key + (index + 1) * 0x9E3779B97F4A7C15ull); }
+
+__device__ __forceinline__ u64 first_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ u64 num_threads() { return (u64)gridDim.x * blockDim.x; }
+
+// segments: [2 * gridDim.y], address and 4-byte words of each; sums: [gridDim.y], zero at the start.
+extern "C" __global__ void __launch_bounds__(256) checksums(const u64* segments, u64 key, u64* sums) {
+  const u32* words = (const u32*)segments[2 * blockIdx.y];
+  u64 num_words = segments[2 * blockIdx.y + 1];
+  u64 sum = 0;
+#pragma unroll 4
+  for (u64 i = first_thread(); i < num_words; i += num_threads()) sum += mixed((words[i] + 1ull) * 0x9E3779B97F4A7C15ull ^ (key + i));
+  for (int offset = 16; offset; offset >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+  if ((threadIdx.x & 31) == 0 && sum) atomicAdd(&sums[blockIdx.y], sum);
+}
+
+// Hides or shows the references while a kernel under test runs: it shares the address space and must not find them
+// there. segments: [2 * gridDim.y], address and 8-byte numbers of each.
+extern "C" __global__ void __launch_bounds__(256) apply_masks(const u64* segments, u64 key) {
+  u64* numbers = (u64*)segments[2 * blockIdx.y];
+  u64 length = segments[2 * blockIdx.y + 1];
+  u64 segment_key = mixed(key + blockIdx.y);
+#pragma unroll 4
+  for (u64 i = first_thread(); i < length; i += num_threads()) numbers[i] ^= mask_of(segment_key, i);
+}
+
+template <typename T>
+__device__ __forceinline__ void pack(const int* sources, const T* values, T* packed, u64 num_slots) {
+  for (u64 i = first_thread(); i < num_slots; i += num_threads()) {
+    int source = sources[i];
+    packed[i] = source < 0 ? T(0) : values[source];
+  }
+}
+extern "C" __global__ void __launch_bounds__(256) pack_float32(const int* s, const float* v, float* p, u64 n) { pack(s, v, p, n); }
+extern "C" __global__ void __launch_bounds__(256) pack_float64(const int* s, const double* v, double* p, u64 n) { pack(s, v, p, n); }
+
+// A new x in [-1, 1), different for every seed.
+template <typename T>
+__device__ __forceinline__ void refresh(T* x, u64 length, u64 seed) {
+  for (u64 i = first_thread(); i < length; i += num_threads()) x[i] = T((double)(long long)mask_of(seed, i) * 1.0842021724855044e-19);
+}
+extern "C" __global__ void __launch_bounds__(256) refresh_float32(float* x, u64 n, u64 seed) { refresh(x, n, seed); }
+extern "C" __global__ void __launch_bounds__(256) refresh_float64(double* x, u64 n, u64 seed) { refresh(x, n, seed); }
+
+// One thread block walks 8 chunks of 4 KiB: enough loads in flight to reach the copy bandwidth.
+extern "C" __global__ void __launch_bounds__(256) copy_vectors(const float4* from, float4* to, u64 num_vectors) {
+  u64 base = (u64)blockIdx.x * (256 * 8) + threadIdx.x;
+  float4 vectors[8];
+#pragma unroll
+  for (int k = 0; k < 8; k++)
+    if (base + k * 256 < num_vectors) vectors[k] = __ldcs(from + base + k * 256);
+#pragma unroll
+  for (int k = 0; k < 8; k++)
+    if (base + k * 256 < num_vectors) __stcs(to + base + k * 256, vectors[k]);
+}
+
+// Reads and rewrites a buffer larger than the L2, so that nothing else stays in it.
+extern "C" __global__ void __launch_bounds__(256) flush(float4* buffer, u64 num_vectors) {
+  for (u64 i = first_thread(); i < num_vectors; i += num_threads()) {
+    float4 vector = buffer[i];
+    vector.x += 1.0f;
+    buffer[i] = vector;
+  }
+}
+
+extern "C" __global__ void empty() {}
+
+// Keeps the stream busy so that the host can queue what follows: the time between two events then holds no host time.
+extern "C" __global__ void delay(u64 nanoseconds) {
+  u64 start, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+  do {
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  } while (now - start < nanoseconds);
+}

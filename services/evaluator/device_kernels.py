@@ -1,0 +1,91 @@
+"""The evaluator's own kernels on the device (device_kernels.cu), as methods."""
+
+import ctypes
+from functools import cached_property
+from pathlib import Path
+
+import cupy
+import numpy as np
+import numpy.typing as npt
+from cupy.cuda import runtime
+
+from services.evaluator.cuda_launch import KernelArguments, Launch, cuda_errors
+
+_SOURCE = Path(__file__).with_name("device_kernels.cu")
+_BLOCK = 256
+_VECTOR_BYTES = 16
+_VECTORS_A_BLOCK = _BLOCK * 8
+
+
+class DeviceKernels:
+    """Compiled once a process (CuPy caches the machine code on disk); everything runs on `stream`."""
+
+    def __init__(self, stream: "cupy.cuda.Stream", num_sms: int) -> None:
+        self.stream = stream
+        self._num_sms = num_sms
+        self._functions: dict[str, int] = {}
+
+    @cached_property
+    def _module(self) -> "cupy.RawModule":
+        return cupy.RawModule(code=_SOURCE.read_text(), options=("-std=c++17",))
+
+    def _launch(self, name: str, grid: tuple[int, int, int], block: int, *arguments: ctypes.c_double | int) -> None:
+        self.prepared(name, grid, block, *arguments).enqueue(self.stream.ptr)
+
+    def prepared(self, name: str, grid: tuple[int, int, int], block: int, *arguments: ctypes.c_double | int) -> Launch:
+        """A launch to be enqueued later or captured."""
+        if name not in self._functions:
+            self._functions[name] = int(self._module.get_function(name).kernel.ptr)
+        return Launch(self._functions[name], grid, (block, 1, 1), 0, KernelArguments(arguments))
+
+    def _blocks_for(self, length: int) -> tuple[int, int, int]:
+        return (max(1, min(-(-length // _BLOCK), 16 * self._num_sms)), 1, 1)
+
+    def checksums(self, table: int, sums: int, num_segments: int, key: int) -> None:
+        """Keyed checksum of each segment into sums[num_segments]. table: [num_segments, 2] address and words."""
+        with cuda_errors():
+            runtime.memsetAsync(sums, 0, 8 * num_segments, self.stream.ptr)
+            self._launch("checksums", (4 * self._num_sms, num_segments, 1), _BLOCK, table, key, sums)
+
+    def download(self, array: "cupy.ndarray") -> npt.NDArray[np.uint64]:
+        """The array on the host, after everything on the stream has finished."""
+        with cuda_errors():
+            self.stream.synchronize()
+            host: npt.NDArray[np.uint64] = array.get(stream=self.stream)
+        return host
+
+    def apply_masks(self, table: int, num_segments: int, key: int) -> None:
+        """Hides 8-byte numbers in place, a second time shows them. table: [num_segments, 2] address and length."""
+        with cuda_errors():
+            self._launch("apply_masks", (4 * self._num_sms, num_segments, 1), _BLOCK, table, key)
+
+    def pack(self, sources: int, values: int, packed: int, num_slots: int, element_type: str) -> None:
+        """Values in CSR order to stored order by their positions; -1 becomes zero."""
+        with cuda_errors():
+            self._launch(
+                f"pack_{element_type}", self._blocks_for(num_slots), _BLOCK, sources, values, packed, num_slots
+            )
+
+    def refresh(self, x: int, length: int, seed: int, element_type: str) -> None:
+        """A new pseudo-random vector in [-1, 1) in place."""
+        with cuda_errors():
+            self._launch(f"refresh_{element_type}", self._blocks_for(length), _BLOCK, x, length, seed)
+
+    def copying(self, source: int, target: int, num_bytes: int) -> Launch:
+        """A copy of a multiple of 16 bytes."""
+        vectors = num_bytes // _VECTOR_BYTES
+        return self.prepared("copy_vectors", (-(-vectors // _VECTORS_A_BLOCK), 1, 1), _BLOCK, source, target, vectors)
+
+    def flush(self, buffer: int, num_bytes: int) -> None:
+        """Reads and rewrites a buffer: with twice the L2's size nothing else stays in the L2."""
+        with cuda_errors():
+            self._launch("flush", (8 * self._num_sms, 1, 1), _BLOCK, buffer, num_bytes // _VECTOR_BYTES)
+
+    def delay(self, microseconds: float) -> None:
+        """Keeps the stream busy for about this long."""
+        with cuda_errors():
+            self._launch("delay", (1, 1, 1), 1, int(microseconds * 1000))
+
+    def emptiness(self) -> Launch:
+        """A kernel that does nothing."""
+        return self.prepared("empty", (1, 1, 1), 1)

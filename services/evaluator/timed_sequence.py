@@ -1,0 +1,78 @@
+"""One launch sequence under the stopwatch: the same code times candidates and library routines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.evaluator.clocks import ClockReading, Clocks, is_disturbed
+from services.evaluator.cuda_launch import Enqueue
+from services.evaluator.stopwatch import Stopwatch
+from services.evaluator.timing import MedianInterval, TimingBudget, measure_interleaved, runs_within
+from sparsesmith_proto.kernel import MeasuredTiming
+
+
+@dataclass(frozen=True, eq=False)
+class Instruments:
+    """Stopwatch and clocks of one GPU."""
+
+    stopwatch: Stopwatch
+    clocks: Clocks
+
+
+class TimedSequence:
+    """A sequence captured once alone (cold runs) and once repeated (warm batches). Buffers must hold a draw by then."""
+
+    def __init__(self, enqueue: Enqueue, instruments: Instruments, budget: TimingBudget) -> None:
+        """Runs the sequence a few times to choose the repeats. Raises LaunchRefused, DeviceLost."""
+        self._instruments = instruments
+        stopwatch = instruments.stopwatch
+        stopwatch.wake()
+        self.single = stopwatch.captured(enqueue, 1)
+        self.warm = stopwatch.repeated(enqueue, self.single, budget)
+
+    def measure(self, budget: TimingBudget, max_attempts: int) -> MeasuredTiming:
+        """Warm and cold. A disturbed measurement is repeated up to max_attempts in all; the last one counts."""
+        return measure_in_turns([self], self._instruments, budget, max_attempts)[0]
+
+    def cold_us(self, interval: MedianInterval, budget: TimingBudget) -> float:
+        """Median of single runs behind a flushed L2, as many as the budget affords."""
+        runs = runs_within(budget.cold_runs, interval.median_us, budget)
+        return self._instruments.stopwatch.cold_us(self.single, runs)
+
+
+def measure_in_turns(
+    sequences: Sequence[TimedSequence], instruments: Instruments, budget: TimingBudget, max_attempts: int
+) -> tuple[MeasuredTiming, ...]:
+    """Times sequences interleaved, so that drift of the clocks falls on all alike; in the order given."""
+    instruments.stopwatch.wake()
+    for _ in range(max_attempts):
+        for sequence in sequences:
+            sequence.warm.batch_us()
+        before = instruments.clocks.read()
+        intervals = measure_interleaved(
+            [sequence.warm.batch_us for sequence in sequences],
+            [sequence.warm.graph.repeats for sequence in sequences],
+            budget,
+        )
+        after = instruments.clocks.read()
+        disturbed = is_disturbed(before, after)
+        if not disturbed:
+            break
+    return tuple(
+        measured_timing(interval, sequence.cold_us(interval, budget), budget, disturbed, after)
+        for interval, sequence in zip(intervals, sequences, strict=True)
+    )
+
+
+def measured_timing(
+    interval: MedianInterval, cold_us: float, budget: TimingBudget, disturbed: bool, clock: ClockReading
+) -> MeasuredTiming:
+    """The message; stable means the interval closed under the budget's target and the GPU was left alone."""
+    return MeasuredTiming(
+        median_us=interval.median_us,
+        low_us=interval.low_us,
+        high_us=interval.high_us,
+        cold_us=cold_us,
+        num_batches=interval.num_batches,
+        stable=interval.is_narrower_than(budget.relative_interval) and not disturbed,
+        sm_clock_mhz=clock.sm_clock_mhz,
+    )
