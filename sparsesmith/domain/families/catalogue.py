@@ -1,0 +1,21 @@
+"""Every family by name."""
+
+from collections.abc import Mapping
+
+from sparsesmith.domain.families import (
+    coo,
+    csr,
+    merge,
+    padded,
+    row_blocks,
+    spmm_balanced,
+    spmm_rows,
+    spmm_structured,
+    structured,
+)
+from sparsesmith.domain.families.family import Family
+
+_MODULES = (csr, row_blocks, merge, coo, padded, structured, spmm_rows, spmm_balanced, spmm_structured)
+
+FAMILIES: Mapping[str, Family] = {family.name: family for module in _MODULES for family in module.FAMILIES}
+"""Spmv families first, then those of spmm."""

@@ -1,0 +1,66 @@
+"""SpMV over equal pieces of work, wherever rows begin and end: rows that a piece cuts are completed by a carry."""
+
+from sparsesmith.domain.families.csr import LOAD
+from sparsesmith.domain.families.family import Choice, Family
+from sparsesmith.domain.families.row_blocks import products_fit_shared, stage, sum_mixed_rows
+from sparsesmith.domain.families.source import Launch, fill, program, scalar
+from sparsesmith.domain.formats.format import OneOf
+
+CARRY = """
+int segment = blockIdx.x * 256 + threadIdx.x;
+if (segment >= num_segments) return;
+int row = segment_rows[segment + 1];
+if (row < num_rows) atomicAdd(y + row, carry[segment]);
+"""
+
+
+def _write_merge(choice: Choice) -> str:
+    block, unroll = choice.integer("block"), choice.integer("unroll")
+    items = block * unroll
+    body = fill(
+        """
+__shared__ $T products[$items];
+int first = segment_rows[blockIdx.x], last = segment_rows[blockIdx.x + 1];
+int begin = segment_offsets[blockIdx.x], end = segment_offsets[blockIdx.x + 1];
+$stage
+$rows
+""",
+        T=scalar(choice.element_type),
+        items=items,
+        stage=stage(block, unroll, choice.word("load"), choice),
+        rows=sum_mixed_rows(
+            block,
+            choice,
+            "first",
+            "min(last + 1, num_rows)",
+            "from = max(row_offsets[row], begin) - begin;\nto = min(row_offsets[row + 1], end) - begin;",
+            "if (row < last) y[row] = sum;\nelse if (row == last) carry[blockIdx.x] = sum;",
+        ),
+    )
+    return program(
+        "spmv",
+        choice.element_type,
+        "csr_merge",
+        {"items": items, "balance": choice.word("balance")},
+        Launch("spmv", "num_segments", block, body),
+        Launch("add_carry", "ceil_div(num_segments,256)", 256, CARRY.strip()),
+    )
+
+
+CSR_MERGE = Family(
+    name="csr_merge",
+    operation="spmv",
+    strategy="Equal pieces of work by merge path or by nonzeros, staged in shared memory, cut rows completed by a "
+    "second launch; strongly skewed rows, giant rows.",
+    parameters={
+        "unroll": OneOf(4, (2, 4, 8)),
+        "block": OneOf(256, (64, 128, 256, 512)),
+        "balance": OneOf("merge", ("merge", "nnz")),
+        "load": LOAD,
+    },
+    suits=lambda pattern: True,
+    write=_write_merge,
+    allows=products_fit_shared,
+)
+
+FAMILIES = (CSR_MERGE,)

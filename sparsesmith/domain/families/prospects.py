@@ -1,0 +1,107 @@
+"""Which parameters of each family are worth trying for a pattern, and how long each would about take.
+
+The estimates only order the candidates; what counts is measured. They know latency (launches, dependent loads, the
+longest chain of batches), bytes and issued instructions of an H200, and nothing of caches.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from sparsesmith.domain.families.shape import Shape
+from sparsesmith.domain.formats.format import ParameterValue
+
+LAUNCH_US = 0.6
+LOAD_US = 0.28
+"""One dependent read that hits L2."""
+L2_BYTES = 45e6
+L2_BYTES_A_US = 5.5e6
+DRAM_BYTES_A_US = 3.9e6
+WARP_INSTRUCTIONS_A_US = 132 * 4 * 1700 * 0.6
+RESIDENT_THREADS = 132 * 1536
+
+Values = Mapping[str, ParameterValue]
+
+
+@dataclass(frozen=True)
+class Work:
+    """The workload that prospects are for."""
+
+    shape: Shape
+    element_bytes: int
+    num_dense_cols: int
+
+    @property
+    def rows(self) -> int:
+        return self.shape.pattern.num_rows
+
+    @property
+    def nnz(self) -> int:
+        return self.shape.pattern.nnz
+
+    @property
+    def vector_bytes(self) -> float:
+        """Dense operand and result, read and written once."""
+        return float(self.element_bytes * (self.rows + self.shape.pattern.num_cols) * self.num_dense_cols)
+
+    def csr_bytes(self, index: str = "i32") -> float:
+        return self.nnz * (self.element_bytes + index_bytes(index)) + 4.0 * self.rows
+
+    @property
+    def max_vector(self) -> int:
+        """Elements of the widest aligned vector of dense columns."""
+        width = 16 // self.element_bytes
+        while self.num_dense_cols % width:
+            width //= 2
+        return width
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """Parameters worth trying."""
+
+    estimated_us: float
+    parameters: dict[str, ParameterValue]
+
+
+def index_bytes(index: ParameterValue) -> int:
+    """Bytes of a stored column index."""
+    return 2 if index == "u16" else 4
+
+
+def estimate(
+    work: Work, matrix_bytes: float, warp_instructions: float, chain: float, threads: float, launches: int = 1
+) -> float:
+    """Microseconds: launches, the longest chain of dependent loads, and the larger of traffic and issue time."""
+    total = matrix_bytes + work.vector_bytes
+    bandwidth = L2_BYTES_A_US if total < L2_BYTES else DRAM_BYTES_A_US
+    waves = max(1.0, threads / RESIDENT_THREADS)
+    busy = max(total / bandwidth, warp_instructions / WARP_INSTRUCTIONS_A_US)
+    return launches * LAUNCH_US + LOAD_US * chain * (1 + 0.1 * min(waves, 4)) + busy
+
+
+def combine(**axes: tuple[ParameterValue, ...]) -> Iterator[dict[str, ParameterValue]]:
+    """Every combination of the values, the first value of each axis first."""
+    for values in product(*axes.values()):
+        yield dict(zip(axes, values, strict=True))
+
+
+def number(values: Values, name: str) -> int:
+    value = values[name]
+    assert isinstance(value, int)
+    return value
+
+
+def near(target: float, values: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """The `count` values nearest to a target, by ratio, nearest first."""
+    aim = max(target, 1e-3)
+    return tuple(sorted(values, key=lambda value: max(value / aim, aim / value))[:count])
+
+
+def indices(narrow: bool) -> tuple[ParameterValue, ...]:
+    return ("u16", "i32") if narrow else ("i32",)
+
+
+def loads(work: Work) -> tuple[ParameterValue, ...]:
+    """Streaming pays beyond L2; within it both are worth a try."""
+    return ("ldcs", "ldg") if work.csr_bytes() > L2_BYTES / 2 else ("ldg", "ldcs")

@@ -1,0 +1,110 @@
+"""What proposing needs to know of a pattern: cheap, mostly lazy, exact where that costs nothing."""
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.domain.features import (
+    block_fill,
+    distinct_diagonals,
+    narrow_share_of_nonzeros,
+    narrow_share_of_rows,
+    row_spans,
+    sell_padding,
+)
+from sparsesmith.domain.pattern import Pattern
+
+SAMPLED_ROWS = 16
+ROWS_A_SAMPLE = 16384
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """Statistics of one pattern, computed when first asked for."""
+
+    pattern: Pattern
+
+    @cached_property
+    def mean(self) -> float:
+        """Nonzeros a row."""
+        return self.pattern.nnz / self.pattern.num_rows
+
+    @cached_property
+    def longest(self) -> int:
+        return int(self.pattern.row_lengths.max())
+
+    @cached_property
+    def variation(self) -> float:
+        """Standard deviation of the row lengths over their mean."""
+        return float(self.pattern.row_lengths.std()) / self.mean
+
+    @cached_property
+    def ell_padding(self) -> float:
+        return self.longest / self.mean
+
+    @cached_property
+    def diagonals(self) -> int:
+        return distinct_diagonals(self.pattern)
+
+    @property
+    def dia_padding(self) -> float:
+        return self.diagonals / self.mean
+
+    @property
+    def narrow(self) -> bool:
+        """Whether 16-bit columns do for the whole matrix."""
+        return self.pattern.num_cols <= 65536
+
+    @cached_property
+    def _spans(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return row_spans(self.pattern)
+
+    @cached_property
+    def _sampled_lengths(self) -> npt.NDArray[np.int32]:
+        lengths = self.pattern.row_lengths
+        if lengths.size <= SAMPLED_ROWS * ROWS_A_SAMPLE:
+            return lengths
+        starts = np.linspace(0, lengths.size - ROWS_A_SAMPLE, SAMPLED_ROWS).astype(np.int64)
+        return lengths[starts[:, None] + np.arange(ROWS_A_SAMPLE)].reshape(-1)
+
+    @cache  # noqa: B019  (a shape lives as long as one call of propose)
+    def sell_padding(self, lanes: int, sigma: int) -> float:
+        """Slots a nonzero in SELL, at least 1."""
+        return max(1.0, sell_padding(self._sampled_lengths, lanes, sigma))
+
+    @cache  # noqa: B019
+    def narrow_slices(self, lanes: int, sigma: int) -> bool:
+        """Whether 16-bit offsets reach within every slice: exact without sorting, safe with it."""
+        if self.narrow:
+            return True
+        if sigma == 0:
+            return False
+        return narrow_share_of_rows(self._spans, max(lanes, sigma)) == 1.0
+
+    @cache  # noqa: B019
+    def narrow_row_blocks(self, nnz_per_block: int) -> bool:
+        """Whether 16-bit offsets reach within every row block (may say no where they just do)."""
+        return self.narrow or narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
+
+    @cache  # noqa: B019
+    def block_fill(self, rows: int, cols: int) -> float:
+        """Filled share of aligned dense blocks."""
+        return block_fill(self.pattern, rows, cols)
+
+    def block_shapes(self) -> list[tuple[int, int]]:
+        """Dense block shapes worth trying: well filled, best first."""
+        fills = {extent: self.block_fill(extent, extent) for extent in (2, 3, 4)}
+        for small, large in ((3, 6), (4, 8)):
+            if fills[small] > 0.6:
+                fills[large] = self.block_fill(large, large)
+        shapes = [((extent, extent), fill) for extent, fill in fills.items()]
+        if fills[2] > 0.4:
+            shapes += [
+                ((2, 1), self.block_fill(2, 1)),
+                ((1, 2), self.block_fill(1, 2)),
+                ((4, 2), self.block_fill(4, 2)),
+            ]
+        useful = [(shape, fill + 0.02 * shape[0]) for shape, fill in shapes if fill > 0.45]
+        return [shape for shape, _ in sorted(useful, key=lambda pair: -pair[1])]
