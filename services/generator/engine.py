@@ -73,12 +73,13 @@ class Sample:
 
 
 class Engine:
-    """A live vLLM engine in a process of its own. Made by `load_engine`; all methods belong to one event loop."""
+    """A live vLLM engine in processes of its own, with the shipped weights at first. Made of what `load_engine` returns; all methods belong to one event loop."""
 
-    def __init__(self, llm: Any, version: int) -> None:
+    def __init__(self, llm: Any) -> None:
         self._llm = llm
         self._publishing = asyncio.Lock()
-        self.version = version
+        self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.version = 0
         """Version of the weights that the next token is drawn under."""
         config = llm.model_config
         self.hidden_size = int(config.get_hidden_size())
@@ -88,7 +89,7 @@ class Engine:
 
     @property
     def is_alive(self) -> bool:
-        return not self._llm.errored
+        return not self._death.done() and not self._llm.errored
 
     async def sample(self, prompt: EnginePrompt, *, temperature: float, max_tokens: int) -> Sample:
         """Draw one completion. Raises InvalidPrompt before the engine sees a bad prompt, EngineFailed if it dies."""
@@ -105,13 +106,23 @@ class Engine:
             logprobs=0,
             output_kind=RequestOutputKind.DELTA,
         )
-        drawn = _Drawn()
+        drawing = asyncio.create_task(self._draw(request, params))
         try:
-            async with aclosing(self._llm.generate(request, params, uuid.uuid4().hex)) as outputs:
-                async for output in outputs:
-                    drawn.add(output.outputs[0], self.version)
+            # vLLM does not wake what waits for a process that was killed.
+            await asyncio.wait({drawing, self._death}, return_when=asyncio.FIRST_COMPLETED)
+            if not drawing.done():
+                raise EngineFailed("the engine died while sampling")
+            return drawing.result()
         except EngineDeadError as error:
             raise EngineFailed("the engine died while sampling") from error
+        finally:
+            drawing.cancel()
+
+    async def _draw(self, request: dict[str, Any], params: Any) -> Sample:
+        drawn = _Drawn()
+        async with aclosing(self._llm.generate(request, params, uuid.uuid4().hex)) as outputs:
+            async for output in outputs:
+                drawn.add(output.outputs[0], self.version)
         return drawn.sample()
 
     async def publish(self, weights: Path, version: int, swap_encoder: Callable[[], None]) -> None:
@@ -124,23 +135,27 @@ class Engine:
             try:
                 await self._llm.collective_rpc("load_policy", timeout=LOAD_TIMEOUT_S, args=(str(weights),))
             except Exception as error:
-                # The weights are half replaced: no step may run on them, so generation is not resumed.
+                # The weights are half replaced: no step may run on them. What is in flight sees the engine die.
+                end_engine_processes()
                 raise EngineFailed(f"version {version} did not load") from error
             swap_encoder()
             # The reply to the load came after every token of the old weights, and handling it let those be consumed.
             self.version = version
             await self._llm.resume_generation()
 
-    def close(self) -> None:
-        """End the engine's process. Blocking."""
-        self._llm.shutdown()
+    async def close(self) -> None:
+        """End the engine's processes; what is being sampled fails with EngineFailed."""
+        if not self._death.done():
+            self._death.set_result(None)
+        llm, self._llm = self._llm, None
+        await asyncio.to_thread(llm.shutdown)
 
     def _checked(self, prompt: EnginePrompt, max_tokens: int) -> dict[str, Any]:
         match prompt:
             case EmbeddingPrompt(embeddings=embeddings):
-                self._check_embeddings(embeddings)
-                length = int(embeddings.shape[0])
-                request: dict[str, Any] = {"prompt_embeds": embeddings}
+                checked = self._embeddings(embeddings)
+                length = int(checked.shape[0])
+                request: dict[str, Any] = {"prompt_embeds": checked}
             case TokenPrompt(token_ids=token_ids):
                 if not all(0 <= token < self.vocabulary_size for token in token_ids):
                     raise InvalidPrompt(f"token ids must be from 0 to {self.vocabulary_size - 1}")
@@ -152,13 +167,15 @@ class Engine:
             )
         return request
 
-    def _check_embeddings(self, embeddings: "torch.Tensor") -> None:
+    def _embeddings(self, embeddings: "torch.Tensor") -> "torch.Tensor":
         if embeddings.ndim != 2 or embeddings.shape[1] != self.hidden_size:
             raise InvalidPrompt(f"embeddings of shape {list(embeddings.shape)}: expected [tokens, {self.hidden_size}]")
-        if embeddings.dtype != self.dtype:
-            raise InvalidPrompt(f"embeddings of {embeddings.dtype}: the engine computes in {self.dtype}")
-        if not bool(embeddings.isfinite().all()):
-            raise InvalidPrompt("embeddings must be finite")
+        if not embeddings.is_floating_point():
+            raise InvalidPrompt(f"embeddings of {embeddings.dtype}: expected a floating-point type")
+        converted = embeddings.detach().to("cpu", self.dtype)
+        if not bool(converted.isfinite().all()):
+            raise InvalidPrompt(f"embeddings must be finite in {self.dtype}")
+        return converted
 
 
 class _Drawn:
@@ -217,7 +234,7 @@ def load_engine(options: EngineOptions) -> Any:
     )
 
 
-def abandon_loading() -> None:
-    """End the processes of an engine that is still loading, so that `load_engine` raises in its thread."""
+def end_engine_processes() -> None:
+    """End the engine's processes at once: one that is loading raises in its thread, one that serves dies."""
     for child in multiprocessing.active_children():
         child.terminate()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from services.generator.engine import Engine, EngineOptions, abandon_loading, load_engine
+from services.generator.engine import Engine, EngineOptions, end_engine_processes, load_engine
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +62,11 @@ class EngineHost:
         try:
             llm = await asyncio.shield(loading)
         except asyncio.CancelledError:
-            abandon_loading()
+            end_engine_processes()
             with suppress(Exception):
                 (await loading).shutdown()
             raise
-        engine = Engine(llm, version=0)
+        engine = Engine(llm)
         try:
             await on_loaded(engine)
             log.info("the engine serves version %d after %.1f s", engine.version, time.monotonic() - started)
@@ -78,4 +78,4 @@ class EngineHost:
             log.error("the engine died; starting another")
         finally:
             self._engine = None
-            await asyncio.to_thread(engine.close)
+            await engine.close()

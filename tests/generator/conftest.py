@@ -1,0 +1,67 @@
+"""One real engine on one tiny real policy for the whole session: it takes half a minute to start."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from services.generator.engine import EngineOptions
+from services.generator.engine_host import EngineHost
+from services.generator.policy_folder import PolicyFolder
+from services.generator.prompts import PromptWriter
+from sparsesmith.policy.checkpoint import Policy
+
+from tests.generator.tiny_policy import make_policy, write_policy
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class LivePolicy:
+    """An engine that serves a tiny policy, on an event loop of the session."""
+
+    runner: asyncio.Runner
+    folder: PolicyFolder
+    policy: Policy
+    writer: PromptWriter
+    host: EngineHost
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self.runner.run(work)
+
+
+@pytest.fixture(scope="session")
+def live_policy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePolicy]:
+    policy = make_policy(seed=0)
+    folder = PolicyFolder(write_policy(tmp_path_factory.mktemp("policy"), policy))
+    options = EngineOptions(folder.language_model_dir(), max_context_tokens=1024, max_samples=16)
+    with asyncio.Runner() as runner:
+        host = EngineHost(options, restart_s=0.1)
+
+        async def start() -> asyncio.Task[None]:
+            serving = asyncio.create_task(host.run(_nothing_newer))
+            await host.serving()
+            return serving
+
+        serving = runner.run(start())
+        yield LivePolicy(runner, folder, policy, folder.prompt_writer(), host)
+
+        async def stop() -> None:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+        runner.run(stop())
+
+
+async def _nothing_newer(engine: object) -> None:
+    pass
+
+
+@pytest.fixture
+def exchange_dir(tmp_path: Path) -> Path:
+    """Where a trainer leaves weights."""
+    folder = tmp_path / "exchange"
+    folder.mkdir()
+    return folder

@@ -1,0 +1,226 @@
+import asyncio
+import os
+import signal
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+import torch
+from services.generator.engine import EmbeddingPrompt, EngineFailed, InvalidPrompt, Sample, TokenPrompt
+from services.generator.policy_watch import PolicyWatch
+from sparsesmith_proto.policy import PolicyAnnouncement
+
+from tests.generator.conftest import LivePolicy
+from tests.generator.tiny_policy import HIDDEN, make_policy, publish, reference_logprobs
+
+CLOSE = 1e-4
+"""Log-probabilities of two implementations of the same float32 model."""
+
+
+class Announced:
+    """The policy channel as a test writes it."""
+
+    def __init__(self, *announcements: PolicyAnnouncement) -> None:
+        self.announcements = list(announcements)
+
+    def latest(self) -> PolicyAnnouncement | None:
+        return self.announcements[-1] if self.announcements else None
+
+
+def make_embeddings(tokens: int = 20, seed: int = 0) -> torch.Tensor:
+    return torch.randn(tokens, HIDDEN, generator=torch.Generator().manual_seed(seed)) * 0.3
+
+
+def make_watch(live: LivePolicy, channel: Announced, exchange_dir: Path) -> PolicyWatch:
+    return PolicyWatch(channel, exchange_dir, live.folder.shapes, live.writer, poll_s=0.05)
+
+
+async def draw(live: LivePolicy, max_tokens: int = 64, embeddings: torch.Tensor | None = None) -> Sample:
+    prompt = EmbeddingPrompt(make_embeddings() if embeddings is None else embeddings)
+    engine = await live.host.serving()
+    return await engine.sample(prompt, temperature=1.0, max_tokens=max_tokens)
+
+
+def test_log_probabilities_of_a_sample_are_those_of_the_model(live_policy: LivePolicy) -> None:
+    sample = live_policy.run(draw(live_policy))
+    expected = reference_logprobs(live_policy.policy, make_embeddings(), sample.token_ids)
+    torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=CLOSE, rtol=0)
+    assert len(sample.token_ids) == len(sample.versions)
+
+
+def test_log_probabilities_are_those_after_temperature(live_policy: LivePolicy) -> None:
+    async def cool() -> Sample:
+        engine = await live_policy.host.serving()
+        return await engine.sample(EmbeddingPrompt(make_embeddings()), temperature=0.25, max_tokens=1)
+
+    sample = live_policy.run(cool())
+    with torch.no_grad():
+        logits = live_policy.policy.model(inputs_embeds=make_embeddings()[None]).logits[0, -1].float()
+    expected = torch.log_softmax(logits / 0.25, -1)[sample.token_ids[0]]
+    assert sample.logprobs[0] == pytest.approx(float(expected), abs=CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "said"),
+    [
+        (torch.zeros(4, HIDDEN + 1), "shape"),
+        (torch.zeros(HIDDEN), "shape"),
+        (torch.zeros(4, HIDDEN, dtype=torch.int64), "floating-point"),
+        (torch.full((4, HIDDEN), torch.nan), "finite"),
+        (torch.full((4, HIDDEN), 1e300, dtype=torch.float64), "finite"),
+        (torch.zeros(0, HIDDEN), "0 tokens"),
+        (torch.zeros(1000, HIDDEN), "1000 tokens"),
+    ],
+)
+def test_bad_embeddings_are_refused_before_the_engine_sees_them(
+    live_policy: LivePolicy, embeddings: torch.Tensor, said: str
+) -> None:
+    with pytest.raises(InvalidPrompt, match=said):
+        live_policy.run(draw(live_policy, embeddings=embeddings))
+    assert live_policy.run(draw(live_policy, max_tokens=4)).token_ids
+
+
+def test_token_ids_beyond_the_vocabulary_are_refused(live_policy: LivePolicy) -> None:
+    async def beyond() -> None:
+        engine = await live_policy.host.serving()
+        await engine.sample(TokenPrompt((1, engine.vocabulary_size)), temperature=1.0, max_tokens=4)
+
+    with pytest.raises(InvalidPrompt, match="token ids"):
+        live_policy.run(beyond())
+
+
+def test_a_prompt_of_tokens_is_sampled_from(live_policy: LivePolicy) -> None:
+    token_ids = (5, 6, 7, 8)
+
+    async def sampled() -> Sample:
+        engine = await live_policy.host.serving()
+        return await engine.sample(TokenPrompt(token_ids), temperature=1.0, max_tokens=16)
+
+    sample = live_policy.run(sampled())
+    embeddings = live_policy.policy.model.get_input_embeddings()(torch.tensor(token_ids)).detach()
+    expected = reference_logprobs(live_policy.policy, embeddings, sample.token_ids)
+    torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=CLOSE, rtol=0)
+
+
+def test_requests_in_flight_survive_new_weights_and_each_token_names_the_version_it_was_drawn_under(
+    live_policy: LivePolicy, exchange_dir: Path
+) -> None:
+    old, new = live_policy.policy, make_policy(seed=1, version=1)
+    channel = Announced()
+    watch = make_watch(live_policy, channel, exchange_dir)
+
+    async def across_a_publish() -> list[Sample]:
+        following = asyncio.create_task(watch.run(live_policy.host))
+        samples = [asyncio.create_task(draw(live_policy, max_tokens=900)) for _ in range(16)]
+        await asyncio.sleep(0.3)
+        channel.announcements.append(publish(exchange_dir, new))
+        drawn = await asyncio.gather(*samples)
+        following.cancel()
+        return [*drawn, *await asyncio.gather(*[draw(live_policy) for _ in range(4)])]
+
+    samples = live_policy.run(across_a_publish())
+    assert any(0 < sample.versions.count(0) < len(sample.versions) for sample in samples), "none was in flight"
+    assert samples[-1].versions[0] == 1
+    for sample in samples:
+        by_old = reference_logprobs(old, make_embeddings(), sample.token_ids)
+        by_new = reference_logprobs(new, make_embeddings(), sample.token_ids)
+        expected = torch.where(torch.tensor(sample.versions) == 0, by_old, by_new)
+        torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=CLOSE, rtol=0)
+    restore(live_policy, exchange_dir)
+
+
+def restore(live: LivePolicy, exchange_dir: Path) -> None:
+    """The session's first weights again, as a version of its own."""
+
+    async def publish_first() -> None:
+        engine = await live.host.serving()
+        path = exchange_dir / "first.safetensors"
+        path.write_bytes((exchange_dir / publish(exchange_dir, live.policy).weights).read_bytes())
+        await engine.publish(path, engine.version, live.writer.prepared(path))
+        engine.version = 0
+
+    live.run(publish_first())
+
+
+def corrupt_digest(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
+    return announcement.model_copy(update={"sha256": "0" * 64})
+
+
+def cut_short(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
+    path = folder / announcement.weights
+    path.write_bytes(path.read_bytes()[:-1000])
+    return announcement
+
+
+def name_another_folder(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
+    return announcement.model_copy(update={"weights": f"../{folder.name}/{announcement.weights}"})
+
+
+def lose(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
+    (folder / announcement.weights).unlink()
+    return announcement
+
+
+@pytest.mark.parametrize("spoil", [corrupt_digest, cut_short, name_another_folder, lose])
+def test_a_bad_file_is_refused_and_the_old_weights_go_on(live_policy: LivePolicy, exchange_dir: Path, spoil) -> None:  # type: ignore[no-untyped-def]
+    announcement = spoil(exchange_dir, publish(exchange_dir, make_policy(seed=2, version=5)))
+    refuse(live_policy, announcement, exchange_dir)
+
+
+def test_weights_that_are_not_finite_are_refused(live_policy: LivePolicy, exchange_dir: Path) -> None:
+    broken = make_policy(seed=2, version=5)
+    with torch.no_grad():
+        broken.model.model.layers[0].mlp.up_proj.weight[0, 0] = torch.nan
+    refuse(live_policy, publish(exchange_dir, broken), exchange_dir)
+
+
+def test_weights_of_another_shape_are_refused(live_policy: LivePolicy, exchange_dir: Path) -> None:
+    other = make_policy(seed=2, version=5)
+    other.model.model.layers[0].mlp.up_proj.weight = torch.nn.Parameter(torch.zeros(8, HIDDEN))
+    refuse(live_policy, publish(exchange_dir, other), exchange_dir)
+
+
+def refuse(live: LivePolicy, announcement: PolicyAnnouncement, exchange_dir: Path) -> None:
+    watch = make_watch(live, Announced(announcement), exchange_dir)
+
+    async def offered() -> Sample:
+        await watch.bring_up_to_date(await live.host.serving())
+        return await draw(live)
+
+    sample = live.run(offered())
+    assert watch.num_refused == 1
+    assert watch.announcement is None
+    expected = reference_logprobs(live.policy, make_embeddings(), sample.token_ids)
+    torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=CLOSE, rtol=0)
+
+
+def test_the_encoder_changes_with_the_language_model(live_policy: LivePolicy, exchange_dir: Path) -> None:
+    from tests.generator.orders import make_pattern, make_prompt, make_workload
+
+    pattern = make_pattern()
+    arguments = pattern, make_workload(pattern), make_prompt()
+    before = live_policy.writer.write(*arguments)
+    path = exchange_dir / publish(exchange_dir, make_policy(seed=3, version=9)).weights
+    swap = live_policy.writer.prepared(path)
+    torch.testing.assert_close(live_policy.writer.write(*arguments).embeddings, before.embeddings)  # type: ignore[union-attr]
+    swap()
+    assert (live_policy.writer.write(*arguments).embeddings - before.embeddings).abs().max() > 0.01  # type: ignore[union-attr]
+    live_policy.writer.use_shipped()
+    torch.testing.assert_close(live_policy.writer.write(*arguments).embeddings, before.embeddings)  # type: ignore[union-attr]
+
+
+def test_a_killed_engine_fails_its_samples_and_is_replaced(live_policy: LivePolicy) -> None:
+    """The last test of this file by choice: the session's engine is another one afterwards."""
+
+    async def kill_while_sampling() -> Sample:
+        samples = [asyncio.create_task(draw(live_policy, max_tokens=900)) for _ in range(4)]
+        await asyncio.sleep(0.2)
+        for child in active_children():
+            assert child.pid is not None
+            os.kill(child.pid, signal.SIGKILL)
+        failures = await asyncio.gather(*samples, return_exceptions=True)
+        assert all(isinstance(failure, EngineFailed | Sample) for failure in failures)
+        assert any(isinstance(failure, EngineFailed) for failure in failures)
+        return await draw(live_policy)
+
+    assert live_policy.run(kill_while_sampling()).token_ids
