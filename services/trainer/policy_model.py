@@ -1,5 +1,10 @@
-"""The shipped policy's networks: a small Qwen3 language model and the value head that the trainer adds."""
+"""The policy's networks as the trainer sees them: language model, matrix encoder, and the value head it adds.
 
+Shapes: B sequences, T text tokens, H hidden width. Text is what follows the soft tokens: the parent where there is one,
+`<bos>`, the program, `<eos>`, padding.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -7,6 +12,9 @@ from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from services.trainer.tokenizer import BOS, EOS, PAD, SPECIAL_TOKENS
+from sparsesmith.policy.encoder import MatrixEncoder, PromptBatch
+
+PAD_ID = SPECIAL_TOKENS.index(PAD)
 
 
 @dataclass(frozen=True)
@@ -70,3 +78,69 @@ class ValueHead(nn.Module):
         """Final hidden states, shape [batch, tokens, hidden] -> values, float32, shape [batch, tokens]."""
         values: Tensor = self.inner(hidden_states_BTH.to(self.inner[0].weight.dtype)).squeeze(-1)
         return values.float()
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Text tokens of a batch, padded on the right."""
+
+    token_ids_BT: Tensor
+    sampled_mask_BT: Tensor
+    """True where the policy wrote the token: the program and its `<eos>`."""
+
+    def to(self, device: str | torch.device) -> "TextBatch":
+        return TextBatch(
+            self.token_ids_BT.to(device, non_blocking=True), self.sampled_mask_BT.to(device, non_blocking=True)
+        )
+
+
+def text_batch(prompts: Sequence[Sequence[int]], programs: Sequence[Sequence[int]]) -> TextBatch:
+    """Prompt text ids (the last one is `<bos>`) and program ids (the last one usually `<eos>`) of each sequence."""
+    length = max(len(prompt) + len(program) for prompt, program in zip(prompts, programs, strict=True))
+    token_ids = torch.full((len(prompts), length), PAD_ID, dtype=torch.long)
+    mask = torch.zeros((len(prompts), length), dtype=torch.bool)
+    for row, (prompt, program) in enumerate(zip(prompts, programs, strict=True)):
+        token_ids[row, : len(prompt) + len(program)] = torch.tensor([*prompt, *program])
+        mask[row, len(prompt) : len(prompt) + len(program)] = True
+    return TextBatch(token_ids, mask)
+
+
+class PolicyNetworks(nn.Module):
+    """Language model, encoder and value head, run together over prompts with their texts."""
+
+    def __init__(self, model: Qwen3ForCausalLM, encoder: MatrixEncoder, value_head: ValueHead | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.encoder = encoder
+        self.value_head = value_head
+
+    def hidden_states(self, prompts: PromptBatch, text: TextBatch) -> Tensor:
+        """Final hidden states from which each text token is predicted, shape [B, T, H].
+
+        Padding stands on the right, so causal attention needs no mask.
+        """
+        soft = self.encoder(prompts)
+        words = self.model.get_input_embeddings()(text.token_ids_BT)
+        inputs = torch.cat([soft.to(words.dtype), words], dim=1)
+        mask = {"full_attention": None}
+        hidden: Tensor = self.model.model(
+            inputs_embeds=inputs, attention_mask=mask, use_cache=False
+        ).last_hidden_state
+        return hidden[:, soft.shape[1] - 1 : -1]
+
+    def logprobs(self, hidden_BTH: Tensor, text: TextBatch, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Log-probability of each text token and entropy of its distribution, float32, shape [B, T]; 0 where not sampled."""
+        mask = text.sampled_mask_BT
+        logits = self.model.lm_head(hidden_BTH[mask]).float() / temperature
+        distribution = torch.log_softmax(logits, dim=-1)
+        chosen = distribution.gather(-1, text.token_ids_BT[mask][:, None]).squeeze(-1)
+        entropy = -(distribution.exp() * distribution).sum(dim=-1)
+        empty = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
+        return empty.masked_scatter(mask, chosen), empty.masked_scatter(mask, entropy)
+
+    def values(self, hidden_BTH: Tensor) -> Tensor:
+        """The critic's values, float32, shape [B, T]. Raises ValueError without a value head."""
+        if self.value_head is None:
+            raise ValueError("these networks have no value head")
+        values: Tensor = self.value_head(hidden_BTH)
+        return values
