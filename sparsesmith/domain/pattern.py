@@ -71,9 +71,7 @@ def pattern_from_scipy(matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray") -
     csr = matrix.tocsr()
     if not csr.has_canonical_format:
         # An explicit zero must survive the merge, and two values must not cancel: the values are not looked at.
-        csr = scipy.sparse.csr_matrix(
-            (np.ones(csr.nnz, np.int8), csr.indices, csr.indptr), shape=csr.shape, copy=True
-        )
+        csr = scipy.sparse.csr_matrix((np.ones(csr.nnz, np.int8), csr.indices, csr.indptr), shape=csr.shape, copy=True)
         csr.sort_indices()
         csr.sum_duplicates()
     return Pattern(num_rows, num_cols, csr.indptr.astype(np.int32), csr.indices.astype(np.int32))
@@ -123,6 +121,8 @@ def _check_size(num_rows: int, num_cols: int, nnz: int) -> None:
         if extent > MAX_NNZ:
             raise LimitExceeded(f"{field} is {extent}: at most {MAX_NNZ}", field=field, value=extent, limit=MAX_NNZ)
     if nnz < 1:
-        raise InvalidMatrix("the matrix has no nonzeros: there is no kernel to tune", field="nnz", value=0, limit=">= 1")
+        raise InvalidMatrix(
+            "the matrix has no nonzeros: there is no kernel to tune", field="nnz", value=0, limit=">= 1"
+        )
     if nnz > MAX_NNZ:
         raise LimitExceeded(f"nnz is {nnz}: at most {MAX_NNZ}", field="nnz", value=nnz, limit=MAX_NNZ)

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 from sparsesmith.errors import InvalidProgram
 
 ParameterValue = int | str
@@ -66,7 +66,8 @@ class Layout:
     num_slots: int
     """Stored values, padding included."""
     scratch: Mapping[str, int] = field(default_factory=dict)
-    """Elements of each `scratch` argument by name: device memory that kernels may write, uninitialised."""
+    """Elements of each `scratch` argument by name, per column of the dense operand (spmv: 1): device memory that the
+    kernels of a program share, holding garbage at the start of every product."""
 
     def pack(self, values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
         """Values in CSR order, shape [nnz], to stored order, shape [num_slots]; padding is zero."""
@@ -76,9 +77,9 @@ class Layout:
         packed[self.value_sources < 0] = 0
         return packed
 
-    def num_bytes(self, element_bytes: int) -> int:
+    def num_bytes(self, element_bytes: int, num_dense_cols: int = 1) -> int:
         """Device memory of the format: indices, values and scratch."""
-        scratch = sum(self.scratch.values()) * element_bytes
+        scratch = sum(self.scratch.values()) * num_dense_cols * element_bytes
         return sum(array.nbytes for array in self.indices.values()) + self.num_slots * element_bytes + scratch
 
 
@@ -112,7 +113,9 @@ HEAD = (
 
 SPMV_TAIL = (
     Argument("const T*", "x", "input", "dense vector, length num_cols"),
-    Argument("T*", "y", "output", "dense vector, length num_rows; holds garbage at the start, every entry must be written"),
+    Argument(
+        "T*", "y", "output", "dense vector, length num_rows; holds garbage at the start, every entry must be written"
+    ),
 )
 
 SPMM_TAIL = (
@@ -123,8 +126,11 @@ SPMM_TAIL = (
 
 VALUES = "values"
 
+MAX_OFFSET = 2**31 - 1
+"""Largest 32-bit integer: every offset and every size on the device."""
+
 MAX_PADDING_RATIO = 16
-"""A layout with more than this many slots a nonzero (and over 2**20 slots) is refused: it cannot win and may not fit."""
+"""A layout of more slots a nonzero than this (and over 2**20 slots) is refused: it cannot win and may not fit."""
 
 
 def complete_parameters(format_: Format, given: Parameters) -> dict[str, ParameterValue]:
@@ -132,8 +138,12 @@ def complete_parameters(format_: Format, given: Parameters) -> dict[str, Paramet
     for name in given:
         if name not in format_.parameters:
             known = ", ".join(format_.parameters) or "none"
-            raise InvalidProgram(f"format {format_.name} has no parameter {name!r} (known: {known})", field=name)
-    return {name: _check(format_, name, spec, given.get(name, spec.default)) for name, spec in format_.parameters.items()}
+            raise InvalidProgram(
+                f"format {format_.name} has no parameter {name!r} (known: {known})", field=name, value=name, limit=known
+            )
+    return {
+        name: _check(format_, name, spec, given.get(name, spec.default)) for name, spec in format_.parameters.items()
+    }
 
 
 def _check(format_: Format, name: str, spec: ParameterSpec, value: ParameterValue) -> ParameterValue:
@@ -153,10 +163,62 @@ def _check(format_: Format, name: str, spec: ParameterSpec, value: ParameterValu
 
 def refuse_padding(format_name: str, num_slots: int, nnz: int) -> None:
     """Raises InvalidProgram for a layout that is mostly padding, before it is allocated."""
-    if num_slots > 2**20 and num_slots > MAX_PADDING_RATIO * nnz or num_slots >= 2**31:
+    mostly_padding = num_slots > 2**20 and num_slots > MAX_PADDING_RATIO * nnz
+    if mostly_padding or num_slots > MAX_OFFSET:
+        limit = min(MAX_PADDING_RATIO * nnz, MAX_OFFSET)
         raise InvalidProgram(
-            f"format {format_name} would store {num_slots} slots for {nnz} nonzeros",
+            f"format {format_name} would store {num_slots} slots for {nnz} nonzeros (at most {limit})",
             field="format",
             value=num_slots,
-            limit=min(MAX_PADDING_RATIO * nnz, 2**31 - 1),
+            limit=limit,
         )
+
+
+def refuse_overflow(format_name: str, what: str, value: int) -> None:
+    """Raises InvalidProgram where a quantity that kernels compute in 32-bit integers would not fit."""
+    if value > MAX_OFFSET:
+        raise InvalidProgram(
+            f"format {format_name}: {what} is {value}, beyond 32-bit integers (at most {MAX_OFFSET})",
+            field="format",
+            value=value,
+            limit=MAX_OFFSET,
+        )
+
+
+def whole(parameters: Parameters, name: str) -> int:
+    """A whole-number parameter of a complete set."""
+    value = parameters[name]
+    if not isinstance(value, int):
+        raise InvalidProgram(f"{name}={value} is not a whole number", field=name, value=value, limit="a whole number")
+    return value
+
+
+INDEX_WIDTH = OneOf("i32", ("i32", "u16"))
+"""The parameter `index` of formats whose column indices may be 16 bits wide."""
+
+
+def index_type(parameters: Parameters) -> str:
+    """C type of the column indices."""
+    return "const unsigned short*" if parameters["index"] == "u16" else "const int*"
+
+
+def narrow_columns(columns: npt.NDArray[np.int32], format_name: str, reach: str) -> npt.NDArray[np.uint16]:
+    """Column offsets as 16-bit numbers. Raises InvalidProgram where one does not fit; `reach` says what they span."""
+    largest = int(columns.max(initial=0))
+    if largest >= 2**16:
+        raise InvalidProgram(
+            f"format {format_name}: index=u16 needs {reach} within 65536, found {largest + 1}",
+            field="index",
+            value=largest + 1,
+            limit=2**16,
+        )
+    return columns.astype(np.uint16)
+
+
+def pattern_of_slots(
+    num_rows: int, num_cols: int, slot_rows: npt.NDArray[np.integer], slot_cols: npt.NDArray[np.integer], layout: Layout
+) -> Pattern:
+    """The pattern of a padded layout, from the row and the column of each slot; padding is left out."""
+    assert layout.value_sources is not None
+    stored = layout.value_sources >= 0
+    return pattern_from_indices(num_rows, num_cols, slot_rows[stored], slot_cols[stored])

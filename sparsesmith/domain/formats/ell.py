@@ -1,0 +1,81 @@
+"""ELLPACK: every row padded to the longest, stored column by column so that neighbouring threads read neighbours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.domain.formats.format import (
+    Argument,
+    Layout,
+    Parameters,
+    ParameterSpec,
+    pattern_of_slots,
+    refuse_overflow,
+    refuse_padding,
+)
+from sparsesmith.domain.pattern import Int32Array, Pattern
+
+ROW_ALIGNMENT = 32
+"""The stride is a multiple of a warp: slot 0 of every column of slots is 128-byte aligned for 4-byte elements."""
+
+
+@dataclass(frozen=True)
+class Ell:
+    name: str = "ell"
+
+    @property
+    def parameters(self) -> Mapping[str, ParameterSpec]:
+        return {}
+
+    def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
+        return (
+            Argument("int", "width", "size", "slots of a row: length of the longest row"),
+            Argument("int", "stride", "size", "num_rows rounded up to a multiple of 32"),
+            Argument(
+                "const int*",
+                "col_indices",
+                "index",
+                "column of slot k of row i at k * stride + i, length width * stride; padding repeats the row's last "
+                "column, 0 in an empty row",
+            ),
+            Argument("const T*", "values", "values", "value of slot k of row i at k * stride + i; padding is zero"),
+        )
+
+    def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        width = int(pattern.row_lengths.max())
+        stride = -(-pattern.num_rows // ROW_ALIGNMENT) * ROW_ALIGNMENT
+        refuse_overflow(self.name, "stride", stride)
+        refuse_padding(self.name, width * stride, pattern.nnz)
+        last_columns = np.zeros(stride, np.int32)
+        last_columns[: pattern.num_rows] = last_column_of_each_row(pattern)
+        columns = np.tile(last_columns, width)
+        slots = _slots(pattern, stride)
+        columns[slots] = pattern.col_indices
+        value_sources = np.full(columns.size, -1, np.int32)
+        value_sources[slots] = np.arange(pattern.nnz, dtype=np.int32)
+        return Layout(
+            sizes={"width": width, "stride": stride},
+            indices={"col_indices": columns},
+            value_sources=value_sources,
+            num_slots=columns.size,
+        )
+
+    def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
+        slot_rows = np.tile(np.arange(layout.sizes["stride"], dtype=np.int32), layout.sizes["width"])
+        columns = layout.indices["col_indices"].astype(np.int32, copy=False)
+        return pattern_of_slots(num_rows, num_cols, slot_rows, columns, layout)
+
+
+def last_column_of_each_row(pattern: Pattern) -> Int32Array:
+    """The largest column of each row, 0 for an empty row, shape [num_rows]."""
+    last = pattern.col_indices[np.maximum(pattern.row_offsets[1:] - 1, 0)]
+    last[pattern.row_lengths == 0] = 0
+    return last
+
+
+def _slots(pattern: Pattern, stride: int) -> npt.NDArray[np.int64]:
+    """Slot of each nonzero: (j - row_offsets[i]) * stride + i for nonzero j of row i."""
+    row_bases = np.arange(pattern.num_rows, dtype=np.int64) - stride * pattern.row_offsets[:-1].astype(np.int64)
+    return np.repeat(row_bases, pattern.row_lengths) + stride * np.arange(pattern.nnz, dtype=np.int64)

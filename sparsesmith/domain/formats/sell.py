@@ -1,0 +1,167 @@
+"""SELL-C-sigma: rows sorted by length in windows, cut into slices of C lanes, each slice padded to its own longest row.
+
+Source: Kreutzer et al., "A unified sparse matrix data format for efficient general sparse matrix-vector multiplication
+on modern processors with wide SIMD units", SIAM J. Sci. Comput. 36(5), 2014.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.domain.formats.ell import last_column_of_each_row
+from sparsesmith.domain.formats.format import (
+    INDEX_WIDTH,
+    Argument,
+    IntegerRange,
+    Layout,
+    OneOf,
+    Parameters,
+    ParameterSpec,
+    index_type,
+    narrow_columns,
+    pattern_of_slots,
+    refuse_overflow,
+    refuse_padding,
+    whole,
+)
+from sparsesmith.domain.pattern import Int32Array, Pattern
+
+NO_ROW = -1
+
+
+@dataclass(frozen=True)
+class Sell:
+    name: str = "sell"
+
+    @property
+    def parameters(self) -> Mapping[str, ParameterSpec]:
+        return {
+            "slice": OneOf(32, (4, 8, 16, 32, 64, 128, 256)),
+            "sigma": IntegerRange(1, 0, 1048576),
+            "index": INDEX_WIDTH,
+        }
+
+    def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
+        narrow = parameters["index"] == "u16"
+        lanes = f"slice = {parameters['slice']} lanes"
+        slices = (
+            Argument("int", "num_slices", "size", f"slices of {lanes}"),
+            Argument("const int*", "slice_offsets", "index", "first slot of each slice, length num_slices + 1"),
+            Argument(
+                "const int*",
+                "row_permutation",
+                "index",
+                "row of lane l of slice s at s * slice + l, -1 for a lane without a row, length num_slices * slice",
+            ),
+        )
+        base = (Argument("const int*", "slice_col_base", "index", "smallest column of each slice, length num_slices"),)
+        return (
+            *slices,
+            *(base if narrow else ()),
+            Argument(
+                index_type(parameters),
+                "col_indices",
+                "index",
+                "column of slot k of lane l of slice s at slice_offsets[s] + k * slice + l; padding repeats the lane's "
+                "last column, the slice's smallest in an empty lane" + ("; minus slice_col_base[s]" if narrow else ""),
+            ),
+            Argument(
+                "const T*", "values", "values", "value of each slot, in the order of col_indices; padding is zero"
+            ),
+        )
+
+    def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        slices = cut_slices(pattern, whole(parameters, "slice"), whole(parameters, "sigma"))
+        columns = np.repeat(slices.last_columns, slices.widths, axis=0).reshape(-1)
+        slots = slices.slots(pattern)
+        columns[slots] = pattern.col_indices
+        value_sources = np.full(columns.size, -1, np.int32)
+        value_sources[slots] = np.arange(pattern.nnz, dtype=np.int32)
+        indices: dict[str, npt.NDArray[np.generic]] = {
+            "slice_offsets": slices.offsets,
+            "row_permutation": slices.row_permutation,
+        }
+        if parameters["index"] == "u16":
+            columns -= np.repeat(slices.smallest_columns, np.diff(slices.offsets))
+            indices["slice_col_base"] = slices.smallest_columns
+            indices["col_indices"] = narrow_columns(columns, self.name, "the columns of each slice")
+        else:
+            indices["col_indices"] = columns
+        return Layout(
+            sizes={"num_slices": slices.widths.size},
+            indices=indices,
+            value_sources=value_sources,
+            num_slots=columns.size,
+        )
+
+    def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
+        slice_slots = np.diff(layout.indices["slice_offsets"].astype(np.int32, copy=False))
+        columns = layout.indices["col_indices"].astype(np.int32)
+        if parameters["index"] == "u16":
+            columns += np.repeat(layout.indices["slice_col_base"].astype(np.int32, copy=False), slice_slots)
+        lanes = layout.indices["row_permutation"].reshape(-1, whole(parameters, "slice")).astype(np.int32, copy=False)
+        slot_rows = np.repeat(lanes, slice_slots // lanes.shape[1], axis=0).reshape(-1)
+        return pattern_of_slots(num_rows, num_cols, slot_rows, columns, layout)
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Where the rows of a pattern go."""
+
+    row_permutation: Int32Array
+    """Row of each lane, -1 for none, shape [num_slices * slice]."""
+    offsets: Int32Array
+    """First slot of each slice, shape [num_slices + 1]."""
+    widths: Int32Array
+    """Slots of a lane, shape [num_slices]."""
+    last_columns: Int32Array
+    """Column that pads each lane, shape [num_slices, slice]."""
+    smallest_columns: Int32Array
+    """Shape [num_slices], 0 for a slice without nonzeros."""
+
+    def slots(self, pattern: Pattern) -> npt.NDArray[np.int64]:
+        """Slot of each nonzero, in CSR order."""
+        lanes = self.last_columns.shape[1]
+        filled = np.flatnonzero(self.row_permutation != NO_ROW)
+        first_slots = np.empty(pattern.num_rows, np.int64)
+        first_slots[self.row_permutation[filled]] = self.offsets[filled // lanes] + filled % lanes
+        first_slots -= lanes * pattern.row_offsets[:-1].astype(np.int64)
+        return np.repeat(first_slots, pattern.row_lengths) + lanes * np.arange(pattern.nnz, dtype=np.int64)
+
+
+def cut_slices(pattern: Pattern, lanes: int, sigma: int) -> Slices:
+    """Sorts, permutes and slices the rows. Raises InvalidProgram where padding or 32-bit offsets forbid it."""
+    num_slices = -(-pattern.num_rows // lanes)
+    refuse_overflow("sell", "num_slices * slice", num_slices * lanes)
+    permutation = np.full(num_slices * lanes, NO_ROW, np.int32)
+    permutation[: pattern.num_rows] = sorted_rows(pattern.row_lengths, sigma)
+    lengths = _of_lanes(pattern.row_lengths, permutation, 0).reshape(num_slices, lanes)
+    widths = lengths.max(axis=1)
+    num_slots = int(widths.sum(dtype=np.int64)) * lanes
+    refuse_padding("sell", num_slots, pattern.nnz)
+    offsets = np.zeros(num_slices + 1, np.int32)
+    np.cumsum(widths * lanes, out=offsets[1:])
+    first_columns = pattern.col_indices[np.minimum(pattern.row_offsets[:-1], pattern.nnz - 1)]
+    no_column = np.iinfo(np.int32).max
+    first = np.where(lengths > 0, _of_lanes(first_columns, permutation, no_column).reshape(lengths.shape), no_column)
+    smallest = np.where(widths > 0, first.min(axis=1), 0).astype(np.int32)
+    last = _of_lanes(last_column_of_each_row(pattern), permutation, 0).reshape(lengths.shape)
+    return Slices(permutation, offsets, widths, np.where(lengths > 0, last, smallest[:, None]), smallest)
+
+
+def sorted_rows(row_lengths: Int32Array, sigma: int) -> Int32Array:
+    """Rows by descending length within windows of sigma rows (1: as they are, 0: one window); ties keep their order."""
+    num_rows = row_lengths.size
+    if sigma == 1:
+        return np.arange(num_rows, dtype=np.int32)
+    longest = int(row_lengths.max())
+    window = np.arange(num_rows, dtype=np.int64) // (sigma or num_rows)
+    return np.argsort(window * (longest + 1) + (longest - row_lengths), kind="stable").astype(np.int32)
+
+
+def _of_lanes(per_row: Int32Array, permutation: Int32Array, without_row: int) -> Int32Array:
+    per_lane = per_row[np.maximum(permutation, 0)]
+    per_lane[permutation == NO_ROW] = without_row
+    return per_lane
