@@ -14,6 +14,17 @@ if (row < num_rows) atomicAdd(y + row, carry[segment]);
 """
 
 
+BOUNDS = """
+from = max(row_offsets[min(row, limit)], begin), to = min(row_offsets[min(row + 1, limit)], end);
+""".strip()
+"""The segment's part of a thread's row, none past its rows; read before they are needed."""
+
+STORE = """
+if (row < last) y[row] = sum;
+else if (row == last) carry[blockIdx.x] = sum;
+""".strip()
+
+
 def _write_merge(choice: Choice) -> str:
     block, unroll = choice.integer("block"), choice.integer("unroll")
     items = block * unroll
@@ -22,20 +33,16 @@ def _write_merge(choice: Choice) -> str:
 __shared__ $T products[$items];
 int first = segment_rows[blockIdx.x], last = segment_rows[blockIdx.x + 1];
 int begin = segment_offsets[blockIdx.x], end = segment_offsets[blockIdx.x + 1];
+int limit = min(last + 1, num_rows), row = first + threadIdx.x;
+int $bounds
 $stage
 $rows
 """,
         T=scalar(choice.element_type),
         items=items,
         stage=stage(block, unroll, choice.word("load"), choice),
-        rows=sum_mixed_rows(
-            block,
-            choice,
-            "first",
-            "min(last + 1, num_rows)",
-            "from = max(row_offsets[row], begin) - begin;\nto = min(row_offsets[row + 1], end) - begin;",
-            "if (row < last) y[row] = sum;\nelse if (row == last) carry[blockIdx.x] = sum;",
-        ),
+        bounds=BOUNDS,
+        rows=sum_mixed_rows(block, choice, BOUNDS, "first", "limit", STORE),
     )
     return program(
         "spmv",

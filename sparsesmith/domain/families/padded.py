@@ -7,14 +7,17 @@ from sparsesmith.domain.formats.format import OneOf
 from sparsesmith.domain.pattern import Pattern
 
 MAX_ELL_PADDING = 3
+SLOTS_TOO_FEW_TO_MATTER = 2**18
 
 
 def _ell_suits(pattern: Pattern) -> bool:
-    return int(pattern.row_lengths.max()) * pattern.num_rows <= MAX_ELL_PADDING * pattern.nnz + 4096
+    """Padding matters once it takes time to read: small matrices wait for latency, not for bytes."""
+    slots = int(pattern.row_lengths.max()) * pattern.num_rows
+    return slots <= MAX_ELL_PADDING * pattern.nnz or slots <= SLOTS_TOO_FEW_TO_MATTER
 
 
-def _walk(step: int, unroll: int, how: str, choice: Choice, base: str = "") -> str:
-    """Adds slots j, j + step, ... < end; `unroll` slots at a time with a clamped last batch."""
+def _walk(step: int | str, unroll: int, how: str, choice: Choice, base: str = "") -> str:
+    """Adds slots begin, begin + step, ... < end; `unroll` slots at a time, past the end the first again as zero."""
     if unroll == 1:
         return fill(
             """
@@ -40,7 +43,7 @@ for (int j = begin; j < end; j += $stride) {
   for (int u = 0; u < $unroll; u++) sum += value[u] * x[$column];
 }
 """,
-        stride=step * unroll,
+        stride=step * unroll if isinstance(step, int) else f"{unroll} * {step}",
         unroll=unroll,
         step=step,
         T=scalar(choice.element_type),
@@ -56,16 +59,14 @@ def _write_ell(choice: Choice) -> str:
         """
 int row = blockIdx.x * $block + threadIdx.x;
 if (row >= num_rows) return;
+int begin = row, end = width * stride;
 $T sum = 0;
-#pragma unroll $unroll
-for (int k = 0; k < width; k++) sum += $value * x[$col];
+$walk
 y[row] = sum;
 """,
         block=block,
-        unroll=unroll,
         T=scalar(choice.element_type),
-        value=load(how, "values + k * stride + row"),
-        col=load(how, "col_indices + k * stride + row"),
+        walk=_walk("stride", unroll, how, choice),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body)
     return program("spmv", choice.element_type, "ell", {}, launch)
@@ -106,9 +107,10 @@ def _write_ell_parts(choice: Choice) -> str:
 __shared__ $T partials[$parts][32];
 int lane = threadIdx.x % 32, part = threadIdx.x / 32;
 int row = blockIdx.x * 32 + lane;
+int begin = row + part * stride, end = width * stride;
+int step = $parts * stride;
 $T sum = 0;
-#pragma unroll $unroll
-for (int k = part; k < width; k += $parts) sum += $value * x[$col];
+$walk
 partials[part][lane] = sum;
 __syncthreads();
 if (part == 0 && row < num_rows) {
@@ -118,10 +120,8 @@ if (part == 0 && row < num_rows) {
 }
 """,
         parts=parts,
-        unroll=choice.integer("unroll"),
         T=scalar(choice.element_type),
-        value=load(how, "values + k * stride + row"),
-        col=load(how, "col_indices + k * stride + row"),
+        walk=_walk("step", choice.integer("unroll"), how, choice),
     )
     launch = Launch("spmv", "ceil_div(num_rows,32)", 32 * parts, body)
     return program("spmv", choice.element_type, "ell", {}, launch)

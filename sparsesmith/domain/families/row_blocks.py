@@ -38,30 +38,28 @@ __syncthreads();
     )
 
 
-def sum_mixed_rows(block: int, choice: Choice, first: str, last: str, bounds: str, store: str) -> str:
+def sum_mixed_rows(block: int, choice: Choice, bounds: str, first: str, last: str, store: str) -> str:
     """Sums `products` for rows first..last: a thread a row, and the warp together where a row is long."""
     return fill(
         """
 int lane = threadIdx.x % 32;
 for (int start = $first; start < $last; start += $block) {
-  int row = start + threadIdx.x;
-  int from = 0, to = 0;
-  if (row < $last) {
-    $bounds
-  }
   $T sum = 0;
-  if (to - from <= 32) for (int k = from; k < to; k++) sum += products[k];
+  if (to - from <= 32)
+    for (int k = from; k < to; k++) sum += products[k - begin];
   unsigned pending = __ballot_sync(0xffffffff, to - from > 32);
   while (pending) {
     int source = __ffs(pending) - 1;
     pending &= pending - 1;
     int stop = __shfl_sync(0xffffffff, to, source);
     $T part = 0;
-    for (int k = __shfl_sync(0xffffffff, from, source) + lane; k < stop; k += 32) part += products[k];
+    for (int k = __shfl_sync(0xffffffff, from, source) + lane; k < stop; k += 32) part += products[k - begin];
     $warp_sum
     if (lane == source) sum = part;
   }
   $store
+  row += $block;
+  $bounds
 }
 """,
         first=first,
@@ -72,6 +70,10 @@ for (int start = $first; start < $last; start += $block) {
         warp_sum=warp_sum(32, "part"),
         store=store,
     )
+
+
+BOUNDS = "from = row_offsets[min(row, last)], to = row_offsets[min(row + 1, last)];"
+"""Nonzeros of a thread's row, none past the block's rows; read before they are needed."""
 
 
 def _long_row(block: int, unroll: int, choice: Choice, base: str) -> str:
@@ -89,46 +91,40 @@ return;
 
 
 def _uniform_rows(block: int, lanes: int, choice: Choice) -> str:
-    if lanes == 1:
-        return fill(
-            """
-for (int row = first + threadIdx.x; row < last; row += $block) {
-  $T sum = 0;
-  for (int k = row_offsets[row] - begin; k < row_offsets[row + 1] - begin; k++) sum += products[k];
-  y[row] = sum;
-}
-""",
-            block=block,
-            T=scalar(choice.element_type),
-        )
     return fill(
         """
-int lane = threadIdx.x % $lanes;
 for (int start = first; start < last; start += $rows) {
-  int row = start + threadIdx.x / $lanes;
   $T sum = 0;
-  if (row < last)
-    for (int k = row_offsets[row] - begin + lane; k < row_offsets[row + 1] - begin; k += $lanes) sum += products[k];
+  for (int k = from$lane; k < to; k += $lanes) sum += products[k - begin];
   $warp_sum
-  if (lane == 0 && row < last) y[row] = sum;
+  if ($store) y[row] = sum;
+  row += $rows;
+  $bounds
 }
 """,
-        lanes=lanes,
         rows=block // lanes,
         T=scalar(choice.element_type),
+        lane="" if lanes == 1 else f" + threadIdx.x % {lanes}",
+        lanes=lanes,
         warp_sum=warp_sum(lanes),
+        store="row < last" if lanes == 1 else f"threadIdx.x % {lanes} == 0 && row < last",
+        bounds=BOUNDS,
     )
 
 
-def _head(choice: Choice) -> str:
+def _head(choice: Choice, lanes: int = 1) -> str:
     return fill(
         """
 __shared__ $T products[$capacity];
 int first = block_rows[blockIdx.x], last = block_rows[blockIdx.x + 1];
 int begin = row_offsets[first], end = row_offsets[last];
+int row = first + threadIdx.x$lanes;
+int $bounds
 $base
 """,
         T=scalar(choice.element_type),
+        lanes="" if lanes == 1 else f" / {lanes}",
+        bounds=BOUNDS,
         capacity=choice.integer("block") * choice.integer("unroll"),
         base="int base = block_col_base[blockIdx.x];" if choice.word("index") == "u16" else "",
     )
@@ -161,7 +157,7 @@ if (end - begin > $capacity) {
 $stage
 $rows
 """,
-        head=_head(choice),
+        head=_head(choice, choice.integer("lanes")),
         capacity=block * unroll,
         long_row=_long_row(block, unroll, choice, _base(choice)),
         stage=stage(block, unroll, choice.word("load"), choice, _base(choice)),
@@ -184,14 +180,7 @@ $rows
         head=_head(choice),
         long_row=_long_row(block, unroll, choice, _base(choice)),
         stage=stage(block, unroll, choice.word("load"), choice, _base(choice)),
-        rows=sum_mixed_rows(
-            block,
-            choice,
-            "first",
-            "last",
-            "from = row_offsets[row] - begin;\nto = row_offsets[row + 1] - begin;",
-            "if (row < last) y[row] = sum;",
-        ),
+        rows=sum_mixed_rows(block, choice, BOUNDS, "first", "last", "if (row < last) y[row] = sum;"),
     )
     return _finish(choice, body)
 
@@ -232,14 +221,7 @@ $rows
         warp_row_nnz=choice.integer("warp_row_nnz"),
         warp_rows=warp_rows,
         stage=stage(block, unroll, choice.word("load"), choice, _base(choice)),
-        rows=sum_mixed_rows(
-            block,
-            choice,
-            "first",
-            "last",
-            "from = row_offsets[row] - begin;\nto = row_offsets[row + 1] - begin;",
-            "if (row < last) y[row] = sum;",
-        ),
+        rows=sum_mixed_rows(block, choice, BOUNDS, "first", "last", "if (row < last) y[row] = sum;"),
     )
     return _finish(choice, body)
 

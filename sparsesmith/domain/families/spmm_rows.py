@@ -80,13 +80,15 @@ $declare
 for (int start = begin; start < end; start += $lanes) {
   int j = min(start + lane, end - 1);
   int own_col = $load_col;
-  $T own_value = $load_value;
+  $T own_value = start + lane < end ? $load_value : 0;
   int count = min(end - start, $lanes);
-  #pragma unroll $unroll
-  for (int u = 0; u < count; u++) {
-    int col = __shfl_sync(group, own_col, u, $lanes);
-    $T value = __shfl_sync(group, own_value, u, $lanes);
-    $add
+  for (int k = 0; k < count; k += $unroll) {
+    #pragma unroll
+    for (int u = 0; u < $unroll; u++) {
+      int col = __shfl_sync(group, own_col, k + u, $lanes);
+      $T value = __shfl_sync(group, own_value, k + u, $lanes);
+      $add
+    }
   }
 }
 $store
@@ -170,9 +172,13 @@ __syncthreads();
 for (int row = first + threadIdx.x / $lanes; row < last; row += $groups) {
   int from = row_offsets[row] - begin, to = row_offsets[row + 1] - begin;
   $declare
-  #pragma unroll $unroll
-  for (int k = from; k < to; k++) {
-    $add
+  for (int k = from; k < to; k += $unroll) {
+    #pragma unroll
+    for (int u = 0; u < $unroll; u++) {
+      int col = cols[min(k + u, to - 1)];
+      $T value = k + u < to ? factors[k + u] : 0;
+      $add
+    }
   }
   $store
 }
@@ -189,7 +195,7 @@ for (int row = first + threadIdx.x / $lanes; row < last; row += $groups) {
         groups=block // tile.lanes,
         declare=tile.declare(),
         unroll=choice.integer("unroll"),
-        add=tile.add("factors[k]", "cols[k]"),
+        add=tile.add("value", "col"),
         store=tile.store(f"c + (size_t)row * {choice.num_dense_cols}"),
     )
     nnz_per_block = choice.integer("nnz_per_block")
@@ -232,7 +238,7 @@ SPMM_ROWS_SHUFFLE = Family(
     parameters=_ROW_PARAMETERS,
     suits=lambda pattern: pattern.num_rows < 2**26 and pattern.nnz >= 4 * pattern.num_rows,
     write=_write_shuffle,
-    allows=lambda choice: _tile_fits_exactly(choice) and choice.integer("lanes") >= 4,
+    allows=lambda choice: _tile_fits_exactly(choice) and choice.integer("lanes") >= max(4, choice.integer("unroll")),
 )
 
 SPMM_ROWS_STAGED = Family(

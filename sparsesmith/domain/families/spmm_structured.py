@@ -107,11 +107,14 @@ if ($no_row) return;
 int begin = slice_offsets[slice] + slot % $slice, end = slice_offsets[slice + 1];
 $base
 $declare
-#pragma unroll $unroll
-for (int j = begin; j < end; j += $slice) {
-  int col = $load_col;
-  $T value = $load_value;
-  $add
+for (int start = begin; start < end; start += $stride) {
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) {
+    int j = start + u * $slice < end ? start + u * $slice : start;
+    int col = $load_col;
+    $T value = start + u * $slice < end ? $load_value : 0;
+    $add
+  }
 }
 $store
 """,
@@ -121,6 +124,7 @@ $store
         slice=slice_,
         guard=tile.guard,
         row="slot" if sigma == 1 else "row_permutation[slot]",
+        stride=slice_ * choice.integer("unroll"),
         no_row="row >= num_rows" if sigma == 1 else "row < 0",
         base="int base = slice_col_base[slice];" if narrow else "",
         declare=tile.declare(),
