@@ -27,6 +27,17 @@ class DeviceRates:
     """One empty kernel among many in a graph."""
 
 
+DOUBLE_DATA_RATE = 2
+_BUS_WIDTH_ATTRIBUTE = 37  # cudaDevAttrGlobalMemoryBusWidth, bits
+
+
+def peak_memory_gbs(max_memory_clock_mhz: int) -> float:
+    """The rate at which the memory's pins can move data, 1e9 bytes a second; 0 where the clock is not known."""
+    with cuda_errors():
+        bus_bits = int(runtime.deviceGetAttribute(_BUS_WIDTH_ATTRIBUTE, 0))
+    return DOUBLE_DATA_RATE * max_memory_clock_mhz * 1e6 * bus_bits / 8 / 1e9
+
+
 def measured_rates(kernels: DeviceKernels, stopwatch: Stopwatch) -> DeviceRates:
     """About a tenth of a second; frees what it allocates."""
     return DeviceRates(_copy_bandwidth_gbs(kernels, stopwatch), _graph_kernel_us(kernels, stopwatch))
@@ -41,7 +52,8 @@ def _copy_bandwidth_gbs(kernels: DeviceKernels, stopwatch: Stopwatch) -> float:
         kernels.refresh(int(source.ptr), num_bytes // 8, 1, "float64")
     copy = kernels.copying(int(source.ptr), int(target.ptr), num_bytes)
     graph = CapturedGraph(copy.enqueue, _COPIES_A_GRAPH, kernels.stream)
-    best_us = median(stopwatch.batch_us(graph) for _ in range(_BATCHES))
+    # The best, not the median: another process may be busy on the GPU while a spare one starts.
+    best_us = min(stopwatch.batch_us(graph) for _ in range(_BATCHES))
     del source, target
     cupy.get_default_memory_pool().free_all_blocks()
     return 2 * num_bytes / best_us / 1e3

@@ -51,6 +51,11 @@ class Clocks:
         return self._ask("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM)
 
     @property
+    def max_memory_clock_mhz(self) -> int:
+        """The highest memory clock of the part; 0 where the driver does not tell."""
+        return self._ask("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_MEM)
+
+    @property
     def driver_version(self) -> str:
         """`580.159.04`, or `unknown`."""
         if self._device is None:

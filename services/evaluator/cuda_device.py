@@ -14,7 +14,7 @@ import numpy as np
 from cupy.cuda import memory, runtime
 from sparsesmith.domain.program import KernelProgram
 
-from services.evaluator.bandwidth import DeviceRates, measured_rates
+from services.evaluator.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
 from services.evaluator.baselines import LibraryRoutines
 from services.evaluator.clocks import Clocks
 from services.evaluator.cubin import device_variable_bytes
@@ -208,7 +208,9 @@ def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> Byte
     return ByteFloor(
         required_bytes=(pattern.nnz + dense_elements) * element_bytes,
         l2_bytes=device.l2_bytes,
-        dram_gbs=READ_MARGIN * device.rates.copy_bandwidth_gbs,
+        dram_gbs=max(
+            READ_MARGIN * device.rates.copy_bandwidth_gbs, peak_memory_gbs(device.clocks.max_memory_clock_mhz)
+        ),
         l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),
     )
 

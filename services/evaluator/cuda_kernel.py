@@ -4,11 +4,11 @@ import secrets
 from collections.abc import Sequence
 from statistics import median
 
+from services.evaluator.arena_plan import Segment
 from services.evaluator.cuda_launch import Enqueue, LaunchRefused, cuda_errors
 from services.evaluator.cuda_program import DeviceProgram
 from services.evaluator.device import Array, Draw, Effort, Ran, RunFailure
 from services.evaluator.device_kernels import DeviceKernels
-from services.evaluator.device_memory import Segment
 from services.evaluator.device_operands import HeldDraws
 from services.evaluator.timed_sequence import Instruments, TimedSequence
 from services.evaluator.timing import FULL, QUICK, ByteFloor, TimingBudget, replays_suspiciously, runs_within

@@ -9,10 +9,11 @@ import numpy as np
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.domain.signature import signature_of
 
+from services.evaluator.arena_plan import BufferPlan
 from services.evaluator.cuda_launch import KernelArguments, Launch, LoadedModule
 from services.evaluator.device import Array, Draw
 from services.evaluator.device_kernels import DeviceKernels
-from services.evaluator.device_memory import Arena, BufferPlan
+from services.evaluator.device_memory import Arena
 from services.evaluator.device_operands import DeviceLayout
 from sparsesmith.domain.formats.format import Argument, Role
 from sparsesmith_proto.kernel import Workload

@@ -28,26 +28,6 @@ _SCALARS: dict[ElementType, type[ctypes.c_float] | type[ctypes.c_double]] = {
     "float64": ctypes.c_double,
 }
 
-SPMV_ALGORITHMS = {
-    "default": 0,
-    "coo_alg1": 1,
-    "csr_alg1": 2,
-    "csr_alg2": 3,
-    "coo_alg2": 4,
-    "sell_alg1": 5,
-    "bsr_alg1": 6,
-}
-SPMM_ALGORITHMS = {
-    "default": 0,
-    "coo_alg1": 1,
-    "coo_alg2": 2,
-    "coo_alg3": 3,
-    "csr_alg1": 4,
-    "coo_alg4": 5,
-    "csr_alg2": 6,
-    "csr_alg3": 12,
-    "bsr_alg1": 14,
-}
 MIN_BUFFER_BYTES = 256
 
 

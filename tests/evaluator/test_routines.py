@@ -1,0 +1,55 @@
+"""Which library routines a workload is compared with."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from services.evaluator.routines import DEFAULT_ROUTINE, block_fill, routines_for, useful_block_sizes
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+
+
+def blocked(size: int, num_blocks: int = 200, extent: int = 100) -> Pattern:
+    random = np.random.default_rng(1)
+    blocks = scipy.sparse.random(extent, extent, num_blocks / extent**2, random_state=random)
+    return pattern_from_scipy(scipy.sparse.kron(blocks, np.ones((size, size)), format="csr"))
+
+
+def test_spmv_is_compared_with_every_csr_coo_and_sell_routine() -> None:
+    assert [routine.name for routine in routines_for("spmv", ())] == [
+        DEFAULT_ROUTINE,
+        "cusparse_csr_alg1",
+        "cusparse_csr_alg2",
+        "cusparse_coo_default",
+        "cusparse_coo_alg1",
+        "cusparse_coo_alg2",
+        "cusparse_sell_alg1",
+    ]
+
+
+def test_spmm_is_compared_with_every_csr_and_coo_routine() -> None:
+    names = [routine.name for routine in routines_for("spmm", ())]
+    assert names[0] == DEFAULT_ROUTINE
+    assert names[1:4] == ["cusparse_csr_alg1", "cusparse_csr_alg2", "cusparse_csr_alg3"]
+    assert names[4:] == [f"cusparse_coo_{algorithm}" for algorithm in ("default", "alg1", "alg2", "alg3", "alg4")]
+
+
+def test_bsr_is_tried_once_for_each_block_size() -> None:
+    bsr = [routine for routine in routines_for("spmv", (2, 4)) if routine.storage == "bsr"]
+    assert [(routine.name, routine.block_size) for routine in bsr] == [
+        ("cusparse_bsr2_default", 2),
+        ("cusparse_bsr4_default", 4),
+        ("cusparse_bsr2_alg1", 2),
+        ("cusparse_bsr4_alg1", 4),
+    ]
+
+
+@pytest.mark.parametrize(("size", "useful"), [(1, ()), (2, (2,)), (3, (3,)), (4, (2, 4)), (8, (2, 4, 8))])
+def test_only_block_sizes_that_fit_the_pattern_are_tried(size: int, useful: tuple[int, ...]) -> None:
+    found = useful_block_sizes(blocked(size))
+    assert set(useful) <= set(found)
+    assert (found == ()) == (useful == ())
+
+
+def test_the_fill_of_a_pattern_of_full_blocks_is_one() -> None:
+    assert block_fill(blocked(3), 3) == 1.0
+    assert block_fill(blocked(2), 4) < 0.6

@@ -1,0 +1,54 @@
+"""A GPU for the tests of this folder. Where there is none they are skipped, or fail when SPARSESMITH_REQUIRE_GPU is 1."""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from services.evaluator.sandbox import DeviceProcess, StageLimits
+from tests.gpu.programs import make_device
+
+if TYPE_CHECKING:
+    from services.evaluator.cuda_device import CudaDevice
+
+
+def _why_no_gpu() -> str:
+    """Empty where a CUDA device answers. Touches no context: the sandbox's processes create their own."""
+    try:
+        import pynvml
+    except ImportError:
+        return "pynvml is not installed"
+    try:
+        pynvml.nvmlInit()
+        return "" if pynvml.nvmlDeviceGetCount() else "no CUDA device"
+    except pynvml.NVMLError as error:
+        return str(error)
+
+
+@pytest.fixture(scope="session")
+def gpu() -> None:
+    """Skips or fails without a GPU."""
+    reason = _why_no_gpu()
+    if not reason:
+        return
+    if os.environ.get("SPARSESMITH_REQUIRE_GPU") == "1":
+        pytest.fail(f"SPARSESMITH_REQUIRE_GPU is set, but {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def device(gpu: None) -> Iterator["CudaDevice"]:
+    """A device in this process: for kernels that do no harm."""
+    device = make_device()
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="session")
+def sandbox(gpu: None) -> Iterator[DeviceProcess]:
+    """A device behind a process boundary: for kernels that do."""
+    process = DeviceProcess(make_device, StageLimits(check_s=4, time_s=20), spare=True)
+    process.start()
+    yield process
+    process.close()

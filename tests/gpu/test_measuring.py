@@ -1,0 +1,182 @@
+"""What the evaluator measures on a GPU: repeatable, comparable, and checked."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from sparsesmith.domain.program import parse_program
+
+from benchmarks.generated import fem_blocks, stencil_2d
+from services.evaluator.compilation import Compiled
+from services.evaluator.device import Draw, StoredMatrix
+from services.evaluator.operands import draw, system_generator
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith_proto.kernel import MeasuredTiming, Workload
+from tests.gpu import programs
+from tests.gpu.programs import compiled, make_pattern, make_workload
+
+if TYPE_CHECKING:
+    from services.evaluator.cuda_device import CudaBench, CudaDevice
+    from services.evaluator.cuda_kernel import CudaKernel
+
+pytestmark = pytest.mark.gpu
+
+
+def held_draw(bench: "CudaBench", pattern: Pattern, workload: Workload, name: str = "uniform") -> Draw:
+    return bench.hold(draw(name, pattern, workload, system_generator()))
+
+
+def loaded(text: str, bench: "CudaBench", pattern: Pattern, workload: Workload) -> "CudaKernel":
+    program = parse_program(text, workload.operation, workload.element_type)
+    layout = program.format.build(pattern, program.parameters)
+    binary = compiled(program)
+    assert isinstance(binary, Compiled), binary
+    kernel = bench.load(program, StoredMatrix(program.format.name, layout, layout.num_bytes(4), 0.0), binary)
+    assert not hasattr(kernel, "message"), kernel
+    return kernel
+
+
+def measured(kernel: "CudaKernel", held: Draw) -> MeasuredTiming:
+    timing = kernel.time(held, "full")
+    assert isinstance(timing, MeasuredTiming), timing
+    return timing
+
+
+def test_the_copy_bandwidth_is_near_what_the_memory_can_do(device: "CudaDevice") -> None:
+    from services.evaluator.bandwidth import peak_memory_gbs
+
+    peak_gbs = peak_memory_gbs(device.clocks.max_memory_clock_mhz)
+    assert device.rates.copy_bandwidth_gbs > 50
+    if peak_gbs:
+        assert 0.6 * peak_gbs < device.rates.copy_bandwidth_gbs < peak_gbs
+
+
+def test_an_empty_kernel_in_a_graph_costs_about_a_microsecond(device: "CudaDevice") -> None:
+    assert 0.1 < device.rates.graph_kernel_us < 3
+
+
+def test_the_same_program_timed_twice_takes_the_same_time(device: "CudaDevice") -> None:
+    pattern = stencil_2d(400, 5)
+    workload = make_workload(pattern)
+    bench = device.open(workload, pattern)
+    held = held_draw(bench, pattern, workload)
+    first, second = (measured(loaded(programs.WARP_A_ROW, bench, pattern, workload), held) for _ in range(2))
+    assert first.stable
+    assert second.stable
+    assert second.median_us == pytest.approx(first.median_us, rel=0.03)
+
+
+def test_a_program_against_itself_in_turns_is_a_draw(device: "CudaDevice") -> None:
+    pattern = stencil_2d(400, 5)
+    workload = make_workload(pattern)
+    bench = device.open(workload, pattern)
+    held = held_draw(bench, pattern, workload)
+    kernels = [loaded(programs.GOOD, bench, pattern, workload) for _ in range(2)]
+    retimed = bench.retime(kernels, held, "cusparse_csr_default")
+    one, other = retimed.kernels
+    assert isinstance(one, MeasuredTiming)
+    assert isinstance(other, MeasuredTiming)
+    assert other.median_us == pytest.approx(one.median_us, rel=0.02)
+    assert retimed.routine.median_us > 0.3
+
+
+def test_a_matrix_in_the_l2_is_slower_when_cold(device: "CudaDevice") -> None:
+    pattern = stencil_2d(500, 9)
+    workload = make_workload(pattern)
+    bench = device.open(workload, pattern)
+    timing = measured(loaded(programs.GOOD, bench, pattern, workload), held_draw(bench, pattern, workload))
+    assert timing.cold_us > 1.1 * timing.median_us
+
+
+def test_a_program_that_does_nothing_is_below_the_byte_floor(device: "CudaDevice") -> None:
+    pattern = stencil_2d(2000, 9)
+    workload = make_workload(pattern)
+    bench = device.open(workload, pattern)
+    nothing = programs.GOOD.replace("if (row >= num_rows) return;", "if (num_rows > 0) return;")
+    timing = loaded(nothing, bench, pattern, workload).time(held_draw(bench, pattern, workload), "quick")
+    assert not isinstance(timing, MeasuredTiming)
+    assert "is below" in timing.message
+
+
+def test_a_program_that_works_only_when_its_output_was_lost_is_suspicious(device: "CudaDevice") -> None:
+    pattern = stencil_2d(1000, 9)
+    workload = make_workload(pattern)
+    bench = device.open(workload, pattern)
+    # Skips a row whose output is there already: right after NaN, and very fast when repeated.
+    lazy = programs.GOOD.replace("float sum = 0;", "if (y[row] == y[row]) return; float sum = 0;")
+    timing = loaded(lazy, bench, pattern, workload).time(held_draw(bench, pattern, workload), "full")
+    assert not isinstance(timing, MeasuredTiming)
+    assert "does not do the whole work every time" in timing.message or "is below" in timing.message
+
+
+def test_a_replay_gives_the_result_of_the_new_input(device: "CudaDevice") -> None:
+    pattern = make_pattern()
+    workload = make_workload(pattern)
+    bench = device.open(workload, pattern)
+    timed, other = (held_draw(bench, pattern, workload, name) for name in ("uniform", "integers"))
+    kernel = loaded(programs.SELL_16_BIT, bench, pattern, workload)
+    measured(kernel, timed)
+    ran = kernel.replay(other, timed.reference.astype("float32"))
+    assert hasattr(ran, "output"), ran
+    assert bool((abs(ran.output - other.reference) <= other.bound).all())
+    assert ran.guards_intact
+    assert ran.inputs_intact
+
+
+def test_references_are_hidden_while_a_program_runs(device: "CudaDevice") -> None:
+    from services.evaluator.device_operands import HeldDraws
+
+    pattern = make_pattern()
+    workload = make_workload(pattern)
+    host = draw("uniform", pattern, workload, system_generator())
+    draws = HeldDraws(device.kernels)
+    held = draws.hold(host)
+    with draws.hidden():
+        hidden = held.reference.get(stream=device.stream)
+    shown = held.reference.get(stream=device.stream)
+    assert (hidden == host.reference).mean() < 0.01
+    assert np.array_equal(shown, host.reference)
+
+
+def test_every_routine_of_the_library_is_checked_and_timed(device: "CudaDevice") -> None:
+    pattern = fem_blocks(40, 3)
+    workload = make_workload(pattern)
+    baselines = device.open(workload, pattern).baselines()
+    names = {routine.routine for routine in baselines.routines}
+    assert {
+        "cusparse_csr_default", "cusparse_csr_alg1", "cusparse_csr_alg2", "cusparse_coo_default", "cusparse_coo_alg1",
+        "cusparse_coo_alg2", "cusparse_sell_alg1",
+    } <= names  # fmt: skip
+    assert any(name.startswith("cusparse_bsr3") for name in names)
+    for routine in baselines.routines:
+        assert 0.3 < routine.timing.median_us < 1000
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_spmm_routines_work_on_row_major_operands(element_type: str, device: "CudaDevice") -> None:
+    pattern = make_pattern()
+    workload = make_workload(pattern, operation="spmm", element_type=element_type, num_dense_cols=32)
+    names = {routine.routine for routine in device.open(workload, pattern).baselines().routines}
+    assert {"cusparse_csr_default", "cusparse_csr_alg2", "cusparse_csr_alg3", "cusparse_coo_alg4"} <= names
+
+
+def test_a_write_into_a_guard_or_an_input_is_named(device: "CudaDevice") -> None:
+    from cupy.cuda import runtime
+
+    from services.evaluator.arena_plan import BufferPlan
+    from services.evaluator.device_memory import Arena
+
+    plans = [BufferPlan("values", 1001, writable=False), BufferPlan("y", 400, writable=True)]
+    arena = Arena(plans, device.kernels)
+    for name, offset, label in (("values", 500, "values"), ("y", 400, "behind y"), ("y", -1, "between values and y")):
+        arena.place(shifted=True)
+        arena.seal()
+        device.stream.synchronize()
+        runtime.memset(arena.address("y"), 1, 400)
+        runtime.deviceSynchronize()
+        arena.look()
+        assert arena.changed() == ()
+        runtime.memset(arena.address(name) + offset, 1, 1)
+        runtime.deviceSynchronize()
+        arena.look()
+        assert [segment.label for segment in arena.changed()] == [label]
