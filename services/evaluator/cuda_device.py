@@ -204,13 +204,12 @@ def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> Byte
     """The bytes that every product on this pattern must move, and what this GPU can move at most."""
     element_bytes = np.dtype(workload.element_type).itemsize
     used_columns = int(np.count_nonzero(np.bincount(pattern.col_indices, minlength=pattern.num_cols)))
+    pin_rate_gbs = peak_memory_gbs(device.clocks.max_memory_clock_mhz)
     dense_elements = (pattern.num_rows + used_columns) * workload.num_dense_cols
     return ByteFloor(
         required_bytes=(pattern.nnz + dense_elements) * element_bytes,
         l2_bytes=device.l2_bytes,
-        dram_gbs=max(
-            READ_MARGIN * device.rates.copy_bandwidth_gbs, peak_memory_gbs(device.clocks.max_memory_clock_mhz)
-        ),
+        dram_gbs=max(READ_MARGIN * device.rates.copy_bandwidth_gbs, pin_rate_gbs),
         l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),
     )
 

@@ -5,7 +5,8 @@ finds no result to copy. The key is drawn anew for every run.
 """
 
 import secrets
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -20,12 +21,13 @@ from sparsesmith.domain.formats.format import Layout
 
 
 class HeldDraws:
-    """Draws in device memory."""
+    """Draws in device memory, as long as somebody else refers to them."""
 
     def __init__(self, kernels: DeviceKernels) -> None:
         self._kernels = kernels
-        self._references: list[cupy.ndarray] = []
+        self._held: list[weakref.ref[Draw]] = []
         self._table = cupy.empty((0, 2), dtype=np.uint64)
+        self._is_table_of: tuple[int, ...] = ()
 
     def hold(self, draw: Draw) -> Draw:
         """The draw with device arrays. Raises cupy.cuda.memory.OutOfMemoryError."""
@@ -38,24 +40,32 @@ class HeldDraws:
                 bound=cupy.asarray(np.ascontiguousarray(draw.bound)),
                 magnitude=cupy.asarray(np.ascontiguousarray(draw.magnitude)),
             )
-            self._references.append(held.reference)
-            rows = [[int(reference.data.ptr), int(reference.size)] for reference in self._references]
-            self._table = cupy.asarray(np.array(rows, dtype=np.uint64))
+        self._held.append(weakref.ref(held))
         return held
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
         """References are unreadable on the stream between entry and exit."""
         key = secrets.randbits(63)
-        self._apply(key)
+        # Kept alive until they are shown again: the memory of a draw that went away would belong to somebody else.
+        draws = [draw for draw in (reference() for reference in self._held) if draw is not None]
+        self._apply(draws, key)
         try:
             yield
         finally:
-            self._apply(key)
+            self._apply(draws, key)
 
-    def _apply(self, key: int) -> None:
-        if self._references:
-            self._kernels.apply_masks(int(self._table.data.ptr), len(self._references), key)
+    def _apply(self, draws: Sequence[Draw], key: int) -> None:
+        if not draws:
+            return
+        identity = tuple(id(draw) for draw in draws)
+        if identity != self._is_table_of:
+            rows = [[int(draw.reference.data.ptr), int(draw.reference.size)] for draw in draws]
+            with cuda_errors():
+                self._table = cupy.asarray(np.array(rows, dtype=np.uint64))
+            self._is_table_of = identity
+            self._held = [weakref.ref(draw) for draw in draws]
+        self._kernels.apply_masks(int(self._table.data.ptr), len(draws), key)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A GPU for the tests of this folder. Where there is none they are skipped, or fail when SPARSESMITH_REQUIRE_GPU is 1."""
+"""A GPU for the tests of this folder; without one they are skipped, or fail when SPARSESMITH_REQUIRE_GPU is 1."""
 
 import os
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
 """Kernel programs for the GPU tests, good ones and bad ones, and what it takes to evaluate them."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.race import Race
 from services.evaluator.workbench import Workbench
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
-from sparsesmith_proto.kernel import Candidate, Outcome, UserWritten, Workload
+from sparsesmith_proto.kernel import Candidate, CompileFailed, Outcome, UserWritten, Workload
 from sparsesmith_proto.message import ElementType
 
 if TYPE_CHECKING:
@@ -139,8 +140,20 @@ SLOPPY = csr_program("y[row] = sum * 1.0001f;")
 REMEMBERS = csr_program("y[row] = sum; calls++;", prelude="__device__ int calls;")
 
 
-def compiled(program: KernelProgram) -> Compiled | CompileError:
-    return compile_program(program.source, "sm_90", 60.0)
+def compiled(program: KernelProgram) -> Compiled | CompileFailed:
+    """For the first GPU's architecture."""
+    binary = compile_program(program.source, architecture(), timeout_s=60)
+    return CompileFailed(log=binary.log) if isinstance(binary, CompileError) else binary
+
+
+@lru_cache(maxsize=1)
+def architecture() -> str:
+    """`sm_90`; from NVML, so that no CUDA context is created here."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(pynvml.nvmlDeviceGetHandleByIndex(0))
+    return f"sm_{major}{minor}"
 
 
 def grade(text: str, workload: Workload, bench: Workbench) -> Outcome:
