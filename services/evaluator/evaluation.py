@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import assert_never
 
-from services.evaluator.compilation import Compiled, CompileError
+from services.evaluator.compilation import Compiled
 from services.evaluator.correctness import Correct
-from services.evaluator.device import Timing
 from services.evaluator.race import Race
 from services.evaluator.workbench import Stored, Workbench
 from sparsesmith.domain.extraction import extract_program
@@ -20,11 +18,12 @@ from sparsesmith_proto.kernel import (
     Outcome,
     Passed,
     Rejected,
+    Resources,
     TimedOut,
     Workload,
 )
 
-Compile = Callable[[KernelProgram], Compiled | CompileError]
+Compile = Callable[[KernelProgram], Compiled | CompileFailed | TimedOut]
 """Compiles a program, or hands out what was compiled ahead."""
 
 
@@ -39,14 +38,40 @@ def evaluate_kernel(
     if not isinstance(stored, Stored):
         return stored
     binary = compile_program(program)
-    if isinstance(binary, CompileError):
-        return compile_outcome(binary)
+    if not isinstance(binary, Compiled):
+        return binary
     verdict = bench.check(candidate.candidate_id, program, binary)
     if not isinstance(verdict, Correct):
         return verdict
     timing = race.time(candidate.candidate_id, bench)
-    match timing:
-        case MeasuredTiming() | EstimatedTiming():
-            return _passed(program, stored, binary, verdict, timing)
-        case _:
-            return timing
+    if not isinstance(timing, MeasuredTiming | EstimatedTiming):
+        return timing
+    return Passed(
+        timing=timing,
+        resources=heaviest_kernel(binary),
+        storage_format=program.format.name,
+        format_bytes=stored.format_bytes,
+        conversion_ms=stored.conversion_ms,
+        worst_error=verdict.worst_error,
+        num_inputs=verdict.num_inputs,
+    )
+
+
+@lru_cache(maxsize=1024)
+def parse_candidate(text: str, workload: Workload) -> KernelProgram | Rejected:
+    """The program in a candidate's text, which may be a model's raw answer."""
+    try:
+        return parse_program(extract_program(text), workload.operation, workload.element_type)
+    except InvalidProgram as error:
+        return Rejected(message=error.message)
+
+
+def heaviest_kernel(binary: Compiled) -> Resources:
+    """Of the kernel that spills most, then of the one with the most registers."""
+    heaviest = max(binary.resources.values(), key=lambda used: (used.spill_bytes, used.registers, used.shared_bytes))
+    return Resources(
+        registers=heaviest.registers,
+        spill_bytes=heaviest.spill_bytes,
+        shared_bytes=heaviest.shared_bytes,
+        compile_ms=binary.compile_ms,
+    )

@@ -19,15 +19,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 from services.evaluator.compilation import Compiled
 from services.evaluator.correctness import Correct, MemoryDamaged
-from services.evaluator.device import Device, DeviceLost, Effort, Retimed, RunFailure, Timing
-from services.evaluator.workbench import LocalWorkbench, Stored, damage
+from services.evaluator.device import Device, DeviceLost, Effort, RunFailure, Timing
+from services.evaluator.workbench import FinalTimes, LocalWorkbench, Stored, damage
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import SparsesmithError, Unavailable
@@ -119,6 +118,7 @@ class DeviceProcess:
         self._child: _Child | None = None
         self._spare: _Child | None = None
         self._description: DeviceDescription | None = None
+        self.num_started = 0
 
     def start(self) -> DeviceDescription:
         """Starts the child and waits for its device. Raises Unavailable."""
@@ -182,6 +182,7 @@ class DeviceProcess:
             has_spare = self._spare is not None and self._spare.is_alive()
             self._child = self._spare if has_spare else _Child(self._factory)
             self._spare = None
+            self.num_started += 1
             self._child.wait_until_ready(self._limits.start_s)
         if self._keeps_spare and self._spare is None:
             self._spare = _Child(self._factory)
@@ -200,6 +201,7 @@ class SandboxedWorkbench:
         self._limits = limits
         self._workload = workload
         self._pattern = pattern
+        self._kernels: dict[str, _CheckedKernel] = {}
 
     def description(self) -> DeviceDescription:
         return self._process.description()
@@ -216,18 +218,28 @@ class SandboxedWorkbench:
         return self._outcome(_Call("store", (program,)), self._limits.store_s)
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
-        return self._outcome(_Call("check", (kernel_id, program, binary)), self._limits.check_s)
+        verdict = self._outcome(_Call("check", (kernel_id, program, binary)), self._limits.check_s)
+        if isinstance(verdict, Correct):
+            self._kernels[kernel_id] = _CheckedKernel(program, binary, self._process.num_started)
+        return verdict
 
     def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
         return self._outcome(_Call("time", (kernel_id, effort)), self._limits.time_s)
 
-    def retime(self, kernel_ids: Sequence[str], routine: str) -> Retimed | RunFailure:
+    def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
+        """Kernels that were loaded in a child that has ended are loaded and checked again."""
+        for kernel_id in kernel_ids:
+            kernel = self._kernels[kernel_id]
+            if kernel.child != self._process.num_started or not self._process.is_running():
+                verdict = self.check(kernel_id, kernel.program, kernel.binary)
+                if not isinstance(verdict, Correct):
+                    return Crashed(message=f"{kernel_id} did not pass a second time: {verdict.message}")
         return self._outcome(_Call("retime", (tuple(kernel_ids), routine)), self._limits.time_s)
 
     def unload(self, kernel_id: str) -> None:
-        if self._process.is_running():
-            with suppress(_Ended):
-                self._ask(_Call("unload", (kernel_id,)), self._limits.store_s)
+        kernel = self._kernels.pop(kernel_id, None)
+        if kernel is not None and kernel.child == self._process.num_started:
+            self._outcome(_Call("unload", (kernel_id,)), self._limits.store_s)
 
     def _ask(self, call: _Call, limit_s: float) -> Any:
         return self._process._ask(self._workload, self._pattern, call, limit_s)
@@ -237,6 +249,15 @@ class SandboxedWorkbench:
             return self._ask(call, limit_s)
         except _Ended as ended:
             return ended.outcome
+
+
+@dataclass(frozen=True, eq=False)
+class _CheckedKernel:
+    """What it takes to load a kernel again, and the number of the child that it is loaded in."""
+
+    program: KernelProgram
+    binary: Compiled
+    child: int
 
 
 class _Child:

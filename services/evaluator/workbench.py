@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from services.evaluator.correctness import Correct, MemoryDamaged, check, check_as_timed, fingerprint
-from services.evaluator.device import Device, Draw, Effort, LoadedKernel, Retimed, RunFailure, StoredMatrix, Timing
+from services.evaluator.device import Device, Draw, Effort, LoadedKernel, RunFailure, StoredMatrix, Timing
 from services.evaluator.operands import FULL_CHECK, choose_draws, draw, system_generator
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import InvalidProgram
-from sparsesmith_proto.kernel import Baselines, DeviceDescription, Mismatch, Rejected, Workload
+from sparsesmith_proto.kernel import Baselines, DeviceDescription, EstimatedTiming, Mismatch, Rejected, Workload
 
 if TYPE_CHECKING:
     from services.evaluator.compilation import Compiled
@@ -34,6 +34,14 @@ class Stored:
 
     format_bytes: int
     conversion_ms: float
+
+
+@dataclass(frozen=True)
+class FinalTimes:
+    """Of finalists and a library routine, timed in turns."""
+
+    kernels: Mapping[str, Timing | RunFailure]
+    routine: Timing
 
 
 class Workbench(Protocol):
@@ -57,8 +65,8 @@ class Workbench(Protocol):
         """Times a kernel that was checked, and checks it again as it was timed."""
         ...
 
-    def retime(self, kernel_ids: Sequence[str], routine: str) -> Retimed | RunFailure:
-        """Times kernels that were timed before, interleaved with a library routine."""
+    def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
+        """Times kernels that were timed before, interleaved with a library routine, and checks them as they were timed."""
         ...
 
     def unload(self, kernel_id: str) -> None: ...
@@ -119,20 +127,20 @@ class LocalWorkbench:
 
     def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
         kernel = self._kernels[kernel_id]
-        timed, *others = self._draws
-        timing = kernel.time(timed, effort)
-        if not isinstance(timing, RunFailure):
-            other = others[int(self._generator.integers(len(others)))]
-            verdict = check_as_timed(kernel, timed, other, self._generator)
-            if not isinstance(verdict, Correct):
-                timing = verdict
+        timing = kernel.time(self._draws[0], effort)
+        outcome = timing if isinstance(timing, RunFailure) else self._checked_as_timed(kernel, timing)
         self._check_memory()
-        if isinstance(timing, RunFailure):
+        if isinstance(outcome, RunFailure):
             self.unload(kernel_id)
-        return timing
+        return outcome
 
-    def retime(self, kernel_ids: Sequence[str], routine: str) -> Retimed:
-        return self._bench.retime([self._kernels[kernel_id] for kernel_id in kernel_ids], self._draws[0], routine)
+    def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes:
+        kernels = [self._kernels[kernel_id] for kernel_id in kernel_ids]
+        retimed = self._bench.retime(kernels, self._draws[0], routine)
+        checked = map(self._checked_as_timed, kernels, retimed.kernels)
+        final = FinalTimes(dict(zip(kernel_ids, checked, strict=True)), retimed.routine)
+        self._check_memory()
+        return final
 
     def unload(self, kernel_id: str) -> None:
         kernel = self._kernels.pop(kernel_id, None)
@@ -142,6 +150,15 @@ class LocalWorkbench:
     def close(self) -> None:
         self.begin_batch()
         self._bench.close()
+
+    def _checked_as_timed(self, kernel: LoadedKernel, timing: Timing) -> Timing | RunFailure:
+        """An estimated time had no timed runs, and the machine behind it sees every read of what a program left."""
+        if isinstance(timing, EstimatedTiming):
+            return timing
+        timed, *others = self._draws
+        other = others[int(self._generator.integers(len(others)))]
+        verdict = check_as_timed(kernel, timed, other, self._generator)
+        return timing if isinstance(verdict, Correct) else verdict
 
     def _held_draws(self) -> tuple[Draw, ...]:
         if not self._draws:

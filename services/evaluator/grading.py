@@ -1,0 +1,97 @@
+"""A batch of candidates on one workload: compiled ahead, graded one after the other, the front of the field timed again."""
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.race import Race
+from services.evaluator.workbench import FinalTimes, Workbench
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import (
+    Baselines,
+    Candidate,
+    EstimatedTiming,
+    Evaluation,
+    MeasuredTiming,
+    Outcome,
+    Passed,
+    TimedOut,
+    Workload,
+)
+
+Outcomes = dict[str, Outcome]
+"""By program text: equal texts are graded once."""
+
+
+def grade_batch(
+    job: EvaluationJob, pattern: Pattern, bench: Workbench, ahead: CompilationsAhead, baselines: Baselines
+) -> EvaluationReport:
+    """Grades every candidate of a job, whose candidate_ids are distinct.
+
+    Raises LimitExceeded where the workload does not fit the device, Unavailable where the device does not come up.
+    """
+    started = time.monotonic()
+    distinct = tuple({candidate.program: candidate for candidate in job.candidates}.values())
+    race = Race(baselines.best_routine().timing.median_us)
+    outcomes: Outcomes = {}
+    for candidate in ahead.as_compiled(distinct, job.workload, started + job.budget_s):
+        outcomes[candidate.program] = evaluate_kernel(candidate, job.workload, ahead.result, bench, race)
+    outcomes, baselines = run_finals(race, bench, distinct, outcomes, baselines)
+    return EvaluationReport(
+        job_id=job.job_id,
+        device=bench.description(),
+        baselines=baselines,
+        evaluations=tuple(
+            Evaluation(candidate=candidate, outcome=outcomes.get(candidate.program, _unreached(job)))
+            for candidate in job.candidates
+        ),
+        csr_bytes=csr_bytes(pattern, job.workload),
+        seconds=time.monotonic() - started,
+    )
+
+
+def run_finals(
+    race: Race, bench: Workbench, candidates: tuple[Candidate, ...], outcomes: Outcomes, baselines: Baselines
+) -> tuple[Outcomes, Baselines]:
+    """Measured finalists and the best baseline timed again in turns: outcomes and baselines with those times.
+
+    Estimated times have no drift and stay. A device that ends during the finals leaves the times as they were.
+    """
+    best = baselines.best_routine()
+    if not race.finalists or not isinstance(best.timing, MeasuredTiming):
+        return outcomes, baselines
+    final = bench.retime(race.finalists, best.routine)
+    if not isinstance(final, FinalTimes):
+        return outcomes, baselines
+    programs = {candidate.candidate_id: candidate.program for candidate in candidates}
+    retimed = {programs[kernel_id]: timing for kernel_id, timing in final.kernels.items()}
+    routines = tuple(
+        routine.model_copy(update={"timing": final.routine}) if routine == best else routine
+        for routine in baselines.routines
+    )
+    return _with_final_times(outcomes, retimed), Baselines(default=baselines.default, routines=routines)
+
+
+def csr_bytes(pattern: Pattern, workload: Workload) -> int:
+    """Device memory of the matrix in CSR with 32-bit indices, values included."""
+    return 4 * (pattern.num_rows + 1) + (4 + np.dtype(workload.element_type).itemsize) * pattern.nnz
+
+
+def _with_final_times(outcomes: Outcomes, retimed: Mapping[str, Outcome | MeasuredTiming | EstimatedTiming]) -> Outcomes:
+    changed = dict(outcomes)
+    for program, final in retimed.items():
+        before = outcomes[program]
+        if isinstance(final, MeasuredTiming | EstimatedTiming) and isinstance(before, Passed):
+            changed[program] = before.model_copy(update={"timing": final})
+        elif not isinstance(final, MeasuredTiming | EstimatedTiming):
+            changed[program] = final
+    return changed
+
+
+def _unreached(job: EvaluationJob) -> TimedOut:
+    message = f"the job's budget of {job.budget_s:.4g} s was spent before this candidate was reached"
+    return TimedOut(stage="run", limit_s=job.budget_s, message=message)

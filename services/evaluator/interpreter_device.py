@@ -1,0 +1,233 @@
+"""A device without a GPU: compiled PTX on the interpreter, which checks every access; times are a traffic model's estimates.
+
+The memory checker sees what guard zones only suspect: an access outside a buffer or to one that is read-only ends the run.
+Output and scratch count as uninitialised, so a program cannot even read what an earlier run left in them; nothing of a
+run survives it (programs with `__device__` variables are refused), which is why estimated times need no check for
+work that is skipped when repeated.
+
+What it does not protect against: differences between the interpreter and a real device (scheduling, memory order between
+blocks); a program that passes here is checked again where a GPU is.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+import numpy as np
+
+from services.evaluator.compilation import Compiled, compile_program
+from services.evaluator.correctness import Correct, check
+from services.evaluator.cubin import device_variable_bytes
+from services.evaluator.device import Array, Draw, Effort, LoadedKernel, Ran, Retimed, RunFailure, StoredMatrix
+from services.evaluator.interpreter import Argument, Buffer, Counts, Finding, PtxModule, UnsupportedPtx, launch, load_module
+from services.evaluator.interpreter.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
+from services.evaluator.operands import draw as draw_inputs
+from services.evaluator.operands import system_generator
+from services.evaluator.plain_kernels import DEFAULT_ROUTINE, plain_programs
+from sparsesmith.domain.formats.format import Argument as KernelArgument
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.program import KernelProgram, parse_program
+from sparsesmith.domain.signature import signature_of
+from sparsesmith.errors import Unavailable
+from sparsesmith_proto.kernel import (
+    Baselines,
+    BaselineTiming,
+    Crashed,
+    DeviceDescription,
+    EstimatedTiming,
+    Mismatch,
+    Rejected,
+    TimedOut,
+    Workload,
+)
+from sparsesmith_proto.message import Architecture
+
+MAX_PRODUCTS = 3_000_000
+"""All five inputs, each twice, up to 300,000 nonzeros; larger matrices get fewer (see `operands.choose_draws`)."""
+
+WARP_STEPS_A_PRODUCT = 64
+"""A program may execute this many warp instructions a multiply-add before it counts as endless: one lane of 32 in use."""
+
+
+class InterpreterDevice:
+    """Constructed in the sandbox's child, which compiles its own stand-ins for the library."""
+
+    def __init__(self, architecture: Architecture = "sm_90") -> None:
+        self.architecture = architecture
+
+    def description(self) -> DeviceDescription:
+        return DeviceDescription(
+            kind="interpreter",
+            name="PTX interpreter",
+            architecture=self.architecture,
+            num_sms=NUM_MULTIPROCESSORS,
+            copy_bandwidth_gbs=ASSUMED_BANDWIDTH_GBS,
+            versions={name: metadata.version(name) for name in ("numba", "nvidia-cuda-nvrtc")},
+        )
+
+    def open(self, workload: Workload, pattern: Pattern) -> "InterpreterBench":
+        return InterpreterBench(self, workload, pattern)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class InterpreterBench:
+    """One workload on the interpreter."""
+
+    max_products = MAX_PRODUCTS
+
+    def __init__(self, device: InterpreterDevice, workload: Workload, pattern: Pattern) -> None:
+        self._device = device
+        self.workload = workload
+        self.pattern = pattern
+        self._routines: dict[str, EstimatedTiming] = {}
+
+    def baselines(self) -> Baselines:
+        """The plain kernels, checked on one draw. Raises Unavailable where they cannot be compiled or fail."""
+        checked = draw_inputs("uniform", self.pattern, self.workload, system_generator())
+        timings = tuple(
+            self._routine(name, text, checked) for name, text in plain_programs(self.workload).items()
+        )
+        self._routines = {timing.routine: timing.timing for timing in timings}
+        return Baselines(default=DEFAULT_ROUTINE, routines=timings)
+
+    def hold(self, draw: Draw) -> Draw:
+        return draw
+
+    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> "InterpretedKernel | Rejected":
+        state_bytes = device_variable_bytes(binary.cubin)
+        if state_bytes:
+            return Rejected(
+                message=f"{state_bytes} bytes of __device__ or static variables: they outlive a launch; "
+                "use __constant__ for tables and the format's scratch for intermediate results"
+            )
+        try:
+            module = load_module(binary.ptx)
+        except UnsupportedPtx as error:
+            return Rejected(message=f"the interpreter does not model this program: {error}")
+        return InterpretedKernel(self, program, matrix, module)
+
+    def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
+        """Estimates do not drift: the ones there are."""
+        timings = tuple(kernel.time(draw, "full") for kernel in kernels)
+        return Retimed(tuple(timing for timing in timings if isinstance(timing, EstimatedTiming)), self._routines[routine])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _routine(self, name: str, text: str, checked: Draw) -> BaselineTiming:
+        program = parse_program(text, self.workload.operation, self.workload.element_type)
+        binary = compile_program(program.source, self._device.architecture)
+        if not isinstance(binary, Compiled):
+            raise Unavailable(f"the baseline {name} does not compile: {binary.log}")
+        started = time.perf_counter()
+        layout = program.format.build(self.pattern, program.parameters)
+        preparation_ms = (time.perf_counter() - started) * 1e3
+        kernel = self.load(program, StoredMatrix(name, layout, 0, preparation_ms), binary)
+        if isinstance(kernel, Rejected):
+            raise Unavailable(f"the baseline {name} is refused: {kernel.message}")
+        verdict = check(kernel, [checked], 0)
+        if not isinstance(verdict, Correct):
+            raise Unavailable(f"the baseline {name} fails: {verdict.message}")
+        return BaselineTiming(routine=name, timing=kernel.time(checked, "full"), preparation_ms=preparation_ms)
+
+
+class InterpretedKernel:
+    """A program, its launches resolved for the workload."""
+
+    def __init__(
+        self, bench: InterpreterBench, program: KernelProgram, matrix: StoredMatrix, module: PtxModule
+    ) -> None:
+        """Raises InvalidProgram for a launch beyond CUDA's limits."""
+        workload, pattern = bench.workload, bench.pattern
+        self._matrix = matrix
+        self._module = module
+        self._num_dense_cols = workload.num_dense_cols
+        self._signature = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
+        self._sizes = {
+            "num_rows": pattern.num_rows,
+            "num_cols": pattern.num_cols,
+            "nnz": pattern.nnz,
+            "num_dense_cols": workload.num_dense_cols,
+            "num_sms": NUM_MULTIPROCESSORS,
+            **matrix.layout.sizes,
+        }
+        self._launches = [launch_.resolve(self._sizes) for launch_ in program.launches]
+        num_products = pattern.nnz * workload.num_dense_cols
+        self._max_warp_steps = max(DEFAULT_MAX_WARP_STEPS, WARP_STEPS_A_PRODUCT * num_products)
+        self._counts: tuple[Counts, ...] = ()
+
+    def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
+        arrays = self._arrays(draw, start)
+        counts = []
+        for position, resolved in enumerate(self._launches):
+            report = launch(
+                self._module,
+                resolved.kernel,
+                resolved.grid,
+                resolved.block,
+                [self._argument(argument, arrays, is_first=position == 0) for argument in self._signature],
+                dynamic_shared_bytes=resolved.shared_bytes,
+                max_warp_steps=self._max_warp_steps,
+            )
+            if report.finding is not None:
+                return failure(report.finding, f"input {draw.name}, kernel {resolved.kernel}")
+            counts.append(report.counts)
+        self._counts = tuple(counts)
+        output = arrays[self._name_of("output")].reshape(draw.reference.shape)
+        return Ran(output, guards_intact=True, inputs_intact=True)
+
+    def time(self, draw: Draw, effort: Effort) -> EstimatedTiming:
+        """The estimate from the counts of the last run; another draw would give the same."""
+        return estimated_timing(self._counts)
+
+    def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
+        return self.run(draw, start)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _arrays(self, draw: Draw, start: Array | None) -> dict[str, np.ndarray]:
+        """The array behind every pointer argument."""
+        layout = self._matrix.layout
+        arrays = {name: np.ascontiguousarray(array).reshape(-1) for name, array in layout.indices.items()}
+        for argument in self._signature:
+            match argument.role:
+                case "values":
+                    arrays[argument.name] = layout.pack(draw.values)
+                case "scratch":
+                    num_elements = layout.scratch[argument.name] * self._num_dense_cols
+                    arrays[argument.name] = np.full(num_elements, np.nan, draw.dense.dtype)
+                case "input":
+                    arrays[argument.name] = draw.dense.reshape(-1)
+                case "output":
+                    contents = np.full(draw.reference.shape, np.nan) if start is None else start
+                    arrays[argument.name] = contents.astype(draw.dense.dtype).reshape(-1)
+                case "size" | "index":
+                    pass
+        return arrays
+
+    def _argument(self, argument: KernelArgument, arrays: dict[str, np.ndarray], *, is_first: bool) -> Argument:
+        if argument.role == "size":
+            return self._sizes[argument.name]
+        is_writable = argument.role in ("scratch", "output")
+        return Buffer(
+            argument.name, arrays[argument.name], writable=is_writable, initialised=not (is_writable and is_first)
+        )
+
+    def _name_of(self, role: str) -> str:
+        return next(argument.name for argument in self._signature if argument.role == role)
+
+
+def failure(finding: Finding, where: str) -> RunFailure:
+    """The outcome of a run that the interpreter stopped."""
+    message = f"{where}: {finding.message}"
+    match finding.kind:
+        case "race":
+            return Mismatch(message=message)
+        case "deadlock" | "step_limit":
+            return TimedOut(stage="run", limit_s=0, message=message)
+        case _:
+            return Crashed(message=message)

@@ -1,0 +1,41 @@
+"""Settings of the evaluator, read from the environment in `__main__` and handed down."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from sparsesmith_proto.message import Architecture
+
+
+class EvaluatorSettings(BaseSettings):
+    """Every field is read from SPARSESMITH_EVALUATOR_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="SPARSESMITH_EVALUATOR_", use_attribute_docstrings=True)
+
+    device: Literal["auto", "cuda", "interpreter"] = "auto"
+    """auto: a GPU where there is one, else the interpreter; read by `devices`."""
+    cuda_device: int = Field(default=0, ge=0, le=63)
+    """Which GPU; one worker has one. Read by `devices`."""
+    architecture: Architecture = "sm_90"
+    """GPU generation that the interpreter compiles for; a GPU says its own. Read by `devices`."""
+    spare_process: bool | None = None
+    """Keep a second process with the device ready for when a kernel ends the first. None: where there is a GPU. Read by `devices`."""
+
+    compile_workers: int = Field(default=0, ge=0, le=256)
+    """Compiler processes. 0: one a core, less one for the device. Read by `__main__`."""
+    compile_limit_s: float = Field(default=20, gt=0, le=600)
+    """Longest compilation of a program; read by `__main__`."""
+    start_limit_s: float = Field(default=180, gt=0, le=3600)
+    """Longest start of the device's process; read by `devices`."""
+    open_limit_s: float = Field(default=120, gt=0, le=3600)
+    """Longest upload of a workload; read by `devices`."""
+    baselines_limit_s: float = Field(default=300, gt=0, le=3600)
+    """Longest timing of a workload's baselines; read by `devices`."""
+    store_limit_s: float = Field(default=60, gt=0, le=3600)
+    """Longest building of a format; read by `devices`."""
+    run_limit_s: float | None = Field(default=None, gt=0, le=3600)
+    """Longest check and longest timing of a candidate. None: 15 on a GPU, 120 on the interpreter. Read by `devices`."""
+    cached_baselines: int = Field(default=256, ge=1, le=100_000)
+    """Workloads whose baselines a worker remembers; read by `grader`."""

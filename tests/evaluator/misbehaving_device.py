@@ -1,0 +1,135 @@
+"""A Device whose kernels do what a comment in their program says: for tests of the sandbox, which must survive them."""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.evaluator.compilation import Compiled
+from services.evaluator.device import Array, DeviceLost, Draw, Effort, LoadedKernel, Ran, Retimed, RunFailure, StoredMatrix
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.program import KernelProgram
+from sparsesmith.errors import LimitExceeded
+from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, MeasuredTiming, Workload
+
+BINARY = Compiled(ptx="", cubin=b"", log="", resources={}, compile_ms=1.0)
+MAX_NNZ = 10_000
+
+
+def measured(median_us: float) -> MeasuredTiming:
+    return MeasuredTiming(
+        median_us=median_us,
+        low_us=median_us,
+        high_us=median_us,
+        cold_us=median_us,
+        num_batches=8,
+        stable=True,
+        sm_clock_mhz=1980,
+    )
+
+
+def program_text(behaviour: str) -> str:
+    """A legal program with a behaviour: `right`, `right 3.5` (its time), `die`, `hang`, `wrong`, `lose`, ..."""
+    return f"""//@ format csr
+//@ launch spmv grid=1 block=32
+// behaviour: {behaviour}
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices,
+                                const float* values, const float* x, float* y) {{}}
+"""
+
+
+@dataclass(frozen=True)
+class MisbehavingFactory:
+    """Makes the device in the sandbox's child; `at_start` is what the device does when it is made."""
+
+    at_start: str = "right"
+
+    def __call__(self) -> "MisbehavingDevice":
+        behave(self.at_start)
+        return MisbehavingDevice()
+
+
+class MisbehavingDevice:
+    def description(self) -> DeviceDescription:
+        return DeviceDescription(
+            kind="cuda",
+            name="misbehaving",
+            architecture="sm_90",
+            num_sms=1,
+            copy_bandwidth_gbs=1,
+            versions={"pid": str(os.getpid())},
+        )
+
+    def open(self, workload: Workload, pattern: Pattern) -> "MisbehavingBench":
+        if pattern.nnz > MAX_NNZ:
+            raise LimitExceeded(f"nnz is {pattern.nnz}: at most {MAX_NNZ}", field="nnz")
+        return MisbehavingBench()
+
+    def close(self) -> None:
+        pass
+
+
+class MisbehavingBench:
+    max_products = 10**9
+
+    def baselines(self) -> Baselines:
+        return Baselines(
+            default="library", routines=(BaselineTiming(routine="library", timing=measured(10), preparation_ms=0),)
+        )
+
+    def hold(self, draw: Draw) -> Draw:
+        return draw
+
+    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> "MisbehavingKernel":
+        return MisbehavingKernel(program.text.partition("// behaviour: ")[2].splitlines()[0])
+
+    def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
+        timings = tuple(kernel.time(draw, "full") for kernel in kernels)
+        return Retimed(tuple(timing for timing in timings if isinstance(timing, MeasuredTiming)), measured(9))
+
+    def close(self) -> None:
+        pass
+
+
+class MisbehavingKernel:
+    def __init__(self, behaviour: str) -> None:
+        self._behaviour, _, median_us = behaviour.partition(" ")
+        self._median_us = float(median_us or 5)
+        self._has_run = 0
+
+    def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
+        behave(self._behaviour)
+        output = draw.reference.astype(draw.dense.dtype)
+        if self._behaviour == "wrong":
+            output = output + 1
+        if self._behaviour == "corrupt":
+            draw.reference[0] += 1e-9
+        return Ran(output, self._behaviour != "overrun", self._behaviour != "overwrite")
+
+    def time(self, draw: Draw, effort: Effort) -> MeasuredTiming:
+        if self._behaviour == "die_timing":
+            behave("die")
+        return measured(self._median_us)
+
+    def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
+        if self._behaviour == "lazy":
+            return Ran(start, True, True)
+        return self.run(draw, start)
+
+    def close(self) -> None:
+        pass
+
+
+def behave(behaviour: str) -> None:
+    match behaviour:
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "hang":
+            time.sleep(600)
+        case "lose":
+            raise DeviceLost("an illegal memory access was encountered")
+        case "raise":
+            raise RuntimeError("a defect of our own")

@@ -1,0 +1,135 @@
+"""The sandbox's parent survives whatever a kernel does to the device's process, and the next kernel finds a clean one."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from services.evaluator.correctness import Correct
+from services.evaluator.sandbox import DeviceProcess, SandboxedWorkbench, StageLimits
+from services.evaluator.workbench import FinalTimes
+from sparsesmith.domain.pattern import Pattern, pattern_from_indices
+from sparsesmith.domain.program import KernelProgram, parse_program
+from sparsesmith.errors import LimitExceeded, Unavailable
+from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch, TimedOut, Workload
+from tests.evaluator.misbehaving_device import BINARY, MAX_NNZ, MisbehavingFactory, measured, program_text
+
+LIMITS = StageLimits(start_s=60, open_s=20, baselines_s=20, store_s=20, check_s=1, time_s=1)
+
+
+def make_pattern(num_rows: int = 16) -> Pattern:
+    return pattern_from_indices(num_rows, num_rows, np.arange(num_rows), np.arange(num_rows))
+
+
+def make_workload(pattern: Pattern) -> Workload:
+    return Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
+
+
+def make_program(behaviour: str = "right") -> KernelProgram:
+    return parse_program(program_text(behaviour), "spmv", "float32")
+
+
+def check(bench: SandboxedWorkbench, behaviour: str, kernel_id: str = "kernel") -> object:
+    return bench.check(kernel_id, make_program(behaviour), BINARY)
+
+
+def child_pid(process: DeviceProcess) -> int:
+    child = process._running_child()
+    return int(child.description.versions["pid"])
+
+
+@pytest.fixture(scope="module")
+def shared_process() -> Iterator[DeviceProcess]:
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def bench(shared_process: DeviceProcess) -> SandboxedWorkbench:
+    pattern = make_pattern()
+    return shared_process.open(make_workload(pattern), pattern)
+
+
+def test_a_right_kernel_passes_with_five_inputs(bench: SandboxedWorkbench) -> None:
+    verdict = check(bench, "right")
+    assert isinstance(verdict, Correct)
+    assert verdict.num_inputs == 5
+    assert bench.time("kernel", "quick") == measured(5)
+
+
+def test_a_wrong_kernel_is_a_mismatch_and_keeps_its_process(bench: SandboxedWorkbench) -> None:
+    before = child_pid(bench._process)
+    verdict = check(bench, "wrong")
+    assert isinstance(verdict, Mismatch)
+    assert "of 16 entries are wrong" in verdict.message
+    assert child_pid(bench._process) == before
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "outcome", "words"),
+    [
+        ("die", Crashed, "ended by SIGKILL"),
+        ("segfault", Crashed, "ended by SIGSEGV"),
+        ("lose", Crashed, "an illegal memory access"),
+        ("raise", Crashed, "RuntimeError: a defect of our own"),
+        ("hang", TimedOut, "not done within 1 s"),
+        ("overrun", Mismatch, "wrote outside its output"),
+        ("overwrite", Mismatch, "changed A or the dense operand"),
+        ("corrupt", Mismatch, "into the inputs of other runs"),
+    ],
+)
+def test_what_ends_the_process_is_an_outcome_and_the_next_kernel_gets_a_clean_one(
+    bench: SandboxedWorkbench, behaviour: str, outcome: type, words: str
+) -> None:
+    before = child_pid(bench._process)
+    verdict = check(bench, behaviour)
+    assert isinstance(verdict, outcome)
+    assert words in verdict.message
+    assert isinstance(check(bench, "right"), Correct)
+    assert child_pid(bench._process) != before
+
+
+def test_a_kernel_that_does_nothing_when_repeated_is_found_after_timing(bench: SandboxedWorkbench) -> None:
+    assert isinstance(check(bench, "lazy"), Correct)
+    timing = bench.time("kernel", "quick")
+    assert isinstance(timing, Mismatch)
+    assert "run again after timing" in timing.message
+
+
+def test_finalists_are_loaded_again_after_another_kernel_ended_their_process(bench: SandboxedWorkbench) -> None:
+    assert isinstance(check(bench, "right 3.5", "first"), Correct)
+    assert isinstance(check(bench, "die", "second"), Crashed)
+    assert bench.retime(["first"], "library") == FinalTimes({"first": measured(3.5)}, measured(9))
+
+
+def test_a_kernel_that_dies_while_it_is_timed_is_reported_as_crashed(bench: SandboxedWorkbench) -> None:
+    assert isinstance(check(bench, "die_timing"), Correct)
+    assert isinstance(bench.time("kernel", "full"), Crashed)
+
+
+def test_a_workload_beyond_the_device_is_refused_and_the_process_goes_on(shared_process: DeviceProcess) -> None:
+    large = make_pattern(MAX_NNZ + 1)
+    with pytest.raises(LimitExceeded, match=f"nnz is {MAX_NNZ + 1}"):
+        shared_process.open(make_workload(large), large).baselines()
+    small = make_pattern()
+    assert shared_process.open(make_workload(small), small).baselines().default == "library"
+
+
+def test_a_second_batch_on_the_same_workload_draws_anew_and_forgets_the_kernels(shared_process: DeviceProcess) -> None:
+    pattern = make_pattern()
+    first = shared_process.open(make_workload(pattern), pattern)
+    assert isinstance(check(first, "right"), Correct)
+    second = shared_process.open(make_workload(pattern), pattern)
+    assert isinstance(check(second, "right"), Correct)
+    assert isinstance(second.time("kernel", "quick"), MeasuredTiming)
+
+
+@pytest.mark.parametrize("at_start", ["die", "raise"])
+def test_a_device_that_does_not_start_is_unavailable(at_start: str) -> None:
+    process = DeviceProcess(MisbehavingFactory(at_start), LIMITS)
+    try:
+        with pytest.raises(Unavailable, match="the device does not start"):
+            process.start()
+    finally:
+        process.close()
