@@ -1,0 +1,97 @@
+"""Inputs and references that kernels are checked with."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from services.evaluator.operands import FULL_CHECK, choose_draws, draw, system_generator
+from services.evaluator.reference import TOLERANCES, error_bound, product
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import ElementType, Operation
+
+ALL_DRAWS = ("uniform", "one_hot", "cancelling", "wide_range", "integers")
+
+
+def make_pattern(num_rows: int = 60, num_cols: int = 40, density: float = 0.2) -> Pattern:
+    return pattern_from_scipy(scipy.sparse.random(num_rows, num_cols, density, random_state=7))
+
+
+def make_workload(
+    pattern: Pattern, operation: Operation = "spmv", element_type: ElementType = "float32", num_dense_cols: int = 1
+) -> Workload:
+    return Workload(
+        pattern=pattern.digest, operation=operation, element_type=element_type, num_dense_cols=num_dense_cols
+    )
+
+
+@pytest.mark.parametrize("name", ALL_DRAWS)
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_a_correctly_rounded_result_of_every_draw_is_within_the_bound(name: str, element_type: ElementType) -> None:
+    pattern = make_pattern()
+    held = draw(name, pattern, make_workload(pattern, element_type=element_type), system_generator())
+    single = pattern.to_scipy(held.values) @ held.dense
+    assert held.values.dtype == held.dense.dtype == single.dtype == element_type
+    assert np.all(np.abs(single.astype(np.float64) - held.reference) <= held.bound)
+
+
+@pytest.mark.parametrize("name", ALL_DRAWS)
+def test_spmm_draws_have_a_row_major_operand_and_a_reference_of_all_columns(name: str) -> None:
+    pattern = make_pattern()
+    held = draw(name, pattern, make_workload(pattern, "spmm", "float64", 8), system_generator())
+    assert held.dense.shape == (40, 8)
+    assert held.dense.flags.c_contiguous
+    assert held.reference.shape == held.bound.shape == held.magnitude.shape == (60, 8)
+    np.testing.assert_allclose(held.reference, pattern.to_scipy(held.values).toarray() @ held.dense)
+
+
+def test_one_hot_operands_pick_a_column_that_has_nonzeros() -> None:
+    pattern = make_pattern()
+    for _ in range(20):
+        held = draw("one_hot", pattern, make_workload(pattern), system_generator())
+        assert np.count_nonzero(held.dense) == 1
+        assert np.any(held.reference != 0)
+
+
+def test_cancelling_rows_are_small_beside_their_magnitude() -> None:
+    pattern = pattern_from_scipy(scipy.sparse.csr_matrix(np.ones((4, 100))))
+    held = draw("cancelling", pattern, make_workload(pattern), system_generator())
+    assert np.all(np.abs(held.reference) < 0.01 * held.magnitude)
+
+
+def test_wide_range_spans_twelve_decades() -> None:
+    pattern = make_pattern(400, 400)
+    held = draw("wide_range", pattern, make_workload(pattern), system_generator())
+    decades = np.log10(np.abs(held.values))
+    assert decades.min() < -5 and decades.max() > 5
+
+
+def test_two_draws_are_never_alike() -> None:
+    pattern = make_pattern()
+    first, second = (draw("uniform", pattern, make_workload(pattern), system_generator()) for _ in range(2))
+    assert not np.any(first.values == second.values)
+
+
+def test_all_five_draws_are_taken_where_the_device_affords_them() -> None:
+    assert choose_draws(1000, 1000 * FULL_CHECK, system_generator()) == ALL_DRAWS
+
+
+@pytest.mark.parametrize(("affordable", "expected"), [(9, 4), (4, 2), (1, 2), (0, 2)])
+def test_a_device_that_affords_less_gets_uniform_and_others_at_random(affordable: int, expected: int) -> None:
+    names = choose_draws(1000, 1000 * affordable, system_generator())
+    assert names[0] == "uniform"
+    assert len(set(names)) == len(names) == expected
+
+
+def test_the_bound_grows_with_the_square_root_of_long_rows_only() -> None:
+    pattern = pattern_from_scipy(scipy.sparse.csr_matrix(np.triu(np.ones((4096, 4096), np.int8))))
+    bound = error_bound(pattern, np.ones(4096), "float32")
+    np.testing.assert_allclose(bound[[0, -1024, -1]], [2 * TOLERANCES["float32"], 1e-5, 1e-5])
+
+
+def test_the_reference_is_summed_in_float64() -> None:
+    pattern = pattern_from_scipy(scipy.sparse.csr_matrix(np.ones((1, 3))))
+    values = np.array([1, 1e-9, -1], np.float32)
+    reference, magnitude = product(pattern, values, np.ones(3, np.float32))
+    assert reference[0] == pytest.approx(1e-9, rel=1e-6)
+    assert magnitude[0] == pytest.approx(2)
