@@ -12,11 +12,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
 
+from services.trainer.offline_supervised import add_evaluate, add_sft
+from services.trainer.options import add_fields, fields_from
 from services.trainer.tokenizer import TokenizerSize, load_tokenizer, train_tokenizer
-
-Settings = TypeVar("Settings")
 
 DEVICE_CODE_SHARE = 0.6
 """Of the characters that the tokenizer learns from, those from files with kernels."""
@@ -30,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_tokenizer(stages.add_parser("tokenizer", help="corpus and programs -> tokenizer.json"))
     _add_pack(stages.add_parser("pack", help="corpus -> token files for pretraining"))
     _add_pretrain(stages.add_parser("pretrain", help="token files -> a language model"))
+    add_sft(stages.add_parser("sft", help="measured programs and a language model -> a policy"))
+    add_evaluate(stages.add_parser("evaluate", help="samples of a policy, judged by measured programs"))
     options = parser.parse_args(arguments)
     report = options.run(options)
     json.dump(report, sys.stdout, indent=1)
@@ -192,21 +193,6 @@ def read_programs(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)["program"]
-
-
-def add_fields(parser: argparse.ArgumentParser, defaults: object) -> None:
-    """An option for each field of a settings dataclass: `--batch-sequences 128`; a flag for a boolean."""
-    for name, default in vars(defaults).items():
-        option = "--" + name.replace("_", "-")
-        if isinstance(default, bool):
-            parser.add_argument(option, action=argparse.BooleanOptionalAction, default=default)
-        else:
-            parser.add_argument(option, type=type(default), default=default, help=f"default {default}")
-
-
-def fields_from(kind: type[Settings], options: argparse.Namespace) -> Settings:
-    """The settings dataclass with the options' values."""
-    return kind(**{name: getattr(options, name) for name in kind.__dataclass_fields__})  # type: ignore[attr-defined]
 
 
 def _corpus_texts(path: Path) -> Iterator[str]:

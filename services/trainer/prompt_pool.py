@@ -37,7 +37,7 @@ class PromptPool:
         flat = collate([prompt for samples in prompts for prompt in samples])
         self._rows = {name: index for index, name in enumerate(names)}
         self._samples = len(prompts[0])
-        half = torch.bfloat16 if device.startswith("cuda") else torch.float32
+        half = torch.float16 if device.startswith("cuda") else torch.float32
         self._features = flat.features.to(device)
         self._points = flat.points.to(device, half)
         self._mask = flat.mask.to(device)

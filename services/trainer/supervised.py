@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -11,11 +11,13 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from services.trainer.optimizers import Optimizer, Schedule
-from services.trainer.policy_model import PolicyNetworks, TextBatch, text_batch
+from services.trainer.policy_model import PolicyNetworks, text_batch
 from services.trainer.pretraining import Clock, precision
 from services.trainer.prompt_pool import Noise, PromptPool, header_tensor
-from services.trainer.targets import Target, WorkloadTargets
+from services.trainer.targets import WorkloadTargets
 from services.trainer.tokenizer import BOS, encode_program
+from sparsesmith.domain.refinement import timing_report
+from sparsesmith.policy.embedding import refinement_token_ids
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class SupervisedSettings:
     batch_sequences: int = 64
     max_program_tokens: int = 768
     """Longer targets are left out."""
+    refinement_share: float = 0.15
+    """Examples that show a slower program and its report first."""
     matrix_rate: float = 1e-3
     other_rate: float = 1e-3
     weight_decay: float = 0.1
@@ -62,18 +66,27 @@ class Example:
 
     pattern: str
     header: Tensor
+    prompt_ids: list[int]
+    """Text before the program: `<bos>`, after a parent and its report when refining."""
     program_ids: list[int]
     weight: float
 
 
 class Examples:
-    """Tokenised targets of workloads, drawn by weight."""
+    """Tokenised targets of workloads, drawn by weight; some ask to refine a slower program of the same workload."""
 
     def __init__(self, workloads: Sequence[WorkloadTargets], tokenizer: Tokenizer, settings: SupervisedSettings) -> None:
+        self._tokenizer = tokenizer
+        self._settings = settings
         self._bos = tokenizer.token_to_id(BOS)
-        tokenised = [_tokenised(workload, tokenizer, settings) for workload in workloads]
-        self.groups = [group for group in tokenised if group]
+        self.groups: list[list[Example]] = []
         """Targets of each workload that has any short enough."""
+        self._workloads: list[WorkloadTargets] = []
+        for workload in workloads:
+            group = self._tokenised(workload)
+            if group:
+                self.groups.append(group)
+                self._workloads.append(workload)
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -83,12 +96,34 @@ class Examples:
         while True:
             order = generator.permutation(len(self.groups))
             for start in range(0, len(order), batch_sequences):
-                chosen = [self.groups[index] for index in order[start : start + batch_sequences]]
-                yield [group[_draw([each.weight for each in group], generator)] for group in chosen]
+                yield [self._drawn(int(index), generator) for index in order[start : start + batch_sequences]]
 
-    def text(self, examples: Sequence[Example]) -> TextBatch:
-        """The text of a batch."""
-        return text_batch([[self._bos]] * len(examples), [example.program_ids for example in examples])
+    def _drawn(self, index: int, generator: np.random.Generator) -> Example:
+        group = self.groups[index]
+        example = group[_draw([each.weight for each in group], generator)]
+        if generator.random() >= self._settings.refinement_share:
+            return example
+        return self._refining(example, self._workloads[index], generator)
+
+    def _refining(self, example: Example, workload: WorkloadTargets, generator: np.random.Generator) -> Example:
+        """The same target, asked for as an improvement on a slower program; unchanged where none was measured."""
+        slowest_target_us = workload.measured[len(workload.targets) - 1].median_us
+        slower = [each for each in workload.measured if each.median_us > slowest_target_us]
+        if not slower:
+            return example
+        parent = slower[int(generator.integers(len(slower)))]
+        report = timing_report(parent.median_us, workload.best_baseline_us)
+        ids = refinement_token_ids(self._tokenizer, parent.program, report)
+        return replace(example, prompt_ids=[*ids, self._bos])
+
+    def _tokenised(self, workload: WorkloadTargets) -> list[Example]:
+        key = workload.key
+        header = header_tensor(key.operation, key.element_type, key.num_dense_cols, self._settings.architecture)
+        group = [
+            Example(key.pattern, header, [self._bos], encode_program(self._tokenizer, target.program), target.weight)
+            for target in workload.targets
+        ]
+        return [each for each in group if len(each.program_ids) <= self._settings.max_program_tokens]
 
 
 def train_supervised(
@@ -119,7 +154,7 @@ def train_supervised(
             recent = float(torch.stack(losses[-50:]).mean())
             log(f"step {steps} {clock.elapsed_s():.0f} s epoch {seen / len(train):.1f} loss {recent:.4f} "
                 f"held out {best.losses[-1]:.4f}")  # fmt: skip
-        losses.append(_step(networks, pool, train, batch, generator, settings))
+        losses.append(_step(networks, pool, batch, generator, settings))
         optimizer.step(schedule.factor(progress))
         steps, seen = steps + 1, seen + len(batch)
     best.offer(held_out_loss(networks, pool, validation, settings))
@@ -167,7 +202,7 @@ def held_out_loss(
     total = weights = 0.0
     for start in range(0, len(flat), settings.batch_sequences):
         batch = flat[start : start + settings.batch_sequences]
-        per_sequence = _sequence_losses(networks, pool, examples, batch, generator, settings, None)
+        per_sequence = _sequence_losses(networks, pool, batch, generator, settings, None)
         weight = torch.tensor([example.weight for example in batch], device=per_sequence.device)
         total += float((per_sequence * weight).sum())
         weights += float(weight.sum())
@@ -178,13 +213,12 @@ def held_out_loss(
 def _step(
     networks: PolicyNetworks,
     pool: PromptPool,
-    examples: Examples,
     batch: Sequence[Example],
     generator: np.random.Generator,
     settings: SupervisedSettings,
 ) -> Tensor:
     """Forward and backward; the mean loss, detached."""
-    loss = _sequence_losses(networks, pool, examples, batch, generator, settings, Noise()).mean()
+    loss = _sequence_losses(networks, pool, batch, generator, settings, Noise()).mean()
     loss.backward()  # type: ignore[no-untyped-call]
     return loss.detach()
 
@@ -192,7 +226,6 @@ def _step(
 def _sequence_losses(
     networks: PolicyNetworks,
     pool: PromptPool,
-    examples: Examples,
     batch: Sequence[Example],
     generator: np.random.Generator,
     settings: SupervisedSettings,
@@ -200,22 +233,11 @@ def _sequence_losses(
 ) -> Tensor:
     """Mean negative log-probability of each program's tokens, shape [B]."""
     prompts = pool.batch([each.pattern for each in batch], [each.header for each in batch], generator, noise)
-    text = examples.text(batch).to(settings.device)
+    text = text_batch([each.prompt_ids for each in batch], [each.program_ids for each in batch]).to(settings.device)
     with precision(settings.device):
         hidden = networks.hidden_states(prompts, text)
         logprobs_BT, _ = networks.logprobs(hidden, text)
     return -logprobs_BT.sum(dim=1) / text.sampled_mask_BT.sum(dim=1)
-
-
-def _tokenised(workload: WorkloadTargets, tokenizer: Tokenizer, settings: SupervisedSettings) -> list[Example]:
-    key = workload.key
-    header = header_tensor(key.operation, key.element_type, key.num_dense_cols, settings.architecture)
-
-    def example(target: Target) -> Example:
-        return Example(key.pattern, header, encode_program(tokenizer, target.program), target.weight)
-
-    group = [example(target) for target in workload.targets]
-    return [each for each in group if len(each.program_ids) <= settings.max_program_tokens]
 
 
 def _draw(weights: Sequence[float], generator: np.random.Generator) -> int:

@@ -5,6 +5,7 @@ median_us, best_baseline_us. Only programs that passed belong here.
 """
 
 import json
+import lzma
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -69,8 +70,9 @@ class TargetRule:
 
 
 def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Records of a JSON-lines file."""
-    with path.open(encoding="utf-8") as lines:
+    """Records of a JSON-lines file, plain or .xz."""
+    opened = lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8")
+    with opened as lines:
         for line in lines:
             if line.strip():
                 yield json.loads(line)

@@ -24,12 +24,16 @@ MAX_REPORT_TOKENS = 128
 
 def text_token_ids(tokenizer: Tokenizer, prompt: PromptInputs) -> list[int]:
     """Ids of the prompt's part after the soft tokens: the parent and its report where there is one, then `<bos>`."""
-    ids: list[int] = []
-    if prompt.parent is not None:
-        program = tokenizer.encode(prompt.parent.program, add_special_tokens=False).ids[:MAX_PARENT_TOKENS]
-        report = tokenizer.encode(prompt.parent.report, add_special_tokens=False).ids[:MAX_REPORT_TOKENS]
-        ids += [tokenizer.token_to_id("<parent>"), *program, tokenizer.token_to_id("<report>"), *report]
+    parent = prompt.parent
+    ids = [] if parent is None else refinement_token_ids(tokenizer, parent.program, parent.report)
     return [*ids, tokenizer.token_to_id("<bos>")]
+
+
+def refinement_token_ids(tokenizer: Tokenizer, program: str, report: str) -> list[int]:
+    """`<parent>` program `<report>` words, each cut to its limit."""
+    program_ids = tokenizer.encode(program, add_special_tokens=False).ids[:MAX_PARENT_TOKENS]
+    report_ids = tokenizer.encode(report, add_special_tokens=False).ids[:MAX_REPORT_TOKENS]
+    return [tokenizer.token_to_id("<parent>"), *program_ids, tokenizer.token_to_id("<report>"), *report_ids]
 
 
 class PromptEmbedder(nn.Module):
