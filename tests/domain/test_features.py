@@ -143,7 +143,9 @@ def test_an_empty_row_block_is_narrow() -> None:
 def test_a_million_nonzeros_take_less_than_half_a_second() -> None:
     generator = np.random.default_rng(0)
     shape = (100_000, 100_000)
-    pattern = pattern_from_indices(*shape, generator.integers(0, shape[0], 10**6), generator.integers(0, shape[1], 10**6))
+    pattern = pattern_from_indices(
+        *shape, generator.integers(0, shape[0], 10**6), generator.integers(0, shape[1], 10**6)
+    )
     start = time.perf_counter()
     structural_features(pattern)
     assert time.perf_counter() - start < 0.5

@@ -6,11 +6,11 @@ from sparsesmith.domain.families.family import Choice
 from sparsesmith.domain.families.source import BYTES, fill, scalar, vector
 from sparsesmith.domain.formats.format import OneOf, ParameterSpec
 
-TILE_PARAMETERS: dict[str, ParameterSpec] = {
+ONE_CHUNK_PARAMETERS: dict[str, ParameterSpec] = {
     "vector": OneOf(4, (1, 2, 4)),
     "lanes": OneOf(8, (1, 2, 4, 8, 16, 32)),
-    "chunks": OneOf(1, (1, 2, 4)),
 }
+TILE_PARAMETERS: dict[str, ParameterSpec] = {**ONE_CHUNK_PARAMETERS, "chunks": OneOf(1, (1, 2, 4))}
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def tile_of(choice: Choice) -> DenseTile:
     return DenseTile(
         choice.integer("vector"),
         choice.integer("lanes"),
-        choice.integer("chunks"),
+        choice.integer("chunks") if "chunks" in choice.values else 1,
         choice.num_dense_cols,
         scalar(choice.element_type),
     )

@@ -17,7 +17,7 @@ from sparsesmith.domain.pattern import Pattern
 VARIATION_PENALTY = 0.06
 """The n-th choice of a family competes as if it were estimated n x 6 % slower: families take turns, winners more."""
 
-REPEAT_PENALTY = 0.4
+REPEAT_PENALTY = 0.8
 """Every choice of a family but its first: families that are not far behind all get a turn before variations start."""
 
 

@@ -11,8 +11,8 @@ from itertools import product
 from sparsesmith.domain.families.shape import Shape
 from sparsesmith.domain.formats.format import ParameterValue
 
-LAUNCH_US = 0.6
-LOAD_US = 0.28
+LAUNCH_US = 0.9
+LOAD_US = 0.17
 """One dependent read that hits L2."""
 L2_BYTES = 45e6
 L2_BYTES_A_US = 5.5e6

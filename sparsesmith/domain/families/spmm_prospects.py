@@ -35,6 +35,15 @@ def _tiles(work: Work) -> list[dict[str, ParameterValue]]:
             tiles.append({"vector": vector, "lanes": lanes, "chunks": chunks})
     if work.num_dense_cols > 32:
         tiles.append({"vector": widest, "lanes": max(1, 32 // widest), "chunks": 1})
+    return _distinct(tiles)
+
+
+def _one_chunk_tiles(work: Work) -> list[dict[str, ParameterValue]]:
+    """As _tiles, for families whose threads own one vector."""
+    return _distinct([{"vector": tile["vector"], "lanes": tile["lanes"]} for tile in _tiles(work)])
+
+
+def _distinct(tiles: list[dict[str, ParameterValue]]) -> list[dict[str, ParameterValue]]:
     unique: list[dict[str, ParameterValue]] = []
     for tile in tiles:
         if tile not in unique:
@@ -46,7 +55,8 @@ def _gathered(
     work: Work, values: Values, matrix_bytes: float, padding: float, chain: float, reuse: float = 1.0, launches: int = 1
 ) -> Prospect:
     vector, lanes = number(values, "vector"), number(values, "lanes")
-    tiles = ceil(work.num_dense_cols / (vector * lanes * number(values, "chunks")))
+    chunks = number(values, "chunks") if "chunks" in values else 1
+    tiles = ceil(work.num_dense_cols / (vector * lanes * chunks))
     gathers = work.nnz * padding * work.num_dense_cols * work.element_bytes * GATHER_SHARE / reuse
     vectors = work.nnz * padding * work.num_dense_cols / vector
     instructions = vectors * (3 + vector) / 32 + work.nnz * padding * lanes * tiles * 8 / 32
@@ -77,7 +87,7 @@ def _spmm_rows_shuffle(work: Work) -> Iterator[Prospect]:
 
 
 def _spmm_rows_staged(work: Work) -> Iterator[Prospect]:
-    for tile in _tiles(work):
+    for tile in _one_chunk_tiles(work):
         for rest in combine(
             unroll=(4, 8),
             block=(128, 256),
@@ -106,12 +116,12 @@ def _spmm_merge(work: Work) -> Iterator[Prospect]:
 def _spmm_bsr(work: Work) -> Iterator[Prospect]:
     for rows, cols in work.shape.block_shapes()[:4]:
         fill = work.shape.block_fill(rows, cols)
-        for tile in _tiles(work):
+        for tile in _one_chunk_tiles(work):
             for rest in combine(
-                block_rows=(rows,), block_cols=(cols,), unroll=(1, 2), block=(128, 64, 256), load=loads(work)[:1]
+                block_rows=(rows,), block_cols=(cols,), unroll=(2, 1, 4), block=(128, 64, 256), load=loads(work)[:1]
             ):
                 size = work.nnz / fill * (work.element_bytes + 4 / (rows * cols))
-                chain = 2 + 2 * ceil(work.shape.longest / cols)
+                chain = 2 + 2 * ceil(work.shape.longest / cols / number(rest, "unroll"))
                 yield _gathered(work, {**tile, **rest}, size, 1 / fill, chain, reuse=rows)
 
 
@@ -145,7 +155,7 @@ def _spmm_sell(work: Work) -> Iterator[Prospect]:
 
 def _spmm_panel(work: Work) -> Iterator[Prospect]:
     density = work.shape.mean / work.shape.pattern.num_cols
-    for tile in _tiles(work):
+    for tile in _one_chunk_tiles(work):
         for rest in combine(
             panel=(64, 32, 128, 256), rows=(4, 2, 8), block=(256, 128, 512), index=indices(work.shape.narrow)
         ):

@@ -1,11 +1,18 @@
 """SpMM from CSR, row by row: a group of lanes for each row, lanes over the dense columns."""
 
 from sparsesmith.domain.families.csr import INDEX, LOAD
-from sparsesmith.domain.families.dense_tiles import TILE_PARAMETERS, DenseTile, add_batch, tile_fits, tile_of
+from sparsesmith.domain.families.dense_tiles import (
+    ONE_CHUNK_PARAMETERS,
+    TILE_PARAMETERS,
+    DenseTile,
+    add_batch,
+    tile_fits,
+    tile_of,
+)
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.row_blocks import MAX_ROWS, MAX_SHARED_BYTES
 from sparsesmith.domain.families.source import BYTES, Launch, batch, fill, load, program, scalar
-from sparsesmith.domain.formats.format import OneOf, ParameterValue
+from sparsesmith.domain.formats.format import OneOf, ParameterSpec, ParameterValue
 
 BLOCK = OneOf(128, (64, 128, 256))
 
@@ -213,13 +220,19 @@ def _tile_fits_exactly(choice: Choice) -> bool:
 
 
 def _staged_fits(choice: Choice) -> bool:
-    """One chunk, even tiles, and shared memory for the staged nonzeros and the partial sums."""
+    """Even tiles, and shared memory for the staged nonzeros and the partial sums."""
     size = BYTES[choice.element_type]
     shared = choice.integer("nnz_per_block") * (4 + size) + choice.integer("block") * choice.integer("vector") * size
-    return _tile_fits_exactly(choice) and choice.integer("chunks") == 1 and shared <= MAX_SHARED_BYTES
+    return _tile_fits_exactly(choice) and shared <= MAX_SHARED_BYTES
 
 
-_ROW_PARAMETERS = {**TILE_PARAMETERS, "unroll": OneOf(4, (1, 2, 4, 8)), "block": BLOCK, "load": LOAD, "index": INDEX}
+_WALK_PARAMETERS: dict[str, ParameterSpec] = {
+    "unroll": OneOf(4, (1, 2, 4, 8)),
+    "block": BLOCK,
+    "load": LOAD,
+    "index": INDEX,
+}
+_ROW_PARAMETERS = {**TILE_PARAMETERS, **_WALK_PARAMETERS}
 
 SPMM_ROWS = Family(
     name="spmm_rows",
@@ -246,7 +259,7 @@ SPMM_ROWS_STAGED = Family(
     operation="spmm",
     strategy="A block stages whole rows in shared memory and shares a long row among all its groups; short rows with "
     "some long ones.",
-    parameters={**_ROW_PARAMETERS, "nnz_per_block": OneOf(512, (128, 256, 512, 1024, 2048))},
+    parameters={**ONE_CHUNK_PARAMETERS, **_WALK_PARAMETERS, "nnz_per_block": OneOf(512, (128, 256, 512, 1024, 2048))},
     suits=lambda pattern: True,
     write=_write_staged,
     allows=_staged_fits,

@@ -1,7 +1,7 @@
 """SpMM that reuses rows of the dense operand: dense blocks, diagonals, sorted slices, panels in shared memory."""
 
 from sparsesmith.domain.families.csr import INDEX, LOAD
-from sparsesmith.domain.families.dense_tiles import TILE_PARAMETERS, tile_fits, tile_of
+from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, TILE_PARAMETERS, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program
 from sparsesmith.domain.families.structured import dia_suits
@@ -204,14 +204,10 @@ for (int i = 0; i < $rows; i++) {
     return program("spmm", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
-def _one_chunk(choice: Choice) -> bool:
-    return tile_fits(choice) and choice.integer("chunks") == 1
-
-
 def _panel_fits(choice: Choice) -> bool:
     tile = tile_of(choice)
     shared = choice.integer("panel") * tile.width * BYTES[choice.element_type]
-    return _one_chunk(choice) and choice.num_dense_cols % tile.width == 0 and shared <= 48 * 1024
+    return tile_fits(choice) and choice.num_dense_cols % tile.width == 0 and shared <= 48 * 1024
 
 
 SPMM_BSR = Family(
@@ -219,17 +215,17 @@ SPMM_BSR = Family(
     operation="spmm",
     strategy="A group a block row with a register tile, so that each row of B is read once for all rows of a block.",
     parameters={
-        **TILE_PARAMETERS,
+        **ONE_CHUNK_PARAMETERS,
         "block_rows": OneOf(2, (1, 2, 3, 4, 6, 8)),
         "block_cols": OneOf(2, (1, 2, 3, 4, 6, 8)),
-        "unroll": OneOf(1, (1, 2)),
+        "unroll": OneOf(2, (1, 2, 4)),
         "block": BLOCK,
         "load": LOAD,
     },
     suits=lambda pattern: pattern.nnz >= 2 * pattern.num_rows,
     write=_write_bsr,
     allows=lambda choice: (
-        _one_chunk(choice)
+        tile_fits(choice)
         and choice.integer("block_rows") * choice.integer("block_cols") > 1
         and choice.integer("block_rows") * choice.integer("vector") <= 32
     ),
@@ -269,7 +265,7 @@ SPMM_PANEL = Family(
     strategy="A block keeps sums of many rows in registers and walks panels of B through shared memory; nearly dense "
     "matrices such as pruned layers.",
     parameters={
-        **TILE_PARAMETERS,
+        **ONE_CHUNK_PARAMETERS,
         "panel": OneOf(64, (16, 32, 64, 128, 256)),
         "rows": OneOf(4, (1, 2, 4, 8)),
         "block": OneOf(256, (128, 256, 512)),
