@@ -51,6 +51,8 @@ def _copy_bandwidth_gbs(kernels: DeviceKernels, stopwatch: Stopwatch) -> float:
         # Not zeros: memory compresses and buses toggle less on constant data.
         kernels.refresh(int(source.ptr), num_bytes // 8, 1, "float64")
     copy = kernels.copying(int(source.ptr), int(target.ptr), num_bytes)
+    with cuda_errors():
+        copy.enqueue(kernels.stream.ptr)
     graph = CapturedGraph(copy.enqueue, _COPIES_A_GRAPH, kernels.stream)
     # The best, not the median: another process may be busy on the GPU while a spare one starts.
     best_us = min(stopwatch.batch_us(graph) for _ in range(_BATCHES))

@@ -17,12 +17,13 @@ from sparsesmith.domain.program import KernelProgram
 from services.evaluator.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
 from services.evaluator.baselines import LibraryRoutines
 from services.evaluator.clocks import Clocks
+from services.evaluator.correctness import fingerprint, judge
 from services.evaluator.cubin import device_variable_bytes
 from services.evaluator.cuda_kernel import BUDGETS, MAX_ATTEMPTS, CudaKernel
 from services.evaluator.cuda_launch import LaunchRefused, cuda_errors
 from services.evaluator.cuda_program import DeviceProgram, MatrixShape
 from services.evaluator.cusparse import CuSparse
-from services.evaluator.device import Draw, LoadedKernel, Retimed, StoredMatrix
+from services.evaluator.device import Draw, LoadedKernel, Ran, Retimed, StoredMatrix
 from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_operands import HeldDraws, LayoutCache
 from services.evaluator.operands import draw, system_generator
@@ -57,6 +58,7 @@ class CudaDevice:
         self.kernels = DeviceKernels(self.stream, self.num_sms)
         self.stopwatch = Stopwatch(self.kernels, self.l2_bytes)
         self.instruments = Instruments(self.stopwatch, self.clocks)
+        rehearse_judging()
 
     @property
     def num_sms(self) -> int:
@@ -198,6 +200,20 @@ class CudaBench:
             kernel.close()
         self._kernels.clear()
         cupy.get_default_memory_pool().free_all_blocks()
+
+
+def rehearse_judging() -> None:
+    """Makes CuPy compile what judging a result takes, before any stage's time limit runs (seconds on a new machine)."""
+    for dtype in ("float32", "float64"):
+        for shape in ((4,), (4, 2)):
+            ones, wide = cupy.zeros(shape, dtype), cupy.zeros(shape, "float64")
+            rehearsal = Draw("rehearsal", ones, ones, wide, wide, wide)
+            judge(Ran(output=ones, guards_intact=True, inputs_intact=True), rehearsal)
+            judge(Ran(output=ones + 1, guards_intact=True, inputs_intact=True), rehearsal)
+            fingerprint([rehearsal])
+            # As check_as_timed does: a starting output with one entry spoiled.
+            spoiled = wide.astype(dtype).copy()
+            spoiled.reshape(-1)[1] = 2.0
 
 
 def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> ByteFloor:

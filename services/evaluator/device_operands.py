@@ -27,7 +27,7 @@ class HeldDraws:
         self._kernels = kernels
         self._held: list[weakref.ref[Draw]] = []
         self._table = cupy.empty((0, 2), dtype=np.uint64)
-        self._is_table_of: tuple[int, ...] = ()
+        self._rows: list[tuple[int, int]] = []
 
     def hold(self, draw: Draw) -> Draw:
         """The draw with device arrays. Raises cupy.cuda.memory.OutOfMemoryError."""
@@ -58,12 +58,11 @@ class HeldDraws:
     def _apply(self, draws: Sequence[Draw], key: int) -> None:
         if not draws:
             return
-        identity = tuple(id(draw) for draw in draws)
-        if identity != self._is_table_of:
-            rows = [[int(draw.reference.data.ptr), int(draw.reference.size)] for draw in draws]
+        rows = [(int(draw.reference.data.ptr), int(draw.reference.size)) for draw in draws]
+        if rows != self._rows:
             with cuda_errors():
                 self._table = cupy.asarray(np.array(rows, dtype=np.uint64))
-            self._is_table_of = identity
+            self._rows = rows
             self._held = [weakref.ref(draw) for draw in draws]
         self._kernels.apply_masks(int(self._table.data.ptr), len(draws), key)
 

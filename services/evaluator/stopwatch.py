@@ -28,6 +28,8 @@ _IDLE_S = 0.2
 _WAKE_S = 0.03
 _FLUSHES_A_WAKE = 50
 _HOST_MARGIN_US = 15.0
+_SINGLE_LEAD_US = 60.0
+"""Longer than the host takes to queue one single run."""
 _MAX_PENDING = 32
 """Single runs that are queued before the host waits."""
 
@@ -45,6 +47,8 @@ class Stopwatch:
             self._flush_memory = cupy.cuda.alloc(self._flush_bytes)
             runtime.memsetAsync(int(self._flush_memory.ptr), 0, self._flush_bytes, self._stream.ptr)
         empty = kernels.emptiness()
+        with cuda_errors():
+            empty.enqueue(self._stream.ptr)
         self._empty = CapturedGraph(empty.enqueue, 1, self._stream)
         self.wake()
         self.empty_single_us = median(self.single_us(self._empty, lambda: None, 15))
@@ -72,7 +76,7 @@ class Stopwatch:
     def _pending(self, graph: CapturedGraph, before: Callable[[], None], runs: int) -> list[float]:
         with cuda_errors():
             for run in range(runs):
-                self._kernels.delay(_HOST_MARGIN_US)
+                self._kernels.delay(_SINGLE_LEAD_US)
                 before()
                 runtime.eventRecord(self._events[2 * run], self._stream.ptr)
                 graph.launch()
