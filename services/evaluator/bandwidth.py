@@ -31,10 +31,10 @@ DOUBLE_DATA_RATE = 2
 _BUS_WIDTH_ATTRIBUTE = 37  # cudaDevAttrGlobalMemoryBusWidth, bits
 
 
-def peak_memory_gbs(max_memory_clock_mhz: int) -> float:
+def peak_memory_gbs(device_index: int, max_memory_clock_mhz: int) -> float:
     """The rate at which the memory's pins can move data, 1e9 bytes a second; 0 where the clock is not known."""
     with cuda_errors():
-        bus_bits = int(runtime.deviceGetAttribute(_BUS_WIDTH_ATTRIBUTE, 0))
+        bus_bits = int(runtime.deviceGetAttribute(_BUS_WIDTH_ATTRIBUTE, device_index))
     return DOUBLE_DATA_RATE * max_memory_clock_mhz * 1e6 * bus_bits / 8 / 1e9
 
 

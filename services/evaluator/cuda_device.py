@@ -46,15 +46,17 @@ _CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
 
 
 class CudaDevice:
-    """The first visible GPU (CUDA_VISIBLE_DEVICES chooses), its context owned by this process."""
+    """One GPU by its index among the visible ones, its context owned by this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, index: int = 0) -> None:
+        """Seconds on a machine that has not run this before: CuPy compiles and caches its kernels."""
+        self._index = index
         with cuda_errors():
-            cupy.cuda.Device(0).use()
-            self._properties = runtime.getDeviceProperties(0)
+            cupy.cuda.Device(index).use()
+            self._properties = runtime.getDeviceProperties(index)
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self.stream.use()
-        self.clocks = Clocks(cupy.cuda.Device(0).pci_bus_id)
+        self.clocks = Clocks(cupy.cuda.Device(index).pci_bus_id)
         self.kernels = DeviceKernels(self.stream, self.num_sms)
         self.stopwatch = Stopwatch(self.kernels, self.l2_bytes)
         self.instruments = Instruments(self.stopwatch, self.clocks)
@@ -83,7 +85,16 @@ class CudaDevice:
 
     @property
     def max_sm_clock_mhz(self) -> int:
-        return self.clocks.max_sm_clock_mhz or int(runtime.deviceGetAttribute(_CLOCK_RATE_ATTRIBUTE, 0)) // 1000
+        return self.clocks.max_sm_clock_mhz or self._clock_rate_mhz()
+
+    @property
+    def peak_memory_gbs(self) -> float:
+        """The rate at which the memory's pins can move data, 1e9 bytes a second; 0 where the driver does not tell."""
+        return peak_memory_gbs(self._index, self.clocks.max_memory_clock_mhz)
+
+    def _clock_rate_mhz(self) -> int:
+        with cuda_errors():
+            return int(runtime.deviceGetAttribute(_CLOCK_RATE_ATTRIBUTE, self._index)) // 1000
 
     def description(self) -> DeviceDescription:
         """See Device.description."""
@@ -104,6 +115,7 @@ class CudaDevice:
 
     def open(self, workload: Workload, pattern: Pattern) -> "CudaBench":
         """See Device.open."""
+        cupy.get_default_memory_pool().free_all_blocks()
         free_bytes, _ = runtime.memGetInfo()
         needed = resident_bytes(workload, pattern)
         if needed > free_bytes:
@@ -220,12 +232,11 @@ def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> Byte
     """The bytes that every product on this pattern must move, and what this GPU can move at most."""
     element_bytes = np.dtype(workload.element_type).itemsize
     used_columns = int(np.count_nonzero(np.bincount(pattern.col_indices, minlength=pattern.num_cols)))
-    pin_rate_gbs = peak_memory_gbs(device.clocks.max_memory_clock_mhz)
     dense_elements = (pattern.num_rows + used_columns) * workload.num_dense_cols
     return ByteFloor(
         required_bytes=(pattern.nnz + dense_elements) * element_bytes,
         l2_bytes=device.l2_bytes,
-        dram_gbs=max(READ_MARGIN * device.rates.copy_bandwidth_gbs, pin_rate_gbs),
+        dram_gbs=max(READ_MARGIN * device.rates.copy_bandwidth_gbs, device.peak_memory_gbs),
         l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),
     )
 

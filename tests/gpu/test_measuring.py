@@ -43,9 +43,7 @@ def measured(kernel: "CudaKernel", held: Draw) -> MeasuredTiming:
 
 
 def test_the_copy_bandwidth_is_near_what_the_memory_can_do(device: "CudaDevice") -> None:
-    from services.evaluator.bandwidth import peak_memory_gbs
-
-    peak_gbs = peak_memory_gbs(device.clocks.max_memory_clock_mhz)
+    peak_gbs = device.peak_memory_gbs
     assert device.rates.copy_bandwidth_gbs > 50
     if peak_gbs:
         assert 0.6 * peak_gbs < device.rates.copy_bandwidth_gbs < peak_gbs
