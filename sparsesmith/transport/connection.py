@@ -1,0 +1,62 @@
+"""Connections to Redis (or Valkey): one address for all services."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from sparsesmith.errors import InvalidOption, Unavailable
+
+Redis = Any
+"""A `redis.Redis`: a connection pool, safe to share between threads, whose replies are bytes, as RQ needs them. (redis-py
+annotates replies as bytes or text at once, which no code can be checked against.)"""
+
+CONNECT_TIMEOUT_S = 5.0
+SOCKET_TIMEOUT_S = 60.0
+"""Longest wait for one reply; blocking reads ask for less."""
+
+
+def connect(address: str) -> Redis:
+    """A client for `redis://host:port/db`, `rediss://...` or `unix:///path/to/socket`. Does not connect yet.
+
+    Short outages are retried with backoff. Raises InvalidOption for another kind of address.
+    """
+    options = {
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": SOCKET_TIMEOUT_S,
+        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), retries=6),
+        "retry_on_error": [redis.exceptions.ConnectionError, redis.exceptions.BusyLoadingError],
+        "health_check_interval": 30,
+    }
+    if address.startswith("unix://"):
+        # By path: the URL form does not survive RQ's copies of a connection.
+        return redis.Redis(unix_socket_path=address.removeprefix("unix://"), **options)
+    if address.startswith(("redis://", "rediss://")):
+        return redis.Redis.from_url(address, **options)
+    raise InvalidOption(
+        f"redis_url is {address!r}: expected redis://, rediss:// or unix://",
+        field="redis_url",
+        value=address,
+        limit="redis://, rediss://, unix://",
+    )
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Turns a Redis that does not answer into Unavailable."""
+    try:
+        yield
+    except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
+        raise Unavailable(f"Redis does not answer: {error}", field="redis_url") from error
+
+
+def is_answering(connection: Redis) -> bool:
+    """Whether Redis answers a ping now."""
+    try:
+        with answering():
+            return bool(connection.ping())
+    except Unavailable:
+        return False
