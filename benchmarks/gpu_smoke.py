@@ -56,10 +56,11 @@ CASES = (
     Case("small_random", _small_random),
     Case("uniform_200k_20", lambda: uniform_rows(200_000, 20)),
     Case("power_law_300k", lambda: power_law(300_000, 12)),
-    Case("fem_blocks_3", lambda: fem_blocks(150, 3)),
     Case("lap2d_1000 f64", lambda: stencil_2d(1000, 5), element_type="float64"),
     Case("uniform_50k_20 spmm32", lambda: uniform_rows(50_000, 20), "spmm", "float32", 32),
     Case("power_law_50k spmm8 f64", lambda: power_law(50_000, 12), "spmm", "float64", 8),
+    Case("fem_blocks_3", lambda: fem_blocks(150, 3)),
+    Case("fem_blocks_4 spmm16", lambda: fem_blocks(60, 4), "spmm", "float32", 16),
 )
 
 
