@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sparsesmith.domain.program import KernelProgram, parse_program
 
 from benchmarks.generated import fem_blocks, power_law, stencil_2d, uniform_rows
 from services.evaluator.compilation import Compiled, CompileError, Compiler
@@ -29,6 +28,7 @@ from services.evaluator.cuda_device import CudaDevice
 from services.evaluator.workbench import LocalWorkbench, Stored
 from sparsesmith.domain.families import propose
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.domain.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import MeasuredTiming, Workload
 from sparsesmith_proto.message import ElementType, Operation
 

@@ -4,15 +4,17 @@ import struct
 
 _HEADER = struct.Struct("<40xQ10xHHH")  # e_shoff, e_shentsize, e_shnum, e_shstrndx of an ELF64 header
 _SECTION = struct.Struct("<I20xQQ")  # sh_name, sh_offset, sh_size
-_STATE_SECTIONS = (".nv.global", ".nv.global.init")
+_UNINITIALISED = ".nv.global"
 
 
 def device_variable_bytes(cubin: bytes) -> int:
-    """Bytes of `__device__` and `static` variables: memory in which a kernel could remember an earlier launch.
+    """Bytes of `__device__` and `static` variables without an initial value: a kernel could remember a launch in them.
 
-    `__constant__` tables are not counted: a kernel cannot write them. Raises ValueError for what is no 64-bit ELF file.
+    A second look at what the contract refuses in the source (`sparsesmith.domain.restrictions`). Tables with initial
+    values are not counted, as the machine code does not tell constants from variables. Raises ValueError for what is no
+    64-bit ELF file.
     """
-    return sum(_section_sizes(cubin).get(name, 0) for name in _STATE_SECTIONS)
+    return _section_sizes(cubin).get(_UNINITIALISED, 0)
 
 
 def _section_sizes(cubin: bytes) -> dict[str, int]:

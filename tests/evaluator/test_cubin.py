@@ -19,11 +19,11 @@ def cubin_of(declarations: str, statement: str) -> bytes:
         ("", "y[threadIdx.x] = 1;", 0),
         ("__constant__ int table[4] = {1, 2, 3, 4};", "y[threadIdx.x] = table[y[0] & 3];", 0),
         ("__device__ int calls;", "y[threadIdx.x] = calls++;", 4),
-        ("__device__ int calls = 3;", "y[threadIdx.x] = calls++;", 4),
+        ("__device__ const int table[4] = {1, 2, 3, 4};", "y[threadIdx.x] = table[y[0] & 3];", 0),
         ("static __device__ double sums[2];", "sums[1] += 1; y[0] = (int)sums[1];", 16),
         ("", "static int calls; calls++; y[0] = calls;", 4),
     ],
-    ids=["none", "constant table", "zero variable", "initialised variable", "hidden variable", "static in a kernel"],
+    ids=["none", "constant table", "variable", "device table", "hidden variable", "static in a kernel"],
 )
 def test_device_variables_are_counted_and_constant_tables_are_not(
     declarations: str, statement: str, num_bytes: int

@@ -115,4 +115,4 @@ def test_a_program_that_keeps_state_between_launches_is_rejected(sandbox: Device
     workload = make_workload(pattern)
     outcome = grade(programs.REMEMBERS, workload, sandbox.open(workload, pattern))
     assert isinstance(outcome, Rejected), outcome
-    assert "__device__ or static" in outcome.message
+    assert "outlive a launch" in outcome.message
