@@ -1,7 +1,7 @@
 """A batch of candidates on one workload: compiled ahead, graded one after the other, the front of the field timed again."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -27,18 +27,30 @@ Outcomes = dict[str, Outcome]
 """By program text: equal texts are graded once."""
 
 
-def grade_batch(
-    job: EvaluationJob, pattern: Pattern, bench: Workbench, ahead: CompilationsAhead, baselines: Baselines
-) -> EvaluationReport:
-    """Grades every candidate of a job, whose candidate_ids are distinct.
+class Stopped(Exception):
+    """The worker was told to stop; the job goes back to the queue."""
 
-    Raises LimitExceeded where the workload does not fit the device, Unavailable where the device does not come up.
+
+def grade_batch(
+    job: EvaluationJob,
+    pattern: Pattern,
+    bench: Workbench,
+    ahead: CompilationsAhead,
+    baselines: Baselines,
+    must_stop: Callable[[], bool],
+) -> EvaluationReport:
+    """Grades every candidate of a job, whose candidate_ids are distinct. `must_stop` is asked before each.
+
+    Raises LimitExceeded where the workload does not fit the device, Unavailable where the device does not come up,
+    Stopped.
     """
     started = time.monotonic()
     distinct = tuple({candidate.program: candidate for candidate in job.candidates}.values())
     race = Race(baselines.best_routine().timing.median_us)
     outcomes: Outcomes = {}
     for candidate in ahead.as_compiled(distinct, job.workload, started + job.budget_s):
+        if must_stop():
+            raise Stopped(f"job {job.job_id} was given back after {len(outcomes)} candidates")
         outcomes[candidate.program] = evaluate_kernel(candidate, job.workload, ahead.result, bench, race)
     outcomes, baselines = run_finals(race, bench, distinct, outcomes, baselines)
     return EvaluationReport(
@@ -46,7 +58,7 @@ def grade_batch(
         device=bench.description(),
         baselines=baselines,
         evaluations=tuple(
-            Evaluation(candidate=candidate, outcome=outcomes.get(candidate.program, _unreached(job)))
+            Evaluation(candidate=candidate, outcome=outcomes.get(candidate.program, unreached(job)))
             for candidate in job.candidates
         ),
         csr_bytes=csr_bytes(pattern, job.workload),

@@ -1,18 +1,24 @@
 """Settings of the evaluator, read from the environment in `__main__` and handed down."""
 
-from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sparsesmith_proto.message import Architecture
 
 
 class EvaluatorSettings(BaseSettings):
-    """Every field is read from SPARSESMITH_EVALUATOR_<NAME>."""
+    """Every field is read from SPARSESMITH_EVALUATOR_<NAME>; `redis_url` from SPARSESMITH_REDIS_URL or REDIS_URL."""
 
-    model_config = SettingsConfigDict(env_prefix="SPARSESMITH_EVALUATOR_", use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(
+        env_prefix="SPARSESMITH_EVALUATOR_", populate_by_name=True, use_attribute_docstrings=True
+    )
+
+    redis_url: str = Field(
+        default="redis://127.0.0.1:6379/0", validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL")
+    )
+    """Where jobs come from: redis://, rediss:// or unix://; read by `__main__`."""
 
     device: Literal["auto", "cuda", "interpreter"] = "auto"
     """auto: a GPU where there is one, else the interpreter; read by `devices`."""
@@ -21,7 +27,7 @@ class EvaluatorSettings(BaseSettings):
     architecture: Architecture = "sm_90"
     """GPU generation that the interpreter compiles for; a GPU says its own. Read by `devices`."""
     spare_process: bool | None = None
-    """Keep a second process with the device ready for when a kernel ends the first. None: where there is a GPU. Read by `devices`."""
+    """A second process with the device waits for when a kernel ends the first. None: on a GPU. Read by `devices`."""
 
     compile_workers: int = Field(default=0, ge=0, le=256)
     """Compiler processes. 0: one a core, less one for the device. Read by `__main__`."""
@@ -38,4 +44,4 @@ class EvaluatorSettings(BaseSettings):
     run_limit_s: float | None = Field(default=None, gt=0, le=3600)
     """Longest check and longest timing of a candidate. None: 15 on a GPU, 120 on the interpreter. Read by `devices`."""
     cached_baselines: int = Field(default=256, ge=1, le=100_000)
-    """Workloads whose baselines a worker remembers; read by `grader`."""
+    """Workloads whose baselines a worker remembers; read by `jobs`."""

@@ -1,0 +1,96 @@
+"""An evaluator: one device, one worker process, jobs from the queue until it is told to stop.
+
+    python -m services.evaluator             serve
+    python -m services.evaluator --burst     grade what is queued, then stop
+    python -m services.evaluator --check     exit 0 if Redis answers and a worker of this machine lives: for health checks
+"""
+
+import argparse
+import logging
+import os
+import socket
+import sys
+import uuid
+from contextlib import closing
+
+from services.evaluator.settings import EvaluatorSettings
+
+logger = logging.getLogger("services.evaluator")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Settings are read before anything heavy is imported."""
+    options = _parse(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = EvaluatorSettings()
+    return check_health(settings) if options.check else serve(settings, burst=options.burst)
+
+
+def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
+    """Grades jobs until SIGTERM: the one in hand is given back to the queue, the device's process ended."""
+    from services.evaluator import jobs
+    from services.evaluator.compilation import Compiler
+    from services.evaluator.devices import device_process
+    from sparsesmith.transport.connection import connect
+    from sparsesmith.transport.pattern_store import PatternStore
+    from sparsesmith.transport.queue import evaluation_worker
+    from sparsesmith.transport.stream import RewardStream
+
+    connection = connect(settings.redis_url)
+    num_workers = settings.compile_workers or max(1, (os.cpu_count() or 1) - 1)
+    with (
+        closing(device_process(settings)) as process,
+        Compiler(num_workers, timeout_s=settings.compile_limit_s) as compiler,
+    ):
+        device = process.start()
+        logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
+        worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}")
+        grader = jobs.Grader(
+            process,
+            compiler,
+            compile_limit_s=settings.compile_limit_s,
+            cached_baselines=settings.cached_baselines,
+            must_stop=lambda: worker.shutdown_requested_date is not None,
+        )
+        jobs.install(jobs.GradingService(grader, PatternStore(connection), RewardStream(connection)))
+        worker.work(burst=burst, logging_level="WARNING")
+    return 0
+
+
+def check_health(settings: EvaluatorSettings) -> int:
+    """Prints what is wrong; nothing and 0 when all is well."""
+    from rq.worker import SimpleWorker
+
+    from sparsesmith.errors import Unavailable
+    from sparsesmith.transport.connection import answering, connect
+
+    connection = connect(settings.redis_url)
+    prefix = SimpleWorker.redis_worker_namespace_prefix + _name_prefix()
+    try:
+        with answering():
+            # The registry keeps the names of the dead; a worker's own key expires with its heartbeat.
+            names = [name for name in SimpleWorker.all_keys(connection) if name.startswith(prefix)]
+            is_alive = any(connection.exists(name) for name in names)
+    except Unavailable as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    if not is_alive:
+        print("no evaluator of this machine has a heartbeat", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _name_prefix() -> str:
+    return f"evaluator-{socket.gethostname()}-"
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m services.evaluator", description=__doc__.splitlines()[0])
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--burst", action="store_true", help="grade what is queued, then stop")
+    mode.add_argument("--check", action="store_true", help="exit 0 if an evaluator of this machine is alive")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,95 @@
+"""Which device an evaluator has, and its sandbox."""
+
+import logging
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Literal
+
+from services.evaluator.device import Device
+from services.evaluator.sandbox import DeviceProcess, StageLimits
+from services.evaluator.settings import EvaluatorSettings
+from sparsesmith_proto.message import Architecture
+
+logger = logging.getLogger(__name__)
+
+CUDA_RUN_LIMIT_S = 15.0
+"""Beside checks of microseconds: a kernel that takes this long hangs."""
+
+INTERPRETER_RUN_LIMIT_S = 120.0
+"""The interpreter stops an endless loop itself, by its step limit; this is for matrices of many million nonzeros."""
+
+
+@dataclass(frozen=True)
+class CudaFactory:
+    """Makes the device of one GPU; CUDA sees no other."""
+
+    visible_device: str
+
+    def __call__(self) -> Device:
+        os.environ["CUDA_VISIBLE_DEVICES"] = self.visible_device
+        from services.evaluator.cuda_device import CudaDevice
+
+        return CudaDevice()
+
+
+@dataclass(frozen=True)
+class InterpreterFactory:
+    """Makes the interpreter's device."""
+
+    architecture: Architecture
+
+    def __call__(self) -> Device:
+        from services.evaluator.interpreter_device import InterpreterDevice
+
+        return InterpreterDevice(self.architecture)
+
+
+def device_process(settings: EvaluatorSettings) -> DeviceProcess:
+    """The sandbox of the device that the settings ask for; not started yet."""
+    kind = _device_kind(settings.device)
+    run_limit_s = settings.run_limit_s or (CUDA_RUN_LIMIT_S if kind == "cuda" else INTERPRETER_RUN_LIMIT_S)
+    limits = StageLimits(
+        start_s=settings.start_limit_s,
+        open_s=settings.open_limit_s,
+        baselines_s=settings.baselines_limit_s,
+        store_s=settings.store_limit_s,
+        check_s=run_limit_s,
+        time_s=run_limit_s,
+    )
+    factory = CudaFactory(_visible_device(settings.cuda_device)) if kind == "cuda" else InterpreterFactory(settings.architecture)
+    has_spare = kind == "cuda" if settings.spare_process is None else settings.spare_process
+    return DeviceProcess(factory, limits, spare=has_spare)
+
+
+def _device_kind(asked: Literal["auto", "cuda", "interpreter"]) -> Literal["cuda", "interpreter"]:
+    if asked != "auto":
+        return asked
+    if not _has_gpu():
+        return "interpreter"
+    if find_spec("cupy") is None:
+        logger.warning("there is a GPU, but CuPy is not installed (extra `evaluator-gpu`): using the interpreter")
+        return "interpreter"
+    return "cuda"
+
+
+def _has_gpu() -> bool:
+    """Asks NVML, which makes no CUDA context in this process."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or find_spec("pynvml") is None:
+        return False
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return bool(pynvml.nvmlDeviceGetCount() > 0)
+    except pynvml.NVMLError:
+        return False
+
+
+def _visible_device(index: int) -> str:
+    """The index counts among the devices that this process may see."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not visible:
+        return str(index)
+    names = visible.split(",")
+    return names[index] if index < len(names) else str(index)

@@ -1,0 +1,130 @@
+"""The evaluator's entry: one job in, one report out, rewards on the stream.
+
+RQ calls `grade` by its name; what it grades with is installed by `__main__`, once a process. A job that is given to a
+second worker is graded again; its records have the same ids, so the trainer uses each once.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+
+from services.evaluator.compilation import DEFAULT_TIMEOUT_S, Compiler
+from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.grading import Stopped, grade_batch, unreached
+from services.evaluator.sandbox import DeviceProcess
+from services.evaluator.workbench import Workbench
+from sparsesmith.domain.reward import rewards
+from sparsesmith.errors import SparsesmithError
+from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith.transport.stream import RewardStream
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import Baselines, Sampled, Workload
+from sparsesmith_proto.reward import RewardRecord
+
+MAX_IDENTIFIER_CHARACTERS = 128
+
+
+class Grader:
+    """A device and a compiler, and the baselines of the workloads seen lately."""
+
+    def __init__(
+        self,
+        process: DeviceProcess,
+        compiler: Compiler,
+        *,
+        compile_limit_s: float = DEFAULT_TIMEOUT_S,
+        cached_baselines: int = 256,
+        must_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._process = process
+        self._compiler = compiler
+        self._compile_limit_s = compile_limit_s
+        self._cached_baselines = cached_baselines
+        self._must_stop = must_stop
+        self._baselines: OrderedDict[Workload, Baselines] = OrderedDict()
+
+    def grade(self, job: EvaluationJob, patterns: PatternStore) -> EvaluationReport:
+        """Raises NotFound for an unknown pattern, LimitExceeded beyond the device, Unavailable without a device."""
+        pattern = patterns.get(job.workload.pattern)
+        architecture = self._process.description().architecture
+        try:
+            with CompilationsAhead(self._compiler, architecture, self._compile_limit_s) as ahead:
+                ahead.start(job.candidates, job.workload)
+                bench = self._process.open(job.workload, pattern)
+                baselines = self._baselines_of(job.workload, bench)
+                return grade_batch(job, pattern, bench, ahead, baselines, self._must_stop)
+        except (SparsesmithError, Stopped):
+            raise
+        except BaseException:
+            # The job's time ran out or the worker is told to stop, perhaps in the middle of a message to the child.
+            self._process.close()
+            raise
+
+    def _baselines_of(self, workload: Workload, bench: Workbench) -> Baselines:
+        if workload not in self._baselines:
+            self._baselines[workload] = bench.baselines()
+        self._baselines.move_to_end(workload)
+        while len(self._baselines) > self._cached_baselines:
+            self._baselines.popitem(last=False)
+        return self._baselines[workload]
+
+
+class GradingService:
+    """A grader with its channels."""
+
+    def __init__(self, grader: Grader, patterns: PatternStore, stream: RewardStream) -> None:
+        self._grader = grader
+        self._patterns = patterns
+        self._stream = stream
+
+    def grade(self, job: EvaluationJob) -> EvaluationReport:
+        """Grades a job and publishes what the trainer learns from."""
+        report = self._grader.grade(job, self._patterns)
+        for record in reward_records(job, report):
+            self._stream.publish(record)
+        return report
+
+
+def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardRecord]:
+    """One record for each candidate that the policy wrote and that was reached."""
+    best_us = report.baselines.best_routine().timing.median_us
+    default_us = report.baselines.default_routine().timing.median_us
+    return [
+        RewardRecord(
+            record_id=record_id(job.job_id, evaluation.candidate.candidate_id),
+            workload=job.workload,
+            candidate=evaluation.candidate,
+            outcome=evaluation.outcome,
+            best_baseline_us=best_us,
+            default_baseline_us=default_us,
+            rewards=rewards(evaluation.outcome, best_us, default_us, report.csr_bytes),
+            device=report.device,
+        )
+        for evaluation in report.evaluations
+        if isinstance(evaluation.candidate.origin, Sampled) and evaluation.outcome != unreached(job)
+    ]
+
+
+def record_id(job_id: str, candidate_id: str) -> str:
+    """`<job_id>:<candidate_id>`, or its SHA-256 where that is longer than an identifier may be."""
+    joined = f"{job_id}:{candidate_id}"
+    return joined if len(joined) <= MAX_IDENTIFIER_CHARACTERS else hashlib.sha256(joined.encode()).hexdigest()
+
+
+class NotInstalled(Exception):
+    """A job came to a process that `__main__` did not set up."""
+
+
+_installed: list[GradingService] = []
+
+
+def install(service: GradingService) -> None:
+    """Makes this process grade with a service, in place of the one before."""
+    _installed[:] = [service]
+
+
+def grade(job_json: str) -> str:
+    """RQ's entry: an EvaluationJob as JSON to an EvaluationReport as JSON."""
+    if not _installed:
+        raise NotInstalled("this process is not an evaluator: start it with python -m services.evaluator")
+    return _installed[0].grade(EvaluationJob.model_validate_json(job_json)).model_dump_json()
