@@ -14,6 +14,9 @@ Redis = Any
 """A `redis.Redis`: a connection pool, safe to share between threads, whose replies are bytes, as RQ needs them. (redis-py
 annotates replies as bytes or text at once, which no code can be checked against.)"""
 
+Pipeline = Any
+"""A `redis.client.Pipeline`."""
+
 CONNECT_TIMEOUT_S = 5.0
 SOCKET_TIMEOUT_S = 60.0
 """Longest wait for one reply; blocking reads ask for less."""
@@ -24,7 +27,7 @@ def connect(address: str) -> Redis:
 
     Short outages are retried with backoff. Raises InvalidOption for another kind of address.
     """
-    options = {
+    options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "socket_timeout": SOCKET_TIMEOUT_S,
         "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), retries=6),

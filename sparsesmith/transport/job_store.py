@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import redis
 
 from sparsesmith.errors import Conflict, NotFound
-from sparsesmith.transport.connection import Redis, answering
+from sparsesmith.transport.connection import Pipeline, Redis, answering
 from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus
 
 _UNFINISHED = "sparsesmith:jobs:unfinished"
@@ -116,14 +116,14 @@ class JobStore:
         with answering():
             return bool(self._connection.hexists(_job_key(job_id), "cancel"))
 
-    def _earlier(self, pipeline: "redis.client.Pipeline", idempotency: IdempotencyKey | None) -> str | None:
+    def _earlier(self, pipeline: Pipeline, idempotency: IdempotencyKey | None) -> str | None:
         if idempotency is None:
             return None
         pipeline.watch(_idempotency_key(idempotency))
         mark = pipeline.get(_idempotency_key(idempotency))
         if mark is None:
             return None
-        job_id, fingerprint = mark.decode().split()  # type: ignore[union-attr]  # a watching pipeline answers at once
+        job_id, fingerprint = mark.decode().split()
         if fingerprint != idempotency.fingerprint:
             raise Conflict(
                 f"Idempotency-Key {idempotency.key!r} was used with another request",

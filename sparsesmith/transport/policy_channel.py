@@ -21,7 +21,7 @@ class PolicyChannel:
                 try:
                     pipeline.watch(_KEY)
                     known = pipeline.get(_KEY)
-                    if known is not None and _parse(known).version >= announcement.version:  # type: ignore[arg-type]
+                    if known is not None and _parse(known).version >= announcement.version:
                         return False
                     pipeline.multi()
                     pipeline.set(_KEY, announcement.model_dump_json())

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from rq import Queue, Retry
+from rq import Queue, Retry, worker_registration
 from rq.exceptions import InvalidJobOperation, NoSuchJobError
 from rq.executions import Execution
 from rq.job import Job, JobStatus
@@ -124,7 +124,7 @@ class EvaluationQueue:
         job = self._fetch(job_id)
         match job.get_status(refresh=False):
             case JobStatus.FINISHED:
-                return EvaluationReport.model_validate_json(job.return_value())
+                return EvaluationReport.model_validate_json(str(job.return_value()))
             case JobStatus.FAILED:
                 last = (job.exc_info or "no reason was recorded").strip().splitlines()[-1]
                 raise Unavailable(f"evaluation {job_id} failed on every attempt: {last}", field="job_id", value=job_id)
@@ -202,3 +202,10 @@ def evaluation_worker(connection: Redis, name: str, limits: QueueLimits | None =
 def _rq_id(job_id: str) -> str:
     """RQ allows fewer characters in an id than we do."""
     return hashlib.sha256(job_id.encode()).hexdigest()[:40]
+
+
+def living_workers(connection: Redis) -> list[str]:
+    """Names of the evaluators whose heartbeat is fresh. Raises Unavailable."""
+    with answering():
+        keys = worker_registration.get_keys(connection=connection)
+        return sorted(key.rsplit(":", 1)[-1] for key in keys if connection.exists(key))

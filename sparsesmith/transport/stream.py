@@ -48,7 +48,7 @@ class RewardStream:
                     pipeline.multi()
                     pipeline.set(seen, b"1", ex=self._seen_ttl_s)
                     fields = {_FIELD: record.model_dump_json().encode()}
-                    pipeline.xadd(STREAM, fields, maxlen=self._max_records, approximate=True)  # type: ignore[arg-type]
+                    pipeline.xadd(STREAM, fields, maxlen=self._max_records, approximate=True)
                     pipeline.execute()
                     return True
                 except redis.exceptions.WatchError:

@@ -1,0 +1,180 @@
+"""The whole stack on one machine: what `sparsesmith up` starts, watches and stops.
+
+Every service is started by the command and the environment that docker-compose.yml gives it. A service that ends is
+started again after a pause that doubles with each early death.
+"""
+
+import fcntl
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sparsesmith.errors import Conflict
+from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
+from sparsesmith.runtime.processes import child_options, stop
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+STEADY_AFTER_S = 60.0
+"""A service that ran this long starts its next restart with the first pause."""
+WATCH_EVERY_S = 0.5
+STOP_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """What to start, and where its state lives."""
+
+    state: Path
+    """Folder: valkey/ (queue and jobs), policy/ (published weights), trainer/ (checkpoints), logs/."""
+    port: int = 8000
+    num_evaluators: int = 1
+    redis_url: str | None = None
+    """None: the embedded Valkey."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Beyond what the stack sets itself."""
+
+
+@dataclass
+class _Service:
+    name: str
+    module: str
+    process: "subprocess.Popen[bytes] | None" = None
+    started_at: float = 0.0
+    pause_s: float = FIRST_PAUSE_S
+    restart_at: float | None = None
+
+
+class Stack:
+    """Context manager around the running services. One a state folder."""
+
+    def __init__(self, options: StackOptions, on_event: Callable[[str], None] = log.info) -> None:
+        self._options = options
+        self._on_event = on_event
+        self._state = options.state.resolve()
+        self._valkey = None if options.redis_url else EmbeddedValkey(self._state / "valkey")
+        evaluators = [_Service(f"evaluator-{number}", "services.evaluator") for number in range(options.num_evaluators)]
+        self._services = [
+            _Service("generator", "services.generator"),
+            *evaluators,
+            _Service("trainer", "services.trainer"),
+        ]
+        self._stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="stack", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where the generator listens."""
+        return f"http://127.0.0.1:{self._options.port}"
+
+    @property
+    def redis_url(self) -> str:
+        return self._options.redis_url or (self._valkey.address if self._valkey else "")
+
+    def __enter__(self) -> Self:
+        """Start everything; readiness is `GET /readyz`. Raises Conflict where another stack uses the state folder."""
+        for folder in ("logs", "policy", "trainer"):
+            (self._state / folder).mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(self._state)
+        if self._valkey is not None:
+            self._valkey.start()
+        for service in self._services:
+            self._start(service)
+        self._watcher.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stopping.set()
+        self._watcher.join()
+        stoppers = [
+            threading.Thread(target=stop, args=(service.process, STOP_TIMEOUT_S))
+            for service in self._services
+            if service.process is not None
+        ]
+        for stopper in stoppers:
+            stopper.start()
+        for stopper in stoppers:
+            stopper.join()
+        if self._valkey is not None:
+            self._valkey.stop()
+        os.close(self._lock)
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of what runs now, by service name."""
+        running = {service.name: service.process.pid for service in self._services if service.process is not None}
+        if self._valkey is not None and self._valkey.pid is not None:
+            running["valkey"] = self._valkey.pid
+        return running
+
+    def log_file(self, name: str) -> Path:
+        """Where a service's output goes."""
+        return self._state / "logs" / f"{name}.log"
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "SPARSESMITH_REDIS_URL": self.redis_url,
+            "SPARSESMITH_GENERATOR_PORT": str(self._options.port),
+            "SPARSESMITH_GENERATOR_EXCHANGE_DIR": str(self._state / "policy"),
+            "SPARSESMITH_TRAINER_EXCHANGE_DIR": str(self._state / "policy"),
+            "SPARSESMITH_TRAINER_STATE_DIR": str(self._state / "trainer"),
+            **self._options.environment,
+        }
+
+    def _start(self, service: _Service) -> None:
+        with self.log_file(service.name).open("ab") as output:
+            service.process = subprocess.Popen(
+                [sys.executable, "-m", service.module],
+                stdout=output,
+                stderr=output,
+                env=self._environment(),
+                **child_options(),
+            )
+        service.started_at = time.monotonic()
+        service.restart_at = None
+        self._on_event(f"{service.name} started (pid {service.process.pid})")
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(WATCH_EVERY_S):
+            if self._valkey is not None and not self._valkey.is_alive():
+                self._on_event("valkey ended; starting it again")
+                self._valkey.start()
+            for service in self._services:
+                self._look_after(service)
+
+    def _look_after(self, service: _Service) -> None:
+        now = time.monotonic()
+        if service.restart_at is not None:
+            if now >= service.restart_at:
+                self._start(service)
+            return
+        if service.process is None or service.process.poll() is None:
+            return
+        if now - service.started_at > STEADY_AFTER_S:
+            service.pause_s = FIRST_PAUSE_S
+        code = service.process.returncode
+        self._on_event(f"{service.name} ended with code {code}; again in {service.pause_s:g} s, see its log")
+        stop(service.process, 0)
+        service.restart_at = now + service.pause_s
+        service.pause_s = min(2 * service.pause_s, LONGEST_PAUSE_S)
+
+
+def _lock(state: Path) -> int:
+    """A lock that the kernel gives back when we end, however we end."""
+    handle = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise Conflict(f"another stack runs on {state}", field="state", value=state) from None
+    return handle
