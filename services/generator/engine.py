@@ -73,12 +73,15 @@ class Sample:
 
 
 class Engine:
-    """A live vLLM engine in processes of its own, with the shipped weights at first. Made of what `load_engine` returns; all methods belong to one event loop."""
+    """A live vLLM engine in processes of its own, with the shipped weights at first.
+
+    Made of what `load_engine` returns; all methods belong to one event loop.
+    """
 
     def __init__(self, llm: Any) -> None:
         self._llm = llm
         self._publishing = asyncio.Lock()
-        self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._death: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.version = 0
         """Version of the weights that the next token is drawn under."""
         config = llm.model_config
@@ -106,13 +109,14 @@ class Engine:
             logprobs=0,
             output_kind=RequestOutputKind.DELTA,
         )
-        drawing = asyncio.create_task(self._draw(request, params))
+        drawing: asyncio.Future[Any] = asyncio.ensure_future(self._draw(request, params))
         try:
             # vLLM does not wake what waits for a process that was killed.
             await asyncio.wait({drawing, self._death}, return_when=asyncio.FIRST_COMPLETED)
             if not drawing.done():
                 raise EngineFailed("the engine died while sampling")
-            return drawing.result()
+            sample: Sample = drawing.result()
+            return sample
         except EngineDeadError as error:
             raise EngineFailed("the engine died while sampling") from error
         finally:
@@ -216,7 +220,7 @@ def load_engine(options: EngineOptions) -> Any:
     from vllm.v1.engine.async_llm import AsyncLLM
 
     on_cpu = bool(current_platform.is_cpu())
-    automatic = "float32" if on_cpu else "bfloat16"
+    automatic: Literal["float32", "bfloat16"] = "float32" if on_cpu else "bfloat16"
     return AsyncLLM.from_engine_args(
         AsyncEngineArgs(
             model=str(options.policy_dir),

@@ -1,15 +1,19 @@
-"""Candidate batches through the evaluators: several in flight, in the order that they come back, until the budget ends."""
+"""Candidate batches through the evaluators: several in flight, taken as they come back, until the budget ends."""
 
 import asyncio
+import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
+
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 
 from services.generator.search.strategy import Batch
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+
+log = logging.getLogger(__name__)
 
 IN_FLIGHT_GRACE_S = 5.0
 """How far past the budget reports that are nearly there are still taken."""
@@ -33,10 +37,10 @@ class GradingLimits:
 
 async def graded(
     batches: AsyncIterator[Batch], task: TuningTask, evaluations: Evaluations, limits: GradingLimits
-) -> AsyncIterator[EvaluationReport]:
+) -> AsyncGenerator[EvaluationReport, None]:
     """Reports as evaluators finish; ends when the batches or the budget do.
 
-    Raises Unavailable where the budget and the patience passed and nothing at all was graded.
+    A batch that no evaluator could grade is passed over. Raises Unavailable where nothing at all was graded.
     """
     grading = _Grading(batches, task, evaluations, limits)
     try:
@@ -61,6 +65,7 @@ class _Grading:
         self._candidates_left = task.order.options.budget.candidates
         self._num_submitted = 0
         self._num_reports = 0
+        self._failure: Unavailable | None = None
         self._fetch: asyncio.Task[Batch] | None = None
         self._exhausted = False
         self._running: set[asyncio.Task[EvaluationReport]] = set()
@@ -79,17 +84,24 @@ class _Grading:
     def collect(self) -> list[EvaluationReport]:
         done = [task for task in self._running if task.done()]
         self._running.difference_update(done)
-        self._num_reports += len(done)
-        return [task.result() for task in done]
+        reports = []
+        for task in done:
+            try:
+                reports.append(task.result())
+            except Unavailable as error:
+                log.warning("a batch of %s could not be graded: %s", self._task.job_id, error)
+                self._failure = error
+        self._num_reports += len(reports)
+        return reports
 
     def check_something_was_graded(self) -> None:
         if self._num_reports:
             return
+        if self._failure is not None:
+            raise self._failure
         missing = "evaluator answered" if self._num_submitted else "candidate was found (is the policy still loading?)"
         budget_s = self._task.order.options.budget.seconds
-        raise Unavailable(
-            f"no {missing} within the budget of {budget_s:g} s", field="budget.seconds", value=budget_s
-        )
+        raise Unavailable(f"no {missing} within the budget of {budget_s:g} s", field="budget.seconds", value=budget_s)
 
     async def close(self) -> None:
         pending: list[asyncio.Task[Any]] = [*self._running, *([self._fetch] if self._fetch else [])]

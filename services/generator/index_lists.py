@@ -25,7 +25,7 @@ def parse_index_list(raw: msgspec.Raw, field: str, max_indices: int) -> npt.NDAr
     is longer than `max_indices`.
     """
     text = memoryview(raw).cast("B")
-    if text[:1] != b"[":
+    if bytes(text[:1]) != b"[":
         raise InvalidMatrix(f"{field}: expected a list of whole numbers", field=field, limit="a list of whole numbers")
     chunks: list[npt.NDArray[np.int64]] = []
     num_indices = 0
@@ -51,10 +51,8 @@ def _chunks(text: memoryview) -> Iterator[bytes]:
         piece = bytes(text[start : start + CHUNK_BYTES])
         if start + len(piece) < len(text):
             cut = piece.rfind(b",")
-            if cut < 0:  # No number is that long: white space or one giant literal; take it whole.
-                piece = bytes(text[start:])
-            else:
-                piece = piece[:cut]
+            # No number is that long: where there is no comma it is white space or one giant literal, taken whole.
+            piece = piece[:cut] if cut >= 0 else bytes(text[start:])
         yield piece
         start += len(piece) + 1
 

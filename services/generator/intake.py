@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions
+from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
@@ -22,9 +25,6 @@ from services.generator.settings import GeneratorSettings
 from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption
-from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions
-from sparsesmith_proto.kernel import Workload
-from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
 
 FORM = "multipart/form-data"
 MATRIX = "matrix"
@@ -146,7 +146,7 @@ class Intake:
             copy.flush()
             limits = MatrixLimits(max_nnz=self._settings.max_nnz)
             pattern, _ = read_matrix(Path(copy.name), upload.filename or "", limits)
-        return pattern
+            return pattern
 
 
 def _json_object(text: bytearray | msgspec.Raw, field: str) -> dict[str, msgspec.Raw]:

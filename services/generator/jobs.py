@@ -1,7 +1,7 @@
 """Accepted jobs: a bounded queue, a few of them running at a time, none lost.
 
-A job is in the ledger before its acceptance is told to anyone, and stays there unfinished until its answer is: a service
-that was stopped or killed finds it there and starts it over.
+A job is in the ledger before its acceptance is told to anyone, and stays there unfinished until it is answered: a
+service that was stopped or killed finds it there and starts it over.
 """
 
 import asyncio
@@ -9,16 +9,18 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from services.generator.ledger import AcceptedJob, Ledger
+from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued
+
+from services.generator.ledger import AcceptedJob, Ledger, has_ended
 from services.generator.orders import Order
 from services.generator.problems import problem_of
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import Conflict, SparsesmithError, Unavailable
-from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Problem, Queued, Running
 
 log = logging.getLogger(__name__)
 
-RESUME_RETRY_S = 2.0
+OUTAGE_PAUSE_S = 2.0
+RECORD_PATIENCE_S = 5.0
 
 Tell = Callable[[JobState], Awaitable[None]]
 Work = Callable[[AcceptedJob, Tell], Awaitable[JobState]]
@@ -65,15 +67,13 @@ class Jobs:
 
         Raises Unavailable when the queue is full, Conflict for a key that stands for another order.
         """
-        if idempotency_key is not None and (known := await self._ledger.find(idempotency_key, order)) is not None:
-            return await self.status(known)
         if len(self._waiting) + self._reserved >= self._limits.max_waiting:
             raise Unavailable(
                 f"{len(self._waiting)} jobs are waiting already", field="queue", limit=self._limits.max_waiting
             )
         self._reserved += 1
         try:
-            job, is_new = await self._ledger.accept(order, pattern, idempotency_key)
+            job, is_new = await self._ledger.accept(order, pattern, idempotency_key, len(self._waiting))
         finally:
             self._reserved -= 1
         if is_new:
@@ -99,13 +99,16 @@ class Jobs:
 
     async def cancel(self, job_id: str) -> None:
         """Raises Conflict for a job that has ended, NotFound."""
-        status = (await self._ledger.status(job_id)).status
-        if has_ended(status):
-            raise Conflict(f"job {job_id} has ended already: {status.state}", field="state", value=status.state)
+        job = await self._ledger.job(job_id)
+        state = (await self._ledger.status(job_id)).status
+        if has_ended(state):
+            raise Conflict(f"job {job_id} has ended already: {state.state}", field="state", value=state.state)
         self._waiting.pop(job_id, None)
-        await self._ledger.set_state(job_id, Cancelled())
         if (running := self._running.get(job_id)) is not None:
-            running.cancel()
+            if not running.cancel():
+                raise Conflict(f"job {job_id} ended just now", field="state")
+            await asyncio.wait([running])
+        await self._ledger.record(job, Cancelled())
 
     async def _resume(self) -> None:
         while True:
@@ -114,9 +117,10 @@ class Jobs:
                 break
             except Unavailable as error:
                 log.warning("unfinished jobs cannot be read yet: %s", error)
-                await asyncio.sleep(RESUME_RETRY_S)
-        for job in unfinished:
-            if job.job_id not in self._waiting:
+                await asyncio.sleep(OUTAGE_PAUSE_S)
+        for position, job in enumerate(unfinished):
+            if job.job_id not in self._waiting and job.job_id not in self._running:
+                await self._record(job, Queued(position=position))
                 self._enqueue(job)
         if unfinished:
             log.info("took up %d unfinished jobs", len(unfinished))
@@ -141,17 +145,33 @@ class Jobs:
         self._running[job.job_id] = work
         try:
             await asyncio.wait([work])
+            if not work.cancelled():
+                await self._record(job, work.result())
         finally:
-            # Reached by the service's stop as well: the job is left unfinished in the ledger.
+            # Reached by the service's stop as well: the job is then left unfinished in the ledger.
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             del self._running[job.job_id]
-        if not work.cancelled():
-            await self._ledger.set_state(job.job_id, work.result())
+
+    async def _record(self, job: AcceptedJob, state: JobState) -> None:
+        """Through an outage of the store: a state that ends a job must not be lost."""
+        while True:
+            try:
+                await self._ledger.record(job, state)
+                return
+            except Unavailable as error:
+                log.warning("state %s of job %s waits for Redis: %s", state.state, job.job_id, error)
+                await asyncio.sleep(OUTAGE_PAUSE_S)
 
     async def _outcome(self, job: AcceptedJob) -> JobState:
         async def tell(state: JobState) -> None:
-            await self._ledger.set_state(job.job_id, state)
+            recording = asyncio.ensure_future(self._record(job, state))
+            try:
+                await asyncio.shield(recording)
+            finally:
+                # Cancelled or not, no later state may be overtaken by this one.
+                await asyncio.wait([recording], timeout=RECORD_PATIENCE_S)
+                recording.cancel()
 
         try:
             return await self._work(job, tell)
@@ -163,11 +183,3 @@ class Jobs:
             log.exception("job %s failed", job.job_id)
             detail = "the service failed on this job; its log says more"
             return Failed(problem=Problem(type="about:blank", title="Internal Server Error", status=500, detail=detail))
-
-
-def has_ended(state: JobState) -> bool:
-    match state:
-        case Queued() | Running():
-            return False
-        case Finished() | Graded() | Failed() | Cancelled():
-            return True

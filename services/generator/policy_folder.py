@@ -12,7 +12,7 @@ from pathlib import Path
 from services.generator.policy_worker_extension import ENCODER_PREFIX
 from services.generator.prompts import MatrixPrompts, PromptWriter, TextPrompts
 from services.generator.weights import Shape, tensor_shapes
-from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
+from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE, load_description
 
 CONFIG_FILE = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
@@ -27,6 +27,11 @@ class PolicyFolder:
     @property
     def exists(self) -> bool:
         return (self.path / CONFIG_FILE).is_file()
+
+    @property
+    def name(self) -> str:
+        """The policy's own name, else its folder's."""
+        return load_description(self.path).name if self._has_encoder else self.path.resolve().name
 
     @cached_property
     def shapes(self) -> Mapping[str, Shape]:

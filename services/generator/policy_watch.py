@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from sparsesmith_proto.policy import PolicyAnnouncement
+
 from services.generator.engine import Engine, EngineFailed
 from services.generator.engine_host import EngineHost
 from services.generator.prompts import PromptWriter
 from services.generator.weights import RefusedWeights, Shape, check_weights, weights_path
 from sparsesmith.errors import Unavailable
-from sparsesmith_proto.policy import PolicyAnnouncement
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,9 @@ class PolicyWatch:
         except (RefusedWeights, EngineFailed) as error:
             self._refused.add(announcement.sha256)
             self.num_refused += 1
-            log.error("policy version %d is refused, version %d goes on: %s", announcement.version, engine.version, error)
+            log.error(
+                "policy version %d is refused, version %d goes on: %s", announcement.version, engine.version, error
+            )
             return
         self.announcement = announcement
         log.info("policy version %d serves", announcement.version)

@@ -43,7 +43,7 @@ class PolicyWorkerExtension:
         ):
             initialize_layerwise_reload(model)
             loaded = model.load_weights(_language_model_tensors(weights))
-            finalize_layerwise_reload(model, self.model_runner.model_config)
+            finalize_layerwise_reload(model, self.model_runner.model_config)  # type: ignore[no-untyped-call]
         if self.device.type == "cpu":
             _repack_tied_head(model)
         else:
@@ -71,7 +71,7 @@ def _end_with(generator: int) -> None:
 
 
 def _end_when_gone(watch: int, core: int, generator: int) -> None:
-    """Wait for the generator's end, then end the engine's core (this process's parent, unless that is the generator)."""
+    """Wait for the generator's end, then end the engine's core (the parent, unless that is the generator)."""
     select.select([watch], [], [])
     if core != generator and os.getppid() == core:
         os.kill(core, signal.SIGKILL)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from pydantic import ValidationError
+from sparsesmith_proto.api import Problem
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -20,7 +21,6 @@ from sparsesmith.errors import (
     SparsesmithError,
     Unavailable,
 )
-from sparsesmith_proto.api import Problem
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
+from sparsesmith_proto.kernel import Prompt, Workload
+
 from services.generator.engine import EmbeddingPrompt, EnginePrompt, TokenPrompt
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.prompt import prompt_inputs
 from sparsesmith.domain.text_prompt import text_prompt
 from sparsesmith.policy.embedding import PromptEmbedder, load_embedder
-from sparsesmith_proto.kernel import Prompt, Workload
 
 
 class PromptWriter(Protocol):
@@ -68,8 +69,8 @@ class TextPrompts:
         if self._tokenizer.chat_template is None:
             return TokenPrompt(tuple(self._tokenizer(text)["input_ids"]))
         messages = [{"role": "user", "content": text}]
-        encoded = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
-        return TokenPrompt(tuple(encoded["input_ids"]))
+        chat = str(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+        return TokenPrompt(tuple(self._tokenizer(chat, add_special_tokens=False)["input_ids"]))
 
     def prepared(self, weights: Path) -> Callable[[], None]:
         return self.use_shipped

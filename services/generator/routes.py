@@ -7,15 +7,6 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from sse_starlette import EventSourceResponse, ServerSentEvent
-
-from services.generator.jobs import has_ended
-from services.generator.metrics import exposition
-from services.generator.orders import EvaluationOrder, KernelOrder
-from services.generator.service import Service
-from sparsesmith.artifacts import ArtifactKind, artifact
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.errors import Conflict, InvalidOption
 from sparsesmith_proto.api import (
     EvaluationRequest,
     Finished,
@@ -25,6 +16,14 @@ from sparsesmith_proto.api import (
     PolicyStatus,
     Problem,
 )
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from services.generator.ledger import has_ended
+from services.generator.orders import EvaluationOrder, KernelOrder
+from services.generator.service import Service
+from sparsesmith.artifacts import ArtifactKind, artifact
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.errors import Conflict, InvalidOption
 
 router = APIRouter()
 
@@ -41,9 +40,14 @@ ServiceOf = Annotated[Service, Depends(_service)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
 Prefer = Annotated[str | None, Header()]
 
-_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": KernelRequest.model_json_schema()}}}}
+_BODY = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": KernelRequest.model_json_schema()}}}
+}
 _PROGRAM_BODY = {
-    "requestBody": {"required": True, "content": {"application/json": {"schema": EvaluationRequest.model_json_schema()}}}
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": EvaluationRequest.model_json_schema()}},
+    }
 }
 _PROBLEMS: dict[int | str, dict[str, object]] = {
     status: {"model": Problem, "content": {"application/problem+json": {}}} for status in (404, 409, 413, 415, 422, 503)
@@ -125,7 +129,7 @@ async def ready(service: ServiceOf) -> dict[str, str]:
 @router.get("/metrics")
 async def metrics(service: ServiceOf) -> Response:
     """Prometheus."""
-    content, media_type = exposition(service)
+    content, media_type = service.metrics.exposition()
     return Response(content, media_type=media_type)
 
 
@@ -167,5 +171,5 @@ def _report(status: JobStatus) -> KernelReport:
 
 
 async def _sent(service: Service, job_id: str, last_event_id: str | None) -> AsyncIterator[ServerSentEvent]:
-    async for event_id, status in service.ledger.events(job_id, after=last_event_id):
-        yield ServerSentEvent(status.model_dump_json(), event=status.status.state, id=event_id)
+    async for event in service.ledger.events(job_id, after=last_event_id):
+        yield ServerSentEvent(event.status.model_dump_json(), event=event.status.status.state, id=event.event_id)

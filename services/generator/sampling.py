@@ -4,13 +4,14 @@ import asyncio
 import secrets
 from dataclasses import dataclass
 
+from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
+from sparsesmith_proto.message import Architecture
+
 from services.generator.engine import Engine, EngineFailed, EnginePrompt
 from services.generator.engine_host import EngineHost
 from services.generator.prompts import PromptWriter
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
-from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
-from sparsesmith_proto.message import Architecture
 
 MAX_DRAWS = 3
 """A sample whose engine dies is drawn again on the next engine, this often in all."""
@@ -87,6 +88,8 @@ class SampleGroup:
             while self._written is None or self._written[0] != engine.version:
                 version = engine.version
                 workload = self._task.order.workload
-                written = await asyncio.to_thread(self._sampler.writer.write, self._task.pattern, workload, self._prompt)
+                written = await asyncio.to_thread(
+                    self._sampler.writer.write, self._task.pattern, workload, self._prompt
+                )
                 self._written = version, written
             return self._written[1]

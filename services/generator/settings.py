@@ -3,16 +3,17 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
-
 from sparsesmith_proto.message import Architecture
 
 
 class GeneratorSettings(BaseSettings):
     """Every field is read from SPARSESMITH_GENERATOR_<NAME>."""
 
-    model_config = SettingsConfigDict(env_prefix="SPARSESMITH_GENERATOR_", use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(
+        env_prefix="SPARSESMITH_GENERATOR_", use_attribute_docstrings=True, populate_by_name=True
+    )
 
     host: str = "127.0.0.1"
     """Address to listen on; read by `__main__`."""
@@ -21,11 +22,17 @@ class GeneratorSettings(BaseSettings):
     stop_grace_s: int = Field(default=10, ge=1, le=600)
     """How long open connections may finish when the service stops; read by `__main__`."""
 
+    redis_url: str = Field(
+        default="redis://127.0.0.1:6379/0",
+        validation_alias=AliasChoices("SPARSESMITH_GENERATOR_REDIS_URL", "REDIS_URL"),
+    )
+    """Address of Redis: redis://, rediss:// or unix:///path. Also read from REDIS_URL. Read by `channels`."""
+
     policy_dir: Path | None = Path("models/sparsesmith-30m")
     """Folder of the policy. Empty: no policy, `families` is all there is. Read by `engine_host`."""
     exchange_dir: Path = Path(".sparsesmith/policy")
     """Folder where the trainer leaves published weights; read by `policy_watch`."""
-    keep_policy_poll_s: float = Field(default=1.0, gt=0, le=60)
+    policy_poll_s: float = Field(default=1.0, gt=0, le=60)
     """How often the policy channel is asked for new weights; read by `policy_watch`."""
     architecture: Architecture = "sm_90"
     """GPU generation that prompts ask for; read by `search.sample`."""

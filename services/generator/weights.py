@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
+from sparsesmith_proto.policy import PolicyAnnouncement
 
 from services.generator.policy_worker_extension import ENCODER_PREFIX
-from sparsesmith_proto.policy import PolicyAnnouncement
 
 Shape = tuple[int, ...]
 TIED_HEAD = "lm_head.weight"
@@ -26,7 +26,7 @@ def weights_path(folder: Path, announcement: PolicyAnnouncement) -> Path:
 
 
 def check_weights(path: Path, announcement: PolicyAnnouncement, expected: Mapping[str, Shape]) -> None:
-    """Blocking. Raises RefusedWeights: unreadable, another digest, missing, unknown or misshapen or non-finite tensors."""
+    """Blocking. Raises RefusedWeights: unreadable, another digest; missing, unknown, misshapen, non-finite tensors."""
     try:
         digest = _sha256(path)
         if digest != announcement.sha256:

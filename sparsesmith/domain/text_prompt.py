@@ -1,17 +1,26 @@
 """The prompt for a language model that is asked in text: the contract, the format catalogue, the pattern in numbers."""
 
 import numpy as np
+from sparsesmith_proto.kernel import Prompt, Workload
 
 from sparsesmith.domain.formats import FORMATS
-from sparsesmith.domain.formats.format import HEAD, SPMM_TAIL, SPMV_TAIL, Argument, Format, IntegerRange, complete_parameters
+from sparsesmith.domain.formats.format import (
+    HEAD,
+    SPMM_TAIL,
+    SPMV_TAIL,
+    Argument,
+    Format,
+    IntegerRange,
+    complete_parameters,
+)
 from sparsesmith.domain.pattern import Pattern
-from sparsesmith_proto.kernel import Prompt, Workload
 
 NUM_SHOWN_ROWS = 6
 NUM_SHOWN_COLS = 16
 
 _RULES = """\
-Write one CUDA kernel program that computes {product} for the sparse matrix below, as fast as possible on {architecture}.
+Write one CUDA kernel program that computes {product} for the sparse matrix below,
+as fast as possible on {architecture}.
 The program is one .cu text: directive lines that begin with //@, then device code for NVRTC. No host code.
 Directives:
 //@ format NAME [parameter=value ...]

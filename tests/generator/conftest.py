@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+
 from services.generator.engine import EngineOptions
 from services.generator.engine_host import EngineHost
 from services.generator.policy_folder import PolicyFolder
 from services.generator.prompts import PromptWriter
 from sparsesmith.policy.checkpoint import Policy
-
 from tests.generator.tiny_policy import make_policy, write_policy
 
 Result = TypeVar("Result")

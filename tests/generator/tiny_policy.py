@@ -3,12 +3,18 @@
 from pathlib import Path
 
 import torch
+from sparsesmith_proto.policy import PolicyAnnouncement
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from sparsesmith.policy.checkpoint import Policy, PolicyDescription, save_policy, save_tokenizer, write_published_weights
+from sparsesmith.policy.checkpoint import (
+    Policy,
+    PolicyDescription,
+    save_policy,
+    save_tokenizer,
+    write_published_weights,
+)
 from sparsesmith.policy.encoder import MatrixEncoder
-from sparsesmith_proto.policy import PolicyAnnouncement
 
 HIDDEN = 64
 VOCABULARY_SIZE = 384
@@ -16,7 +22,8 @@ SPECIAL_TOKENS = ["<eos>", "<bos>", "<pad>", "<parent>", "<report>"]
 TEXT = """//@ format csr
 //@ launch spmv grid=ceil_div(num_rows,8) block=256
 extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices,
-    const float* values, const float* x, float* y) { for (int i = threadIdx.x; i < num_rows; i += blockDim.x) y[i] = 0; }
+    const float* values, const float* x, float* y) {
+    for (int i = threadIdx.x; i < num_rows; i += blockDim.x) y[i] = 0; }
 """
 
 

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from sparsesmith_proto.kernel import Candidate
+
 from services.generator.sampling import PolicySampler, SampleGroup
 from services.generator.search.strategy import Batch, Sources
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
-from sparsesmith_proto.kernel import Candidate
 
 GROUP_SIZE = 16
 """Samples of one prompt. Prompts of a task differ in the nonzeros that they show."""
@@ -19,7 +20,9 @@ LINGER_S = 0.25
 async def sample(task: TuningTask, sources: Sources, limit: int) -> AsyncIterator[Batch]:
     """Samples in batches as they end, whatever their group. Raises Unavailable where the service has no policy."""
     if sources.sampler is None:
-        raise Unavailable("search=sample needs a policy and this service runs without one", field="search", value="sample")
+        raise Unavailable(
+            "search=sample needs a policy and this service runs without one", field="search", value="sample"
+        )
     draws = _Draws(task, sources.sampler, limit, sources.samples_in_flight)
     try:
         while draws.start():

@@ -1,0 +1,35 @@
+"""`python -m services.generator`: one process tree that ends with SIGTERM or Ctrl-C and leaves no job behind."""
+
+import logging
+import sys
+
+import uvicorn
+from pydantic import ValidationError
+
+from services.generator.settings import GeneratorSettings
+
+
+def main() -> None:
+    """Settings are read before anything heavy is imported."""
+    try:
+        settings = GeneratorSettings()
+    except ValidationError as error:
+        sys.exit(f"settings of the generator: {error}")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    from services.generator.app import create_app
+    from services.generator.channels import Channels
+    from services.generator.service import Service
+
+    uvicorn.run(
+        create_app(Service(settings, Channels(settings.redis_url))),
+        host=settings.host,
+        port=settings.port,
+        timeout_graceful_shutdown=settings.stop_grace_s,
+        log_config=None,
+        access_log=False,
+    )
+
+
+if __name__ == "__main__":
+    main()

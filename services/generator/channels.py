@@ -1,0 +1,23 @@
+"""The generator's ends of the channels to evaluators and trainer, all on one Redis."""
+
+from sparsesmith.transport.connection import connect, is_answering
+from sparsesmith.transport.job_store import JobStore
+from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith.transport.queue import EvaluationQueue
+from sparsesmith.transport.tuned_kernel_store import TunedKernelStore
+
+
+class Channels:
+    """Does not connect yet: a Redis that is down is waited for when it is used."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._connection = connect(redis_url)
+        self.jobs = JobStore(self._connection)
+        self.patterns = PatternStore(self._connection)
+        self.evaluations = EvaluationQueue(self._connection)
+        self.policy = PolicyChannel(self._connection)
+        self.tuned_kernels = TunedKernelStore(self._connection)
+
+    def is_answering(self) -> bool:
+        return is_answering(self._connection)

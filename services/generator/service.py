@@ -1,0 +1,168 @@
+"""The parts of a running generator, put together."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import assert_never
+
+from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, PolicyStatus
+from sparsesmith_proto.evaluation import EvaluationJob
+from sparsesmith_proto.kernel import Candidate, UserWritten
+
+from services.generator.channels import Channels
+from services.generator.engine import EngineOptions
+from services.generator.engine_host import EngineHost
+from services.generator.evaluations import QueuedEvaluations
+from services.generator.generation import Tools, generate_kernels
+from services.generator.grading import GradingLimits
+from services.generator.intake import Intake
+from services.generator.jobs import JobLimits, Jobs, Tell
+from services.generator.kernel_cache import TunedKernelCache
+from services.generator.ledger import AcceptedJob, Ledger
+from services.generator.metrics import Gauges, Metrics
+from services.generator.orders import EvaluationOrder, KernelOrder
+from services.generator.policy_folder import PolicyFolder
+from services.generator.policy_watch import PolicyWatch
+from services.generator.sampling import PolicySampler, SamplingOptions
+from services.generator.search import Sources
+from services.generator.settings import GeneratorSettings
+from services.generator.task import TuningTask
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.errors import NotFound, Unavailable
+
+log = logging.getLogger(__name__)
+
+NUM_THREADS = 32
+"""For calls of the store, which wait for the network, beside a few matrices that are parsed."""
+
+
+class Service:
+    """Made in `__main__`, handed to the application; `running` is its life."""
+
+    def __init__(self, settings: GeneratorSettings, channels: Channels) -> None:
+        self.settings = settings
+        self.intake = Intake(settings)
+        self.channels = channels
+        self.ledger = Ledger(channels.jobs, channels.patterns)
+        self.metrics = Metrics()
+        num_waits = settings.max_running_jobs * settings.batches_in_flight
+        self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics)
+        self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
+        self.folder = policy_folder(settings)
+        self.sampler = None if self.folder is None else policy_sampler(self.folder, settings)
+        self.watch = None
+        if self.folder is not None and self.sampler is not None:
+            self.watch = PolicyWatch(
+                channels.policy, settings.exchange_dir, self.folder.shapes, self.sampler.writer, settings.policy_poll_s
+            )
+        self.jobs = Jobs(self.ledger, self._work, JobLimits(settings.max_waiting_jobs, settings.max_running_jobs))
+        self.metrics.registry.register(Gauges(self.jobs, self.sampler, self.watch))
+        self._tools = Tools(
+            sources=Sources(self.sampler, settings.batch_candidates, settings.samples_in_flight),
+            evaluations=self.evaluations,
+            limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
+            cache=self.cache,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Engine, policy watch and jobs in the background; jobs in progress at the end stay accepted."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="blocking"))
+        tasks = [asyncio.create_task(self.jobs.run())]
+        if self.sampler is not None and self.watch is not None:
+            tasks.append(asyncio.create_task(self.sampler.host.run(self.watch.prepare)))
+            tasks.append(asyncio.create_task(self.watch.run(self.sampler.host)))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    log.error("a part of the service had failed", exc_info=ended)
+            self.evaluations.close()
+
+    async def check_ready(self) -> None:
+        """Raises Unavailable naming what does not answer."""
+        if not await asyncio.to_thread(self.channels.is_answering):
+            raise Unavailable("Redis does not answer", field="redis_url")
+        if self.sampler is not None and self.sampler.host.engine is None:
+            state = "could not be loaded" if self.sampler.is_broken else "is loading"
+            raise Unavailable(f"the engine {state}", field="engine", value=state)
+
+    def policy_status(self) -> PolicyStatus:
+        """Raises NotFound where the service runs without a policy."""
+        if self.folder is None or self.sampler is None or self.watch is None:
+            raise NotFound("this service runs without a policy", field="policy_dir", value=self.settings.policy_dir)
+        announcement = self.watch.announcement
+        return PolicyStatus(
+            model=self.folder.name,
+            version=0 if announcement is None else announcement.version,
+            num_parameters=self.folder.num_parameters,
+            encoder=self.sampler.writer.encoder,
+            announcement=announcement,
+        )
+
+    def _policy_version(self) -> int | None:
+        """Of the engine that serves now."""
+        engine = None if self.sampler is None else self.sampler.host.engine
+        return None if engine is None else engine.version
+
+    async def _work(self, job: AcceptedJob, tell: Tell) -> JobState:
+        started = time.monotonic()
+        pattern = await self.ledger.pattern(job.order.workload.pattern)
+        match job.order:
+            case KernelOrder():
+                state: JobState = await self._tune(job, job.order, pattern, tell)
+            case EvaluationOrder():
+                state = await self._grade(job, job.order)
+            case _:
+                assert_never(job.order)
+        self.metrics.job_ended(job.order.kind, state, time.monotonic() - started)
+        return state
+
+    async def _tune(self, job: AcceptedJob, order: KernelOrder, pattern: Pattern, tell: Tell) -> JobState:
+        if (known := await self.cache.find(order, self._policy_version())) is not None:
+            self.metrics.answered_from_cache()
+            return Finished(report=known)
+        task = TuningTask(job.job_id, job.new_run_id(), order, pattern, job.age_s)
+        return Finished(report=await generate_kernels(task, self._tools, tell))
+
+    async def _grade(self, job: AcceptedJob, order: EvaluationOrder) -> JobState:
+        candidate = Candidate(candidate_id="user", program=order.program, origin=UserWritten())
+        evaluation_job = EvaluationJob(job_id=job.new_run_id(), workload=order.workload, candidates=(candidate,))
+        report = await self.evaluations.grade(evaluation_job)
+        return Graded(
+            answer=EvaluationAnswer(
+                workload=order.workload,
+                evaluation=report.evaluations[0],
+                baselines=report.baselines,
+                device=report.device,
+            )
+        )
+
+
+def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:
+    """The configured policy; None, and a word in the log, where there is none."""
+    folder = None if settings.policy_dir is None else PolicyFolder(settings.policy_dir)
+    if folder is None or folder.exists:
+        return folder
+    log.warning("no policy at %s: the service runs on kernel families alone", folder.path)
+    return None
+
+
+def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicySampler:
+    options = EngineOptions(
+        policy_dir=folder.language_model_dir(),
+        max_context_tokens=settings.max_prompt_tokens + settings.max_program_tokens,
+        dtype=settings.engine_dtype,
+        max_samples=settings.engine_max_samples,
+        kv_cache_gib=settings.engine_kv_cache_gib,
+        gpu_memory_fraction=settings.engine_gpu_memory_fraction,
+        threads=settings.engine_threads,
+    )
+    sampling = SamplingOptions(settings.architecture, settings.temperature, settings.max_program_tokens)
+    return PolicySampler(EngineHost(options, settings.engine_restart_s), folder.prompt_writer(), sampling)

@@ -1,0 +1,80 @@
+import pytest
+from sparsesmith_proto.api import LibraryAnswer, TunedAnswer
+from sparsesmith_proto.evaluation import EvaluationReport
+from sparsesmith_proto.kernel import CompileFailed
+
+from services.generator.verdict import Progress, break_even, conclude
+from tests.generator.orders import make_task
+from tests.generator.reports import make_baselines, make_estimate, make_passed, make_report, make_timing
+
+
+def progress_after(*reports: EvaluationReport) -> Progress:
+    progress = Progress(make_task())
+    for report in reports:
+        progress.add(report)
+    return progress
+
+
+def test_a_kernel_that_is_faster_beyond_the_noise_wins() -> None:
+    report = conclude(progress_after(make_report([make_passed(make_timing(5)), make_passed(make_timing(8))])))
+    assert isinstance(report.answer, TunedAnswer)
+    assert report.answer.best.candidate.candidate_id == "c0"
+    assert report.answer.speedup_over_best == pytest.approx(2)
+    assert report.answer.speedup_over_default == pytest.approx(2.4)
+
+
+def test_less_than_two_percent_is_no_win() -> None:
+    report = conclude(progress_after(make_report([make_passed(make_timing(9.85))])))
+    assert isinstance(report.answer, LibraryAnswer)
+    assert report.answer.routine == "cusparse_coo_alg1"
+    assert "1.02x" in report.answer.reason
+    assert report.answer.closest is not None
+
+
+def test_overlapping_intervals_are_no_win() -> None:
+    report = conclude(progress_after(make_report([make_passed(make_timing(9, spread=0.2))])))
+    assert isinstance(report.answer, LibraryAnswer)
+    assert "noise" in report.answer.reason
+
+
+def test_a_sure_winner_is_preferred_to_a_faster_one_within_the_noise() -> None:
+    noisy, sure = make_passed(make_timing(7, spread=0.6)), make_passed(make_timing(8))
+    report = conclude(progress_after(make_report([noisy, sure])))
+    assert isinstance(report.answer, TunedAnswer)
+    assert report.answer.best.outcome == sure
+
+
+def test_an_estimate_never_beats_a_measurement() -> None:
+    report = conclude(progress_after(make_report([make_passed(make_estimate(1))])))
+    assert isinstance(report.answer, LibraryAnswer)
+
+
+def test_estimates_are_compared_with_estimates() -> None:
+    baselines = make_baselines(make_estimate(10), make_estimate(12))
+    report = conclude(progress_after(make_report([make_passed(make_estimate(5))], baselines)))
+    assert isinstance(report.answer, TunedAnswer)
+
+
+def test_without_a_passed_candidate_the_library_is_the_answer() -> None:
+    report = conclude(progress_after(make_report([CompileFailed(log=""), CompileFailed(log="")])))
+    assert report.answer == LibraryAnswer(
+        routine="cusparse_coo_alg1", reason="none of 2 candidates passed", closest=None
+    )
+    assert report.search.outcomes == {"compile_failed": 2}
+
+
+def test_break_even_counts_tuning_and_conversion_less_the_librarys_own_preparation() -> None:
+    baselines = make_baselines(make_timing(10), make_timing(12), preparation_ms=100)
+    best = progress_after(make_report([make_passed(make_timing(5), conversion_ms=600)], baselines)).best
+    assert best is not None
+    repaid = break_even(best, tuning_s=2.0)
+    assert repaid.products_against_best == (2_000_000 + 600_000 - 100_000) / 5
+    assert repaid.products_against_default == -(-2_600_000 // 7)
+
+
+def test_a_kernel_that_is_not_faster_never_breaks_even() -> None:
+    best = progress_after(make_report([make_passed(make_timing(11))])).best
+    assert best is not None
+    repaid = break_even(best, tuning_s=2.0)
+    assert repaid.products_against_best is None
+    assert repaid.products_against_default is not None
