@@ -64,17 +64,44 @@ class Pattern:
 def pattern_from_scipy(matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray") -> Pattern:
     """The pattern of a SciPy sparse matrix. Explicit zeros count as nonzeros; duplicates are merged.
 
-    Raises InvalidMatrix for an empty matrix, LimitExceeded beyond 32-bit offsets.
+    Raises InvalidMatrix for an empty matrix or one whose indices contradict its shape, LimitExceeded beyond 32 bits.
     """
+    if len(matrix.shape) != 2:
+        raise InvalidMatrix(
+            f"shape has {len(matrix.shape)} dimensions: must be 2", field="shape", value=len(matrix.shape), limit=2
+        )
     num_rows, num_cols = (int(extent) for extent in matrix.shape)
     _check_size(num_rows, num_cols, int(matrix.nnz))
-    csr = matrix.tocsr()
-    if not csr.has_canonical_format:
+    csr = _checked_csr(matrix)
+    offsets, columns = csr.indptr, csr.indices
+    if not _is_canonical(offsets, columns):
         # An explicit zero must survive the merge, and two values must not cancel: the values are not looked at.
-        csr = scipy.sparse.csr_matrix((np.ones(csr.nnz, np.int8), csr.indices, csr.indptr), shape=csr.shape, copy=True)
-        csr.sort_indices()
+        csr = scipy.sparse.csr_matrix((np.ones(columns.size, np.int8), columns, offsets), shape=csr.shape, copy=True)
         csr.sum_duplicates()
-    return Pattern(num_rows, num_cols, csr.indptr.astype(np.int32), csr.indices.astype(np.int32))
+        offsets, columns = csr.indptr, csr.indices
+    return Pattern(num_rows, num_cols, offsets.astype(np.int32), columns.astype(np.int32))
+
+
+def _checked_csr(matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray") -> scipy.sparse.csr_matrix:
+    """As CSR, indices checked first: SciPy's conversions write out of bounds for indices outside the shape."""
+    try:
+        if matrix.format == "coo":
+            for index, extent in ((matrix.row, matrix.shape[0]), (matrix.col, matrix.shape[1])):
+                if index.min() < 0 or index.max() >= extent:
+                    raise ValueError(f"an index lies outside 0..{extent - 1}")
+        if matrix.format in ("csr", "csc", "bsr"):
+            matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise InvalidMatrix(f"not a sparse matrix: {error}", field="indices") from error
+    return matrix.tocsr()
+
+
+def _is_canonical(row_offsets: IndexArray, col_indices: IndexArray) -> bool:
+    """Whether columns ascend strictly within each row. SciPy's own flag is kept by callers and may be stale."""
+    ascends = np.empty(col_indices.size + 1, np.bool_)
+    np.less(col_indices[:-1], col_indices[1:], out=ascends[1:-1])
+    ascends[row_offsets] = True
+    return bool(ascends.all())
 
 
 def pattern_from_indices(num_rows: int, num_cols: int, rows: npt.ArrayLike, cols: npt.ArrayLike) -> Pattern:

@@ -70,7 +70,7 @@ class Ell:
 
 def last_column_of_each_row(pattern: Pattern) -> Int32Array:
     """The largest column of each row, 0 for an empty row, shape [num_rows]."""
-    last = pattern.col_indices[np.maximum(pattern.row_offsets[1:] - 1, 0)]
+    last: Int32Array = pattern.col_indices[np.maximum(pattern.row_offsets[1:] - 1, 0)]
     last[pattern.row_lengths == 0] = 0
     return last
 

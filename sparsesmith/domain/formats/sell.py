@@ -128,7 +128,8 @@ class Slices:
         first_slots = np.empty(pattern.num_rows, np.int64)
         first_slots[self.row_permutation[filled]] = self.offsets[filled // lanes] + filled % lanes
         first_slots -= lanes * pattern.row_offsets[:-1].astype(np.int64)
-        return np.repeat(first_slots, pattern.row_lengths) + lanes * np.arange(pattern.nnz, dtype=np.int64)
+        slots: npt.NDArray[np.int64] = np.repeat(first_slots, pattern.row_lengths)
+        return slots + lanes * np.arange(pattern.nnz, dtype=np.int64)
 
 
 def cut_slices(pattern: Pattern, lanes: int, sigma: int) -> Slices:
@@ -162,6 +163,6 @@ def sorted_rows(row_lengths: Int32Array, sigma: int) -> Int32Array:
 
 
 def _of_lanes(per_row: Int32Array, permutation: Int32Array, without_row: int) -> Int32Array:
-    per_lane = per_row[np.maximum(permutation, 0)]
+    per_lane: Int32Array = per_row[np.maximum(permutation, 0)]
     per_lane[permutation == NO_ROW] = without_row
     return per_lane

@@ -1,0 +1,147 @@
+"""Matrix Market coordinate files. The format: Boisvert, Pozo, Remington, NISTIR 5935 (1996).
+
+Banner and size line are read and checked here; the entries by SciPy's parser, which names the line of a bad entry.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+import scipy.io
+import scipy.sparse
+
+from sparsesmith.domain.matrix_limits import MatrixLimits, check_finite, check_limit, check_shape
+from sparsesmith.errors import InvalidMatrix
+
+FIELDS = ("real", "integer", "pattern", "complex")
+SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
+
+_BANNER = re.compile(rb"%%MatrixMarket\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*", re.IGNORECASE)
+_SIZES = re.compile(rb"\s*([0-9]{1,18})\s+([0-9]{1,18})\s+([0-9]{1,18})\s*")
+_MAX_LINE_BYTES = 1 << 16
+_MAX_COMMENT_LINES = 1 << 16
+_LEAST_ENTRY_BYTES = 4
+"""`1 1` and a line break."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Banner and size line."""
+
+    field: str
+    symmetry: str
+    num_rows: int
+    num_cols: int
+    num_entries: int
+
+    @property
+    def has_real_values(self) -> bool:
+        return self.field in ("real", "integer")
+
+
+def read_matrix_market(
+    open_stream: Callable[[], IO[bytes]], num_bytes: int, limits: MatrixLimits
+) -> "tuple[scipy.sparse.coo_matrix, bool]":
+    """The expanded matrix, duplicates kept, and whether its values are real; otherwise they are ones.
+
+    `open_stream` gives the text of `num_bytes` from its start; it is called twice. Raises InvalidMatrix, LimitExceeded.
+    """
+    with open_stream() as stream:
+        header = read_header(stream)
+    _check_header(header, num_bytes, limits)
+    with open_stream() as stream:
+        coo = _read_entries(stream)
+    check_limit("nnz", int(coo.nnz), limits.max_nnz)
+    if not header.has_real_values:
+        ones = np.ones(coo.nnz, np.int8)
+        return scipy.sparse.coo_matrix((ones, (coo.row, coo.col)), shape=coo.shape), False
+    # Mirrored entries follow those of the file.
+    check_finite(coo.data[: header.num_entries], "entry", first=1)
+    return coo, True
+
+
+def read_header(stream: IO[bytes]) -> Header:
+    """Raises InvalidMatrix for a banner or a size line that is missing, malformed or not supported."""
+    banner = _BANNER.fullmatch(_read_line(stream))
+    if banner is None:
+        raise InvalidMatrix(
+            "file: line 1 is not a Matrix Market banner",
+            field="banner",
+            limit="%%MatrixMarket matrix coordinate FIELD SYMMETRY",
+        )
+    kind, layout, field, symmetry = (word.decode("ascii", "replace").lower() for word in banner.groups())
+    _check_word("object", kind, ("matrix",))
+    _check_word("format", layout, ("coordinate",))
+    _check_word("field", field, FIELDS)
+    _check_word("symmetry", symmetry, SYMMETRIES)
+    return Header(field, symmetry, *_read_sizes(_first_line_of_data(stream)))
+
+
+def _first_line_of_data(stream: IO[bytes]) -> bytes:
+    for _ in range(_MAX_COMMENT_LINES):
+        line = _read_line(stream)
+        if not line:
+            raise InvalidMatrix("file: it ends before its size line", field="size line", limit="rows cols entries")
+        if line.strip() and not line.lstrip().startswith(b"%"):
+            return line
+    raise InvalidMatrix(
+        f"file: more than {_MAX_COMMENT_LINES} lines of comment", field="comments", limit=_MAX_COMMENT_LINES
+    )
+
+
+def _read_line(stream: IO[bytes]) -> bytes:
+    line = stream.readline(_MAX_LINE_BYTES)
+    if len(line) == _MAX_LINE_BYTES:
+        raise InvalidMatrix(
+            f"file: a header line is longer than {_MAX_LINE_BYTES} bytes", field="header", limit=_MAX_LINE_BYTES
+        )
+    return line
+
+
+def _check_word(what: str, word: str, known: tuple[str, ...]) -> None:
+    if word not in known:
+        limit = ", ".join(known)
+        raise InvalidMatrix(
+            f"file: Matrix Market {what} {word!r} is not supported ({limit})", field=what, value=word, limit=limit
+        )
+
+
+def _read_sizes(line: bytes) -> tuple[int, int, int]:
+    sizes = _SIZES.fullmatch(line)
+    if sizes is None:
+        shown = line[:80].decode("ascii", "replace").strip()
+        raise InvalidMatrix(
+            f"file: the size line {shown!r} is not `rows cols entries`",
+            field="size line",
+            value=shown,
+            limit="rows cols entries",
+        )
+    return int(sizes[1]), int(sizes[2]), int(sizes[3])
+
+
+def _check_header(header: Header, num_bytes: int, limits: MatrixLimits) -> None:
+    check_shape(header.num_rows, header.num_cols, header.num_entries, limits)
+    if header.symmetry != "general" and header.num_rows != header.num_cols:
+        raise InvalidMatrix(
+            f"file: a {header.symmetry} matrix is square, this one is {header.num_rows} x {header.num_cols}",
+            field="symmetry",
+            value=header.symmetry,
+            limit="a square matrix",
+        )
+    # Before memory for the entries is taken: the size line may say anything. The last line break may be missing.
+    if header.num_entries * _LEAST_ENTRY_BYTES > num_bytes + 1:
+        raise InvalidMatrix(
+            f"file: the size line announces {header.num_entries} entries, {num_bytes} bytes cannot hold them",
+            field="entries",
+            value=header.num_entries,
+            limit=num_bytes // _LEAST_ENTRY_BYTES,
+        )
+
+
+def _read_entries(stream: IO[bytes]) -> scipy.sparse.coo_matrix:
+    try:
+        return scipy.io.mmread(stream)
+    except (ValueError, OverflowError) as error:
+        raise InvalidMatrix(f"file: {error}", field="entries") from error

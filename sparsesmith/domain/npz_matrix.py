@@ -1,0 +1,139 @@
+"""SciPy's .npz files (`scipy.sparse.save_npz`), read without trust: no pickles, sizes before memory, indices checked.
+
+`scipy.sparse.load_npz` builds matrices from indices that nobody looked at; converting one can end the process.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from sparsesmith.domain.matrix_limits import MatrixLimits, check_finite, check_limit, check_shape
+from sparsesmith.errors import InvalidMatrix
+
+Arrays = Mapping[str, npt.NDArray[np.generic]]
+
+MAX_MEMBERS = 16
+_MAX_MEMBER_HEADER_BYTES = 10_000
+_MEMBERS = {
+    "csr": ("indptr", "indices", "data"),
+    "csc": ("indptr", "indices", "data"),
+    "bsr": ("indptr", "indices", "data"),
+    "coo": ("row", "col", "data"),
+    "dia": ("offsets", "data"),
+}
+
+
+def read_npz_matrix(stream: IO[bytes], limits: MatrixLimits) -> "tuple[scipy.sparse.spmatrix, bool]":
+    """The matrix, duplicates kept, and whether its values are real; otherwise they are ones.
+
+    Raises InvalidMatrix, LimitExceeded.
+    """
+    arrays = read_arrays(stream, limits)
+    name = _format_name(arrays)
+    missing = [member for member in (*_MEMBERS[name], "shape") if member not in arrays]
+    if missing:
+        raise InvalidMatrix(f"file: {name} matrix without {missing[0]}.npy", field=missing[0])
+    num_rows, num_cols = _shape(arrays["shape"])
+    data = arrays["data"]
+    check_shape(num_rows, num_cols, data.size, limits)
+    has_real_values = data.dtype.kind in "iuf"
+    if has_real_values:
+        check_finite(data, "data: entry", first=0)
+    elif data.dtype.kind not in "bc":
+        raise InvalidMatrix(f"data has the type {data.dtype}", field="data", value=str(data.dtype), limit="numbers")
+    numbers = data.astype(np.float64, copy=False) if has_real_values else np.ones(data.shape, np.int8)
+    return _checked_matrix(name, {**arrays, "data": numbers}, (num_rows, num_cols)), has_real_values
+
+
+def read_arrays(stream: IO[bytes], limits: MatrixLimits) -> Arrays:
+    """The arrays of an .npz file by name. Raises InvalidMatrix for damage and pickles, LimitExceeded for size."""
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            members = archive.infolist()
+            check_limit("members of the archive", len(members), MAX_MEMBERS)
+            announced = sum(member.file_size for member in members)
+            check_limit("decompressed size in bytes", announced, limits.max_decompressed_bytes)
+            return {member.filename.removesuffix(".npy"): _read_array(archive, member) for member in members}
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        raise InvalidMatrix(f"file: damaged .npz: {error}", field="file") from error
+
+
+def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[np.generic]:
+    with archive.open(member) as stream:
+        shape, fortran_order, dtype = _read_array_header(stream, member.filename)
+        if dtype.hasobject or dtype.names is not None:
+            raise InvalidMatrix(
+                f"{member.filename}: arrays of {dtype} are not read", field=member.filename, value=str(dtype)
+            )
+        count = int(np.prod(shape, dtype=object))
+        num_bytes = count * dtype.itemsize
+        if num_bytes > member.file_size:
+            raise InvalidMatrix(
+                f"{member.filename}: {count} values announced, {member.file_size} bytes cannot hold them",
+                field=member.filename,
+                value=count,
+            )
+        # A read is bounded by the size that the archive announces, whatever the compressed data holds.
+        content = stream.read(num_bytes)
+        if len(content) < num_bytes:
+            raise InvalidMatrix(f"{member.filename}: it ends too early", field=member.filename)
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran_order else "C")
+
+
+def _read_array_header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    readers: dict[tuple[int, int], Any] = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+        shape, fortran_order, dtype = readers[version](stream, max_header_size=_MAX_MEMBER_HEADER_BYTES)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidMatrix(f"{name}: not a NumPy array: {error}", field=name) from error
+    if any(extent < 0 for extent in shape):
+        raise InvalidMatrix(f"{name}: shape {shape}", field=name, value=str(shape), limit=">= 0")
+    return shape, fortran_order, dtype
+
+
+def _format_name(arrays: Arrays) -> str:
+    stored = arrays.get("format")
+    name = str(stored.item()) if stored is not None and stored.size == 1 and stored.dtype.kind == "U" else ""
+    if stored is not None and stored.size == 1 and stored.dtype.kind == "S":
+        name = bytes(stored.item()).decode("ascii", "replace")
+    if name not in _MEMBERS:
+        known = ", ".join(_MEMBERS)
+        raise InvalidMatrix(
+            f"file: format {name!r} is not a sparse format of SciPy ({known})", field="format", value=name, limit=known
+        )
+    return name
+
+
+def _shape(stored: npt.NDArray[np.generic]) -> tuple[int, int]:
+    if stored.shape != (2,) or stored.dtype.kind not in "iu":
+        raise InvalidMatrix("shape: expected two whole numbers", field="shape", limit="two whole numbers")
+    num_rows, num_cols = (int(extent) for extent in stored)
+    return num_rows, num_cols
+
+
+def _checked_matrix(name: str, arrays: Arrays, shape: tuple[int, int]) -> scipy.sparse.spmatrix:
+    *indices, data = (arrays[member] for member in _MEMBERS[name])
+    for member, array in zip(_MEMBERS[name], indices, strict=False):
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise InvalidMatrix(f"{member}: expected a list of whole numbers", field=member, value=str(array.dtype))
+    try:
+        match name:
+            case "coo":
+                return scipy.sparse.coo_matrix((data, tuple(indices)), shape=shape)
+            case "dia":
+                return scipy.sparse.dia_matrix((data, indices[0]), shape=shape).tocoo()
+        build = {"csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix, "bsr": scipy.sparse.bsr_matrix}[name]
+        compressed = build((data, indices[1], indices[0]), shape=shape)
+        compressed.check_format(full_check=True)
+    except (ValueError, IndexError, OverflowError) as error:
+        raise InvalidMatrix(f"file: {error}", field="file") from error
+    return compressed
