@@ -1,0 +1,188 @@
+"""Measures kernel families over a pack of patterns: the records that the supervised stage learns from.
+
+    python -m benchmarks.sweep PACK OUT.jsonl.xz --seconds 540 [--plan spmv:float32:1:28 spmm:float32:32:8 ...]
+
+Workloads are taken plan by plan, small patterns first, until the time is spent. Programs that fail are counted by outcome and
+written to OUT.failures.json with their texts: a family that is wrong somewhere must be seen.
+"""
+
+import argparse
+import csv
+import json
+import lzma
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import cast
+
+from services.evaluator.compilation import Compiler
+from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.devices import device_process
+from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.race import Race
+from services.evaluator.sandbox import DeviceProcess
+from services.evaluator.settings import EvaluatorSettings
+from sparsesmith.domain.families import FamilyInstance, propose
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.pattern_pack import pack_index, read_pack
+from sparsesmith.errors import SparsesmithError
+from sparsesmith_proto.kernel import Candidate, FromFamily, Passed, Workload
+from sparsesmith_proto.message import ElementType, Operation
+
+DEFAULT_PLANS = ("spmv:float32:1:28", "spmv:float64:1:14", "spmm:float32:8:10", "spmm:float32:32:10", "spmm:float32:128:6")
+PROPOSALS_AHEAD = 8
+SPLIT = Path(__file__).parent / "split.csv"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which workload each pattern gets, and how many proposals of it are measured."""
+
+    operation: Operation
+    element_type: ElementType
+    num_dense_cols: int
+    limit: int
+
+
+@dataclass(frozen=True, eq=False)
+class Proposals:
+    """What is to be measured on one workload."""
+
+    name: str
+    plan: Plan
+    pattern: Pattern
+    instances: list[FamilyInstance]
+
+
+def parse_plan(text: str) -> Plan:
+    operation, element_type, num_dense_cols, limit = text.split(":")
+    return Plan(cast(Operation, operation), cast(ElementType, element_type), int(num_dense_cols), int(limit))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pack", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--plan", nargs="+", default=DEFAULT_PLANS, help="operation:type:columns:programs")
+    parser.add_argument("--max-nnz", type=int, default=3_000_000)
+    parser.add_argument("--names", nargs="*", help="only these patterns")
+    options = parser.parse_args()
+    deadline = time.monotonic() + options.seconds
+    settings, outcomes, failures = EvaluatorSettings(), Counter[str](), list[dict[str, str]]()
+    num_workers = max(1, (os.cpu_count() or 1) - 3)
+    names = _names(options.pack, options.max_nnz, options.names)
+    with (
+        closing(device_process(settings)) as process,
+        Compiler(num_workers, timeout_s=settings.compile_limit_s) as compiler,
+        lzma.open(options.out, "wt", preset=4) as records,
+    ):
+        device = process.start()
+        work = [(name, plan) for plan in map(parse_plan, options.plan) for name in names]
+        print(f"{device.name}: {len(work)} workloads, {num_workers} compilers", flush=True)
+        for number, proposals in enumerate(_proposed(options.pack, work), start=1):
+            for line in _measure(proposals, process, compiler, settings, outcomes, failures):
+                records.write(json.dumps(line) + "\n")
+            if number % 50 == 0:
+                print(f"{number} workloads, {options.seconds - deadline + time.monotonic():.0f} s, {dict(outcomes)}", flush=True)
+            if time.monotonic() > deadline:
+                print(f"time is up after {number} of {len(work)} workloads", flush=True)
+                break
+    options.out.with_suffix(".failures.json").write_text(json.dumps(failures, indent=1))
+    print(dict(outcomes), flush=True)
+
+
+def _names(pack: Path, max_nnz: int, wanted: list[str] | None) -> list[str]:
+    """Patterns of the pack that the development split knows, small ones first."""
+    packed = pack_index(pack)
+    with SPLIT.open(encoding="utf-8", newline="") as rows:
+        sizes = {row["name"]: int(row["nnz"]) for row in csv.DictReader(rows) if row["name"] in packed}
+    chosen = [name for name, nnz in sizes.items() if nnz <= max_nnz and (not wanted or name in wanted)]
+    return sorted(chosen, key=sizes.__getitem__)
+
+
+def _proposed(pack: Path, work: list[tuple[str, Plan]]) -> Iterator[Proposals]:
+    """Proposals in order, made ahead in other processes."""
+    waiting: list[Future[Proposals]] = []
+    pool = ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+    try:
+        for name, plan in work:
+            waiting.append(pool.submit(_propose, pack, name, plan))
+            if len(waiting) > PROPOSALS_AHEAD:
+                yield waiting.pop(0).result()
+        for future in waiting:
+            yield future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _propose(pack: Path, name: str, plan: Plan) -> Proposals:
+    pattern = dict(read_pack(pack, [name]))[name]
+    instances = propose(pattern, plan.operation, plan.element_type, plan.num_dense_cols, limit=plan.limit)
+    return Proposals(name, plan, pattern, instances)
+
+
+def _measure(
+    proposals: Proposals,
+    process: DeviceProcess,
+    compiler: Compiler,
+    settings: EvaluatorSettings,
+    outcomes: Counter[str],
+    failures: list[dict[str, str]],
+) -> Iterator[dict[str, object]]:
+    """One record a program that passed."""
+    plan = proposals.plan
+    workload = Workload(
+        pattern=proposals.pattern.digest,
+        operation=plan.operation,
+        element_type=plan.element_type,
+        num_dense_cols=plan.num_dense_cols,
+    )
+    candidates = tuple(
+        Candidate(
+            candidate_id=f"c{number}",
+            program=instance.program,
+            origin=FromFamily(family=instance.family, parameters=dict(instance.parameters)),
+        )
+        for number, instance in enumerate(proposals.instances)
+    )
+    by_program = {instance.program: instance for instance in proposals.instances}
+    race = Race(float("inf"))
+    try:
+        with CompilationsAhead(compiler, process.description().architecture, settings.compile_limit_s) as ahead:
+            ahead.start(candidates, workload)
+            bench = process.open(workload, proposals.pattern)
+            for candidate in ahead.as_compiled(candidates, workload, time.monotonic() + 120):
+                outcome = evaluate_kernel(candidate, workload, ahead.result, bench, race)
+                outcomes[outcome.outcome] += 1
+                instance = by_program[candidate.program]
+                if isinstance(outcome, Passed):
+                    yield {
+                        "pattern": proposals.name,
+                        "operation": plan.operation,
+                        "element_type": plan.element_type,
+                        "num_dense_cols": plan.num_dense_cols,
+                        "family": instance.family,
+                        "parameters": dict(instance.parameters),
+                        "program": candidate.program,
+                        "median_us": outcome.timing.median_us,
+                        "best_baseline_us": None,
+                    }
+                elif len(failures) < 500:
+                    failures.append(
+                        {"pattern": proposals.name, "family": instance.family, "program": candidate.program}
+                        | {"outcome": outcome.model_dump_json()[:2000]}
+                    )
+    except SparsesmithError as error:
+        outcomes["workload failed"] += 1
+        failures.append({"pattern": proposals.name, "outcome": error.message})
+
+
+if __name__ == "__main__":
+    main()
