@@ -2,7 +2,14 @@
 
 from sparsesmith.domain.families.csr import LOAD
 from sparsesmith.domain.families.family import Choice, Family
-from sparsesmith.domain.families.row_blocks import products_fit_shared, stage, sum_mixed_rows
+from sparsesmith.domain.families.row_blocks import (
+    FEW_LANES,
+    leader,
+    products_fit_shared,
+    row_of_thread,
+    stage,
+    sum_mixed_rows,
+)
 from sparsesmith.domain.families.source import Launch, fill, program, scalar
 from sparsesmith.domain.formats.format import OneOf
 
@@ -19,21 +26,17 @@ from = max(row_offsets[min(row, limit)], begin), to = min(row_offsets[min(row + 
 """.strip()
 """The segment's part of a thread's row, none past its rows; read before they are needed."""
 
-STORE = """
-if (row < last) y[row] = sum;
-else if (row == last) carry[blockIdx.x] = sum;
-""".strip()
-
 
 def _write_merge(choice: Choice) -> str:
     block, unroll = choice.integer("block"), choice.integer("unroll")
-    items = block * unroll
+    lanes, items = choice.integer("lanes"), block * unroll
+    store = f"if (row < last{leader(lanes)}) y[row] = sum;\nif (row == last{leader(lanes)}) carry[blockIdx.x] = sum;"
     body = fill(
         """
 __shared__ $T products[$items];
 int first = segment_rows[blockIdx.x], last = segment_rows[blockIdx.x + 1];
 int begin = segment_offsets[blockIdx.x], end = segment_offsets[blockIdx.x + 1];
-int limit = min(last + 1, num_rows), row = first + threadIdx.x;
+int limit = min(last + 1, num_rows), row = first + $thread_row;
 int $bounds
 $stage
 $rows
@@ -42,7 +45,8 @@ $rows
         items=items,
         stage=stage(block, unroll, choice.word("load"), choice),
         bounds=BOUNDS,
-        rows=sum_mixed_rows(block, choice, BOUNDS, "first", "limit", STORE),
+        thread_row=row_of_thread(lanes),
+        rows=sum_mixed_rows(choice, BOUNDS, "first", "limit", store),
     )
     return program(
         "spmv",
@@ -60,6 +64,7 @@ CSR_MERGE = Family(
     strategy="Equal pieces of work by merge path or by nonzeros, staged in shared memory, cut rows completed by a "
     "second launch; strongly skewed rows, giant rows.",
     parameters={
+        "lanes": FEW_LANES,
         "unroll": OneOf(4, (2, 4, 8)),
         "block": OneOf(256, (64, 128, 256, 512)),
         "balance": OneOf("merge", ("merge", "nnz")),

@@ -38,16 +38,18 @@ __syncthreads();
     )
 
 
-def sum_mixed_rows(block: int, choice: Choice, bounds: str, first: str, last: str, store: str) -> str:
-    """Sums `products` for rows first..last: a thread a row, and the warp together where a row is long."""
+def sum_mixed_rows(choice: Choice, bounds: str, first: str, last: str, store: str) -> str:
+    """Sums `products` for rows first..last: a few lanes a row, and the whole warp where a row is long."""
+    block, lanes = choice.integer("block"), choice.integer("lanes")
     return fill(
         """
 int lane = threadIdx.x % 32;
-for (int start = $first; start < $last; start += $block) {
+for (int start = $first; start < $last; start += $rows) {
   $T sum = 0;
-  if (to - from <= 32)
-    for (int k = from; k < to; k++) sum += products[k - begin];
-  unsigned pending = __ballot_sync(0xffffffff, to - from > 32);
+  if (to - from <= $longest)
+    for (int k = from$own_lane; k < to; k += $lanes) sum += products[k - begin];
+  $group_sum
+  unsigned pending = __ballot_sync(0xffffffff, $long_row);
   while (pending) {
     int source = __ffs(pending) - 1;
     pending &= pending - 1;
@@ -58,18 +60,33 @@ for (int start = $first; start < $last; start += $block) {
     if (lane == source) sum = part;
   }
   $store
-  row += $block;
+  row += $rows;
   $bounds
 }
 """,
         first=first,
         last=last,
-        block=block,
+        rows=block // lanes,
+        longest=32 * lanes,
+        own_lane="" if lanes == 1 else f" + lane % {lanes}",
+        lanes=lanes,
+        long_row=f"to - from > {32 * lanes}" + leader(lanes),
         bounds=bounds,
         T=scalar(choice.element_type),
+        group_sum=warp_sum(lanes),
         warp_sum=warp_sum(32, "part"),
         store=store,
     )
+
+
+def row_of_thread(lanes: int) -> str:
+    """First row of a thread within the block."""
+    return "threadIdx.x" if lanes == 1 else f"threadIdx.x / {lanes}"
+
+
+def leader(lanes: int) -> str:
+    """Ends a test so that one lane of each row passes."""
+    return "" if lanes == 1 else f" && lane % {lanes} == 0"
 
 
 BOUNDS = "from = row_offsets[min(row, last)], to = row_offsets[min(row + 1, last)];"
@@ -112,18 +129,18 @@ for (int start = first; start < last; start += $rows) {
     )
 
 
-def _head(choice: Choice, lanes: int = 1) -> str:
+def _head(choice: Choice) -> str:
     return fill(
         """
 __shared__ $T products[$capacity];
 int first = block_rows[blockIdx.x], last = block_rows[blockIdx.x + 1];
 int begin = row_offsets[first], end = row_offsets[last];
-int row = first + threadIdx.x$lanes;
+int row = first + $thread_row;
 int $bounds
 $base
 """,
         T=scalar(choice.element_type),
-        lanes="" if lanes == 1 else f" / {lanes}",
+        thread_row=row_of_thread(choice.integer("lanes")),
         bounds=BOUNDS,
         capacity=choice.integer("block") * choice.integer("unroll"),
         base="int base = block_col_base[blockIdx.x];" if choice.word("index") == "u16" else "",
@@ -132,6 +149,10 @@ $base
 
 def _base(choice: Choice) -> str:
     return "base + " if choice.word("index") == "u16" else ""
+
+
+def _store(choice: Choice) -> str:
+    return f"if (row < last{leader(choice.integer('lanes'))}) y[row] = sum;"
 
 
 def _finish(choice: Choice, body: str) -> str:
@@ -157,7 +178,7 @@ if (end - begin > $capacity) {
 $stage
 $rows
 """,
-        head=_head(choice, choice.integer("lanes")),
+        head=_head(choice),
         capacity=block * unroll,
         long_row=_long_row(block, unroll, choice, _base(choice)),
         stage=stage(block, unroll, choice.word("load"), choice, _base(choice)),
@@ -180,7 +201,7 @@ $rows
         head=_head(choice),
         long_row=_long_row(block, unroll, choice, _base(choice)),
         stage=stage(block, unroll, choice.word("load"), choice, _base(choice)),
-        rows=sum_mixed_rows(block, choice, BOUNDS, "first", "last", "if (row < last) y[row] = sum;"),
+        rows=sum_mixed_rows(choice, BOUNDS, "first", "last", _store(choice)),
     )
     return _finish(choice, body)
 
@@ -221,7 +242,7 @@ $rows
         warp_row_nnz=choice.integer("warp_row_nnz"),
         warp_rows=warp_rows,
         stage=stage(block, unroll, choice.word("load"), choice, _base(choice)),
-        rows=sum_mixed_rows(block, choice, BOUNDS, "first", "last", "if (row < last) y[row] = sum;"),
+        rows=sum_mixed_rows(choice, BOUNDS, "first", "last", _store(choice)),
     )
     return _finish(choice, body)
 
@@ -231,6 +252,8 @@ def products_fit_shared(choice: Choice) -> bool:
     capacity = choice.integer("block") * choice.integer("unroll")
     return capacity * BYTES[choice.element_type] <= MAX_SHARED_BYTES
 
+
+FEW_LANES = OneOf(1, (1, 2, 4, 8))
 
 _STAGING = {
     "unroll": OneOf(4, (1, 2, 4, 8, 16)),
@@ -253,8 +276,8 @@ CSR_STREAM = Family(
 CSR_ADAPTIVE = Family(
     name="csr_adaptive",
     operation="spmv",
-    strategy="As csr_stream, but a thread sums a short row, a warp a long one, a block a row alone; mixed lengths.",
-    parameters=_STAGING,
+    strategy="As csr_stream, but a few lanes sum a short row, a warp a long one, a block a row alone; mixed lengths.",
+    parameters={"lanes": FEW_LANES, **_STAGING},
     suits=lambda pattern: True,
     write=_write_adaptive,
     allows=products_fit_shared,
@@ -265,7 +288,7 @@ CSR_BINNED = Family(
     operation="spmv",
     strategy="Each block chooses by its rows: shared staging, a warp a row, or the block for one row; row lengths that "
     "change along the matrix.",
-    parameters={"warp_row_nnz": OneOf(64, (32, 64, 128)), **_STAGING},
+    parameters={"warp_row_nnz": OneOf(64, (32, 64, 128)), "lanes": FEW_LANES, **_STAGING},
     suits=lambda pattern: pattern.nnz >= 4 * pattern.num_rows,
     write=_write_binned,
     allows=products_fit_shared,

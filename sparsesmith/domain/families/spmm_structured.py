@@ -150,13 +150,14 @@ def _write_panel(choice: Choice) -> str:
 __shared__ __align__(16) $T shared_b[$elements];
 int column = $own_column;
 int first = blockIdx.x * $block_rows + threadIdx.x / $lanes;
-int j[$rows], end[$rows];
+int j[$rows], end[$rows], next[$rows];
 $V sum[$rows] = {};
 #pragma unroll
 for (int i = 0; i < $rows; i++) {
   int row = first + i * $groups;
   j[i] = row < num_rows ? row_offsets[row] : 0;
   end[i] = row < num_rows ? row_offsets[row + 1] : 0;
+  next[i] = j[i] < end[i] ? col_indices[j[i]] : num_cols;
 }
 for (int start = 0; start < num_cols; start += $panel) {
   int stop = min(start + $panel, num_cols);
@@ -166,11 +167,10 @@ for (int start = 0; start < num_cols; start += $panel) {
   __syncthreads();
   #pragma unroll
   for (int i = 0; i < $rows; i++) {
-    while (j[i] < end[i]) {
-      int col = col_indices[j[i]];
-      if (col >= stop) break;
+    while (next[i] < stop) {
       $T value = values[j[i]++];
-      $V right = *($V*)(shared_b + (col - start) * $tile + column);
+      $V right = *($V*)(shared_b + (next[i] - start) * $tile + column);
+      next[i] = j[i] < end[i] ? col_indices[j[i]] : num_cols;
       $fma
     }
   }

@@ -137,6 +137,7 @@ def _csr_stream(work: Work) -> Iterator[Prospect]:
 
 def _csr_adaptive(work: Work) -> Iterator[Prospect]:
     for values in combine(
+        lanes=near(work.shape.mean / 6, (1, 2, 4, 8), 2),
         unroll=(4, 8, 2),
         block=_staging_blocks(work),
         load=loads(work),
@@ -153,12 +154,16 @@ def _csr_binned(work: Work) -> Iterator[Prospect]:
 
 
 def _csr_merge(work: Work) -> Iterator[Prospect]:
-    for values in combine(unroll=(4, 8, 2), block=_staging_blocks(work), balance=("merge", "nnz"), load=loads(work)):
-        even = {**values, "index": "i32"}
-        shape = work.shape
+    for values in combine(
+        lanes=near(work.shape.mean / 6, (1, 2, 4, 8), 2),
+        unroll=(4, 8, 2),
+        block=_staging_blocks(work),
+        balance=("merge", "nnz"),
+        load=loads(work),
+    ):
         instructions = work.nnz * 30 / 32 + work.rows * 14 / 32
-        us = estimate(work, work.csr_bytes(), instructions, 7, work.nnz / number(even, "unroll"), 2)
-        yield Prospect(us * (1 + 0.02 * (shape.mean < 4)), dict(values))
+        us = estimate(work, work.csr_bytes(), instructions, 7, work.nnz / number(values, "unroll"), 2)
+        yield Prospect(us, dict(values))
 
 
 def _coo_segmented(work: Work) -> Iterator[Prospect]:
