@@ -1,9 +1,8 @@
 """A device without a GPU: compiled PTX on the interpreter, which checks every access; times are a traffic model's estimates.
 
 The memory checker sees what guard zones only suspect: an access outside a buffer or to one that is read-only ends the run.
-Output and scratch count as uninitialised, so a program cannot even read what an earlier run left in them; nothing of a
-run survives it (programs with `__device__` variables are refused), which is why estimated times need no check for
-work that is skipped when repeated.
+Nothing of a run survives it: output and scratch count as uninitialised and are filled anew, programs with `__device__`
+variables are refused. That is why estimated times need no check for work that is skipped when repeated.
 
 What it does not protect against: differences between the interpreter and a real device (scheduling, memory order between
 blocks); a program that passes here is checked again where a GPU is.
@@ -22,6 +21,7 @@ from services.evaluator.cubin import device_variable_bytes
 from services.evaluator.device import Array, Draw, Effort, LoadedKernel, Ran, Retimed, RunFailure, StoredMatrix
 from services.evaluator.interpreter import Argument, Buffer, Counts, Finding, PtxModule, UnsupportedPtx, launch, load_module
 from services.evaluator.interpreter.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
+from services.evaluator.interpreter.traffic import ASSUMED_BANDWIDTH_GBS, estimated_timing
 from services.evaluator.operands import draw as draw_inputs
 from services.evaluator.operands import system_generator
 from services.evaluator.plain_kernels import DEFAULT_ROUTINE, plain_programs

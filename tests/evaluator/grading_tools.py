@@ -1,0 +1,57 @@
+"""A small workload and what it takes to evaluate candidates on it."""
+
+from dataclasses import dataclass
+
+import scipy.sparse
+
+from services.evaluator.compilation import Compiler
+from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.race import Race
+from services.evaluator.sandbox import DeviceProcess
+from services.evaluator.workbench import Workbench
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith_proto.kernel import Candidate, Outcome, UserWritten, Workload
+from sparsesmith_proto.message import ElementType, Operation
+
+COMPILE_LIMIT_S = 4.0
+
+
+def make_pattern(num_rows: int = 300, num_cols: int = 300, density: float = 0.03) -> Pattern:
+    """Has odd row lengths and an empty row."""
+    matrix = scipy.sparse.random(num_rows, num_cols, density, random_state=5, format="lil")
+    matrix[3] = 0
+    return pattern_from_scipy(matrix)
+
+
+def make_workload(
+    pattern: Pattern, operation: Operation = "spmv", element_type: ElementType = "float32", num_dense_cols: int = 1
+) -> Workload:
+    return Workload(
+        pattern=pattern.digest, operation=operation, element_type=element_type, num_dense_cols=num_dense_cols
+    )
+
+
+def make_candidate(program: str, candidate_id: str = "candidate") -> Candidate:
+    return Candidate(candidate_id=candidate_id, program=program, origin=UserWritten())
+
+
+@dataclass
+class Evaluator:
+    """Evaluates one candidate after the other on one workload."""
+
+    workload: Workload
+    bench: Workbench
+    compiler: Compiler
+
+    def outcome(self, program: str, race: Race | None = None) -> Outcome:
+        with CompilationsAhead(self.compiler, "sm_90", COMPILE_LIMIT_S) as ahead:
+            return evaluate_kernel(
+                make_candidate(program), self.workload, ahead.result, self.bench, race or Race(baseline_us=1e9)
+            )
+
+
+def make_evaluator(process: DeviceProcess, compiler: Compiler) -> Evaluator:
+    pattern = make_pattern()
+    workload = make_workload(pattern)
+    return Evaluator(workload, process.open(workload, pattern), compiler)

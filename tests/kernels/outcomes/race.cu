@@ -1,0 +1,12 @@
+//@ format csr
+//@ launch spmv grid=ceil_div(2*num_rows,128) block=128
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values,
+                                const float* x, float* y) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= 2 * num_rows) return;
+  float sum = 0;
+  for (int k = row_offsets[row / 2]; k < row_offsets[row / 2 + 1]; ++k) sum += values[k] * x[col_indices[k]];
+  y[row / 2] = sum + row % 2;
+}
+// outcome: mismatch
+// words: race on y[
