@@ -1,5 +1,6 @@
 """The generator's ends of the channels to evaluators and trainer, all on one Redis."""
 
+from services.generator.evaluations import WorkQueue
 from sparsesmith.transport.connection import connect, is_answering
 from sparsesmith.transport.job_store import JobStore
 from sparsesmith.transport.pattern_store import PatternStore
@@ -15,7 +16,7 @@ class Channels:
         self._connection = connect(redis_url)
         self.jobs = JobStore(self._connection)
         self.patterns = PatternStore(self._connection)
-        self.evaluations = EvaluationQueue(self._connection)
+        self.evaluations: WorkQueue = EvaluationQueue(self._connection)
         self.policy = PolicyChannel(self._connection)
         self.tuned_kernels = TunedKernelStore(self._connection)
 

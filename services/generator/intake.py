@@ -144,7 +144,7 @@ class Intake:
         with tempfile.NamedTemporaryFile(prefix="sparsesmith-upload-") as copy:
             shutil.copyfileobj(upload.file, copy, 2**20)
             copy.flush()
-            limits = MatrixLimits(max_nnz=self._settings.max_nnz)
+            limits = MatrixLimits(max_file_bytes=self._settings.max_body_bytes, max_nnz=self._settings.max_nnz)
             pattern, _ = read_matrix(Path(copy.name), upload.filename or "", limits)
             return pattern
 

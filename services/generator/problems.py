@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from sparsesmith_proto.api import Problem
 from starlette.exceptions import HTTPException
@@ -27,6 +28,12 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 MAX_VALUE_CHARACTERS = 200
+
+_EXTRA_HEADERS: Mapping[int, Mapping[str, str]] = {
+    HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_S)},
+    # What is left of the body is not worth reading.
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: {"Connection": "close"},
+}
 
 _STATUSES: tuple[tuple[type[SparsesmithError], HTTPStatus], ...] = (
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY),
@@ -72,15 +79,16 @@ def shortened(text: str) -> str:
 def install(app: FastAPI) -> None:
     """Answer every error of the application with a problem document."""
     app.add_exception_handler(SparsesmithError, _on_our_error)
+    app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_defect)
 
 
 def response_of(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    retry = {"Retry-After": str(RETRY_AFTER_S)} if problem.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
     content = problem.model_dump_json(exclude_none=True)
-    return Response(content, problem.status, headers={**retry, **(headers or {})}, media_type=MEDIA_TYPE)
+    merged = {**_EXTRA_HEADERS.get(problem.status, {}), **(headers or {})}
+    return Response(content, problem.status, headers=merged, media_type=MEDIA_TYPE)
 
 
 def _limit_of(context: Mapping[str, Any]) -> str | None:
@@ -91,6 +99,16 @@ def _limit_of(context: Mapping[str, Any]) -> str | None:
 async def _on_our_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SparsesmithError)
     return response_of(problem_of(error))
+
+
+async def _on_wrong_parameter(request: Request, error: Exception) -> Response:
+    """A path, query or header parameter; bodies are read by `intake`."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = str(first["loc"][-1])
+    context = first.get("ctx", {})
+    wrong = InvalidOption(f"{field}: {first['msg']}", field=field, value=first.get("input"), limit=_limit_of(context))
+    return response_of(problem_of(wrong))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

@@ -24,9 +24,10 @@ class GeneratorSettings(BaseSettings):
 
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
-        validation_alias=AliasChoices("SPARSESMITH_GENERATOR_REDIS_URL", "REDIS_URL"),
+        validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL"),
     )
-    """Address of Redis: redis://, rediss:// or unix:///path. Also read from REDIS_URL. Read by `channels`."""
+    """Address of Redis: redis://, rediss://, unix:///path.
+    From SPARSESMITH_REDIS_URL, else REDIS_URL. Read by `channels`."""
 
     policy_dir: Path | None = Path("models/sparsesmith-30m")
     """Folder of the policy. Empty: no policy, `families` is all there is. Read by `engine_host`."""

@@ -13,6 +13,7 @@ from services.generator.engine_host import EngineHost
 from services.generator.policy_folder import PolicyFolder
 from services.generator.prompts import PromptWriter
 from sparsesmith.policy.checkpoint import Policy
+from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from tests.generator.tiny_policy import make_policy, write_policy
 
 Result = TypeVar("Result")
@@ -65,3 +66,12 @@ def exchange_dir(tmp_path: Path) -> Path:
     folder = tmp_path / "exchange"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Iterator[str]:
+    """The address of a Valkey server of the test's own."""
+    server = EmbeddedValkey(tmp_path / "valkey")
+    server.start()
+    yield server.address
+    server.stop()

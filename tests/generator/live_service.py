@@ -1,0 +1,73 @@
+"""A generator that listens on a port, on a real Valkey, with evaluators as a test wants them."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import Outcome
+
+from services.generator.app import create_app
+from services.generator.channels import Channels
+from services.generator.service import Service
+from services.generator.settings import GeneratorSettings
+from sparsesmith.errors import NotFound
+from tests.generator.reports import make_passed, make_timing, report_for
+
+
+class Evaluators:
+    """A work queue whose every candidate has the same outcome, after `seconds`; held back while `held` is set."""
+
+    def __init__(self, outcome: Outcome | None = None, seconds: float = 0.0) -> None:
+        self.outcome = make_passed(make_timing(5)) if outcome is None else outcome
+        self.seconds = seconds
+        self.released = threading.Event()
+        self.released.set()
+        self.jobs: dict[str, tuple[EvaluationJob, float]] = {}
+        self.cancelled: set[str] = set()
+
+    def submit(self, job: EvaluationJob) -> None:
+        self.jobs.setdefault(job.job_id, (job, time.monotonic()))
+
+    def wait(self, job_id: str, timeout_s: float) -> EvaluationReport | None:
+        if job_id not in self.jobs:
+            raise NotFound(job_id)
+        job, submitted = self.jobs[job_id]
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            if self.released.is_set() and time.monotonic() >= submitted + self.seconds:
+                return report_for(job, self.outcome)
+            time.sleep(0.005)
+        return None
+
+    def cancel(self, job_id: str) -> None:
+        self.cancelled.add(job_id)
+
+
+@contextmanager
+def live_service(redis_url: str, evaluators: Evaluators, **settings: Any) -> Iterator[httpx.Client]:
+    """A client of a service without a policy. Leaving stops the service as SIGTERM does."""
+    channels = Channels(redis_url)
+    channels.evaluations = evaluators
+    chosen = GeneratorSettings(**{"redis_url": redis_url, "policy_dir": None, "exchange_dir": Path(), **settings})
+    app = create_app(Service(chosen, channels))
+    config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=2)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the service did not start"
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive(), "the service did not stop"
