@@ -140,7 +140,9 @@ class Compiler:
 
     def _compile(self, request: CompileRequest) -> Compiled | CompileError:
         if len(request.source) > MAX_SOURCE_CHARACTERS:
-            return CompileError(f"the program has {len(request.source)} characters, over {MAX_SOURCE_CHARACTERS}", "error")
+            return CompileError(
+                f"the program has {len(request.source)} characters, over {MAX_SOURCE_CHARACTERS}", "error"
+            )
         worker = self._idle.get()
         try:
             result = worker.compile(request, self._timeout_s)
@@ -165,7 +167,7 @@ def compile_program(
         return compiler.compile(source, architecture, definitions=definitions)
 
 
-# -- parent's side of a worker ------------------------------------------------------------------------------------------
+# -- parent's side of a worker ----------------------------------------------------------------------------------------
 _WORKER_CODE = "import sys; from services.evaluator.compilation import serve; serve(int(sys.argv[1]))"
 _KEPT_ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "LANG", "TMPDIR")
 
@@ -270,7 +272,7 @@ def _with_usage(resources: KernelResources, registers: int, rest: str) -> Kernel
     )
 
 
-# -- the worker process ---------------------------------------------------------------------------------------------------
+# -- the worker process -----------------------------------------------------------------------------------------------
 def serve(descriptor: int) -> None:
     """Main loop of a worker process: read a program, compile it, send the result; ends when the parent does."""
     connection = Connection(descriptor)

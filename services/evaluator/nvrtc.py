@@ -41,7 +41,9 @@ def find_library() -> Path:
     """The NVRTC library: from the Python wheels, else a CUDA toolkit, else the system's search path."""
     for folder in _library_folders():
         found = [
-            path for path in sorted(folder.glob("libnvrtc.so*")) if "alt" not in path.name and "builtins" not in path.name
+            path
+            for path in sorted(folder.glob("libnvrtc.so*"))
+            if "alt" not in path.name and "builtins" not in path.name
         ]
         if found:
             return found[-1]
@@ -110,7 +112,7 @@ class Nvrtc:
         return major.value, minor.value
 
     def compile(self, source: str, options: Sequence[str]) -> NvrtcResult:
-        """Compile one source. A real architecture (`sm_90`) among the options gives PTX and machine code in one call."""
+        """Compile one source; a real architecture (`sm_90`) among the options gives PTX and machine code at once."""
         program = ctypes.c_void_p()
         name, text = PROGRAM_NAME.encode(), source.encode()
         self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), text, name, 0, None, None))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from services.evaluator.interpreter.layout import (
     ACCESS_ATOMIC,
@@ -26,36 +25,35 @@ from services.evaluator.interpreter.layout import (
     COLUMN_WIDE,
     COUNT_ATOMIC_REQUESTS,
     COUNT_ATOMIC_SECTORS,
-    NUM_COLUMNS,
     PHASE_ARRIVE,
     PHASE_DROP,
     PHASE_INIT,
     TYPE_BF16,
     TYPE_BF16X2,
-    TYPE_F16,
     TYPE_F16X2,
     TYPE_F32,
     TYPE_F64,
     TYPE_S32,
     TYPE_S64,
-    TYPE_U64,
 )
 from services.evaluator.interpreter.memory import count_access, lane_address, translate_lanes
 from services.evaluator.interpreter.shadow import note_write
 from services.evaluator.interpreter.state import (
     LAUNCH_CELLS,
     LAUNCH_CHECK,
-    LAUNCH_REGISTER_BYTES,
     LAUNCH_WARPS,
     Machine,
-    at,
+    as_int64,
     bits_of_float,
     double_of_bits,
     float_of_bits,
+    instruction_of,
+    machine_code,
+    registers_of,
 )
 
 
-@njit
+@machine_code
 def _combine_integers(operator: int, old: int, value: int, signed: bool, width: int) -> int:
     """The new value; all numbers are sign- or zero-extended from `width` bits to int64 (unsigned 64 bit: as int64)."""
     if operator == ATOMIC_ADD:
@@ -68,21 +66,21 @@ def _combine_integers(operator: int, old: int, value: int, signed: bool, width: 
         return old ^ value
     if operator == ATOMIC_EXCHANGE:
         return value
-    flip = np.int64(-(2**63)) if width == 64 and not signed else np.int64(0)
+    flip = -(2**63) if width == 64 and not signed else 0
     less = (old ^ flip) < (value ^ flip)
     if operator == ATOMIC_MIN:
         return old if less else value
     if operator == ATOMIC_MAX:
         return value if less else old
     if operator == ATOMIC_INCREMENT:
-        return old + 1 if less else np.int64(0)
+        return old + 1 if less else 0
     if operator == ATOMIC_DECREMENT:
         greater = (value ^ flip) < (old ^ flip)
         return value if old == 0 or greater else old - 1
     return old
 
 
-@njit
+@machine_code
 def _combine_floats(operator: int, old: float, value: float) -> float:
     if operator == ATOMIC_ADD:
         return old + value
@@ -93,7 +91,7 @@ def _combine_floats(operator: int, old: float, value: float) -> float:
     return value
 
 
-@njit
+@machine_code
 def _widen_half(bits: int) -> float:
     exponent, fraction = bits >> 10 & 31, bits & 1023
     sign = -1.0 if bits & 0x8000 else 1.0
@@ -104,7 +102,7 @@ def _widen_half(bits: int) -> float:
     return sign * (1024 + fraction) * 2.0 ** (exponent - 25)
 
 
-@njit
+@machine_code
 def _narrow_half(value: float) -> int:
     bits = bits_of_float(np.float32(value))
     sign, magnitude = bits >> 16 & 0x8000, bits & 0x7FFFFFFF
@@ -113,11 +111,11 @@ def _narrow_half(value: float) -> int:
     if magnitude >= 0x47800000:
         return sign | 0x7C00
     if magnitude < 0x38800000:
-        return sign | np.int64(np.round(float_of_bits(magnitude) * 16777216.0))
+        return sign | as_int64(np.round(float_of_bits(magnitude) * 16777216.0))
     return sign | ((magnitude - 0x38000000 + 0xFFF + (magnitude >> 13 & 1)) >> 13)
 
 
-@njit
+@machine_code
 def _add_half(old: int, value: int, brain: bool) -> int:
     if brain:
         bits = bits_of_float(float_of_bits(old << 16) + float_of_bits(value << 16))
@@ -127,12 +125,12 @@ def _add_half(old: int, value: int, brain: bool) -> int:
     return _narrow_half(np.float32(_widen_half(old) + _widen_half(value)))
 
 
-@njit
+@machine_code
 def _atomic_short(m: Machine, kind: int, operator: int, offset: int, value: int, replacement: int) -> int:
     """16-bit and packed 16-bit types: add of floats, exchange, compare-and-swap. Returns the old bits."""
-    packed = kind == TYPE_F16X2 or kind == TYPE_BF16X2
-    old = np.int64(m.bytes4[offset >> 2]) if packed else np.int64(m.bytes2[offset >> 1])
-    brain = kind == TYPE_BF16 or kind == TYPE_BF16X2
+    packed = kind in (TYPE_F16X2, TYPE_BF16X2)
+    old = as_int64(m.bytes4[offset >> 2]) if packed else as_int64(m.bytes2[offset >> 1])
+    brain = kind in (TYPE_BF16, TYPE_BF16X2)
     if operator == ATOMIC_COMPARE:
         new = replacement if old == value & 0xFFFF else old
     elif operator != ATOMIC_ADD:
@@ -149,10 +147,10 @@ def _atomic_short(m: Machine, kind: int, operator: int, offset: int, value: int,
     return old
 
 
-@njit
+@machine_code
 def _atomic_word(m: Machine, kind: int, operator: int, offset: int, value: int, replacement: int) -> int:
     place = offset >> 2
-    old = np.int64(m.bytes4[place])
+    old = as_int64(m.bytes4[place])
     if operator == ATOMIC_COMPARE:
         if old == value:
             m.bytes4[place] = np.uint32(replacement)
@@ -167,10 +165,10 @@ def _atomic_word(m: Machine, kind: int, operator: int, offset: int, value: int, 
     return old
 
 
-@njit
+@machine_code
 def _atomic_long(m: Machine, kind: int, operator: int, offset: int, value: int, replacement: int) -> int:
     place = offset >> 3
-    old = np.int64(m.bytes8[place])
+    old = as_int64(m.bytes8[place])
     if operator == ATOMIC_COMPARE:
         if old == value:
             m.bytes8[place] = np.uint64(replacement)
@@ -181,29 +179,28 @@ def _atomic_long(m: Machine, kind: int, operator: int, offset: int, value: int, 
     return old
 
 
-@njit
+@machine_code
 def atomic(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
     """Execute an atomic operation for the active lanes, in the order of lanes."""
-    row = at(m.code, pc * NUM_COLUMNS)
+    row = instruction_of(m, pc)
     size, kind, operator = row[COLUMN_SIZE], row[COLUMN_TYPE], row[COLUMN_CODE]
-    space = translate_lanes(m, pc, warp, mask, size, ACCESS_ATOMIC)
-    if space < 0:
+    if not translate_lanes(m, pc, warp, mask, size, ACCESS_ATOMIC):
         return
-    count_access(m, pc, mask, size, space, ACCESS_ATOMIC, COUNT_ATOMIC_REQUESTS, COUNT_ATOMIC_SECTORS, now)
-    base = warp * m.launch[LAUNCH_REGISTER_BYTES]
+    count_access(m, pc, size, ACCESS_ATOMIC, COUNT_ATOMIC_REQUESTS, COUNT_ATOMIC_SECTORS, now)
+    base = registers_of(m, warp)
     value_row, other_row, result_row = base + row[COLUMN_S1], base + row[COLUMN_S2], base + row[COLUMN_D0]
     for lane in range(32):
         if mask >> lane & 1:
             offset = m.scratch[lane]
             _note_atomic(m, pc, warp, lane, offset, size, now)
             if row[COLUMN_WIDE]:
-                value = np.int64(m.longs[(value_row >> 3) + lane])
-                other = np.int64(m.longs[(other_row >> 3) + lane])
+                value = as_int64(m.longs[(value_row >> 3) + lane])
+                other = as_int64(m.longs[(other_row >> 3) + lane])
                 old = _atomic_long(m, kind, operator, offset, value, other)
                 m.longs[(result_row >> 3) + lane] = np.uint64(old)
             else:
-                value = np.int64(m.words[(value_row >> 2) + lane])
-                other = np.int64(m.words[(other_row >> 2) + lane])
+                value = as_int64(m.words[(value_row >> 2) + lane])
+                other = as_int64(m.words[(other_row >> 2) + lane])
                 if kind > TYPE_F64:
                     old = _atomic_short(m, kind, operator, offset, value, other)
                 else:
@@ -211,46 +208,46 @@ def atomic(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
                 m.words[(result_row >> 2) + lane] = np.uint32(old)
 
 
-@njit
+@machine_code
 def _note_atomic(m: Machine, pc: int, warp: int, lane: int, offset: int, size: int, now: int) -> None:
     if m.launch[LAUNCH_CHECK] and offset < m.launch[LAUNCH_CELLS] << 2:
         address = lane_address(m, pc, warp, lane)
         note_write(m, pc, warp, lane, offset, address, size, ACCESS_ATOMIC, 1, now)
 
 
-@njit
+@machine_code
 def phase_barrier(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
     """Execute an mbarrier operation on its 64-bit word: pending count, expected count << 20, phase << 40."""
-    row = at(m.code, pc * NUM_COLUMNS)
+    row = instruction_of(m, pc)
     action = row[COLUMN_CODE]
-    if translate_lanes(m, pc, warp, mask, 8, ACCESS_ATOMIC) < 0:
+    if not translate_lanes(m, pc, warp, mask, 8, ACCESS_ATOMIC):
         return
-    base = warp * m.launch[LAUNCH_REGISTER_BYTES]
+    base = registers_of(m, warp)
     for lane in range(32):
         if mask >> lane & 1:
             offset = m.scratch[lane]
             _note_atomic(m, pc, warp, lane, offset, 8, now)
-            word = np.int64(m.bytes8[offset >> 3])
+            word = as_int64(m.bytes8[offset >> 3])
             if action == PHASE_INIT:
-                count = np.int64(m.words[((base + row[COLUMN_S1]) >> 2) + lane]) & 0xFFFFF
+                count = as_int64(m.words[((base + row[COLUMN_S1]) >> 2) + lane]) & 0xFFFFF
                 m.bytes8[offset >> 3] = np.uint64(count | count << 20)
-            elif action == PHASE_ARRIVE or action == PHASE_DROP:
-                count = np.int64(m.words[((base + row[COLUMN_S1]) >> 2) + lane]) & 0xFFFFF
+            elif action in (PHASE_ARRIVE, PHASE_DROP):
+                count = as_int64(m.words[((base + row[COLUMN_S1]) >> 2) + lane]) & 0xFFFFF
                 m.longs[((base + row[COLUMN_D0]) >> 3) + lane] = np.uint64(word)
                 m.bytes8[offset >> 3] = np.uint64(_arrive(word, count, action == PHASE_DROP))
             else:
-                token = np.int64(m.longs[((base + row[COLUMN_S1]) >> 3) + lane])
+                token = as_int64(m.longs[((base + row[COLUMN_S1]) >> 3) + lane])
                 done = word >> 40 != token >> 40
                 predicate = (base + row[COLUMN_D0]) >> 2
-                bit = np.int64(1) << lane
-                old = np.int64(m.words[predicate])
+                bit = 1 << lane
+                old = as_int64(m.words[predicate])
                 m.words[predicate] = np.uint32(old | bit if done else old & ~bit)
                 if done:
                     for other in range(m.launch[LAUNCH_WARPS]):
                         m.seen[warp * m.launch[LAUNCH_WARPS] + other] = now
 
 
-@njit
+@machine_code
 def _arrive(word: int, count: int, drop: bool) -> int:
     pending, expected, phase = word & 0xFFFFF, word >> 20 & 0xFFFFF, word >> 40
     if drop:

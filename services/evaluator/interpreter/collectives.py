@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from services.evaluator.interpreter.layout import (
     ATOMIC_ADD,
@@ -34,29 +33,32 @@ from services.evaluator.interpreter.layout import (
     COLUMN_SIGNED,
     COLUMN_TYPE,
     COLUMN_WIDE,
-    NUM_COLUMNS,
 )
 from services.evaluator.interpreter.state import (
     ALL_LANES,
-    LAUNCH_REGISTER_BYTES,
+    SCRATCH_VALUES,
     Machine,
+    as_int64,
     at,
+    instruction_of,
     lowest_bit,
+    machine_code,
+    registers_of,
 )
 
 POISON = 0x7FF7DEAD
 """A NaN that a shuffle returns for a lane that does not take part."""
 
 
-@njit
+@machine_code
 def collective(m: Machine, pc: int, warp: int, active: int) -> None:
     """Execute a collective for the lanes that take part in it together."""
-    code = m.code[pc * NUM_COLUMNS + COLUMN_CODE]
+    code = instruction_of(m, pc)[COLUMN_CODE]
     if code <= COLLECTIVE_SHUFFLE_INDEX:
         _shuffle(m, pc, warp, active, code)
     elif code <= COLLECTIVE_BALLOT:
         _vote(m, pc, warp, active, code)
-    elif code == COLLECTIVE_MATCH_ANY or code == COLLECTIVE_MATCH_ALL:
+    elif code in (COLLECTIVE_MATCH_ANY, COLLECTIVE_MATCH_ALL):
         _match(m, pc, warp, active, code)
     elif code == COLLECTIVE_REDUCE:
         _reduce(m, pc, warp, active)
@@ -66,31 +68,31 @@ def collective(m: Machine, pc: int, warp: int, active: int) -> None:
         return
 
 
-@njit
+@machine_code
 def members_of(m: Machine, pc: int, warp: int, lane: int) -> int:
     """The member mask that a lane names."""
-    return np.int64(m.words[((warp * m.launch[LAUNCH_REGISTER_BYTES] + m.code[pc * NUM_COLUMNS + COLUMN_S3]) >> 2) + lane])
+    return as_int64(m.words[((registers_of(m, warp) + instruction_of(m, pc)[COLUMN_S3]) >> 2) + lane])
 
 
-@njit
+@machine_code
 def set_predicate(m: Machine, row: int, active: int, bits: int) -> None:
     """Write the bits of the active lanes into a predicate at byte offset `row`."""
-    old = np.int64(m.words[row >> 2])
+    old = as_int64(m.words[row >> 2])
     m.words[row >> 2] = np.uint32((old & ~active & ALL_LANES) | (bits & active))
 
 
-@njit
+@machine_code
 def _shuffle(m: Machine, pc: int, warp: int, active: int, code: int) -> None:
-    row, base = at(m.code, pc * NUM_COLUMNS), warp * m.launch[LAUNCH_REGISTER_BYTES]
-    values = at(m.scratch, 32)
+    row, base = instruction_of(m, pc), registers_of(m, warp)
+    values = at(m.scratch, SCRATCH_VALUES)
     source, target = (base + row[COLUMN_S0]) >> 2, (base + row[COLUMN_D0]) >> 2
     amounts, controls = (base + row[COLUMN_S1]) >> 2, (base + row[COLUMN_S2]) >> 2
     for lane in range(32):
-        values[lane] = np.int64(m.words[source + lane])
-    inside = np.int64(0)
+        values[lane] = as_int64(m.words[source + lane])
+    inside = 0
     for lane in range(32):
         if active >> lane & 1:
-            amount, control = np.int64(m.words[amounts + lane]) & 31, np.int64(m.words[controls + lane])
+            amount, control = as_int64(m.words[amounts + lane]) & 31, as_int64(m.words[controls + lane])
             segment, clamp = control >> 8 & 31, control & 31
             highest = (lane & segment) | (clamp & ~segment & 31)
             if code == COLLECTIVE_SHUFFLE_UP:
@@ -106,7 +108,7 @@ def _shuffle(m: Machine, pc: int, warp: int, active: int, code: int) -> None:
                 other = (lane & segment) | (amount & ~segment & 31)
                 valid = other <= highest
             if valid:
-                inside |= np.int64(1) << lane
+                inside |= 1 << lane
             else:
                 other = lane
             present = (active >> other & 1) and (members_of(m, pc, warp, lane) >> other & 1)
@@ -114,11 +116,11 @@ def _shuffle(m: Machine, pc: int, warp: int, active: int, code: int) -> None:
     set_predicate(m, base + row[COLUMN_D1], active, inside)
 
 
-@njit
+@machine_code
 def _vote(m: Machine, pc: int, warp: int, active: int, code: int) -> None:
-    row, base = at(m.code, pc * NUM_COLUMNS), warp * m.launch[LAUNCH_REGISTER_BYTES]
-    votes = np.int64(m.words[(base + row[COLUMN_S0]) >> 2])
-    result = np.int64(0)
+    row, base = instruction_of(m, pc), registers_of(m, warp)
+    votes = as_int64(m.words[(base + row[COLUMN_S0]) >> 2])
+    result = 0
     for lane in range(32):
         if active >> lane & 1:
             members = members_of(m, pc, warp, lane) & active
@@ -132,43 +134,43 @@ def _vote(m: Machine, pc: int, warp: int, active: int, code: int) -> None:
                 answer = yes == members
             else:
                 answer = yes == 0 or yes == members
-            result |= np.int64(answer) << lane
+            result |= as_int64(answer) << lane
     if code != COLLECTIVE_BALLOT:
         set_predicate(m, base + row[COLUMN_D0], active, result)
 
 
-@njit
+@machine_code
 def _match(m: Machine, pc: int, warp: int, active: int, code: int) -> None:
-    row, base = at(m.code, pc * NUM_COLUMNS), warp * m.launch[LAUNCH_REGISTER_BYTES]
-    values = at(m.scratch, 32)
+    row, base = instruction_of(m, pc), registers_of(m, warp)
+    values = at(m.scratch, SCRATCH_VALUES)
     source = base + row[COLUMN_S0]
     for lane in range(32):
         if row[COLUMN_WIDE]:
-            values[lane] = np.int64(m.longs[(source >> 3) + lane])
+            values[lane] = as_int64(m.longs[(source >> 3) + lane])
         else:
-            values[lane] = np.int64(m.words[(source >> 2) + lane])
-    all_equal = np.int64(0)
+            values[lane] = as_int64(m.words[(source >> 2) + lane])
+    all_equal = 0
     for lane in range(32):
         if active >> lane & 1:
-            members, equal = members_of(m, pc, warp, lane) & active, np.int64(0)
+            members, equal = members_of(m, pc, warp, lane) & active, 0
             for other in range(32):
                 if members >> other & 1 and values[other] == values[lane]:
-                    equal |= np.int64(1) << other
+                    equal |= 1 << other
             if code == COLLECTIVE_MATCH_ALL:
                 same = equal == members
-                all_equal |= np.int64(same) << lane
-                equal = members if same else np.int64(0)
+                all_equal |= as_int64(same) << lane
+                equal = members if same else 0
             m.words[((base + row[COLUMN_D0]) >> 2) + lane] = np.uint32(equal)
     if code == COLLECTIVE_MATCH_ALL:
         set_predicate(m, base + row[COLUMN_D1], active, all_equal)
 
 
-@njit
+@machine_code
 def _reduce(m: Machine, pc: int, warp: int, active: int) -> None:
-    row, base = at(m.code, pc * NUM_COLUMNS), warp * m.launch[LAUNCH_REGISTER_BYTES]
-    values, operator = at(m.scratch, 32), row[COLUMN_TYPE]
+    row, base = instruction_of(m, pc), registers_of(m, warp)
+    values, operator = at(m.scratch, SCRATCH_VALUES), row[COLUMN_TYPE]
     for lane in range(32):
-        value = np.int64(m.words[((base + row[COLUMN_S0]) >> 2) + lane])
+        value = as_int64(m.words[((base + row[COLUMN_S0]) >> 2) + lane])
         values[lane] = (value ^ 0x80000000) - 0x80000000 if row[COLUMN_SIGNED] else value
     for lane in range(32):
         if active >> lane & 1:
@@ -181,7 +183,7 @@ def _reduce(m: Machine, pc: int, warp: int, active: int) -> None:
             m.words[((base + row[COLUMN_D0]) >> 2) + lane] = np.uint32(total & 0xFFFFFFFF)
 
 
-@njit
+@machine_code
 def _reduced(operator: int, total: int, value: int) -> int:
     if operator == ATOMIC_ADD:
         return total + value
@@ -198,11 +200,24 @@ def _reduced(operator: int, total: int, value: int) -> int:
     return total
 
 
-@njit
+@machine_code
 def _elect(m: Machine, pc: int, warp: int, active: int) -> None:
-    row, base = at(m.code, pc * NUM_COLUMNS), warp * m.launch[LAUNCH_REGISTER_BYTES]
+    row, base = instruction_of(m, pc), registers_of(m, warp)
     leader = lowest_bit(active)
     for lane in range(32):
         if active >> lane & 1:
             m.words[((base + row[COLUMN_D0]) >> 2) + lane] = np.uint32(leader)
-    set_predicate(m, base + row[COLUMN_D1], active, np.int64(1) << leader)
+    set_predicate(m, base + row[COLUMN_D1], active, 1 << leader)
+
+
+@machine_code
+def fill(m: Machine, pc: int, warp: int, active: int, value: int) -> None:
+    """Write one value into the result row of an instruction, for the active lanes."""
+    row = instruction_of(m, pc)
+    target = registers_of(m, warp) + row[COLUMN_D0]
+    for lane in range(32):
+        if active >> lane & 1:
+            if row[COLUMN_WIDE]:
+                m.longs[(target >> 3) + lane] = np.uint64(value)
+            else:
+                m.words[(target >> 2) + lane] = np.uint32(value & 0xFFFFFFFF)

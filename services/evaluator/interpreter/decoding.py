@@ -123,8 +123,7 @@ class _Decoder:
     def decode(self) -> DecodedKernel:
         offsets, parameter_bytes = _place_parameters(self._entry.parameters)
         symbols = {
-            parameter.name: ("param", offset)
-            for parameter, offset in zip(self._entry.parameters, offsets, strict=True)
+            parameter.name: ("param", offset) for parameter, offset in zip(self._entry.parameters, offsets, strict=True)
         }
         self._place_shared()
         self._decode_function(self._entry, symbols, depth=0, return_label=None)
@@ -343,7 +342,16 @@ class _Decoder:
 
     def _decode_operation(self) -> None:
         base, modifiers, types = self._split_opcode()
-        base = "fma" if base == "mad" and types and types[-1][0] in "fb" and types[-1][1] != "1" and "lo" not in modifiers and types[-1] in ("f32", "f64") else base
+        base = (
+            "fma"
+            if base == "mad"
+            and types
+            and types[-1][0] in "fb"
+            and types[-1][1] != "1"
+            and "lo" not in modifiers
+            and types[-1] in ("f32", "f64")
+            else base
+        )
         for candidate in _type_spellings(base, types):
             name = ".".join([base, *modifiers, *candidate])
             if name in OPERATION_CODES:
@@ -629,8 +637,7 @@ class _Decoder:
         elements = self._elements(operands[0], count)
         wide = self._data_width(elements, kind)
         rows = {
-            f"d{index}": self._destination(element, "b64" if wide else "b32")
-            for index, element in enumerate(elements)
+            f"d{index}": self._destination(element, "b64" if wide else "b32") for index, element in enumerate(elements)
         }
         self._emit(
             layout.KIND_LOAD,
@@ -780,7 +787,7 @@ class _Decoder:
         self._state.labels[(self._frame.number, skip)] = len(self._state.rows)
         self._instruction = call
 
-    # -- collectives and barriers ---------------------------------------------------------------------------------------
+    # -- collectives and barriers -------------------------------------------------------------------------------------
     def _decode_shuffle(self) -> None:
         opcode = self._instruction.opcode
         if "sync" not in opcode:
@@ -935,7 +942,7 @@ class _Decoder:
     def _decode_policy(self) -> None:
         self._operate("mov.b64", [self._destination(self._operands(1)[0], "b64")], [self._constant(0, 8)])
 
-    # -- resolution -----------------------------------------------------------------------------------------------------
+    # -- resolution ---------------------------------------------------------------------------------------------------
     def _resolve(self) -> NDArray[np.int64]:
         state = self._state
         for row in state.rows:

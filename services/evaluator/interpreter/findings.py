@@ -11,11 +11,6 @@ from numpy.typing import NDArray
 
 from services.evaluator.interpreter import layout
 from services.evaluator.interpreter.decoding import DecodedKernel
-from services.evaluator.interpreter.machine import (
-    DEADLOCK_BARRIER,
-    DEADLOCK_DIVERGENT_BARRIER,
-    DEADLOCK_MEMBERS,
-)
 from services.evaluator.interpreter.report import Finding, FindingKind, Position
 from services.evaluator.interpreter.shadow import MANY
 
@@ -75,7 +70,9 @@ def _what_happened(
         case layout.FINDING_DEADLOCK:
             return _deadlock(values, kernel)
         case layout.FINDING_STEP_LIMIT:
-            return "the limit of executed instructions is reached: an endless loop, a wait for a later block, or slow code"
+            return (
+                "the limit of executed instructions is reached: an endless loop, a wait for a later block, or slow code"
+            )
         case _:
             return "the kernel executed a trap (__trap or a failed assert)"
 
@@ -122,11 +119,11 @@ def _other(values: Sequence[int], kernel: DecodedKernel, grid: Position, block: 
 def _deadlock(values: Sequence[int], kernel: DecodedKernel) -> str:
     mnemonic = kernel.mnemonics[values[layout.FOUND_INSTRUCTION]]
     match values[layout.FOUND_DETAIL]:
-        case layout_detail if layout_detail == DEADLOCK_BARRIER:
+        case layout.DEADLOCK_BARRIER:
             return f"deadlock: threads wait at the barrier '{mnemonic}' for threads that never come to it"
-        case layout_detail if layout_detail == DEADLOCK_DIVERGENT_BARRIER:
+        case layout.DEADLOCK_DIVERGENT_BARRIER:
             return f"barrier '{mnemonic}' in divergent code: not all threads of the warp reach the same barrier"
-        case layout_detail if layout_detail == DEADLOCK_MEMBERS:
+        case layout.DEADLOCK_MEMBERS:
             return f"'{mnemonic}' is executed by a lane that its member mask does not name"
         case _:
             return f"deadlock: lanes wait at '{mnemonic}' for lanes of their member mask that never come to it"

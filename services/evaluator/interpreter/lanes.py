@@ -1,8 +1,8 @@
 """Vector code for 32 lanes: an emitter that turns the words of the operation table into LLVM vector instructions.
 
 A register is a row of 32 lanes in the register file of its warp: 128 bytes for types of up to 32 bits, 256 bytes for
-64 bits. A predicate is one 32-bit word with a bit for each lane. 16-bit floats are computed in float32 and rounded once,
-which is exact for +, -, * and /.
+64 bits. A predicate is one 32-bit word with a bit for each lane. 16-bit floats are computed in float32 and rounded
+once, which is exact for +, -, * and /.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Loading a PTX module and launching its kernels on the interpreter.
 
-A launch copies its buffers into one arena, runs the machine inside it and copies what the kernel may write back, so that
-no address the program computes can reach memory of the host. What this does not protect against: exhaustion of the
-process's memory by the size of the caller's own buffers, and run time (bounded only by `max_warp_steps`).
+A launch copies its buffers into one arena, runs the machine inside it and copies what the kernel may write back, so
+that no address the program computes can reach memory of the host. What this does not protect against: exhaustion of
+the process's memory by the size of the caller's own buffers, and run time (bounded only by `max_warp_steps`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from services.evaluator.interpreter import state as columns
 from services.evaluator.interpreter.decoding import DecodedKernel, decode_kernel, named_symbols
 from services.evaluator.interpreter.findings import Place, describe_finding
 from services.evaluator.interpreter.machine import run_blocks
-from services.evaluator.interpreter.ptx import TYPE_BITS, Immediate, PtxText, Symbol, UnsupportedPtx, Variable, parse_ptx
+from services.evaluator.interpreter.ptx import (
+    TYPE_BITS,
+    Immediate,
+    PtxText,
+    Symbol,
+    UnsupportedPtx,
+    Variable,
+    parse_ptx,
+)
 from services.evaluator.interpreter.report import Counts, Finding, LaunchReport, LineCounts
 from services.evaluator.interpreter.state import Memory
 
@@ -52,7 +60,9 @@ class Buffer:
         if self.array.ndim != 1 or not self.array.flags.c_contiguous:
             raise ValueError(f"buffer '{self.name}' must be one-dimensional and contiguous")
         if self.array.nbytes > layout.BUFFER_STRIDE // 2:
-            raise ValueError(f"buffer '{self.name}' has {self.array.nbytes} bytes, the limit is {layout.BUFFER_STRIDE // 2}")
+            raise ValueError(
+                f"buffer '{self.name}' has {self.array.nbytes} bytes, the limit is {layout.BUFFER_STRIDE // 2}"
+            )
         if not 0 <= self.offset_bytes < _ALIGNMENT:
             raise ValueError(f"buffer '{self.name}': offset_bytes {self.offset_bytes} is not in [0, {_ALIGNMENT})")
 
@@ -106,6 +116,14 @@ class PtxModule:
 
 def load_module(ptx: str) -> PtxModule:
     """Parse and decode PTX; raises UnsupportedPtx, naming instruction and line, for what is not modelled."""
+    try:
+        return _load(ptx)
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+        # NVRTC writes well-formed PTX, but programs can contain any text as inline assembly.
+        raise UnsupportedPtx(f"malformed PTX: {error!r}") from error
+
+
+def _load(ptx: str) -> PtxModule:
     text = parse_ptx(ptx)
     used = _used_names(text)
     variables = tuple(v for v in text.variables if v.space in ("global", "const") and v.name in used)
@@ -187,7 +205,7 @@ def _launch_problem(kernel: DecodedKernel, shape: LaunchShape) -> str | None:
     if kernel.static_shared_bytes > MAX_STATIC_SHARED_BYTES:
         return f"{kernel.static_shared_bytes} bytes of static shared memory, the limit is {MAX_STATIC_SHARED_BYTES}"
     shared = kernel.static_shared_bytes + shape.dynamic_shared_bytes
-    if not 0 <= shape.dynamic_shared_bytes or shared > MAX_SHARED_BYTES:
+    if not shape.dynamic_shared_bytes >= 0 or shared > MAX_SHARED_BYTES:
         return f"{shared} bytes of shared memory, the limit is {MAX_SHARED_BYTES}"
     if kernel.local_bytes * shape.warps * 32 > MAX_LOCAL_BYTES:
         return f"{kernel.local_bytes} bytes of local memory in each thread are too many"
@@ -261,7 +279,9 @@ class _Launch:
         stored: list[_Stored] = []
         for index, argument in enumerate(arguments):
             if isinstance(argument, Buffer):
-                place = Place(argument.name, buffer_address(index, argument), argument.array.itemsize, argument.array.size)
+                place = Place(
+                    argument.name, buffer_address(index, argument), argument.array.itemsize, argument.array.size
+                )
                 contents = argument.array.view(np.uint8)
                 stored.append(_Stored(place, contents, argument.writable, argument.initialised))
         for variable in self._module.variables:
@@ -359,7 +379,7 @@ class _Launch:
             read_stamps=np.zeros(self._arena_bytes // 32 + 1, dtype=np.int64),
             write_stamps=np.zeros(self._writable_end // 32 + 1, dtype=np.int64),
             bank_stamps=np.zeros(self._shared_bytes // 4 + 1, dtype=np.int64),
-            cell_times=np.zeros((cells + 1, 2), dtype=np.int64),
+            cell_times=np.zeros((cells + 1, columns.NUM_TIMES), dtype=np.int64),
             cell_marks=marks,
             l1=np.zeros(columns.L1_SECTORS, dtype=np.int64),
             counters=np.zeros(layout.NUM_COUNTERS, dtype=np.int64),
@@ -370,7 +390,7 @@ class _Launch:
             warps=np.zeros((shape.warps, columns.NUM_WARP), dtype=np.int64),
             seen=np.zeros((shape.warps, shape.warps), dtype=np.int64),
             barriers=np.zeros((columns.NUM_BARRIERS, 2), dtype=np.int64),
-            scratch=np.zeros((2, 32), dtype=np.int64),
+            scratch=np.zeros(columns.NUM_SCRATCH, dtype=np.int64),
             launch=numbers,
         )
 
@@ -496,5 +516,7 @@ def _parameter_bytes(kernel: DecodedKernel, index: int, argument: Argument, para
     if kind in ("f32", "f64"):
         return struct.pack("<f" if kind == "f32" else "<d", float(argument))
     if size != TYPE_BITS[kind] // 8 or int(argument) != argument:
-        raise ValueError(f"kernel {kernel.name}: argument {index} ({argument!r}) does not fit a parameter of type .{kind}")
+        raise ValueError(
+            f"kernel {kernel.name}: argument {index} ({argument!r}) does not fit a parameter of type .{kind}"
+        )
     return (int(argument) & ((1 << (8 * size)) - 1)).to_bytes(size, "little")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# -- address space: every state space has its own far-apart range of 64-bit virtual addresses ---------------------------
+# -- address space: every state space has its own far-apart range of 64-bit virtual addresses -------------------------
 SHARED_WINDOW = 0x0100_0000_0000
 LOCAL_WINDOW = 0x0200_0000_0000
 PARAM_WINDOW = 0x0300_0000_0000
@@ -116,15 +116,18 @@ PHASE_INIT, PHASE_ARRIVE, PHASE_WAIT, PHASE_DROP, PHASE_NOTHING = range(5)
 ) = range(8)
 FLAG_READ_ONLY, FLAG_UNINITIALISED = 1, 2
 
-# -- special registers: one row each at the start of the register file of a warp ----------------------------------------
+# -- special registers: one row each at the start of the register file of a warp --------------------------------------
 SINK_OFFSET = 0
-SPECIAL_REGISTERS = tuple(
-    """%tid.x %tid.y %tid.z %ctaid.x %ctaid.y %ctaid.z %ntid.x %ntid.y %ntid.z %nctaid.x %nctaid.y %nctaid.z %laneid
-    %warpid %nwarpid %smid %nsmid %lanemask_eq %lanemask_lt %lanemask_le %lanemask_ge %lanemask_gt %dynamic_smem_size
-    %total_smem_size %clusterid.x %clusterid.y %clusterid.z %nclusterid.x %nclusterid.y %nclusterid.z
-    %cluster_ctaid.x %cluster_ctaid.y %cluster_ctaid.z %cluster_nctaid.x %cluster_nctaid.y %cluster_nctaid.z
-    %cluster_ctarank %cluster_nctarank""".split()
+_AXES = ("x", "y", "z")
+SPECIAL_REGISTERS = (
+    *(f"%{name}.{axis}" for name in ("tid", "ctaid", "ntid", "nctaid") for axis in _AXES),
+    *("%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid"),
+    *(f"%lanemask_{relation}" for relation in ("eq", "lt", "le", "ge", "gt")),
+    *("%dynamic_smem_size", "%total_smem_size"),
+    *(f"%{name}.{axis}" for name in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid") for axis in _AXES),
+    *("%cluster_ctarank", "%cluster_nctarank"),
 )
+"""The first six are %tid and %ctaid, in this order."""
 SPECIAL_OFFSET = 256
 CLOCK_REGISTERS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 FIRST_FREE_OFFSET = SPECIAL_OFFSET + 128 * len(SPECIAL_REGISTERS)
@@ -169,8 +172,9 @@ FINDING_KINDS = (
     NUM_FOUND,
 ) = range(12)
 ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC = 1, 2, 3
+DEADLOCK_COLLECTIVE, DEADLOCK_BARRIER, DEADLOCK_DIVERGENT_BARRIER, DEADLOCK_MEMBERS = range(4)
 
-# -- counters -----------------------------------------------------------------------------------------------------------
+# -- counters ---------------------------------------------------------------------------------------------------------
 (
     COUNT_STEPS,
     COUNT_LOAD_REQUESTS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from services.evaluator.interpreter.layout import (
     ACCESS_READ,
@@ -39,9 +38,8 @@ from services.evaluator.interpreter.layout import (
     FINDING_OUT_OF_BOUNDS,
     FINDING_READ_ONLY,
     FLAG_READ_ONLY,
-    NUM_COLUMNS,
+    FOUND_KIND,
     NUM_PROFILE,
-    NUM_REGION_COLUMNS,
     PROFILE_CONFLICTS,
     PROFILE_SECTORS,
     REGION_ARENA,
@@ -52,6 +50,7 @@ from services.evaluator.interpreter.layout import (
     SHARED_WINDOW,
     SPACE_GLOBAL,
     SPACE_LOCAL,
+    SPACE_PARAM,
     SPACE_SHARED,
 )
 from services.evaluator.interpreter.shadow import note_conflicting_lanes, note_read, note_write
@@ -61,52 +60,56 @@ from services.evaluator.interpreter.state import (
     LAUNCH_CHECK,
     LAUNCH_LOCAL_BYTES,
     LAUNCH_REGIONS,
-    LAUNCH_REGISTER_BYTES,
+    SCRATCH_MASKS,
+    SCRATCH_VALUES,
     Machine,
+    as_int64,
     at,
+    instruction_of,
+    machine_code,
     record,
+    region_of,
+    registers_of,
 )
 
 
-@njit
+@machine_code
 def _find_region(m: Machine, address: int, size: int) -> int:
-    regions = m.regions
     for index in range(m.launch[LAUNCH_REGIONS]):
-        if regions[index * NUM_REGION_COLUMNS + REGION_START] <= address and address + size <= regions[index * NUM_REGION_COLUMNS + REGION_END]:
+        if region_of(m, index)[REGION_START] <= address and address + size <= region_of(m, index)[REGION_END]:
             return index
     return -1
 
 
-@njit
+@machine_code
 def lane_address(m: Machine, pc: int, warp: int, lane: int) -> int:
     """The virtual address that a lane accesses."""
-    row = at(m.code, pc * NUM_COLUMNS)
-    base = warp * m.launch[LAUNCH_REGISTER_BYTES] + row[COLUMN_S0]
+    row = instruction_of(m, pc)
+    base = registers_of(m, warp) + row[COLUMN_S0]
     displacement = row[COLUMN_OFFSET] + row[COLUMN_WINDOW]
     if row[COLUMN_ADDRESS_WIDE]:
-        return np.int64(m.longs[(base >> 3) + lane]) + displacement
-    return np.int64(m.words[(base >> 2) + lane]) + displacement
+        return as_int64(m.longs[(base >> 3) + lane]) + displacement
+    return as_int64(m.words[(base >> 2) + lane]) + displacement
 
 
-@njit
+@machine_code
 def translate(m: Machine, pc: int, thread: int, address: int, size: int, access: int) -> int:
     """Arena offset of an access, or -1 after a finding. Every access of the program to memory passes through here."""
-    regions = m.regions
-    region = m.code[pc * NUM_COLUMNS + COLUMN_REGION]
-    if address < regions[region * NUM_REGION_COLUMNS + REGION_START] or address + size > regions[region * NUM_REGION_COLUMNS + REGION_END]:
+    region = instruction_of(m, pc)[COLUMN_REGION]
+    if address < region_of(m, region)[REGION_START] or address + size > region_of(m, region)[REGION_END]:
         region = _find_region(m, address, size)
         if region < 0:
             record(m, FINDING_OUT_OF_BOUNDS, pc, thread, address, size, access)
             return -1
-        m.code[pc * NUM_COLUMNS + COLUMN_REGION] = region
+        instruction_of(m, pc)[COLUMN_REGION] = region
     if address & (size - 1):
         record(m, FINDING_MISALIGNED, pc, thread, address, size, access)
         return -1
-    if access != ACCESS_READ and regions[region * NUM_REGION_COLUMNS + REGION_FLAGS] & FLAG_READ_ONLY:
+    if access != ACCESS_READ and region_of(m, region)[REGION_FLAGS] & FLAG_READ_ONLY:
         record(m, FINDING_READ_ONLY, pc, thread, address, size, access)
         return -1
-    offset = address - regions[region * NUM_REGION_COLUMNS + REGION_START] + regions[region * NUM_REGION_COLUMNS + REGION_ARENA]
-    space = regions[region * NUM_REGION_COLUMNS + REGION_SPACE]
+    offset = address - region_of(m, region)[REGION_START] + region_of(m, region)[REGION_ARENA]
+    space = region_of(m, region)[REGION_SPACE]
     if space == SPACE_LOCAL:
         offset += thread * m.launch[LAUNCH_LOCAL_BYTES]
     elif space == SPACE_SHARED and not (m.shared_valid[offset] and m.shared_valid[offset + size - 1]):
@@ -115,26 +118,28 @@ def translate(m: Machine, pc: int, thread: int, address: int, size: int, access:
     return offset
 
 
-@njit
-def translate_lanes(m: Machine, pc: int, warp: int, mask: int, size: int, access: int) -> int:
-    """Put the arena offsets of the active lanes into scratch[0]; returns the state space, or -1 after a finding."""
-    row = at(m.code, pc * NUM_COLUMNS)
-    offsets = m.scratch
+@machine_code
+def translate_lanes(m: Machine, pc: int, warp: int, mask: int, size: int, access: int) -> bool:
+    """Put the arena offsets of the active lanes into the scratch numbers, and masks of the lanes that meet shared,
+    device and local memory behind them (generic addresses may differ in this). False after a finding."""
+    offsets, masks = m.scratch, at(m.scratch, SCRATCH_MASKS)
+    masks[SPACE_GLOBAL] = masks[SPACE_SHARED] = masks[SPACE_LOCAL] = masks[SPACE_PARAM] = 0
     for lane in range(32):
         if mask >> lane & 1:
             offset = translate(m, pc, warp * 32 + lane, lane_address(m, pc, warp, lane), size, access)
             if offset < 0:
-                return -1
+                return False
             offsets[lane] = offset
-    return m.regions[row[COLUMN_REGION] * NUM_REGION_COLUMNS + REGION_SPACE]
+            masks[region_of(m, instruction_of(m, pc)[COLUMN_REGION])[REGION_SPACE]] |= 1 << lane
+    return True
 
 
-@njit
+@machine_code
 def _count_sectors(m: Machine, pc: int, mask: int, now: int, stamps: Any, unique: int, cached: bool) -> int:
     """Distinct 32-byte sectors of one request; counts first touches and first-level cache hits."""
     offsets, counters, l1 = m.scratch, m.counters, m.l1
     salt = (counters[COUNT_BLOCK] + 1) << 36
-    sectors, hits, fresh, last = 0, 0, 0, np.int64(-1)
+    sectors, hits, fresh, last = 0, 0, 0, -1
     for lane in range(32):
         if mask >> lane & 1:
             sector = offsets[lane] >> 5
@@ -153,10 +158,10 @@ def _count_sectors(m: Machine, pc: int, mask: int, now: int, stamps: Any, unique
     return sectors
 
 
-@njit
+@machine_code
 def count_shared(m: Machine, pc: int, mask: int, size: int, now: int) -> None:
     """Wavefronts of a shared memory request: the largest number of different words that one bank must serve."""
-    offsets, banks, stamps = m.scratch, at(m.scratch, 32), m.bank_stamps
+    offsets, banks, stamps = m.scratch, at(m.scratch, SCRATCH_VALUES), m.bank_stamps
     for bank in range(32):
         banks[bank] = 0
     worst = 1
@@ -173,36 +178,34 @@ def count_shared(m: Machine, pc: int, mask: int, size: int, now: int) -> None:
     m.profile[pc * NUM_PROFILE + PROFILE_CONFLICTS] += worst - 1
 
 
-@njit
-def count_access(
-    m: Machine, pc: int, mask: int, size: int, space: int, access: int, requests: int, sectors: int, now: int
-) -> None:
-    """Count one request in the counters `requests` and `sectors` (or in those of shared and local memory)."""
-    counters = m.counters
-    if space == SPACE_SHARED:
-        count_shared(m, pc, mask, size, now)
-    elif space == SPACE_LOCAL:
-        counters[COUNT_LOCAL_REQUESTS] += 1
-    elif space == SPACE_GLOBAL:
-        counters[requests] += 1
-        if access == ACCESS_READ:
-            counters[sectors] += _count_sectors(m, pc, mask, now, m.read_stamps, COUNT_UNIQUE_READ, True)
-        else:
-            counters[sectors] += _count_sectors(m, pc, mask, now, m.write_stamps, COUNT_UNIQUE_WRITTEN, False)
+@machine_code
+def count_access(m: Machine, pc: int, size: int, access: int, requests: int, sectors: int, now: int) -> None:
+    """Count one request, in the counters `requests` and `sectors` for device memory."""
+    masks = at(m.scratch, SCRATCH_MASKS)
+    if masks[SPACE_SHARED]:
+        count_shared(m, pc, masks[SPACE_SHARED], size, now)
+    if masks[SPACE_LOCAL]:
+        m.counters[COUNT_LOCAL_REQUESTS] += 1
+    lanes = masks[SPACE_GLOBAL]
+    if lanes and access == ACCESS_READ:
+        m.counters[requests] += 1
+        m.counters[sectors] += _count_sectors(m, pc, lanes, now, m.read_stamps, COUNT_UNIQUE_READ, True)
+    elif lanes:
+        m.counters[requests] += 1
+        m.counters[sectors] += _count_sectors(m, pc, lanes, now, m.write_stamps, COUNT_UNIQUE_WRITTEN, False)
 
 
-@njit
+@machine_code
 def load(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
     """Execute a load for the active lanes."""
-    row = at(m.code, pc * NUM_COLUMNS)
+    row = instruction_of(m, pc)
     size, count = row[COLUMN_SIZE], row[COLUMN_COUNT]
-    space = translate_lanes(m, pc, warp, mask, size * count, ACCESS_READ)
-    if space < 0:
+    if not translate_lanes(m, pc, warp, mask, size * count, ACCESS_READ):
         return
-    count_access(m, pc, mask, size * count, space, ACCESS_READ, COUNT_LOAD_REQUESTS, COUNT_LOAD_SECTORS, now)
+    count_access(m, pc, size * count, ACCESS_READ, COUNT_LOAD_REQUESTS, COUNT_LOAD_SECTORS, now)
     if m.launch[LAUNCH_CHECK]:
         _note_reads(m, pc, warp, mask, size * count, now)
-    base = warp * m.launch[LAUNCH_REGISTER_BYTES]
+    base = registers_of(m, warp)
     for element in range(count):
         target = base + row[COLUMN_D0 + element]
         if size == 4 and not row[COLUMN_WIDE]:
@@ -213,10 +216,10 @@ def load(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
             _load_extended(m, target, mask, element * size, size, row[COLUMN_SIGNED], row[COLUMN_WIDE])
 
 
-@njit
+@machine_code
 def _note_reads(m: Machine, pc: int, warp: int, mask: int, size: int, now: int) -> None:
     limit = m.launch[LAUNCH_CELLS] << 2
-    strong = m.code[pc * NUM_COLUMNS + COLUMN_STRONG]
+    strong = instruction_of(m, pc)[COLUMN_STRONG]
     for lane in range(32):
         if mask >> lane & 1:
             offset = m.scratch[lane]
@@ -224,7 +227,7 @@ def _note_reads(m: Machine, pc: int, warp: int, mask: int, size: int, now: int) 
                 note_read(m, pc, warp, lane, offset, lane_address(m, pc, warp, lane), size, strong, now)
 
 
-@njit
+@machine_code
 def _load_words(m: Machine, target: int, mask: int, part: int) -> None:
     offsets = m.scratch
     for lane in range(32):
@@ -232,7 +235,7 @@ def _load_words(m: Machine, target: int, mask: int, part: int) -> None:
             m.words[target + lane] = m.bytes4[(offsets[lane] + part) >> 2]
 
 
-@njit
+@machine_code
 def _load_longs(m: Machine, target: int, mask: int, part: int) -> None:
     offsets = m.scratch
     for lane in range(32):
@@ -240,7 +243,7 @@ def _load_longs(m: Machine, target: int, mask: int, part: int) -> None:
             m.longs[target + lane] = m.bytes8[(offsets[lane] + part) >> 3]
 
 
-@njit
+@machine_code
 def _load_extended(m: Machine, target: int, mask: int, part: int, size: int, signed: int, wide: int) -> None:
     for lane in range(32):
         if mask >> lane & 1:
@@ -251,21 +254,21 @@ def _load_extended(m: Machine, target: int, mask: int, part: int, size: int, sig
                 m.words[(target >> 2) + lane] = np.uint32(value & 0xFFFFFFFF)
 
 
-@njit
+@machine_code
 def _read_integer(m: Machine, offset: int, size: int, signed: int) -> int:
     if size == 1:
-        value = np.int64(m.bytes1[offset])
+        value = as_int64(m.bytes1[offset])
     elif size == 2:
-        value = np.int64(m.bytes2[offset >> 1])
+        value = as_int64(m.bytes2[offset >> 1])
     elif size == 4:
-        value = np.int64(m.bytes4[offset >> 2])
+        value = as_int64(m.bytes4[offset >> 2])
     else:
-        return np.int64(m.bytes8[offset >> 3])
-    sign = np.int64(1) << (8 * size - 1)
+        return as_int64(m.bytes8[offset >> 3])
+    sign = 1 << (8 * size - 1)
     return (value ^ sign) - sign if signed else value
 
 
-@njit
+@machine_code
 def _write_integer(m: Machine, offset: int, size: int, value: int) -> None:
     if size == 1:
         m.bytes1[offset] = np.uint8(value & 0xFF)
@@ -277,24 +280,23 @@ def _write_integer(m: Machine, offset: int, size: int, value: int) -> None:
         m.bytes8[offset >> 3] = np.uint64(value)
 
 
-@njit
+@machine_code
 def _stored_value(m: Machine, pc: int, warp: int, lane: int, element: int) -> int:
-    row = at(m.code, pc * NUM_COLUMNS)
-    source = warp * m.launch[LAUNCH_REGISTER_BYTES] + row[COLUMN_S1 + element]
+    row = instruction_of(m, pc)
+    source = registers_of(m, warp) + row[COLUMN_S1 + element]
     if row[COLUMN_WIDE]:
-        return np.int64(m.longs[(source >> 3) + lane])
-    return np.int64(m.words[(source >> 2) + lane])
+        return as_int64(m.longs[(source >> 3) + lane])
+    return as_int64(m.words[(source >> 2) + lane])
 
 
-@njit
+@machine_code
 def store(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
     """Execute a store for the active lanes, in the order of lanes."""
-    row = at(m.code, pc * NUM_COLUMNS)
+    row = instruction_of(m, pc)
     size, count = row[COLUMN_SIZE], row[COLUMN_COUNT]
-    space = translate_lanes(m, pc, warp, mask, size * count, ACCESS_WRITE)
-    if space < 0:
+    if not translate_lanes(m, pc, warp, mask, size * count, ACCESS_WRITE):
         return
-    count_access(m, pc, mask, size * count, space, ACCESS_WRITE, COUNT_STORE_REQUESTS, COUNT_STORE_SECTORS, now)
+    count_access(m, pc, size * count, ACCESS_WRITE, COUNT_STORE_REQUESTS, COUNT_STORE_SECTORS, now)
     check = m.launch[LAUNCH_CHECK]
     limit = m.launch[LAUNCH_CELLS] << 2
     for lane in range(32):
@@ -309,43 +311,57 @@ def store(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
                 _store_element(m, pc, warp, lane, element, offset + element * size, size, overlap)
 
 
-@njit
+@machine_code
 def _store_element(
     m: Machine, pc: int, warp: int, lane: int, element: int, offset: int, size: int, overlap: bool
 ) -> None:
     value = _stored_value(m, pc, warp, lane, element)
     if overlap:
         before = _read_integer(m, offset, size, 0)
-        ones = np.int64(-1) if size == 8 else (np.int64(1) << (8 * size)) - 1
+        ones = -1 if size == 8 else (1 << (8 * size)) - 1
         if before != value & ones:
             note_conflicting_lanes(m, pc, warp, lane, offset, lane_address(m, pc, warp, lane), size)
     _write_integer(m, offset, size, value)
 
 
-@njit
+@machine_code
 def copy(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
     """Execute cp.async at once: the destination is written when the instruction is met, not when it is waited for."""
-    row = at(m.code, pc * NUM_COLUMNS)
-    size = row[COLUMN_SIZE]
-    base = warp * m.launch[LAUNCH_REGISTER_BYTES]
+    row = instruction_of(m, pc)
+    size, base = row[COLUMN_SIZE], registers_of(m, warp)
+    read = 0
     for lane in range(32):
         if mask >> lane & 1:
-            thread = warp * 32 + lane
-            wanted = min(size, np.int64(m.words[((base + row[COLUMN_S1]) >> 2) + lane]))
-            source = np.int64(0)
+            wanted = min(size, as_int64(m.words[((base + row[COLUMN_S1]) >> 2) + lane]))
             if wanted > 0:
-                source = translate(m, pc, thread, lane_address(m, pc, warp, lane), size, ACCESS_READ)
-            address = SHARED_WINDOW + row[COLUMN_D2]
-            if row[COLUMN_D1]:
-                address += np.int64(m.longs[((base + row[COLUMN_D0]) >> 3) + lane])
-            else:
-                address += np.int64(m.words[((base + row[COLUMN_D0]) >> 2) + lane])
-            target = translate(m, pc, thread, address, size, ACCESS_WRITE)
-            if source < 0 or target < 0:
+                read |= 1 << lane
+            _copy_lane(m, pc, warp, lane, wanted, now)
+            if m.found[FOUND_KIND]:
                 return
-            m.scratch[lane] = source
-            if m.launch[LAUNCH_CHECK]:
-                note_write(m, pc, warp, lane, target, address, size, ACCESS_WRITE, 0, now)
-            for byte in range(size):
-                m.bytes1[target + byte] = m.bytes1[source + byte] if byte < wanted else 0
-    count_access(m, pc, mask, size, SPACE_GLOBAL, ACCESS_READ, COUNT_LOAD_REQUESTS, COUNT_LOAD_SECTORS, now)
+    if read:
+        m.counters[COUNT_LOAD_REQUESTS] += 1
+        sectors = _count_sectors(m, pc, read, now, m.read_stamps, COUNT_UNIQUE_READ, True)
+        m.counters[COUNT_LOAD_SECTORS] += sectors
+
+
+@machine_code
+def _copy_lane(m: Machine, pc: int, warp: int, lane: int, wanted: int, now: int) -> None:
+    """Copy `wanted` bytes and fill up with zeros; leaves the arena offset of the source in the scratch numbers."""
+    row = instruction_of(m, pc)
+    size, thread, target_row = row[COLUMN_SIZE], warp * 32 + lane, registers_of(m, warp) + row[COLUMN_D0]
+    source = 0
+    if wanted > 0:
+        source = translate(m, pc, thread, lane_address(m, pc, warp, lane), size, ACCESS_READ)
+    address = SHARED_WINDOW + row[COLUMN_D2]
+    if row[COLUMN_D1]:
+        address += as_int64(m.longs[(target_row >> 3) + lane])
+    else:
+        address += as_int64(m.words[(target_row >> 2) + lane])
+    target = translate(m, pc, thread, address, size, ACCESS_WRITE)
+    if source < 0 or target < 0:
+        return
+    m.scratch[lane] = source
+    if m.launch[LAUNCH_CHECK] and target < m.launch[LAUNCH_CELLS] << 2:
+        note_write(m, pc, warp, lane, target, address, size, ACCESS_WRITE, 0, now)
+    for byte in range(size):
+        m.bytes1[target + byte] = m.bytes1[source + byte] if byte < wanted else 0

@@ -1,7 +1,7 @@
 """The table of lane-wise PTX operations: one entry for each operation and type, executed on 32 lanes at once.
 
 An entry's name is the PTX mnemonic without the parts that change nothing here (`.rn`, `.ftz`, `.approx`; types of equal
-width where the sign does not matter are written `b16`, `b32`, `b64`). `.ftz` is not modelled: subnormal values are kept.
+width where the sign does not matter are written `b16`, `b32`, `b64`). `.ftz` is not modelled: subnormal values stay.
 `.approx` operations are computed to full precision.
 """
 
@@ -124,7 +124,7 @@ def _shift_right_arithmetic(v: LaneEmitter, x: Value, amount: Value) -> Value:
 
 
 def _define_bit_fields() -> None:
-    for bits, element in (("32", I32), ("64", I64)):
+    for bits in ("32", "64"):
         kind = f"b{bits}"
         _define(f"popc.{kind}", "u32", kind, lambda v, x: v.cast(v.call("ctpop", x), I32, signed=False))
         _define(f"clz.{kind}", "u32", kind, lambda v, x: v.cast(v.call_flagged("ctlz", x), I32, signed=False))
@@ -222,11 +222,10 @@ def _logic3(v: LaneEmitter, x: Value, y: Value, z: Value, table: Value) -> Value
 def _funnel_shift(*, left: bool, wrap: bool) -> Callable[..., Value]:
     def emit(v: LaneEmitter, low: Value, high: Value, amount: Value) -> Value:
         build = v.ir
-        both = build.or_(v.cast(low, I64, signed=False), build.shl(v.cast(high, I64, signed=False), v.constant(I64, 32)))
-        if wrap:
-            amount = build.and_(amount, v.constant(I32, 31))
-        else:
-            amount = v.call("umin", amount, v.constant(I32, 32))
+        both = build.or_(
+            v.cast(low, I64, signed=False), build.shl(v.cast(high, I64, signed=False), v.constant(I64, 32))
+        )
+        amount = build.and_(amount, v.constant(I32, 31)) if wrap else v.call("umin", amount, v.constant(I32, 32))
         wide = v.cast(amount, I64, signed=False)
         shifted = build.lshr(build.shl(both, wide), v.constant(I64, 32)) if left else build.lshr(both, wide)
         return v.cast(shifted, I32, signed=False)

@@ -1,4 +1,4 @@
-"""What a launch on the interpreter reports: a finding, if the program did something wrong, and what it did in numbers."""
+"""What a launch on the interpreter reports: a finding, if the program did something wrong, and counts."""
 
 from __future__ import annotations
 

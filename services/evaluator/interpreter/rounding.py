@@ -1,4 +1,4 @@
-"""Directed rounding (toward zero, down, up) of float results, built from the nearest result and the sign of its error."""
+"""Directed rounding (toward zero, down, up) of floats, from the nearest result and the sign of its error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DIRECTIONS = ("rz", "rm", "rp")
 
 
 def directed(lanes: LaneEmitter, direction: str, nearest: Value, residual: Value) -> Value:
-    """Move `nearest` by one unit in the last place where `residual` (exact minus nearest; only its sign counts) asks."""
+    """Move `nearest` by one unit in the last place where the sign of `residual` (exact minus nearest) asks for it."""
     build = lanes.ir
     zero = lanes.like(nearest, 0.0)
     below = build.fcmp_ordered("<", residual, lanes.like(residual, 0.0))

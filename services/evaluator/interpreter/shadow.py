@@ -1,15 +1,14 @@
 """Shadow memory: who wrote and read each word last, to find races and uninitialised reads.
 
-Order is tracked per warp: a barrier orders everything its warps did before it. Accesses of one warp are taken as ordered
-by the program (lanes run in lockstep), except that two lanes of one instruction must not store different values in one
-place. Between blocks only atomics and other strong accesses may meet, or accesses with a fence on both sides; whether
-the flag that such blocks exchange is correct is not checked. Races that the sequential order of blocks hides from a
-single run (a read that precedes the write in every order tried) are found only as read-write pairs.
+Each 4-byte word of shared memory and of writable buffers keeps its last plain write, its last strong write (atomic,
+volatile or ordered) and its last plain read. Order is tracked per warp: a barrier orders what its warps did before it.
+
+What this does not find: races between lanes of one warp, which run in lockstep here (except two lanes of one
+instruction that store different values in one place); wrong flags between blocks (accesses of different blocks are
+taken as ordered when both sides executed a fence); races that an earlier access to the same word hides.
 """
 
 from __future__ import annotations
-
-from numba import njit
 
 from services.evaluator.interpreter.layout import (
     ACCESS_READ,
@@ -28,59 +27,88 @@ from services.evaluator.interpreter.layout import (
 )
 from services.evaluator.interpreter.state import (
     CELL_INITIALISED_BYTES,
-    CELL_READER,
-    CELL_READER_BLOCK,
-    CELL_READER_INSTRUCTION,
-    CELL_STRONG,
-    CELL_WRITER,
-    CELL_WRITER_BLOCK,
-    CELL_WRITER_INSTRUCTION,
-    CELL_WRITTEN_BYTES,
+    CELL_STRONG_BYTES,
+    CELL_WEAK_BYTES,
     LAUNCH_SHARED_BYTES,
     LAUNCH_WARPS,
-    NUM_CELL_MARKS,
+    MARK_BLOCK,
+    MARK_INSTRUCTION,
+    MARK_THREAD,
+    NUM_MARK,
+    TIME_READ,
+    TIME_STRONG,
+    TIME_WEAK,
     Machine,
-    at,
+    machine_code,
+    marks_of,
     record,
+    times_of,
 )
 
 MANY = -1
-"""Stands for several warps or blocks among the readers of a cell."""
+"""Stands for several warps or blocks among the readers of a word."""
 
 
-@njit
-def _ordered(m: Machine, warp: int, time: int, thread: int) -> bool:
-    """Whether an access of this or an earlier block is ordered before what the warp does now."""
+# -- order ------------------------------------------------------------------------------------------------------------
+@machine_code
+def _fenced(m: Machine, time: int) -> bool:
+    """Whether an access of an earlier block is ordered before this one by fences on both sides."""
     counters = m.counters
-    if time < counters[COUNT_BLOCK_START]:
-        return counters[COUNT_FENCE_BEFORE] > time and counters[COUNT_FENCE_TIME] >= counters[COUNT_BLOCK_START]
-    if time <= counters[COUNT_FULL_BARRIER]:
+    return counters[COUNT_FENCE_BEFORE] > time and counters[COUNT_FENCE_TIME] >= counters[COUNT_BLOCK_START]
+
+
+@machine_code
+def _ordered(m: Machine, warp: int, time: int, thread: int) -> bool:
+    """Whether an access of this block is ordered before what the warp does now."""
+    if time <= m.counters[COUNT_FULL_BARRIER]:
         return True
+    warps = m.launch[LAUNCH_WARPS]
     if thread == MANY:
-        for other in range(m.launch[LAUNCH_WARPS]):
-            if other != warp and m.seen[warp * m.launch[LAUNCH_WARPS] + other] < time:
-                return False
+        late = 0
+        for other in range(warps):
+            late += other != warp and m.seen[warp * warps + other] < time
+        return late == 0
+    owner = thread >> 5
+    return owner == warp or m.seen[warp * warps + owner] >= time
+
+
+@machine_code
+def _conflicts(m: Machine, warp: int, cell: int, which: int, shared: bool) -> bool:
+    """Whether the last access of a kind (TIME_*) to a word is not ordered before what the warp does now."""
+    time = times_of(m, cell)[which]
+    if time == 0:
+        return False
+    if time < m.counters[COUNT_BLOCK_START]:
+        return not shared and not _fenced(m, time)
+    mark = marks_of(m, cell)
+    if mark[which * NUM_MARK + MARK_BLOCK] == MANY and not shared and not _fenced(m, time):
         return True
-    other = thread >> 5
-    return other == warp or m.seen[warp * m.launch[LAUNCH_WARPS] + other] >= time
+    return not _ordered(m, warp, time, mark[which * NUM_MARK + MARK_THREAD])
 
 
-@njit
-def _record_race(
-    m: Machine, pc: int, thread: int, address: int, size: int, access: int, other: int, block: int, instruction: int
-) -> None:
+@machine_code
+def _record_race(m: Machine, pc: int, thread: int, address: int, size: int, access: int, cell: int, which: int) -> None:
+    mark = marks_of(m, cell)
     record(m, FINDING_RACE, pc, thread, address, size, access)
-    m.found[FOUND_OTHER_THREAD] = other
-    m.found[FOUND_OTHER_BLOCK] = block
-    m.found[FOUND_OTHER_INSTRUCTION] = instruction
+    m.found[FOUND_OTHER_THREAD] = mark[which * NUM_MARK + MARK_THREAD]
+    m.found[FOUND_OTHER_BLOCK] = mark[which * NUM_MARK + MARK_BLOCK]
+    m.found[FOUND_OTHER_INSTRUCTION] = mark[which * NUM_MARK + MARK_INSTRUCTION]
 
 
-@njit
+# -- accesses ---------------------------------------------------------------------------------------------------------
+@machine_code
 def _touched_bytes(offset: int, size: int) -> int:
     return 15 if size >= 4 else ((1 << size) - 1) << (offset & 3)
 
 
-@njit
+@machine_code
+def _fresh(m: Machine, cell: int, shared: bool) -> bool:
+    """Whether what is in the word counts: shared memory starts empty in each block."""
+    times = times_of(m, cell)
+    return not shared or max(times[TIME_WEAK], times[TIME_STRONG]) >= m.counters[COUNT_BLOCK_START]
+
+
+@machine_code
 def note_read(
     m: Machine, pc: int, warp: int, lane: int, offset: int, address: int, size: int, strong: int, now: int
 ) -> None:
@@ -88,104 +116,85 @@ def note_read(
     thread = warp * 32 + lane
     touched = _touched_bytes(offset, size)
     shared = offset < m.launch[LAUNCH_SHARED_BYTES]
-    block_start = m.counters[COUNT_BLOCK_START]
     for part in range(0, size, 4):
         cell = (offset + part) >> 2
-        marks = at(m.cell_marks, cell * NUM_CELL_MARKS)
-        written = m.cell_times[2 * cell]
-        valid = marks[CELL_INITIALISED_BYTES]
-        if shared and written < block_start:
-            valid = 0
-        if touched & ~valid:
+        marks = marks_of(m, cell)
+        initialised = marks[CELL_INITIALISED_BYTES] if _fresh(m, cell, shared) else 0
+        if touched & ~initialised:
             kind = FINDING_UNINITIALISED_SHARED if shared else FINDING_UNINITIALISED_READ
             record(m, kind, pc, thread, address + part, size, ACCESS_READ)
             return
         if strong:
             continue
-        if written > 0 and (marks[CELL_WRITTEN_BYTES] & touched) and not (shared and written < block_start):
-            writer = marks[CELL_WRITER]
-            if not _ordered(m, warp, written, writer):
-                block, instruction = marks[CELL_WRITER_BLOCK], marks[CELL_WRITER_INSTRUCTION]
-                _record_race(m, pc, thread, address + part, size, ACCESS_READ, writer, block, instruction)
-                return
+        if marks[CELL_WEAK_BYTES] & touched and _conflicts(m, warp, cell, TIME_WEAK, shared):
+            _record_race(m, pc, thread, address + part, size, ACCESS_READ, cell, TIME_WEAK)
+            return
+        if marks[CELL_STRONG_BYTES] & touched and _conflicts(m, warp, cell, TIME_STRONG, shared):
+            _record_race(m, pc, thread, address + part, size, ACCESS_READ, cell, TIME_STRONG)
+            return
         _note_reader(m, pc, warp, thread, cell, now)
 
 
-@njit
+@machine_code
 def _note_reader(m: Machine, pc: int, warp: int, thread: int, cell: int, now: int) -> None:
-    marks = at(m.cell_marks, cell * NUM_CELL_MARKS)
-    last = m.cell_times[2 * cell + 1]
-    block = m.counters[COUNT_BLOCK]
-    if last > 0 and last >= m.counters[COUNT_BLOCK_START]:
-        same_warp = marks[CELL_READER] != MANY and marks[CELL_READER] >> 5 == warp
-        if last > m.counters[COUNT_FULL_BARRIER] and not same_warp:
+    marks, times, block = marks_of(m, cell), times_of(m, cell), m.counters[COUNT_BLOCK]
+    first = TIME_READ * NUM_MARK
+    last = times[TIME_READ]
+    if last > m.counters[COUNT_FULL_BARRIER] and last >= m.counters[COUNT_BLOCK_START]:
+        before = marks[first + MARK_THREAD]
+        if before == MANY or before >> 5 != warp:
             thread = MANY
-    marks[CELL_READER_BLOCK] = block if last == 0 or marks[CELL_READER_BLOCK] == block else MANY
-    marks[CELL_READER] = thread
-    marks[CELL_READER_INSTRUCTION] = pc
-    m.cell_times[2 * cell + 1] = now
+    marks[first + MARK_BLOCK] = block if last == 0 or marks[first + MARK_BLOCK] == block else MANY
+    marks[first + MARK_THREAD] = thread
+    marks[first + MARK_INSTRUCTION] = pc
+    times[TIME_READ] = now
 
 
-@njit
+@machine_code
 def note_write(
-    m: Machine,
-    pc: int,
-    warp: int,
-    lane: int,
-    offset: int,
-    address: int,
-    size: int,
-    access: int,
-    strong: int,
-    now: int,
+    m: Machine, pc: int, warp: int, lane: int, offset: int, address: int, size: int, access: int, strong: int, now: int
 ) -> bool:
-    """Check and note a write; True if another lane of this instruction wrote the same bytes before."""
+    """Check and note a write; True if another lane of this instruction wrote some of the same bytes before."""
     thread = warp * 32 + lane
     touched = _touched_bytes(offset, size)
     shared = offset < m.launch[LAUNCH_SHARED_BYTES]
-    block_start = m.counters[COUNT_BLOCK_START]
     overlap = False
     for part in range(0, size, 4):
         cell = (offset + part) >> 2
-        marks = at(m.cell_marks, cell * NUM_CELL_MARKS)
-        written, read = m.cell_times[2 * cell], m.cell_times[2 * cell + 1]
-        stale = shared and written < block_start
-        if written == now and marks[CELL_WRITTEN_BYTES] & touched:
-            overlap = True
-        elif written > 0 and not stale and (marks[CELL_WRITTEN_BYTES] & touched):
-            writer = marks[CELL_WRITER]
-            if not (strong and marks[CELL_STRONG]) and not _ordered(m, warp, written, writer):
-                block, instruction = marks[CELL_WRITER_BLOCK], marks[CELL_WRITER_INSTRUCTION]
-                _record_race(m, pc, thread, address + part, size, access, writer, block, instruction)
-                return False
-        if read > 0 and not (shared and read < block_start):
-            reader, reader_block = marks[CELL_READER], marks[CELL_READER_BLOCK]
-            alone = read >= block_start and reader_block == m.counters[COUNT_BLOCK]
-            other_block = read < block_start or (not alone and not shared)
-            if (other_block and not _fenced(m, read)) or not (other_block or _ordered(m, warp, read, reader)):
-                instruction = marks[CELL_READER_INSTRUCTION]
-                _record_race(m, pc, thread, address + part, size, access, reader, reader_block, instruction)
-                return False
-        same_writer = written >= block_start and marks[CELL_WRITER] == thread and written != 0
-        marks[CELL_WRITTEN_BYTES] = touched | (marks[CELL_WRITTEN_BYTES] if same_writer or written == now else 0)
-        marks[CELL_INITIALISED_BYTES] = touched | (0 if stale else marks[CELL_INITIALISED_BYTES])
-        marks[CELL_WRITER] = thread
-        marks[CELL_WRITER_BLOCK] = m.counters[COUNT_BLOCK]
-        marks[CELL_WRITER_INSTRUCTION] = pc
-        marks[CELL_STRONG] = strong
-        m.cell_times[2 * cell] = now
+        marks, times = marks_of(m, cell), times_of(m, cell)
+        if times[TIME_WEAK] == now:
+            overlap = overlap or marks[CELL_WEAK_BYTES] & touched != 0
+        elif marks[CELL_WEAK_BYTES] & touched and _conflicts(m, warp, cell, TIME_WEAK, shared):
+            _record_race(m, pc, thread, address + part, size, access, cell, TIME_WEAK)
+            return False
+        if not strong and marks[CELL_STRONG_BYTES] & touched and _conflicts(m, warp, cell, TIME_STRONG, shared):
+            _record_race(m, pc, thread, address + part, size, access, cell, TIME_STRONG)
+            return False
+        if _conflicts(m, warp, cell, TIME_READ, shared):
+            _record_race(m, pc, thread, address + part, size, access, cell, TIME_READ)
+            return False
+        _note_writer(m, pc, thread, cell, touched, strong, shared, now)
     return overlap
 
 
-@njit
-def _fenced(m: Machine, time: int) -> bool:
-    counters = m.counters
-    return counters[COUNT_FENCE_BEFORE] > time and counters[COUNT_FENCE_TIME] >= counters[COUNT_BLOCK_START]
+@machine_code
+def _note_writer(
+    m: Machine, pc: int, thread: int, cell: int, touched: int, strong: int, shared: bool, now: int
+) -> None:
+    marks, times = marks_of(m, cell), times_of(m, cell)
+    marks[CELL_INITIALISED_BYTES] = touched | (marks[CELL_INITIALISED_BYTES] if _fresh(m, cell, shared) else 0)
+    which = TIME_STRONG if strong else TIME_WEAK
+    column = CELL_STRONG_BYTES if strong else CELL_WEAK_BYTES
+    first = which * NUM_MARK
+    same = marks[first + MARK_THREAD] == thread and marks[first + MARK_BLOCK] == m.counters[COUNT_BLOCK]
+    marks[column] = touched | (marks[column] if same or times[which] == now else 0)
+    marks[first + MARK_THREAD] = thread
+    marks[first + MARK_BLOCK] = m.counters[COUNT_BLOCK]
+    marks[first + MARK_INSTRUCTION] = pc
+    times[which] = now
 
 
-@njit
+@machine_code
 def note_conflicting_lanes(m: Machine, pc: int, warp: int, lane: int, offset: int, address: int, size: int) -> None:
     """Two lanes of one store instruction wrote different values to the same place."""
-    writer = m.cell_marks[(offset >> 2) * NUM_CELL_MARKS + CELL_WRITER]
-    block = m.counters[COUNT_BLOCK]
-    _record_race(m, pc, warp * 32 + lane, address, size, ACCESS_WRITE, writer, block, pc)
+    _record_race(m, pc, warp * 32 + lane, address, size, ACCESS_WRITE, offset >> 2, TIME_WEAK)

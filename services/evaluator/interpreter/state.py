@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
@@ -19,6 +20,8 @@ from services.evaluator.interpreter.layout import (
     FOUND_KIND,
     FOUND_SIZE,
     FOUND_THREAD,
+    NUM_COLUMNS,
+    NUM_REGION_COLUMNS,
 )
 
 WARP_LANES = 32
@@ -55,9 +58,9 @@ class Memory(NamedTuple):
     bank_stamps: NDArray[np.int64]
     """Time of the last access to each word of shared memory."""
     cell_times: NDArray[np.int64]
-    """(words of the shared and writable part, 2): time of the last write and read."""
+    """(words of the shared and writable part, TIME_*): time of the last plain write, strong write and plain read."""
     cell_marks: NDArray[np.int32]
-    """(words, CELL_*): who wrote and read last."""
+    """(words, NUM_CELL_MARKS): who wrote and read last."""
     l1: NDArray[np.int64]
     counters: NDArray[np.int64]
     profile: NDArray[np.int64]
@@ -73,58 +76,59 @@ class Memory(NamedTuple):
     barriers: NDArray[np.int64]
     """(16, 2): threads that arrived without waiting, and a mask of their warps."""
     scratch: NDArray[np.int64]
-    """(2, 32): arena offsets of the current access; bank counts."""
+    """Arena offsets of the lanes of the current access; values or bank counts; masks of lanes by state space."""
     launch: NDArray[np.int64]
     """LAUNCH_* numbers."""
+
+
+class Pointer(Protocol):
+    """A typed pointer in compiled code."""
+
+    def __getitem__(self, index: int) -> int: ...
+
+    def __setitem__(self, index: int, value: Any) -> None: ...
 
 
 class Machine(NamedTuple):
     """Typed pointers to the arrays of `Memory`, as the compiled functions pass them around (flat, without bounds)."""
 
-    code: Any
-    words: Any
-    longs: Any
-    bytes1: Any
-    bytes2: Any
-    bytes4: Any
-    bytes8: Any
+    code: Pointer
+    words: Pointer
+    longs: Pointer
+    bytes1: Pointer
+    bytes2: Pointer
+    bytes4: Pointer
+    bytes8: Pointer
     floats: Any
     doubles: Any
-    regions: Any
-    shared_valid: Any
-    read_stamps: Any
-    write_stamps: Any
-    bank_stamps: Any
-    cell_times: Any
-    cell_marks: Any
-    l1: Any
-    counters: Any
-    profile: Any
-    found: Any
-    fronts: Any
-    joins: Any
-    warps: Any
-    seen: Any
-    barriers: Any
-    scratch: Any
-    launch: Any
+    regions: Pointer
+    shared_valid: Pointer
+    read_stamps: Pointer
+    write_stamps: Pointer
+    bank_stamps: Pointer
+    cell_times: Pointer
+    cell_marks: Pointer
+    l1: Pointer
+    counters: Pointer
+    profile: Pointer
+    found: Pointer
+    fronts: Pointer
+    joins: Pointer
+    warps: Pointer
+    seen: Pointer
+    barriers: Pointer
+    scratch: Pointer
+    launch: Pointer
 
 
-(
-    CELL_WRITER,
-    CELL_WRITER_BLOCK,
-    CELL_WRITER_INSTRUCTION,
-    CELL_WRITTEN_BYTES,
-    CELL_STRONG,
-    CELL_READER,
-    CELL_READER_BLOCK,
-    CELL_READER_INSTRUCTION,
-    CELL_INITIALISED_BYTES,
-    NUM_CELL_MARKS,
-) = range(10)
+TIME_WEAK, TIME_STRONG, TIME_READ, NUM_TIMES = range(4)
+MARK_THREAD, MARK_BLOCK, MARK_INSTRUCTION, NUM_MARK = range(4)
+CELL_WEAK_BYTES, CELL_STRONG_BYTES, CELL_INITIALISED_BYTES, NUM_CELL_MARKS = range(9, 13)
+"""A word's marks: for each of TIME_* the three MARK_* numbers, then the bytes written and initialised."""
 FRONT_PC, FRONT_MASK, FRONT_JOIN, FRONT_STATE, NUM_FRONT = range(5)
 READY, AT_BARRIER, AT_COLLECTIVE = range(3)
 JOIN_PC, JOIN_EXPECTED, JOIN_ARRIVED, JOIN_PARENT, NUM_JOIN = range(5)
+SCRATCH_VALUES, SCRATCH_MASKS, NUM_SCRATCH = 32, 64, 72
 MAX_JOINS = 40
 MAX_FRONTS = 40
 WARP_LIVE, WARP_FRONTS, WARP_INSTRUCTIONS, WARP_WAITS, NUM_WARP = range(5)
@@ -228,7 +232,15 @@ def double_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
     return types.float64(types.int64), generate
 
 
-@njit
+Compiled = TypeVar("Compiled", bound=Callable[..., Any])
+
+
+def machine_code(function: Compiled) -> Compiled:
+    """Compile a function with Numba when it is first called (numba.njit, with its type kept)."""
+    return cast(Compiled, njit(function))
+
+
+@machine_code
 def machine_of(memory: Memory) -> Machine:
     """The machine's pointers into the arrays of a launch (which the caller keeps alive)."""
     return Machine(
@@ -262,7 +274,61 @@ def machine_of(memory: Memory) -> Machine:
     )
 
 
-@njit
+@machine_code
+def as_int64(value: Any) -> int:
+    """A value as a signed 64-bit integer: mixing signed and unsigned integers would give a float."""
+    return np.int64(value)  # type: ignore[return-value]
+
+
+@machine_code
+def instruction_of(m: Machine, pc: int) -> Pointer:
+    """The columns of an instruction."""
+    return at(m.code, pc * NUM_COLUMNS)
+
+
+@machine_code
+def registers_of(m: Machine, warp: int) -> int:
+    """Byte offset of a warp's register file."""
+    return warp * m.launch[LAUNCH_REGISTER_BYTES]
+
+
+@machine_code
+def front_of(m: Machine, warp: int, index: int) -> Pointer:
+    """The FRONT_* numbers of a front."""
+    return at(m.fronts, (warp * MAX_FRONTS + index) * NUM_FRONT)
+
+
+@machine_code
+def join_of(m: Machine, warp: int, index: int) -> Pointer:
+    """The JOIN_* numbers of a join."""
+    return at(m.joins, (warp * MAX_JOINS + index) * NUM_JOIN)
+
+
+@machine_code
+def warp_of(m: Machine, warp: int) -> Pointer:
+    """The WARP_* numbers of a warp."""
+    return at(m.warps, warp * NUM_WARP)
+
+
+@machine_code
+def region_of(m: Machine, index: int) -> Pointer:
+    """The REGION_* numbers of a region of memory."""
+    return at(m.regions, index * NUM_REGION_COLUMNS)
+
+
+@machine_code
+def marks_of(m: Machine, cell: int) -> Pointer:
+    """The CELL_* numbers of a word of shadow memory."""
+    return at(m.cell_marks, cell * NUM_CELL_MARKS)
+
+
+@machine_code
+def times_of(m: Machine, cell: int) -> Pointer:
+    """The TIME_* numbers of a word of shadow memory."""
+    return at(m.cell_times, cell * NUM_TIMES)
+
+
+@machine_code
 def record(m: Machine, kind: int, pc: int, thread: int, address: int, size: int, access: int) -> None:
     """Note the first finding of a launch."""
     found = m.found
