@@ -13,6 +13,8 @@ import sys
 import uuid
 from contextlib import closing
 
+from pydantic import ValidationError
+
 from services.evaluator.settings import EvaluatorSettings
 
 logger = logging.getLogger("services.evaluator")
@@ -22,7 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Settings are read before anything heavy is imported."""
     options = _parse(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    settings = EvaluatorSettings()
+    try:
+        settings = EvaluatorSettings()
+    except ValidationError as error:
+        print(f"settings of the evaluator: {error}", file=sys.stderr)
+        return 1
     return check_health(settings) if options.check else serve(settings, burst=options.burst)
 
 
@@ -59,22 +65,16 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
 
 def check_health(settings: EvaluatorSettings) -> int:
     """Prints what is wrong; nothing and 0 when all is well."""
-    from rq.worker import SimpleWorker
-
     from sparsesmith.errors import Unavailable
-    from sparsesmith.transport.connection import answering, connect
+    from sparsesmith.transport.connection import connect
+    from sparsesmith.transport.queue import living_workers
 
-    connection = connect(settings.redis_url)
-    prefix = SimpleWorker.redis_worker_namespace_prefix + _name_prefix()
     try:
-        with answering():
-            # The registry keeps the names of the dead; a worker's own key expires with its heartbeat.
-            names = [name for name in SimpleWorker.all_keys(connection) if name.startswith(prefix)]
-            is_alive = any(connection.exists(name) for name in names)
+        names = living_workers(connect(settings.redis_url))
     except Unavailable as error:
         print(error.message, file=sys.stderr)
         return 1
-    if not is_alive:
+    if not any(name.startswith(_name_prefix()) for name in names):
         print("no evaluator of this machine has a heartbeat", file=sys.stderr)
         return 1
     return 0

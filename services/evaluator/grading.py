@@ -104,6 +104,7 @@ def _with_final_times(outcomes: Outcomes, retimed: Mapping[str, Outcome | Measur
     return changed
 
 
-def _unreached(job: EvaluationJob) -> TimedOut:
+def unreached(job: EvaluationJob) -> TimedOut:
+    """The outcome of a candidate that the job's budget left no time for: no fault of the candidate."""
     message = f"the job's budget of {job.budget_s:.4g} s was spent before this candidate was reached"
     return TimedOut(stage="run", limit_s=job.budget_s, message=message)

@@ -1,0 +1,175 @@
+"""A batch of candidates: order, duplicates, budget, racing, finals, and survival of the rest when one kills its process."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from services.evaluator.compilation import Compiled, Compiler, KernelResources
+from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.correctness import Correct
+from services.evaluator.device import Effort, RunFailure, Timing
+from services.evaluator.evaluation import heaviest_kernel
+from services.evaluator.grading import Stopped, grade_batch, unreached
+from services.evaluator.race import MAX_FINALISTS, Race
+from services.evaluator.sandbox import DeviceProcess, StageLimits
+from services.evaluator.workbench import FinalTimes, Stored
+from sparsesmith.domain.program import KernelProgram
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, Passed, Rejected, Resources
+from tests.evaluator.grading_tools import make_candidate, make_pattern, make_workload
+from tests.evaluator.misbehaving_device import MisbehavingFactory, measured, program_text
+
+LIMITS = StageLimits(start_s=60, check_s=1, time_s=1)
+BASELINES = Baselines(
+    default="slow",
+    routines=(
+        BaselineTiming(routine="slow", timing=measured(20), preparation_ms=0),
+        BaselineTiming(routine="library", timing=measured(10), preparation_ms=0),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    with Compiler(1) as compiler:
+        yield compiler
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[DeviceProcess]:
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
+    yield process
+    process.close()
+
+
+def make_job(*behaviours: str, budget_s: float = 60) -> EvaluationJob:
+    candidates = tuple(
+        make_candidate(program_text(behaviour), f"candidate-{position}") for position, behaviour in enumerate(behaviours)
+    )
+    return EvaluationJob(
+        job_id="job", workload=make_workload(make_pattern(20, 20, 0.2)), candidates=candidates, budget_s=budget_s
+    )
+
+
+def grade(
+    job: EvaluationJob, process: DeviceProcess, compiler: Compiler, *, stop_after: int | None = None
+) -> EvaluationReport:
+    pattern = make_pattern(20, 20, 0.2)
+    bench = process.open(job.workload, pattern)
+    asked: list[None] = []
+
+    def must_stop() -> bool:
+        asked.append(None)
+        return stop_after is not None and len(asked) > stop_after
+
+    with CompilationsAhead(compiler, "sm_90", 20) as ahead:
+        return grade_batch(job, pattern, bench, ahead, BASELINES, must_stop)
+
+
+def outcomes(report: EvaluationReport) -> list[str]:
+    return [evaluation.outcome.outcome for evaluation in report.evaluations]
+
+
+def test_a_candidate_that_kills_the_device_changes_nothing_for_the_others(
+    process: DeviceProcess, compiler: Compiler
+) -> None:
+    report = grade(make_job("right 5", "die", "right 6", "hang", "wrong", "right 7"), process, compiler)
+    assert outcomes(report) == ["passed", "crashed", "passed", "timed_out", "mismatch", "passed"]
+
+
+def test_evaluations_come_in_the_order_of_the_candidates_and_equal_texts_share_an_outcome(
+    process: DeviceProcess, compiler: Compiler
+) -> None:
+    job = make_job("right 5", "wrong", "right 5")
+    report = grade(job, process, compiler)
+    assert tuple(evaluation.candidate for evaluation in report.evaluations) == job.candidates
+    assert report.evaluations[0].outcome == report.evaluations[2].outcome
+
+
+def test_a_passed_kernel_carries_timing_resources_format_and_error(process: DeviceProcess, compiler: Compiler) -> None:
+    job = make_job("right 5")
+    report = grade(job, process, compiler)
+    passed = report.evaluations[0].outcome
+    assert isinstance(passed, Passed)
+    assert (passed.timing, passed.storage_format, passed.num_inputs) == (measured(5), "csr", 5)
+    assert passed.resources.registers > 0
+    nnz = make_pattern(20, 20, 0.2).nnz
+    assert passed.format_bytes == report.csr_bytes == 4 * 21 + 8 * nnz
+    assert 0 < passed.worst_error < 1e-6
+
+
+def test_finalists_are_timed_again_with_the_best_baseline_and_both_times_are_reported(
+    process: DeviceProcess, compiler: Compiler
+) -> None:
+    report = grade(make_job("right 5", "right 30"), process, compiler)
+    assert report.baselines.best_routine() == BaselineTiming(routine="library", timing=measured(9), preparation_ms=0)
+    assert report.baselines.default_routine().timing == measured(20)
+
+
+def test_candidates_beyond_the_budget_are_timed_out_by_the_job(process: DeviceProcess, compiler: Compiler) -> None:
+    job = make_job("right 5", "right 6", budget_s=1e-6)
+    report = grade(job, process, compiler)
+    assert [evaluation.outcome for evaluation in report.evaluations] == [unreached(job)] * 2
+
+
+def test_a_worker_that_must_stop_gives_the_job_back(process: DeviceProcess, compiler: Compiler) -> None:
+    with pytest.raises(Stopped, match="given back after 1 candidates"):
+        grade(make_job("right 5", "right 6"), process, compiler, stop_after=1)
+
+
+class TimedBench:
+    """A workbench where every kernel passes with the time its id says; it notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.timed: list[tuple[str, Effort]] = []
+        self.unloaded: list[str] = []
+
+    def description(self) -> DeviceDescription:
+        raise NotImplementedError
+
+    def baselines(self) -> Baselines:
+        return BASELINES
+
+    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
+        return Stored(1, 1.0)
+
+    def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        return Correct(0.0, 5)
+
+    def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
+        self.timed.append((kernel_id, effort))
+        return measured(float(kernel_id))
+
+    def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
+        raise NotImplementedError
+
+    def unload(self, kernel_id: str) -> None:
+        self.unloaded.append(kernel_id)
+
+
+def test_only_kernels_near_the_best_so_far_are_timed_at_full_effort() -> None:
+    bench, race = TimedBench(), Race(baseline_us=10)
+    for kernel_id in ("30", "8", "9", "20"):
+        race.time(kernel_id, bench)
+    assert [kernel_id for kernel_id, effort in bench.timed if effort == "full"] == ["8", "9"]
+    assert bench.unloaded == ["30", "20"]
+    assert race.finalists == ("8", "9")
+
+
+def test_the_race_keeps_the_fastest_few_loaded() -> None:
+    bench, race = TimedBench(), Race(baseline_us=100)
+    for number in range(10, 10 + 2 * MAX_FINALISTS):
+        race.time(str(110 - number), bench)
+    assert len(race.finalists) == MAX_FINALISTS
+    assert len(bench.unloaded) == MAX_FINALISTS
+
+
+def test_the_resources_are_those_of_the_heaviest_kernel() -> None:
+    binary = Compiled(
+        ptx="",
+        cubin=b"",
+        log="",
+        resources={"clear": KernelResources(8, 0, 0, 64, 0, 0), "spmv": KernelResources(40, 0, 0, 16, 0, 0)},
+        compile_ms=75,
+    )
+    assert heaviest_kernel(binary) == Resources(registers=40, spill_bytes=0, shared_bytes=16, compile_ms=75)
