@@ -1,0 +1,106 @@
+"""The interpreter as a device: formats, operations and element types through the same protocol as a GPU."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.evaluator.compilation import Compiled, Compiler
+from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.correctness import Correct
+from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.interpreter import Finding
+from services.evaluator.interpreter_device import MAX_PRODUCTS, InterpreterDevice, failure
+from services.evaluator.plain_kernels import DEFAULT_ROUTINE, plain_programs
+from services.evaluator.race import Race
+from services.evaluator.workbench import LocalWorkbench
+from sparsesmith.domain.program import parse_program
+from sparsesmith_proto.kernel import Crashed, EstimatedTiming, Mismatch, Passed, TimedOut, Workload
+from sparsesmith_proto.message import ElementType, Operation
+from tests.evaluator.grading_tools import make_candidate, make_pattern, make_workload
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    with Compiler(1) as compiler:
+        yield compiler
+
+
+def make_bench(workload: Workload) -> LocalWorkbench:
+    return LocalWorkbench(InterpreterDevice(), workload, make_pattern())
+
+
+def workload_of(operation: Operation, element_type: ElementType) -> Workload:
+    return make_workload(make_pattern(), operation, element_type, 1 if operation == "spmv" else 5)
+
+
+@pytest.mark.parametrize("operation", ["spmv", "spmm"])
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_the_baselines_are_plain_kernels_with_estimated_times(operation: Operation, element_type: ElementType) -> None:
+    baselines = make_bench(workload_of(operation, element_type)).baselines()
+    assert baselines.default == DEFAULT_ROUTINE
+    assert {routine.routine for routine in baselines.routines} >= {"plain_csr_vector", "plain_csr_scalar"}
+    assert all(isinstance(routine.timing, EstimatedTiming) for routine in baselines.routines)
+    assert all(routine.timing.median_us > 0 for routine in baselines.routines)
+
+
+@pytest.mark.parametrize("operation", ["spmv", "spmm"])
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_plain_programs_pass_the_whole_evaluation(
+    compiler: Compiler, operation: Operation, element_type: ElementType
+) -> None:
+    workload = workload_of(operation, element_type)
+    bench = make_bench(workload)
+    for text in plain_programs(workload).values():
+        with CompilationsAhead(compiler, "sm_90", 20) as ahead:
+            outcome = evaluate_kernel(make_candidate(text), workload, ahead.result, bench, Race(baseline_us=1e9))
+        assert isinstance(outcome, Passed), outcome
+        assert outcome.num_inputs == 5
+        assert isinstance(outcome.timing, EstimatedTiming)
+
+
+def test_a_csr_kernel_that_reads_more_takes_longer_by_estimate(compiler: Compiler) -> None:
+    workload = workload_of("spmv", "float32")
+    bench = make_bench(workload)
+    once = plain_programs(workload)["plain_csr_scalar"]
+    extra = "y[row] = sum;\n  for (int k = 0; k < nnz; ++k) sum += values[k];\n  if (sum == 0.123f) y[row] = sum;"
+    times = []
+    for text in (once, once.replace("y[row] = sum;", extra)):
+        program = parse_program(text, "spmv", "float32")
+        binary = compiler.compile(program.source, "sm_90")
+        assert isinstance(binary, Compiled)
+        assert isinstance(bench.check(text, program, binary), Correct)
+        timing = bench.time(text, "quick")
+        assert isinstance(timing, EstimatedTiming)
+        times.append(timing.median_us)
+    assert times[1] > times[0]
+
+
+def test_all_five_inputs_are_used_up_to_three_hundred_thousand_products() -> None:
+    assert MAX_PRODUCTS // 300_000 == 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        ("out_of_bounds", Crashed),
+        ("misaligned", Crashed),
+        ("write_to_read_only", Crashed),
+        ("uninitialised_shared", Crashed),
+        ("trap", Crashed),
+        ("invalid_launch", Crashed),
+        ("race", Mismatch),
+        ("deadlock", TimedOut),
+        ("step_limit", TimedOut),
+    ],
+)
+def test_every_finding_has_an_outcome_that_keeps_its_message(kind: str, outcome: type) -> None:
+    finding = Finding(kind, "what (line 3, block (0, 0, 0), thread (1, 0, 0))", 3, (0, 0, 0), (1, 0, 0))  # type: ignore[arg-type]
+    result = failure(finding, "input uniform, kernel spmv")
+    assert isinstance(result, outcome)
+    assert result.message == "input uniform, kernel spmv: what (line 3, block (0, 0, 0), thread (1, 0, 0))"
+
+
+def test_the_device_says_that_it_is_an_interpreter() -> None:
+    description = InterpreterDevice("sm_80").description()
+    assert (description.kind, description.name, description.architecture) == ("interpreter", "PTX interpreter", "sm_80")
+    assert "nvidia-cuda-nvrtc" in description.versions

@@ -1,0 +1,182 @@
+"""Jobs through a real queue: the RQ entry, reward records, the worker process with its health check and its clean stop."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.evaluator import jobs
+from services.evaluator.compilation import Compiler
+from services.evaluator.jobs import Grader, GradingService, record_id, reward_records
+from services.evaluator.plain_kernels import plain_programs
+from services.evaluator.sandbox import DeviceProcess, StageLimits
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.errors import NotFound
+from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
+from sparsesmith.transport.connection import Redis, connect
+from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith.transport.queue import EvaluationQueue
+from sparsesmith.transport.stream import RewardStream
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, UserWritten
+from tests.evaluator.grading_tools import make_pattern, make_workload
+from tests.evaluator.misbehaving_device import MisbehavingFactory, program_text
+
+LIMITS = StageLimits(start_s=60, check_s=1, time_s=1)
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    valkey = EmbeddedValkey(tmp_path_factory.mktemp("valkey"))
+    valkey.start()
+    yield valkey.address
+    valkey.stop()
+
+
+@pytest.fixture
+def connection(address: str) -> Redis:
+    connection = connect(address)
+    connection.flushall()
+    return connection
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    process = DeviceProcess(MisbehavingFactory(), LIMITS)
+    with Compiler(1) as compiler:
+        yield Grader(process, compiler)
+    process.close()
+
+
+def small_pattern() -> Pattern:
+    return make_pattern(20, 20, 0.2)
+
+
+def sampled() -> Sampled:
+    return Sampled(
+        prompt=Prompt(encoder="structural", sample_seed=1, architecture="sm_90"),
+        group="group",
+        token_ids=(1, 2),
+        logprobs=(-0.5, -1.0),
+        temperature=1,
+        first_version=3,
+        last_version=4,
+    )
+
+
+def make_job(*programs: str, job_id: str = "job", budget_s: float = 60, is_sampled: bool = True) -> EvaluationJob:
+    candidates = tuple(
+        Candidate(
+            candidate_id=f"candidate-{position}", program=program, origin=sampled() if is_sampled else UserWritten()
+        )
+        for position, program in enumerate(programs)
+    )
+    return EvaluationJob(
+        job_id=job_id, workload=make_workload(small_pattern()), candidates=candidates, budget_s=budget_s
+    )
+
+
+def grade(job: EvaluationJob, grader: Grader, connection: Redis) -> EvaluationReport:
+    patterns = PatternStore(connection)
+    patterns.put(small_pattern())
+    jobs.install(GradingService(grader, patterns, RewardStream(connection)))
+    return EvaluationReport.model_validate_json(jobs.grade(job.model_dump_json()))
+
+
+def test_the_entry_takes_and_returns_json_and_publishes_one_record_a_sampled_candidate(
+    grader: Grader, connection: Redis
+) -> None:
+    job = make_job(program_text("right 5"), program_text("die"), program_text("right 5"))
+    report = grade(job, grader, connection)
+    assert [evaluation.outcome.outcome for evaluation in report.evaluations] == ["passed", "crashed", "passed"]
+    records = [delivery.record for delivery in RewardStream(connection).read("test", 10, 100)]
+    assert [record.record_id for record in records] == ["job:candidate-0", "job:candidate-1", "job:candidate-2"]
+    assert [record.outcome for record in records] == [evaluation.outcome for evaluation in report.evaluations]
+    assert records[0].best_baseline_us == 9
+    assert records[0].rewards["milestone"] > 0 > records[1].rewards["milestone"]
+
+
+def test_a_job_graded_twice_publishes_its_records_once(grader: Grader, connection: Redis) -> None:
+    job = make_job(program_text("right 5"))
+    grade(job, grader, connection)
+    grade(job, grader, connection)
+    assert len(RewardStream(connection).read("test", 10, 100)) == 1
+
+
+def test_users_and_families_give_no_rewards(grader: Grader, connection: Redis) -> None:
+    grade(make_job(program_text("right 5"), is_sampled=False), grader, connection)
+    assert RewardStream(connection).read("test", 10, 50) == []
+
+
+def test_a_candidate_that_was_not_reached_teaches_nothing(grader: Grader, connection: Redis) -> None:
+    job = make_job(program_text("right 5"), budget_s=1e-6)
+    report = grade(job, grader, connection)
+    assert report.evaluations[0].outcome.outcome == "timed_out"
+    assert reward_records(job, report) == []
+
+
+def test_an_unknown_pattern_is_not_found(grader: Grader, connection: Redis) -> None:
+    jobs.install(GradingService(grader, PatternStore(connection), RewardStream(connection)))
+    with pytest.raises(NotFound):
+        jobs.grade(make_job(program_text("right 5")).model_dump_json())
+
+
+def test_a_record_id_stays_an_identifier_however_long_its_parts_are() -> None:
+    assert record_id("job", "candidate") == "job:candidate"
+    assert len(record_id("j" * 128, "c" * 128)) <= 128
+    assert record_id("j" * 128, "c" * 128) != record_id("j" * 128, "d" * 128)
+
+
+def run_evaluator(address: str, *options: str) -> "subprocess.Popen[str]":
+    environment = {
+        **os.environ,
+        "SPARSESMITH_REDIS_URL": address,
+        "SPARSESMITH_EVALUATOR_DEVICE": "interpreter",
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "proto"), os.environ.get("PYTHONPATH", ""))),
+    }
+    command = [sys.executable, "-m", "services.evaluator", *options]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_process_grades_on_the_interpreter_is_healthy_and_leaves_nothing_behind(
+    address: str, connection: Redis
+) -> None:
+    PatternStore(connection).put(small_pattern())
+    job = make_job(*plain_programs(make_workload(small_pattern())).values(), "no program", job_id="whole")
+    queue = EvaluationQueue(connection)
+    queue.submit(job)
+    worker = run_evaluator(address)
+    try:
+        report = queue.wait("whole", 250)
+        assert report is not None
+        assert [evaluation.outcome.outcome for evaluation in report.evaluations] == ["passed"] * 3 + ["rejected"]
+        assert report.device.kind == "interpreter"
+        assert len(RewardStream(connection).read("test", 10, 100)) == 4
+        assert run_evaluator(address, "--check").wait(30) == 0
+        children = children_of(worker.pid)
+        assert children
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(20) == 0
+        end = time.monotonic() + 5
+        while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not any(Path(f"/proc/{child}").exists() for child in children)
+    finally:
+        worker.kill()
+        worker.communicate()
+    check = run_evaluator(address, "--check")
+    assert "no evaluator of this machine" in check.communicate(timeout=30)[1]
+    assert check.returncode == 1
