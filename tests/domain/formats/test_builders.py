@@ -1,0 +1,124 @@
+"""What single formats promise beyond being invertible."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparsesmith.domain.formats import complete_parameters, format_named
+from sparsesmith.domain.formats.csr_rowblocks import ROWS_AT_A_TIME, partition
+from sparsesmith.domain.formats.format import ParameterValue, refuse_overflow
+from sparsesmith.domain.formats.sell import sorted_rows
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.errors import InvalidProgram
+from tests.domain.patterns import make_pattern, patterns
+
+
+def indices_of(pattern: Pattern, name: str, **given: ParameterValue) -> dict[str, list[int]]:
+    format_ = format_named(name)
+    layout = format_.build(pattern, complete_parameters(format_, given))
+    return {key: array.tolist() for key, array in layout.indices.items()}
+
+
+def greedy_partition(row_lengths: list[int], nnz_per_block: int, max_rows: int) -> list[int]:
+    """One row at a time."""
+    boundaries, rows, nnz = [0], 0, 0
+    for row, length in enumerate(row_lengths):
+        if rows and (nnz + length > nnz_per_block or rows == max_rows):
+            boundaries.append(row)
+            rows = nnz = 0
+        rows, nnz = rows + 1, nnz + length
+    return [*boundaries, len(row_lengths)]
+
+
+@settings(max_examples=200)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=80), st.integers(1, 50), st.integers(1, 20))
+def test_row_blocks_are_the_greedy_partition(row_lengths: list[int], nnz_per_block: int, max_rows: int) -> None:
+    offsets = np.concatenate([[0], np.cumsum(row_lengths)]).astype(np.int32)
+    assert partition(offsets, nnz_per_block, max_rows).tolist() == greedy_partition(
+        row_lengths, nnz_per_block, max_rows
+    )
+
+
+def test_row_blocks_cross_the_windows_of_the_search() -> None:
+    num_rows = ROWS_AT_A_TIME * 2 + 17
+    boundaries = partition(np.arange(num_rows + 1, dtype=np.int32), 1000, 4096)
+    assert boundaries.tolist() == [*range(0, num_rows, 1000), num_rows]
+
+
+def merge_path(row_offsets: list[int], items: int) -> list[tuple[int, int]]:
+    """Walks the path item by item: a row's nonzeros, then its end."""
+    row, nonzero, coordinates = 0, 0, []
+    num_rows, nnz = len(row_offsets) - 1, row_offsets[-1]
+    for step in range(num_rows + nnz):
+        if step % items == 0:
+            coordinates.append((row, nonzero))
+        if nonzero < row_offsets[row + 1]:
+            nonzero += 1
+        else:
+            row += 1
+    return [*coordinates, (num_rows, nnz)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(patterns(), st.integers(8, 40))
+def test_merge_segments_are_equal_steps_of_the_merge_path(pattern: Pattern, items: int) -> None:
+    arrays = indices_of(pattern, "csr_merge", items=items)
+    found = list(zip(arrays["segment_rows"], arrays["segment_offsets"], strict=True))
+    assert found == merge_path(pattern.row_offsets.tolist(), items)
+
+
+@settings(max_examples=100, deadline=None)
+@given(patterns(), st.integers(8, 40))
+def test_nonzero_segments_are_equal_and_name_the_row_that_holds_their_first(pattern: Pattern, items: int) -> None:
+    arrays = indices_of(pattern, "csr_merge", items=items, balance="nnz")
+    assert arrays["segment_offsets"] == [*range(0, pattern.nnz, items), pattern.nnz]
+    rows = pattern.row_indices().tolist()
+    assert arrays["segment_rows"][1:-1] == [rows[offset] for offset in arrays["segment_offsets"][1:-1]]
+    assert (arrays["segment_rows"][0], arrays["segment_rows"][-1]) == (0, pattern.num_rows)
+
+
+def test_ell_pads_with_the_last_column_and_zero_in_an_empty_row() -> None:
+    arrays = indices_of(make_pattern(".x.x", "....", "..x."), "ell")
+    assert arrays["col_indices"][:3] == [1, 0, 2]
+    assert arrays["col_indices"][32:35] == [3, 0, 2]
+    assert set(arrays["col_indices"][3:32]) == {0}
+
+
+def test_sell_pads_a_lane_with_its_last_column_and_an_empty_one_with_the_smallest() -> None:
+    arrays = indices_of(make_pattern(".x.x", "....", "..x."), "sell", slice=4)
+    assert arrays == {
+        "slice_offsets": [0, 8],
+        "row_permutation": [0, 1, 2, -1],
+        "col_indices": [1, 1, 2, 1, 3, 1, 2, 1],
+    }
+    narrow = indices_of(make_pattern(".x.x", "....", "..x."), "sell", slice=4, index="u16")
+    assert (narrow["slice_col_base"], narrow["col_indices"]) == ([1], [0, 0, 1, 0, 2, 0, 1, 0])
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(0, 20))
+def test_rows_are_sorted_by_length_within_their_windows_only(lengths: list[int], sigma: int) -> None:
+    order = sorted_rows(np.array(lengths, np.int32), sigma).tolist()
+    window = sigma or len(lengths)
+    expected = [
+        row
+        for start in range(0, len(lengths), window)
+        for row in sorted(range(start, min(start + window, len(lengths))), key=lambda row: -lengths[row])
+    ]
+    assert order == expected
+
+
+def test_diagonals_are_ascending_and_only_those_in_use() -> None:
+    assert indices_of(make_pattern("x..x", ".x..", "x..."), "dia")["diagonal_offsets"] == [-2, 0, 3]
+
+
+def test_blocks_are_ascending_in_their_row() -> None:
+    arrays = indices_of(make_pattern("...x.", "xx...", ".....", "....x"), "bsr")
+    assert arrays == {"block_row_offsets": [0, 2, 3], "block_col_indices": [0, 1, 2]}
+
+
+def test_a_size_beyond_32_bits_is_refused_with_its_limit() -> None:
+    refuse_overflow("ell", "stride", 2**31 - 1)
+    with pytest.raises(InvalidProgram, match="stride is 2147483648") as refusal:
+        refuse_overflow("ell", "stride", 2**31)
+    assert refusal.value.limit == str(2**31 - 1)

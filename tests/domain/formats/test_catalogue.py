@@ -1,0 +1,144 @@
+"""The catalogue is a contract: families, policies and users write kernels against it."""
+
+import numpy as np
+import pytest
+
+from sparsesmith.domain.formats import FORMATS, complete_parameters, format_named
+from sparsesmith.domain.formats.format import ParameterValue
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.errors import InvalidProgram
+from tests.domain.patterns import make_pattern, pattern_of
+
+SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
+    ("csr", {}, "const int* row_offsets, const int* col_indices, const T* values"),
+    ("csr", {"index": "u16"}, "const int* row_offsets, const unsigned short* col_indices, const T* values"),
+    (
+        "csr_rowblocks",
+        {},
+        "int num_blocks, const int* block_rows, const int* row_offsets, const int* col_indices, const T* values",
+    ),
+    (
+        "csr_rowblocks",
+        {"index": "u16"},
+        "int num_blocks, const int* block_rows, const int* block_col_base, const int* row_offsets, "
+        "const unsigned short* col_indices, const T* values",
+    ),
+    (
+        "csr_merge",
+        {},
+        "int num_segments, const int* segment_rows, const int* segment_offsets, const int* row_offsets, "
+        "const int* col_indices, const T* values, T* carry",
+    ),
+    ("coo", {}, "const int* row_indices, const int* col_indices, const T* values"),
+    ("coo", {"index": "u16"}, "const int* row_indices, const unsigned short* col_indices, const T* values"),
+    ("ell", {}, "int width, int stride, const int* col_indices, const T* values"),
+    (
+        "sell",
+        {},
+        "int num_slices, const int* slice_offsets, const int* row_permutation, const int* col_indices, const T* values",
+    ),
+    (
+        "sell",
+        {"index": "u16"},
+        "int num_slices, const int* slice_offsets, const int* row_permutation, const int* slice_col_base, "
+        "const unsigned short* col_indices, const T* values",
+    ),
+    ("dia", {}, "int num_diagonals, const int* diagonal_offsets, const T* values"),
+    (
+        "bsr",
+        {},
+        "int num_block_rows, const int* block_row_offsets, const int* block_col_indices, const T* values",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "signature"), SIGNATURES)
+def test_a_format_has_these_arguments(name: str, given: dict[str, ParameterValue], signature: str) -> None:
+    format_ = format_named(name)
+    arguments = format_.arguments(complete_parameters(format_, given))
+    assert ", ".join(f"{argument.c_type} {argument.name}" for argument in arguments) == signature
+
+
+def test_every_format_has_a_signature_here() -> None:
+    assert {name for name, _, _ in SIGNATURES} == set(FORMATS)
+
+
+def test_defaults_complete_what_is_given() -> None:
+    assert complete_parameters(format_named("sell"), {"sigma": 256}) == {"slice": 32, "sigma": 256, "index": "i32"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "field", "limit"),
+    [
+        ("csr", {"width": 4}, "width", "index"),
+        ("ell", {"width": 4}, "width", "none"),
+        ("csr", {"index": "u8"}, "index", "i32, u16"),
+        ("sell", {"slice": 33}, "slice", "4, 8, 16, 32, 64, 128, 256"),
+        ("sell", {"sigma": -1}, "sigma", "0..1048576"),
+        ("csr_merge", {"items": "many"}, "items", "8..65536"),
+        ("bsr", {"block_rows": 17}, "block_rows", "1..16"),
+    ],
+)
+def test_a_parameter_outside_the_catalogue_is_named_with_its_limit(
+    name: str, given: dict[str, ParameterValue], field: str, limit: str
+) -> None:
+    with pytest.raises(InvalidProgram) as refusal:
+        complete_parameters(format_named(name), given)
+    assert (refusal.value.field, refusal.value.limit) == (field, limit)
+
+
+def test_an_unknown_format_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InvalidProgram, match=r"csr5.*csr_rowblocks"):
+        format_named("csr5")
+
+
+@pytest.mark.parametrize("name", ["csr", "coo", "csr_rowblocks", "sell"])
+def test_sixteen_bits_reach_65536_columns_and_no_further(name: str) -> None:
+    format_ = format_named(name)
+    parameters = complete_parameters(format_, {"index": "u16"})
+    fits, too_wide = (make_pattern("x" + "." * (num_cols - 2) + "x") for num_cols in (65536, 65537))
+    assert format_.build(fits, parameters).indices["col_indices"].max() == 65535
+    with pytest.raises(InvalidProgram) as refusal:
+        format_.build(too_wide, parameters)
+    assert (refusal.value.field, refusal.value.value, refusal.value.limit) == ("index", "65537", "65536")
+
+
+@pytest.mark.parametrize("name", ["csr_rowblocks", "sell"])
+def test_relative_columns_fit_where_absolute_ones_do_not(name: str) -> None:
+    mask = np.zeros((40, 80_000), bool)
+    mask[:32, 79_000:79_100] = True
+    mask[32:, :100] = True
+    pattern = pattern_of(mask)
+    format_ = format_named(name)
+    given: dict[str, ParameterValue] = {"max_rows": 32, "nnz_per_block": 16384} if name == "csr_rowblocks" else {}
+    parameters = complete_parameters(format_, {"index": "u16", **given})
+    layout = format_.build(pattern, parameters)
+    assert layout.indices["col_indices"].max() == 99
+    assert format_.restore(layout, parameters, 40, 80_000).digest == pattern.digest
+
+
+def scattered_pattern(num_rows: int, num_dense_rows: int) -> Pattern:
+    """One nonzero a row, each in a column of its own, and some rows that are full."""
+    mask = np.eye(num_rows, dtype=bool)[:, np.random.default_rng(3).permutation(num_rows)]
+    mask[: num_dense_rows * 256 : 256] = True
+    return pattern_of(mask)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "num_dense_rows"),
+    [
+        ("ell", {}, 1),
+        ("sell", {"slice": 256}, 12),
+        ("dia", {}, 0),
+        ("bsr", {"block_rows": 16, "block_cols": 16}, 0),
+    ],
+)
+def test_a_layout_that_is_mostly_padding_is_refused_before_it_is_allocated(
+    name: str, given: dict[str, ParameterValue], num_dense_rows: int
+) -> None:
+    format_ = format_named(name)
+    pattern = scattered_pattern(5000, num_dense_rows)
+    with pytest.raises(InvalidProgram) as refusal:
+        format_.build(pattern, complete_parameters(format_, given))
+    assert refusal.value.field == "format"
+    assert int(refusal.value.value or 0) > int(refusal.value.limit or 0)

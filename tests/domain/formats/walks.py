@@ -1,0 +1,157 @@
+"""A plain Python kernel for each format, written from the meanings in the catalogue, not from the builders."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.domain.formats import Layout, Parameters
+from sparsesmith.domain.pattern import Pattern
+
+Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Operands:
+    num_rows: int
+    num_cols: int
+    layout: Layout
+    parameters: Parameters
+    values: Vector
+    """In stored order."""
+    x: Vector
+
+    def array(self, name: str) -> list[int]:
+        return [int(entry) for entry in self.layout.indices[name]]
+
+    def size(self, name: str) -> int:
+        return self.layout.sizes[name]
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.parameters.get("index") == "u16"
+
+
+def multiply(
+    pattern: Pattern, layout: Layout, format_name: str, parameters: Parameters, values: Vector, x: Vector
+) -> Vector:
+    """y = A x by walking the layout; every entry of y must be written once."""
+    operands = Operands(pattern.num_rows, pattern.num_cols, layout, parameters, layout.pack(values), x)
+    sums = WALKS[format_name](operands)
+    return np.array([sums.get(row, np.nan) for row in range(pattern.num_rows)])
+
+
+def _csr(o: Operands) -> dict[int, float]:
+    offsets, columns = o.array("row_offsets"), o.array("col_indices")
+    return {
+        row: sum(o.values[j] * o.x[columns[j]] for j in range(offsets[row], offsets[row + 1]))
+        for row in range(o.num_rows)
+    }
+
+
+def _csr_rowblocks(o: Operands) -> dict[int, float]:
+    blocks, offsets, columns = o.array("block_rows"), o.array("row_offsets"), o.array("col_indices")
+    bases = o.array("block_col_base") if o.is_narrow else [0] * o.size("num_blocks")
+    sums: dict[int, float] = {}
+    for block in range(o.size("num_blocks")):
+        for row in range(blocks[block], blocks[block + 1]):
+            assert row not in sums
+            span = range(offsets[row], offsets[row + 1])
+            sums[row] = sum(o.values[j] * o.x[bases[block] + columns[j]] for j in span)
+    return sums
+
+
+def _csr_merge(o: Operands) -> dict[int, float]:
+    rows, starts = o.array("segment_rows"), o.array("segment_offsets")
+    offsets, columns = o.array("row_offsets"), o.array("col_indices")
+    sums: dict[int, float] = {}
+    carries: list[tuple[int, float]] = []
+    for segment in range(o.size("num_segments")):
+        j, end = starts[segment], starts[segment + 1]
+        for row in range(rows[segment], rows[segment + 1]):
+            assert row not in sums
+            sums[row] = sum(o.values[k] * o.x[columns[k]] for k in range(j, offsets[row + 1]))
+            j = offsets[row + 1]
+        carries.append((rows[segment + 1], sum(o.values[k] * o.x[columns[k]] for k in range(j, end))))
+    for row, carry in carries:
+        if row < o.num_rows:
+            sums[row] += carry
+        else:
+            assert carry == 0
+    return sums
+
+
+def _coo(o: Operands) -> dict[int, float]:
+    rows, columns = o.array("row_indices"), o.array("col_indices")
+    sums = dict.fromkeys(range(o.num_rows), 0.0)
+    for j, (row, column) in enumerate(zip(rows, columns, strict=True)):
+        sums[row] += o.values[j] * o.x[column]
+    return sums
+
+
+def _ell(o: Operands) -> dict[int, float]:
+    width, stride, columns = o.size("width"), o.size("stride"), o.array("col_indices")
+    return {
+        row: sum(o.values[k * stride + row] * o.x[columns[k * stride + row]] for k in range(width))
+        for row in range(o.num_rows)
+    }
+
+
+def _sell(o: Operands) -> dict[int, float]:
+    lanes = int(o.parameters["slice"])
+    offsets, permutation, columns = o.array("slice_offsets"), o.array("row_permutation"), o.array("col_indices")
+    bases = o.array("slice_col_base") if o.is_narrow else [0] * o.size("num_slices")
+    sums: dict[int, float] = {}
+    for slice_ in range(o.size("num_slices")):
+        for lane in range(lanes):
+            slots = range(offsets[slice_] + lane, offsets[slice_ + 1], lanes)
+            total = sum(o.values[slot] * o.x[bases[slice_] + columns[slot]] for slot in slots)
+            row = permutation[slice_ * lanes + lane]
+            assert row not in sums
+            if row >= 0:
+                sums[row] = total
+            else:
+                assert total == 0
+    return sums
+
+
+def _dia(o: Operands) -> dict[int, float]:
+    sums = dict.fromkeys(range(o.num_rows), 0.0)
+    for d, offset in enumerate(o.array("diagonal_offsets")):
+        for row in range(o.num_rows):
+            value = o.values[d * o.num_rows + row]
+            if 0 <= row + offset < o.num_cols:
+                sums[row] += value * o.x[row + offset]
+            else:
+                assert value == 0
+    return sums
+
+
+def _bsr(o: Operands) -> dict[int, float]:
+    height, width = int(o.parameters["block_rows"]), int(o.parameters["block_cols"])
+    offsets, columns = o.array("block_row_offsets"), o.array("block_col_indices")
+    sums = dict.fromkeys(range(o.num_rows), 0.0)
+    for block_row in range(o.size("num_block_rows")):
+        for block in range(offsets[block_row], offsets[block_row + 1]):
+            for i in range(height):
+                for k in range(width):
+                    row, column = block_row * height + i, columns[block] * width + k
+                    value = o.values[(block * height + i) * width + k]
+                    if row < o.num_rows and column < o.num_cols:
+                        sums[row] += value * o.x[column]
+                    else:
+                        assert value == 0
+    return sums
+
+
+WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
+    "csr": _csr,
+    "csr_rowblocks": _csr_rowblocks,
+    "csr_merge": _csr_merge,
+    "coo": _coo,
+    "ell": _ell,
+    "sell": _sell,
+    "dia": _dia,
+    "bsr": _bsr,
+}
