@@ -2,7 +2,7 @@
 
     python -m services.evaluator             serve
     python -m services.evaluator --burst     grade what is queued, then stop
-    python -m services.evaluator --check     exit 0 if Redis answers and a worker of this machine lives: for health checks
+    python -m services.evaluator --check     exit 0 if Redis answers and an evaluator of this machine lives
 """
 
 import argparse

@@ -2,8 +2,9 @@
 
 Every draw is executed twice, from a y of NaN and from a y that holds another draw's result, so that a program which
 leaves entries out, adds to what was there, reads it, or races is seen. After timing, what was timed is executed again
-as it was timed: with the result already in y but for one entry, on another draw in the same buffers, and on the first again. A program
-that remembers its input and skips work when nothing seems to have changed, or that counts its calls, fails there.
+as it was timed: with the result already in y but for one entry, on another draw in the same buffers, and on the first
+again. A program that remembers its input and skips work when nothing seems to have changed, or that counts its calls,
+fails there.
 
 Arrays are the device's own; only operators and methods that NumPy and CuPy share are used.
 
@@ -41,10 +42,10 @@ def check(kernel: LoadedKernel, draws: Sequence[Draw], num_repeated: int) -> Cor
     Raises MemoryDamaged.
     """
     worst_error = 0.0
-    stale: Array = None
+    before: Array = None
     for position, held in enumerate(draws):
-        starts = [None] if position < len(draws) - num_repeated else [None, stale]
-        for start in starts:
+        output: Array = None
+        for start in [None] if position < len(draws) - num_repeated else [None, before]:
             ran = kernel.run(held, start)
             if not isinstance(ran, Ran):
                 return ran
@@ -52,7 +53,8 @@ def check(kernel: LoadedKernel, draws: Sequence[Draw], num_repeated: int) -> Cor
             if isinstance(error, Mismatch):
                 return error
             worst_error = max(worst_error, error)
-        stale = ran.output
+            output = ran.output
+        before = output
     return Correct(worst_error, len(draws))
 
 

@@ -4,11 +4,11 @@
     └── Bench   one workload on it: operands in its memory, baselines under its harness
         └── LoadedKernel   one program: format and module in its memory; runs, is timed, is run again as it was timed
 
-A device executes and measures. It judges nothing but memory: what is right is decided by `correctness`, one piece of code
-for every device, which uses arrays only through operators and methods, so that they may be NumPy's or CuPy's.
+A device executes and measures. It judges nothing but memory: what is right is decided by `correctness`, one piece of
+code for every device, which uses arrays only through operators and methods, so that they may be NumPy's or CuPy's.
 
-All of this runs in the sandbox's child process (`sandbox`). A device whose state can no longer be trusted (a sticky CUDA
-error) raises DeviceLost: the child ends, the candidate becomes Crashed, and the next one gets a new process.
+All of this runs in the sandbox's child process (`sandbox`). A device whose state can no longer be trusted (a sticky
+CUDA error) raises DeviceLost: the child ends, the candidate becomes Crashed, and the next one gets a new process.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from sparsesmith_proto.kernel import (
     Baselines,
     Crashed,
     DeviceDescription,
-    MeasuredTiming,
     EstimatedTiming,
+    MeasuredTiming,
     Mismatch,
     Rejected,
     TimedOut,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from services.evaluator.compilation import Compiled
 
 Array = Any
-"""An array of the device's own library (NumPy, CuPy): `correctness` uses operators, `abs`, `.any()`, `.max()`, `.copy()`."""
+"""An array of the device's own library (NumPy, CuPy); `correctness` uses operators, `.any()`, `.max()`, `.copy()`."""
 
 Timing = MeasuredTiming | EstimatedTiming
 
@@ -50,7 +50,7 @@ ALIGNMENT_BYTES = 256
 """Every buffer a kernel sees starts at a multiple of this, as with cudaMalloc; kernels may rely on it."""
 
 GUARD_BYTES = 4096
-"""At least this many bytes lie before and after every buffer: NaN patterns around A, x and scratch, a canary around y."""
+"""At least this many bytes lie before and after every buffer: NaN patterns around A, x, scratch; a canary around y."""
 
 
 class DeviceLost(Exception):
@@ -142,11 +142,11 @@ class Bench(Protocol):
 
     @property
     def max_products(self) -> int:
-        """Multiply-adds that checking one candidate may take: bounds the number of inputs (see `operands.draw_names`)."""
+        """Multiply-adds that checking one candidate may take: bounds the inputs (see `operands.choose_draws`)."""
         ...
 
     def baselines(self) -> Baselines:
-        """Times every library routine that applies. Slow; called once a workload and device, then cached by the worker."""
+        """Times every library routine that applies. Slow; the worker keeps the result for each workload."""
         ...
 
     def hold(self, draw: Draw) -> Draw:
@@ -158,7 +158,7 @@ class Bench(Protocol):
         ...
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
-        """Times finalists (each was run and timed before) interleaved with a library routine by name, at full effort."""
+        """Times finalists (each was run before) interleaved with a library routine by name, at full effort."""
         ...
 
     def close(self) -> None:

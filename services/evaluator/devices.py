@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from services.evaluator.device import Device
-from services.evaluator.sandbox import DeviceProcess, StageLimits
+from services.evaluator.sandbox import DeviceFactory, DeviceProcess, StageLimits
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith_proto.message import Architecture
 
@@ -57,9 +57,16 @@ def device_process(settings: EvaluatorSettings) -> DeviceProcess:
         check_s=run_limit_s,
         time_s=run_limit_s,
     )
-    factory = CudaFactory(_visible_device(settings.cuda_device)) if kind == "cuda" else InterpreterFactory(settings.architecture)
     has_spare = kind == "cuda" if settings.spare_process is None else settings.spare_process
-    return DeviceProcess(factory, limits, spare=has_spare)
+    return DeviceProcess(_factory(kind, settings), limits, spare=has_spare)
+
+
+def _factory(kind: Literal["cuda", "interpreter"], settings: EvaluatorSettings) -> DeviceFactory:
+    match kind:
+        case "cuda":
+            return CudaFactory(_visible_device(settings.cuda_device))
+        case "interpreter":
+            return InterpreterFactory(settings.architecture)
 
 
 def _device_kind(asked: Literal["auto", "cuda", "interpreter"]) -> Literal["cuda", "interpreter"]:

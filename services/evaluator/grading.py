@@ -1,4 +1,4 @@
-"""A batch of candidates on one workload: compiled ahead, graded one after the other, the front of the field timed again."""
+"""A batch of candidates on one workload: compiled ahead, graded one by one, the front of the field timed again."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.race import Race
 from services.evaluator.workbench import FinalTimes, Workbench
@@ -14,7 +15,6 @@ from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
     Baselines,
     Candidate,
-    EstimatedTiming,
     Evaluation,
     MeasuredTiming,
     Outcome,
@@ -93,14 +93,14 @@ def csr_bytes(pattern: Pattern, workload: Workload) -> int:
     return 4 * (pattern.num_rows + 1) + (4 + np.dtype(workload.element_type).itemsize) * pattern.nnz
 
 
-def _with_final_times(outcomes: Outcomes, retimed: Mapping[str, Outcome | MeasuredTiming | EstimatedTiming]) -> Outcomes:
+def _with_final_times(outcomes: Outcomes, retimed: Mapping[str, Timing | RunFailure]) -> Outcomes:
     changed = dict(outcomes)
     for program, final in retimed.items():
         before = outcomes[program]
-        if isinstance(final, MeasuredTiming | EstimatedTiming) and isinstance(before, Passed):
-            changed[program] = before.model_copy(update={"timing": final})
-        elif not isinstance(final, MeasuredTiming | EstimatedTiming):
+        if isinstance(final, RunFailure):
             changed[program] = final
+        elif isinstance(before, Passed):
+            changed[program] = before.model_copy(update={"timing": final})
     return changed
 
 

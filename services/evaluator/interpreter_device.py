@@ -1,8 +1,9 @@
-"""A device without a GPU: compiled PTX on the interpreter, which checks every access; times are a traffic model's estimates.
+"""A device without a GPU: compiled PTX on the interpreter, which checks every access; times are a model's estimates.
 
-The memory checker sees what guard zones only suspect: an access outside a buffer or to one that is read-only ends the run.
-Nothing of a run survives it: output and scratch count as uninitialised and are filled anew, programs with `__device__`
-variables are refused. That is why estimated times need no check for work that is skipped when repeated.
+The memory checker sees what guard zones only suspect: an access outside a buffer, or a write to one that is read-only,
+ends the run.
+Nothing of a run survives it: output and scratch count as uninitialised and are filled anew, programs with
+`__device__` variables are refused. That is why estimated times need no check for work that is skipped when repeated.
 
 What it does not protect against: differences between the interpreter and a real device (scheduling, memory order between
 blocks); a program that passes here is checked again where a GPU is.
@@ -10,7 +11,6 @@ blocks); a program that passes here is checked again where a GPU is.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
 
 import numpy as np
@@ -18,8 +18,27 @@ import numpy as np
 from services.evaluator.compilation import Compiled, compile_program
 from services.evaluator.correctness import Correct, check
 from services.evaluator.cubin import device_variable_bytes
-from services.evaluator.device import Array, Draw, Effort, LoadedKernel, Ran, Retimed, RunFailure, StoredMatrix
-from services.evaluator.interpreter import Argument, Buffer, Counts, Finding, PtxModule, UnsupportedPtx, launch, load_module
+from services.evaluator.device import (
+    Array,
+    Draw,
+    Effort,
+    LoadedKernel,
+    Ran,
+    Retimed,
+    RunFailure,
+    StoredMatrix,
+    Timing,
+)
+from services.evaluator.interpreter import (
+    Argument,
+    Buffer,
+    Counts,
+    Finding,
+    PtxModule,
+    UnsupportedPtx,
+    launch,
+    load_module,
+)
 from services.evaluator.interpreter.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
 from services.evaluator.interpreter.traffic import ASSUMED_BANDWIDTH_GBS, estimated_timing
 from services.evaluator.operands import draw as draw_inputs
@@ -47,7 +66,7 @@ MAX_PRODUCTS = 3_000_000
 """All five inputs, each twice, up to 300,000 nonzeros; larger matrices get fewer (see `operands.choose_draws`)."""
 
 WARP_STEPS_A_PRODUCT = 64
-"""A program may execute this many warp instructions a multiply-add before it counts as endless: one lane of 32 in use."""
+"""A program may execute this many warp instructions a multiply-add before it counts as endless."""
 
 
 class InterpreterDevice:
@@ -82,16 +101,14 @@ class InterpreterBench:
         self._device = device
         self.workload = workload
         self.pattern = pattern
-        self._routines: dict[str, EstimatedTiming] = {}
+        self._routines: dict[str, Timing] = {}
 
     def baselines(self) -> Baselines:
         """The plain kernels, checked on one draw. Raises Unavailable where they cannot be compiled or fail."""
         checked = draw_inputs("uniform", self.pattern, self.workload, system_generator())
-        timings = tuple(
-            self._routine(name, text, checked) for name, text in plain_programs(self.workload).items()
-        )
-        self._routines = {timing.routine: timing.timing for timing in timings}
-        return Baselines(default=DEFAULT_ROUTINE, routines=timings)
+        timed = tuple(self._routine(name, text, checked) for name, text in plain_programs(self.workload).items())
+        self._routines = {routine.routine: routine.timing for routine in timed}
+        return Baselines(default=DEFAULT_ROUTINE, routines=timed)
 
     def hold(self, draw: Draw) -> Draw:
         return draw
@@ -111,8 +128,8 @@ class InterpreterBench:
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
         """Estimates do not drift: the ones there are."""
-        timings = tuple(kernel.time(draw, "full") for kernel in kernels)
-        return Retimed(tuple(timing for timing in timings if isinstance(timing, EstimatedTiming)), self._routines[routine])
+        own = [kernel for kernel in kernels if isinstance(kernel, InterpretedKernel)]
+        return Retimed(tuple(kernel.time(draw, "full") for kernel in own), self._routines[routine])
 
     def close(self) -> None:
         """Nothing is held."""

@@ -33,8 +33,8 @@ def system_generator() -> np.random.Generator:
 def choose_draws(num_products: int, max_products: int, generator: np.random.Generator) -> tuple[str, ...]:
     """Names of the draws for a workload of `num_products` multiply-adds: all five where the device affords it.
 
-    A device that affords fewer than FULL_CHECK executions (the interpreter on a large matrix) gets `uniform` and a random
-    choice of the others, MIN_DRAWS in all at least.
+    A device that affords fewer than FULL_CHECK executions (the interpreter on a large matrix) gets `uniform` and a
+    random choice of the others, MIN_DRAWS in all at least.
     """
     affordable = max_products // max(num_products, 1)
     if affordable >= FULL_CHECK:
@@ -55,14 +55,16 @@ def draw(name: str, pattern: Pattern, workload: Workload, generator: np.random.G
     return Draw(name, values, dense, reference, bound, magnitude)
 
 
-Drawing = Callable[[Pattern, tuple[int, ...], np.random.Generator], tuple[FloatArray, FloatArray]]
+Shape = tuple[int, ...]
+Pair = tuple[FloatArray, FloatArray]
+Drawing = Callable[[Pattern, Shape, np.random.Generator], Pair]
 
 
-def _uniform(pattern: Pattern, shape: tuple[int, ...], generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def _uniform(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
     return generator.uniform(-1, 1, pattern.nnz), generator.uniform(-1, 1, shape)
 
 
-def _one_hot(pattern: Pattern, shape: tuple[int, ...], generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def _one_hot(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
     """Each dense column picks out one column of A that has a nonzero."""
     dense = np.zeros(shape)
     num_dense_cols = shape[1] if len(shape) == 2 else 1
@@ -71,23 +73,23 @@ def _one_hot(pattern: Pattern, shape: tuple[int, ...], generator: np.random.Gene
     return generator.uniform(-1, 1, pattern.nnz), dense
 
 
-def _cancelling(pattern: Pattern, shape: tuple[int, ...], generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def _cancelling(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
     """Neighbours in a row cancel but for a thousandth."""
     values = generator.uniform(0.5, 1, pattern.nnz)
     values[1::2] = -values[: values.size - values.size % 2 : 2]
     return values, 1 + 1e-3 * generator.uniform(-1, 1, shape)
 
 
-def _wide_range(pattern: Pattern, shape: tuple[int, ...], generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def _wide_range(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
     """Both signs, magnitudes from 1e-6 to 1e6, evenly in the logarithm."""
 
-    def wide(extent: tuple[int, ...]) -> FloatArray:
+    def wide(extent: Shape) -> FloatArray:
         return generator.choice([-1.0, 1.0], extent) * 10 ** generator.uniform(-6, 6, extent)
 
     return wide((pattern.nnz,)), wide(shape)
 
 
-def _integers(pattern: Pattern, shape: tuple[int, ...], generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def _integers(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
     """Ones, twos and threes: every product and most sums are exact."""
     return generator.integers(1, 4, pattern.nnz).astype(np.float64), generator.integers(1, 4, shape).astype(np.float64)
 

@@ -3,6 +3,7 @@
 They are named `plain_*`, never after a library routine, and their times are estimates like every other time there.
 """
 
+import re
 from collections.abc import Mapping
 
 from sparsesmith_proto.kernel import Workload
@@ -93,6 +94,6 @@ def plain_programs(workload: Workload) -> dict[str, str]:
     """Routine name -> kernel program text."""
     c_type = "float" if workload.element_type == "float32" else "double"
     return {
-        name: text.replace("const T*", f"const {c_type}*").replace("T* ", f"{c_type}* ").replace("T sum", f"{c_type} sum")
+        name: re.sub(r"\bT\b", c_type, text)
         for name, text in _PROGRAMS[workload.operation].items()
     }

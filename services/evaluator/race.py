@@ -1,4 +1,4 @@
-"""Racing: every kernel is timed briefly, the ones near the front fully, the finalists in turns with the best baseline."""
+"""Racing: every kernel is timed briefly, those near the front fully, the finalists in turns with the best baseline."""
 
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.workbench import Workbench

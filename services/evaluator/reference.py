@@ -32,8 +32,8 @@ def error_bound(pattern: Pattern, magnitude: Float64Array, element_type: Element
     tol * max(1, sqrt(row length / LONG_ROW)) * (|A| |x|). Summing n products in any order is off by at most
     n u (|A| |x|) (Higham, Accuracy and Stability, section 3.1), with u the unit roundoff, and with high probability by
     lambda sqrt(n) u (|A| |x|) (Higham and Mary 2019). The worst case would accept a row of a million entries that is
-    wrong in the second digit, so the probable bound is taken: in float32 the tolerance is 168 u, which is lambda = 5.2 at
-    n = 1024 and the same lambda for every longer row. A product rounded to tf32 or to 16 bits is off by 4,000 u and more.
+    wrong in the second digit, so the probable bound is taken: in float32 the tolerance is 168 u, which is lambda = 5.2
+    at n = 1024 and the same lambda for every longer row. A product rounded to tf32 or 16 bits is off by 4,000 u.
     """
     scale = np.sqrt(np.maximum(pattern.row_lengths / LONG_ROW, 1.0)) * TOLERANCES[element_type]
     bound: Float64Array = magnitude * scale.reshape((-1,) + (1,) * (magnitude.ndim - 1))

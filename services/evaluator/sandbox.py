@@ -155,7 +155,7 @@ class DeviceProcess:
         return child
 
     def _ask(self, workload: Workload, pattern: Pattern, call: _Call, limit_s: float) -> Any:
-        """The value a stage returns. Raises _Ended where the child did not survive it, Unavailable where none starts."""
+        """The value of a stage. Raises _Ended where the child did not survive it, Unavailable where none starts."""
         try:
             child = self._opened_child(workload, pattern)
         except _Ended as ended:
@@ -179,9 +179,8 @@ class DeviceProcess:
 
     def _running_child(self) -> "_Child":
         if self._child is None or not self._child.is_alive():
-            has_spare = self._spare is not None and self._spare.is_alive()
-            self._child = self._spare if has_spare else _Child(self._factory)
-            self._spare = None
+            spare, self._spare = self._spare, None
+            self._child = spare if spare is not None and spare.is_alive() else _Child(self._factory)
             self.num_started += 1
             self._child.wait_until_ready(self._limits.start_s)
         if self._keeps_spare and self._spare is None:
@@ -215,16 +214,19 @@ class SandboxedWorkbench:
         return baselines
 
     def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
-        return self._outcome(_Call("store", (program,)), self._limits.store_s)
+        outcome: Stored | Rejected | RunFailure = self._outcome(_Call("store", (program,)), self._limits.store_s)
+        return outcome
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
-        verdict = self._outcome(_Call("check", (kernel_id, program, binary)), self._limits.check_s)
+        call = _Call("check", (kernel_id, program, binary))
+        verdict: Correct | Rejected | RunFailure = self._outcome(call, self._limits.check_s)
         if isinstance(verdict, Correct):
             self._kernels[kernel_id] = _CheckedKernel(program, binary, self._process.num_started)
         return verdict
 
     def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
-        return self._outcome(_Call("time", (kernel_id, effort)), self._limits.time_s)
+        outcome: Timing | RunFailure = self._outcome(_Call("time", (kernel_id, effort)), self._limits.time_s)
+        return outcome
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
         """Kernels that were loaded in a child that has ended are loaded and checked again."""
@@ -234,7 +236,9 @@ class SandboxedWorkbench:
                 verdict = self.check(kernel_id, kernel.program, kernel.binary)
                 if not isinstance(verdict, Correct):
                     return Crashed(message=f"{kernel_id} did not pass a second time: {verdict.message}")
-        return self._outcome(_Call("retime", (tuple(kernel_ids), routine)), self._limits.time_s)
+        call = _Call("retime", (tuple(kernel_ids), routine))
+        final: FinalTimes | RunFailure = self._outcome(call, self._limits.time_s)
+        return final
 
     def unload(self, kernel_id: str) -> None:
         kernel = self._kernels.pop(kernel_id, None)
@@ -368,7 +372,8 @@ class _Servant:
         try:
             match request.body:
                 case _Open(workload=workload, pattern=pattern):
-                    return _Done(request.number, self._open(workload, pattern))
+                    self._open(workload, pattern)
+                    return _Done(request.number, None)
                 case _Call(stage=stage, arguments=arguments):
                     return _Done(request.number, getattr(self._workbench, stage)(*arguments))
         except SparsesmithError as error:

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.evaluator.compilation import Compiled
-from services.evaluator.device import Array, DeviceLost, Draw, Effort, LoadedKernel, Ran, Retimed, RunFailure, StoredMatrix
+from services.evaluator.device import (
+    Array,
+    DeviceLost,
+    Draw,
+    Effort,
+    LoadedKernel,
+    Ran,
+    Retimed,
+    RunFailure,
+    StoredMatrix,
+)
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import LimitExceeded

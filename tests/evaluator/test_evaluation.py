@@ -1,4 +1,4 @@
-"""A batch of candidates: order, duplicates, budget, racing, finals, and survival of the rest when one kills its process."""
+"""A batch of candidates: order, duplicates, budget, racing, finals; one that kills its process harms no other."""
 
 from collections.abc import Iterator, Sequence
 
@@ -44,7 +44,8 @@ def process() -> Iterator[DeviceProcess]:
 
 def make_job(*behaviours: str, budget_s: float = 60) -> EvaluationJob:
     candidates = tuple(
-        make_candidate(program_text(behaviour), f"candidate-{position}") for position, behaviour in enumerate(behaviours)
+        make_candidate(program_text(behaviour), f"candidate-{position}")
+        for position, behaviour in enumerate(behaviours)
     )
     return EvaluationJob(
         job_id="job", workload=make_workload(make_pattern(20, 20, 0.2)), candidates=candidates, budget_s=budget_s

@@ -52,7 +52,10 @@ def test_a_program_gets_its_outcome_and_the_next_one_a_clean_device(evaluator: E
     assert isinstance(evaluator.outcome(GOOD), Passed)
 
 
-@pytest.mark.parametrize("text", ["", "\x00", GOOD.replace("sum", "s\x00m"), GOOD.replace("sum", "s\ud800m"), "no kernel here"])
+NO_PROGRAMS = ["", "\x00", GOOD.replace("sum", "s\x00m"), GOOD.replace("sum", "s\ud800m"), "no kernel here"]
+
+
+@pytest.mark.parametrize("text", NO_PROGRAMS)
 def test_text_that_is_no_program_is_rejected(evaluator: Evaluator, text: str) -> None:
     assert evaluator.outcome(text).outcome == "rejected"
     assert isinstance(evaluator.outcome(GOOD), Passed)

@@ -1,4 +1,4 @@
-"""Jobs through a real queue: the RQ entry, reward records, the worker process with its health check and its clean stop."""
+"""Jobs through a real queue: the RQ entry, reward records, the worker process, its health check and its clean stop."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The sandbox's parent survives whatever a kernel does to the device's process, and the next kernel finds a clean one."""
+"""The sandbox's parent survives whatever a kernel does to the device's process; the next kernel finds a clean one."""
 
 from collections.abc import Iterator
 
