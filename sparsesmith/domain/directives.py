@@ -178,7 +178,7 @@ def _launch_values(arguments: str, number: int) -> dict[str, str]:
     leading = arguments[: keys[0].start()] if keys else arguments
     if leading.strip():
         _refuse(number, f"{leading.strip()!r} is not KEY=EXPRESSION", leading.strip(), "grid=, block=, shared=")
-    ends = [key.start() for key in keys[1:]] + [len(arguments)]
+    ends = [*(key.start() for key in keys), len(arguments)][1:]
     values: dict[str, str] = {}
     for key, end in zip(keys, ends, strict=True):
         if key[1] not in ("grid", "block", "shared") or key[1] in values:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from sparsesmith_proto.message import ElementType, Operation
 
@@ -119,7 +120,7 @@ def _read_parameter(tokens: Sequence[Token]) -> _Parameter:
     """`float const *__restrict__ x` becomes `const float*` `x`; const of the argument itself makes no difference."""
     words = [token.text for token in tokens if token.text not in _RESTRICT]
     name = words.pop() if words and tokens[-1].kind == "name" and words[-1] not in ("int", "float", "short") else ""
-    base = words[: words.index("*")] if "*" in words else words
+    base = list(takewhile(lambda word: word not in ("*", "&"), words))
     behind = words[len(base) :]
     pointers = "".join(word for word in behind if word != "const")
     constant = "const " if "const" in base and pointers else ""

@@ -115,7 +115,7 @@ class _Scanner:
             _refuse(f"{self._text[position]!r} outside comments and strings", self._line)
         if match.group() == "/" and self._text.startswith("/*", position):
             _refuse("a comment without an end", self._line)
-        if match.group() in ("\\", '"', "'", "`", "@", "$"):
+        if match.group() in ('"', "'", "`", "@", "$"):
             _refuse(f"a stray {match.group()}", self._line)
         return match
 
