@@ -2,11 +2,12 @@
 
 The memory checker sees what guard zones only suspect: an access outside a buffer, or a write to one that is read-only,
 ends the run.
+
 Nothing of a run survives it: output and scratch count as uninitialised and are filled anew, programs with
 `__device__` variables are refused. That is why estimated times need no check for work that is skipped when repeated.
 
-What it does not protect against: differences between the interpreter and a real device (scheduling, memory order between
-blocks); a program that passes here is checked again where a GPU is.
+What it does not protect against: differences between the interpreter and a real device (scheduling, memory order
+between blocks); a program that passes here is checked again where a GPU is.
 """
 
 import time
@@ -62,8 +63,8 @@ from sparsesmith_proto.kernel import (
 )
 from sparsesmith_proto.message import Architecture
 
-MAX_PRODUCTS = 3_000_000
-"""All five inputs, each twice, up to 300,000 nonzeros; larger matrices get fewer (see `operands.choose_draws`)."""
+MAX_PRODUCTS = 5_000_000
+"""All five inputs, each twice, up to 500,000 nonzeros; larger matrices get fewer (see `operands.choose_draws`)."""
 
 WARP_STEPS_A_PRODUCT = 64
 """A program may execute this many warp instructions a multiply-add before it counts as endless."""

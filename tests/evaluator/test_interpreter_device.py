@@ -10,6 +10,7 @@ from services.evaluator.correctness import Correct
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.interpreter import Finding
 from services.evaluator.interpreter_device import MAX_PRODUCTS, InterpreterDevice, failure
+from services.evaluator.operands import choose_draws, system_generator
 from services.evaluator.plain_kernels import DEFAULT_ROUTINE, plain_programs
 from services.evaluator.race import Race
 from services.evaluator.workbench import LocalWorkbench
@@ -75,8 +76,9 @@ def test_a_csr_kernel_that_reads_more_takes_longer_by_estimate(compiler: Compile
     assert times[1] > times[0]
 
 
-def test_all_five_inputs_are_used_up_to_three_hundred_thousand_products() -> None:
-    assert MAX_PRODUCTS // 300_000 == 10
+def test_all_five_inputs_are_used_up_to_half_a_million_products() -> None:
+    assert len(choose_draws(500_000, MAX_PRODUCTS, system_generator())) == 5
+    assert len(choose_draws(600_000, MAX_PRODUCTS, system_generator())) < 5
 
 
 @pytest.mark.parametrize(

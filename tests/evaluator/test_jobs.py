@@ -146,6 +146,25 @@ def run_evaluator(address: str, *options: str) -> "subprocess.Popen[str]":
     )
 
 
+def test_a_worker_that_is_told_to_stop_gives_its_job_back_soon(address: str, connection: Redis) -> None:
+    PatternStore(connection).put(small_pattern())
+    endless = (ROOT / "tests" / "kernels" / "outcomes" / "endless_loop.cu").read_text()
+    job = make_job(*(endless.replace("+= 1;", f"+= {number};") for number in range(1, 60)), job_id="long")
+    queue = EvaluationQueue(connection)
+    queue.submit(job)
+    worker = run_evaluator(address)
+    try:
+        while queue.depth() > 0:
+            time.sleep(0.05)
+        time.sleep(2)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(120) == 0
+        assert queue.depth() == 1
+    finally:
+        worker.kill()
+        worker.communicate()
+
+
 def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
