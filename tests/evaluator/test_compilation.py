@@ -20,7 +20,9 @@ from services.evaluator.compilation import (
 GOOD = 'extern "C" __global__ void scale(float* x, float a) { x[threadIdx.x] *= a; }'
 BROKEN = 'extern "C" __global__ void scale(float* x) {\n  x[0] = unknown_name;\n}'
 TEMPLATE_BOMB = """
-template <unsigned long P, int N> struct Tree { enum { leaves = Tree<2 * P, N - 1>::leaves + Tree<2 * P + 1, N - 1>::leaves }; };
+template <unsigned long P, int N> struct Tree {
+    enum { leaves = Tree<2 * P, N - 1>::leaves + Tree<2 * P + 1, N - 1>::leaves };
+};
 template <unsigned long P> struct Tree<P, 0> { enum { leaves = 1 }; };
 extern "C" __global__ void bomb(int* x) { x[0] = Tree<1, 40>::leaves; }
 """
@@ -58,7 +60,8 @@ def test_the_architecture_is_the_one_asked_for(compiler: Compiler) -> None:
 def test_resources_are_reported_for_each_kernel(compiler: Compiler) -> None:
     source = """
     extern "C" __global__ void __launch_bounds__(256) tile(float* x) {
-        __shared__ float t[256]; t[threadIdx.x] = x[threadIdx.x]; __syncthreads(); x[threadIdx.x] = t[255 - threadIdx.x];
+        __shared__ float t[256]; t[threadIdx.x] = x[threadIdx.x]; __syncthreads();
+        x[threadIdx.x] = t[255 - threadIdx.x];
     }
     extern "C" __global__ void stack(float* x, int n) {
         float local[64]; for (int i = 0; i < 64; i++) local[i * n & 63] = x[i];
@@ -139,7 +142,7 @@ def test_a_compiler_bomb_ends_as_an_error_and_the_next_program_compiles(compiler
 
 def test_a_timeout_is_reported_as_such_and_the_worker_is_replaced() -> None:
     with Compiler(timeout_s=0.001) as hurried:
-        result = hurried.compile('#include <cub/block/block_scan.cuh>\n' + GOOD, "sm_90")
+        result = hurried.compile("#include <cub/block/block_scan.cuh>\n" + GOOD, "sm_90")
     assert isinstance(result, CompileError)
     assert result.reason == "timeout"
 

@@ -10,18 +10,32 @@ from services.evaluator.interpreter.launching import (
 )
 from services.evaluator.interpreter.ptx import UnsupportedPtx
 from services.evaluator.interpreter.report import Counts, Finding, FindingKind, LaunchReport, LineCounts
+from services.evaluator.interpreter.traffic import (
+    H200,
+    TRAFFIC_MODEL,
+    DeviceDescription,
+    LaunchResources,
+    TrafficEstimate,
+    estimate_time,
+)
 
 __all__ = [
+    "H200",
+    "TRAFFIC_MODEL",
     "Argument",
     "Buffer",
     "Counts",
+    "DeviceDescription",
     "Finding",
     "FindingKind",
     "KernelInfo",
     "LaunchReport",
+    "LaunchResources",
     "LineCounts",
     "PtxModule",
+    "TrafficEstimate",
     "UnsupportedPtx",
+    "estimate_time",
     "launch",
     "load_module",
 ]

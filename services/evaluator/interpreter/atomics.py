@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from services.evaluator.interpreter.intrinsics import bits_of_float, double_of_bits, float_of_bits, machine_code
 from services.evaluator.interpreter.layout import (
     ACCESS_ATOMIC,
     ATOMIC_ADD,
@@ -44,11 +47,7 @@ from services.evaluator.interpreter.state import (
     LAUNCH_WARPS,
     Machine,
     as_int64,
-    bits_of_float,
-    double_of_bits,
-    float_of_bits,
     instruction_of,
-    machine_code,
     registers_of,
 )
 
@@ -103,8 +102,8 @@ def _widen_half(bits: int) -> float:
 
 
 @machine_code
-def _narrow_half(value: float) -> int:
-    bits = bits_of_float(np.float32(value))
+def _narrow_half(value: Any) -> int:
+    bits = bits_of_float(value)
     sign, magnitude = bits >> 16 & 0x8000, bits & 0x7FFFFFFF
     if magnitude > 0x7F800000:
         return 0x7FFF

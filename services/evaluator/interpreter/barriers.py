@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from services.evaluator.interpreter.collectives import fill, set_predicate
 from services.evaluator.interpreter.fronts import arrive, push_front, remove_front
+from services.evaluator.interpreter.intrinsics import lowest_bit, machine_code, popcount
 from services.evaluator.interpreter.layout import (
     BARRIER_AND,
     BARRIER_OR,
@@ -36,9 +37,6 @@ from services.evaluator.interpreter.state import (
     as_int64,
     front_of,
     instruction_of,
-    lowest_bit,
-    machine_code,
-    popcount,
     record,
     registers_of,
     warp_of,

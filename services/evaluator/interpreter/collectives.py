@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from services.evaluator.interpreter.intrinsics import at, lowest_bit, machine_code
 from services.evaluator.interpreter.layout import (
     ATOMIC_ADD,
     ATOMIC_AND,
@@ -39,10 +40,7 @@ from services.evaluator.interpreter.state import (
     SCRATCH_VALUES,
     Machine,
     as_int64,
-    at,
     instruction_of,
-    lowest_bit,
-    machine_code,
     registers_of,
 )
 

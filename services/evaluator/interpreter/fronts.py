@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.evaluator.interpreter.intrinsics import at, machine_code
 from services.evaluator.interpreter.state import (
     FRONT_JOIN,
     FRONT_MASK,
@@ -19,10 +20,8 @@ from services.evaluator.interpreter.state import (
     WARP_FRONTS,
     WARP_LIVE,
     Machine,
-    at,
     front_of,
     join_of,
-    machine_code,
     warp_of,
 )
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 
 LANES = 32
 

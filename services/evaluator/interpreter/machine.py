@@ -29,6 +29,7 @@ from services.evaluator.interpreter.fronts import (
     push_front,
     remove_front,
 )
+from services.evaluator.interpreter.intrinsics import Pointer, address_of, lowest_bit, machine_code, popcount
 from services.evaluator.interpreter.layout import (
     BARRIER_ARRIVE,
     COLUMN_CODE,
@@ -109,16 +110,11 @@ from services.evaluator.interpreter.state import (
     WARP_WAITS,
     Machine,
     Memory,
-    Pointer,
-    address_of,
     as_int64,
     front_of,
     instruction_of,
     join_of,
-    lowest_bit,
-    machine_code,
     machine_of,
-    popcount,
     record,
     registers_of,
     warp_of,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from services.evaluator.interpreter.collectives import collective, members_of
 from services.evaluator.interpreter.fronts import arrive, push_front, remove_front
+from services.evaluator.interpreter.intrinsics import machine_code
 from services.evaluator.interpreter.layout import (
     COLLECTIVE_WARP_BARRIER,
     COLUMN_CODE,
@@ -23,7 +24,6 @@ from services.evaluator.interpreter.state import (
     Machine,
     front_of,
     instruction_of,
-    machine_code,
     record,
     warp_of,
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from services.evaluator.interpreter.intrinsics import at, machine_code
 from services.evaluator.interpreter.layout import (
     ACCESS_READ,
     ACCESS_WRITE,
@@ -64,9 +65,7 @@ from services.evaluator.interpreter.state import (
     SCRATCH_VALUES,
     Machine,
     as_int64,
-    at,
     instruction_of,
-    machine_code,
     record,
     region_of,
     registers_of,

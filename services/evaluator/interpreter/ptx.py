@@ -129,7 +129,9 @@ _REGISTERS = re.compile(r"\.reg\s*\.(\w+)\s+(.*)", re.DOTALL)
 _RANGE = re.compile(r"([\w$%]+)<(\d+)>$")
 _SOURCE_FILE = 1
 MAX_REGISTERS = 100_000
-MAX_TEXT_BYTES = 32 << 20
+MAX_TEXT_BYTES = 8 << 20
+MAX_VARIABLE_BYTES = 64 << 20
+"""Of all variables of a module together."""
 
 
 def parse_ptx(text: str) -> PtxText:
@@ -160,6 +162,8 @@ def parse_ptx(text: str) -> PtxText:
             continue
         variables.append(parse_variable(statement))
         position = end + 1
+    if sum(variable.size_bytes for variable in variables) > MAX_VARIABLE_BYTES:
+        raise UnsupportedPtx(f"the variables of the program take over {MAX_VARIABLE_BYTES} bytes")
     return PtxText(functions, tuple(variables))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 
 from services.evaluator.interpreter.lanes import F32, F64, I32, I64, LaneEmitter, Value
 

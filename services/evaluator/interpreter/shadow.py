@@ -10,6 +10,7 @@ taken as ordered when both sides executed a fence); races that an earlier access
 
 from __future__ import annotations
 
+from services.evaluator.interpreter.intrinsics import machine_code
 from services.evaluator.interpreter.layout import (
     ACCESS_READ,
     ACCESS_WRITE,
@@ -39,7 +40,6 @@ from services.evaluator.interpreter.state import (
     TIME_STRONG,
     TIME_WEAK,
     Machine,
-    machine_code,
     marks_of,
     record,
     times_of,

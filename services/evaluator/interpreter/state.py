@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from services.evaluator.interpreter.intrinsics import Pointer, at, machine_code, pointer_to
 from services.evaluator.interpreter.layout import (
     COUNT_BLOCK,
     FOUND_ACCESS,
@@ -81,14 +78,6 @@ class Memory(NamedTuple):
     """LAUNCH_* numbers."""
 
 
-class Pointer(Protocol):
-    """A typed pointer in compiled code."""
-
-    def __getitem__(self, index: int) -> int: ...
-
-    def __setitem__(self, index: int, value: Any) -> None: ...
-
-
 class Machine(NamedTuple):
     """Typed pointers to the arrays of `Memory`, as the compiled functions pass them around (flat, without bounds)."""
 
@@ -148,96 +137,6 @@ WARP_LIVE, WARP_FRONTS, WARP_INSTRUCTIONS, WARP_WAITS, NUM_WARP = range(5)
     LAUNCH_REGIONS,
     NUM_LAUNCH,
 ) = range(14)
-
-
-@intrinsic
-def popcount(typing_context, value):  # type: ignore[no-untyped-def]
-    """Number of ones of an int64."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.int64), generate
-
-
-@intrinsic
-def lowest_bit(typing_context, value):  # type: ignore[no-untyped-def]
-    """Index of the lowest one of an int64 (64 for zero)."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.int64), generate
-
-
-@intrinsic
-def pointer_to(typing_context, array):  # type: ignore[no-untyped-def]
-    """The address of an array's data as a typed pointer: no reference counts, no negative indices, no bounds."""
-    pointer = types.CPointer(array.dtype)
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.bitcast(view.data, context.get_value_type(pointer))
-
-    return pointer(array), generate
-
-
-@intrinsic
-def at(typing_context, pointer, index):  # type: ignore[no-untyped-def]
-    """The pointer to element `index` of what a pointer points to."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
-        return builder.gep(arguments[0], [arguments[1]])
-
-    return pointer(pointer, types.int64), generate
-
-
-@intrinsic
-def address_of(typing_context, pointer):  # type: ignore[no-untyped-def]
-    """The address that a pointer holds."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
-        return builder.ptrtoint(arguments[0], ir.IntType(64))
-
-    return types.int64(pointer), generate
-
-
-@intrinsic
-def float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
-    """The float32 with the bits in the low half of an int64."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
-        return builder.bitcast(builder.trunc(arguments[0], ir.IntType(32)), ir.FloatType())
-
-    return types.float32(types.int64), generate
-
-
-@intrinsic
-def bits_of_float(typing_context, value):  # type: ignore[no-untyped-def]
-    """The bits of a float32 as a non-negative int64."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
-        return builder.zext(builder.bitcast(arguments[0], ir.IntType(32)), ir.IntType(64))
-
-    return types.int64(types.float32), generate
-
-
-@intrinsic
-def double_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
-    """The float64 with the bits of an int64."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: list[Any]) -> Any:
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.int64), generate
-
-
-Compiled = TypeVar("Compiled", bound=Callable[..., Any])
-
-
-def machine_code(function: Compiled) -> Compiled:
-    """Compile a function with Numba when it is first called (numba.njit, with its type kept)."""
-    return cast(Compiled, njit(function))
 
 
 @machine_code

@@ -17,8 +17,14 @@ RUN = Callable[..., LaunchReport]
 
 
 def evaluate_all(
-    run: RUN, element: str, dtype: Any, cases: list[Case], inputs: list[NDArray[Any]], result: str | None = None,
-    result_dtype: Any = None, prelude: str = "",
+    run: RUN,
+    element: str,
+    dtype: Any,
+    cases: list[Case],
+    inputs: list[NDArray[Any]],
+    result: str | None = None,
+    result_dtype: Any = None,
+    prelude: str = "",
 ) -> dict[str, NDArray[Any]]:
     """Values of all expressions in a, b, c (and i, the index), computed by one kernel."""
     result = result or element
@@ -35,7 +41,9 @@ def evaluate_all(
     return dict(zip((case[0] for case in cases), out.reshape(len(cases), NUM_VALUES), strict=True))
 
 
-def check_all(run: RUN, element: str, dtype: Any, cases: list[Case], inputs: list[NDArray[Any]], **options: Any) -> None:
+def check_all(
+    run: RUN, element: str, dtype: Any, cases: list[Case], inputs: list[NDArray[Any]], **options: Any
+) -> None:
     relative = options.pop("relative", 0.0)
     values = evaluate_all(run, element, dtype, cases, inputs, **options)
     wrong = {}
@@ -43,7 +51,9 @@ def check_all(run: RUN, element: str, dtype: Any, cases: list[Case], inputs: lis
         with np.errstate(all="ignore"):
             expected = np.asarray(reference(*inputs)).astype(values[expression].dtype)
         if not np.allclose(values[expression], expected, rtol=relative, atol=0, equal_nan=True):
-            first = int(np.flatnonzero(~np.isclose(values[expression], expected, rtol=relative, atol=0, equal_nan=True))[0])
+            first = int(
+                np.flatnonzero(~np.isclose(values[expression], expected, rtol=relative, atol=0, equal_nan=True))[0]
+            )
             wrong[expression] = (values[expression][first], expected[first], *(array[first] for array in inputs))
     assert wrong == {}
 
@@ -78,7 +88,12 @@ def big(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def truncated_division(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    return np.array([0 if y == 0 else abs(int(x)) // abs(int(y)) * (1 if (x < 0) == (y < 0) else -1) for x, y in zip(a, b)])
+    return np.array(
+        [
+            0 if y == 0 else abs(int(x)) // abs(int(y)) * (1 if (x < 0) == (y < 0) else -1)
+            for x, y in zip(a, b, strict=True)
+        ]
+    )
 
 
 def wrapped(values: Any, bits: int) -> NDArray[Any]:
@@ -108,7 +123,10 @@ def test_signed_integers(run: RUN, element: str, dtype: Any, bits: int) -> None:
         ("min(a, b)", lambda a, b, c: np.minimum(a, b)),
         ("max(a, b)", lambda a, b, c: np.maximum(a, b)),
         ("a < 0 ? -a : a", wrap(lambda a, b, c: abs(a))),
-        ("(b == 0 || b == -1) ? 7 : a / b", lambda a, b, c: np.where((b == 0) | (b == -1), 7, truncated_division(a, b))),
+        (
+            "(b == 0 || b == -1) ? 7 : a / b",
+            lambda a, b, c: np.where((b == 0) | (b == -1), 7, truncated_division(a, b)),
+        ),
         (
             "(b == 0 || b == -1) ? 7 : a % b",
             lambda a, b, c: np.where((b == 0) | (b == -1), 7, a - truncated_division(a, b) * b),
@@ -121,8 +139,10 @@ def test_signed_integers(run: RUN, element: str, dtype: Any, bits: int) -> None:
         (f"a << (b & {bits - 1})", wrap(lambda a, b, c: a * 2 ** (b % bits))),
         (f"a >> (b & {bits - 1})", lambda a, b, c: a >> (b & bits - 1)),
         ("!a", lambda a, b, c: a == 0),
-        ("(a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a != b) + 16 * (a > b) + 32 * (a >= b)",
-         lambda a, b, c: (a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a != b) + 16 * (a > b) + 32 * (a >= b)),
+        (
+            "(a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a != b) + 16 * (a > b) + 32 * (a >= b)",
+            lambda a, b, c: (a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a != b) + 16 * (a > b) + 32 * (a >= b),
+        ),
         ("(a < b && b < c) || (a == c) ? a : b", lambda a, b, c: np.where(((a < b) & (b < c)) | (a == c), a, b)),
         (f"{'__popc' if bits == 32 else '__popcll'}(a)", lambda a, b, c: popcount(a, bits)),
         (f"{'__clz' if bits == 32 else '__clzll'}(a)", lambda a, b, c: leading_zeros(a, bits)),
@@ -150,8 +170,10 @@ def test_unsigned_integers(run: RUN, element: str, dtype: Any, bits: int) -> Non
         ("max(a, b)", lambda a, b, c: np.maximum(a, b)),
         (f"a >> (b & {bits - 1})", lambda a, b, c: a >> (b & np.asarray(bits - 1, b.dtype))),
         (f"{'__umulhi' if bits == 32 else '__umul64hi'}(a, b)", lambda a, b, c: (big(a) * big(b)) >> bits),
-        ("(a < b) + 2 * (a <= b) + 4 * (a > b) + 8 * (a >= b)",
-         lambda a, b, c: (a < b) + 2 * (a <= b) + 4 * (a > b) + 8 * (a >= b)),
+        (
+            "(a < b) + 2 * (a <= b) + 4 * (a > b) + 8 * (a >= b)",
+            lambda a, b, c: (a < b) + 2 * (a <= b) + 4 * (a > b) + 8 * (a >= b),
+        ),
     ]
     check_all(run, element, dtype, cases, integer_inputs(dtype, 2))
 
@@ -159,14 +181,14 @@ def test_unsigned_integers(run: RUN, element: str, dtype: Any, bits: int) -> Non
 def test_bit_fields_and_bytes_of_words(run: RUN) -> None:
     def permuted(a: Any, b: Any, c: Any) -> list[int]:
         result = []
-        for x, y, s in zip(a.tolist(), b.tolist(), c.tolist()):
+        for x, y, s in zip(a.tolist(), b.tolist(), c.tolist(), strict=True):
             data = (x | y << 32).to_bytes(8, "little")
             result.append(int.from_bytes(bytes(data[s >> 4 * k & 7] for k in range(4)), "little"))
         return result
 
     def dotted(a: Any, b: Any, c: Any) -> list[int]:
         bytes_of = [array.view(np.int8).reshape(-1, 4).astype(int) for array in (a, b)]
-        return [(int((x * y).sum()) + int(z)) % 2**32 for x, y, z in zip(*bytes_of, c)]
+        return [(int((x * y).sum()) + int(z)) % 2**32 for x, y, z in zip(*bytes_of, c, strict=True)]
 
     asm = """
     __device__ unsigned bfe(unsigned a, unsigned p, unsigned n) {
@@ -186,8 +208,7 @@ def test_bit_fields_and_bytes_of_words(run: RUN) -> None:
         ("__byte_perm(a, b, c & 0x7777)", lambda a, b, c: permuted(a, b, c & 0x7777)),
         ("__funnelshift_l(a, b, c)", lambda a, b, c: (((big(b) << 32 | big(a)) << big(c % 32)) >> 32) % 2**32),
         ("__funnelshift_r(a, b, c)", lambda a, b, c: ((big(b) << 32 | big(a)) >> big(c % 32)) % 2**32),
-        ("__funnelshift_rc(a, b, c)",
-         lambda a, b, c: ((big(b) << 32 | big(a)) >> big(np.minimum(c, 32))) % 2**32),
+        ("__funnelshift_rc(a, b, c)", lambda a, b, c: ((big(b) << 32 | big(a)) >> big(np.minimum(c, 32))) % 2**32),
         ("__dp4a((int)a, (int)b, (int)c)", dotted),
         ("__usad(a, b, c)", lambda a, b, c: (abs(big(a) - big(b)) + big(c)) % 2**32),
         ("bfe(a, b & 31, c & 31)", lambda a, b, c: (big(a) >> big(b & 31)) & ((1 << big(c & 31)) - 1)),
@@ -195,9 +216,13 @@ def test_bit_fields_and_bytes_of_words(run: RUN) -> None:
         ("bfi(a, b, 5, 9)", lambda a, b, c: (b & ~np.uint32(0x1FF << 5)) | ((a << 5) & np.uint32(0x1FF << 5))),
         ("lop(a, b, c)", lambda a, b, c: (a & b) | (a & c) | (b & c)),
         ("top(a)", lambda a, b, c: [int(x).bit_length() - 1 if x else 2**32 - 1 for x in a]),
-        ("stop(a)", lambda a, b, c: [
-            (int(x) if int(x) >= 0 else ~int(x)).bit_length() - 1 if x not in (0, -1) else 2**32 - 1
-            for x in a.view(np.int32)]),
+        (
+            "stop(a)",
+            lambda a, b, c: [
+                (int(x) if int(x) >= 0 else ~int(x)).bit_length() - 1 if x not in (0, -1) else 2**32 - 1
+                for x in a.view(np.int32)
+            ],
+        ),
         ("shlclamp(a, b & 63)", lambda a, b, c: np.where(b & 63 > 31, 0, (big(a) << big(b & 63)) % 2**32)),
     ]
     check_all(run, "unsigned", np.uint32, cases, integer_inputs(np.uint32, 3), prelude=asm)
@@ -253,8 +278,10 @@ def test_floats_are_exact_where_ieee_is(run: RUN, element: str, dtype: Any) -> N
         (f"rint{suffix}(a)", lambda a, b, c: np.rint(a)),
         (f"copysign{suffix}(a, b)", lambda a, b, c: np.copysign(a, b)),
         ("(a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a != b) + 16 * (a > b) + 32 * (a >= b)", flags),
-        ("isnan(a) + 2 * isinf(a) + 4 * isfinite(a)",
-         lambda a, b, c: np.isnan(a) + 2 * np.isinf(a) + 4 * np.isfinite(a)),
+        (
+            "isnan(a) + 2 * isinf(a) + 4 * isfinite(a)",
+            lambda a, b, c: np.isnan(a) + 2 * np.isinf(a) + 4 * np.isfinite(a),
+        ),
         ("a < b ? c : b", lambda a, b, c: np.where(a < b, c, b)),
     ]
     check_all(run, element, dtype, cases, float_inputs(dtype, 5))
@@ -298,8 +325,16 @@ def test_mathematical_functions(run: RUN) -> None:
 
 def saturated(values: NDArray[Any], dtype: Any) -> NDArray[Any]:
     limits = np.iinfo(dtype)
-    exact = [0 if np.isnan(v) else limits.max if v >= float(limits.max) else max(int(v), limits.min)
-             if np.isfinite(v) else limits.min for v in values]
+    exact = [
+        0
+        if np.isnan(v)
+        else limits.max
+        if v >= float(limits.max)
+        else max(int(v), limits.min)
+        if np.isfinite(v)
+        else limits.min
+        for v in values
+    ]
     return np.array(exact, dtype)
 
 
@@ -337,10 +372,15 @@ def test_short_integers_are_extended_by_their_sign(run: RUN) -> None:
         ("(unsigned short)a", lambda a, b, c: a.astype(np.uint16)),
         ("(long long)a", lambda a, b, c: a),
         ("(long long)(unsigned)a", lambda a, b, c: a.astype(np.uint32)),
-        ("(short)((short)a * (short)b)", lambda a, b, c: (a.astype(np.int16).astype(int) * b.astype(np.int16)).astype(np.int16)),
+        (
+            "(short)((short)a * (short)b)",
+            lambda a, b, c: (a.astype(np.int16).astype(int) * b.astype(np.int16)).astype(np.int16),
+        ),
         ("(long long)a * b + c", lambda a, b, c: a.astype(np.int64) * b + c),
-        ("(long long)((unsigned long long)(unsigned)a * (unsigned)b)",
-         lambda a, b, c: (a.astype(np.uint32).astype(np.uint64) * b.astype(np.uint32)).view(np.int64)),
+        (
+            "(long long)((unsigned long long)(unsigned)a * (unsigned)b)",
+            lambda a, b, c: (a.astype(np.uint32).astype(np.uint64) * b.astype(np.uint32)).view(np.int64),
+        ),
     ]
     check_all(run, "int", np.int32, cases, inputs, result="long long", result_dtype=np.int64)
 
@@ -360,7 +400,9 @@ def neighbours(exact: list[Any], nearest: NDArray[np.float32], way: str) -> NDAr
 @pytest.mark.parametrize("way", ["rz", "rd", "ru"])
 def test_directed_rounding(run: RUN, way: str) -> None:
     generator = np.random.default_rng(11)
-    inputs = [generator.standard_normal(NUM_VALUES).astype(np.float32) * 10.0 ** generator.integers(-3, 4) for _ in range(3)]
+    inputs = [
+        generator.standard_normal(NUM_VALUES).astype(np.float32) * 10.0 ** generator.integers(-3, 4) for _ in range(3)
+    ]
     inputs = [array.astype(np.float32) for array in inputs]
     inputs[1][inputs[1] == 0] = 1
     wide = [array.astype(np.longdouble) for array in inputs]
@@ -378,7 +420,16 @@ def test_directed_rounding(run: RUN, way: str) -> None:
     ]
     check_all(run, "float", np.float32, cases, inputs)
     check_all(
-        run, "int", np.int32,
-        [(f"__int2float_{way}(a)", lambda a, b, c: neighbours(list(a.astype(np.longdouble)), a.astype(np.float32), way))],
-        integer_inputs(np.int32, 12), result="float", result_dtype=np.float32,
+        run,
+        "int",
+        np.int32,
+        [
+            (
+                f"__int2float_{way}(a)",
+                lambda a, b, c: neighbours(list(a.astype(np.longdouble)), a.astype(np.float32), way),
+            )
+        ],
+        integer_inputs(np.int32, 12),
+        result="float",
+        result_dtype=np.float32,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +15,8 @@ RUN = Callable[..., LaunchReport]
 
 def finding_of(run: RUN, body: str, grid: int = 1, threads: int = 32, **options: int) -> Finding:
     """The finding of a body on line 2 with arrays x (100 floats, read only), y (100 floats) and n = 100."""
-    source = f'extern "C" __global__ void k(const float* x, float* y, int n) {{ int t = threadIdx.x, b = blockIdx.x;\n{body}\n}}'
+    head = 'extern "C" __global__ void k(const float* x, float* y, int n) { int t = threadIdx.x, b = blockIdx.x;'
+    source = f"{head}\n{body}\n}}"
     x, y = Buffer("x", np.ones(100, np.float32), False), Buffer("y", np.zeros(100, np.float32), True)
     finding = run(source, grid, threads, x, y, 100, **options).finding
     assert finding is not None
@@ -59,7 +61,18 @@ def test_wild_pointers_do_no_harm(run: RUN, pointer: str, words: str) -> None:
 def test_every_address_is_safe(run: RUN, load: Callable[[str], PtxModule]) -> None:
     module = load('extern "C" __global__ void k(unsigned long long a, int* y) { *(int*)a = 7; y[0] = *(int*)(a + 4); }')
     addresses = np.random.default_rng(1).integers(0, 2**64, 200, np.uint64)
-    special = [0, 1 << 40, (1 << 40) + 4096, 2 << 40, 3 << 40, 4 << 40, 0x7000_0000_0000 - 4, 2**63, 2**64 - 4, 2**64 - 8]
+    special = [
+        0,
+        1 << 40,
+        (1 << 40) + 4096,
+        2 << 40,
+        3 << 40,
+        4 << 40,
+        0x7000_0000_0000 - 4,
+        2**63,
+        2**64 - 4,
+        2**64 - 8,
+    ]
     for address in [*(int(a) & ~3 for a in addresses), *special]:
         y = np.zeros(1, np.int32)
         report = launch(module, "k", 1, 1, [address, Buffer("y", y, True)])
@@ -87,7 +100,7 @@ def test_a_write_to_an_input_is_found(run: RUN) -> None:
 
 
 def test_shared_arrays_do_not_run_into_each_other(run: RUN) -> None:
-    body = "__shared__ float a[32]; __shared__ float c[32]; a[t] = x[t]; c[t] = x[t]; __syncthreads(); y[t] = a[t + 1] + c[t];"
+    body = "__shared__ float a[32], c[32]; a[t] = x[t]; c[t] = x[t]; __syncthreads(); y[t] = a[t + 1] + c[t];"
     finding = finding_of(run, body)
     assert finding.kind == "out_of_bounds"
     assert "shared array" in finding.message
@@ -113,7 +126,8 @@ def test_a_missing_barrier_between_warps_is_a_race(run: RUN) -> None:
 
 
 def test_overwriting_what_another_warp_still_reads_is_a_race(run: RUN) -> None:
-    body = "__shared__ float s[64];\ns[t] = x[t]; __syncthreads();\nfloat v = s[63 - t];\ns[t] = v;\n__syncthreads(); y[t] = s[t];"
+    body = "__shared__ float s[64];\ns[t] = x[t]; __syncthreads();\nfloat v = s[63 - t];\ns[t] = v;"
+    body += "\n__syncthreads(); y[t] = s[t];"
     finding = finding_of(run, body, threads=64)
     assert finding.kind == "race"
     assert finding.line in (4, 5)
@@ -163,7 +177,9 @@ def test_shared_memory_must_be_written_before_it_is_read(run: RUN) -> None:
 
 
 def test_shared_memory_does_not_survive_from_block_to_block(run: RUN) -> None:
-    finding = finding_of(run, "__shared__ float s[32]; if (b == 0) s[t] = x[t]; __syncthreads(); y[b * 32 + t] = s[t];", grid=2)
+    finding = finding_of(
+        run, "__shared__ float s[32]; if (b == 0) s[t] = x[t]; __syncthreads(); y[b * 32 + t] = s[t];", grid=2
+    )
     assert finding.kind == "uninitialised_shared"
     assert finding.block == (1, 0, 0)
 
@@ -187,7 +203,7 @@ def test_a_barrier_that_some_warps_never_reach_is_a_deadlock(run: RUN) -> None:
     body = "if (t < 32) { while (y[50] == 0) {} }\n__syncthreads(); y[t] = x[t];"
     finding = finding_of(run, body.replace("y[50]", "((volatile float*)y)[50]"), threads=64, max_warp_steps=100_000)
     assert finding.kind == "step_limit"
-    body = "if (t < 64) asm volatile(\"bar.sync 1, 96;\"); y[t] = 1;"
+    body = 'if (t < 64) asm volatile("bar.sync 1, 96;"); y[t] = 1;'
     finding = finding_of(run, body, threads=96)
     assert finding.kind == "deadlock"
 
@@ -211,7 +227,9 @@ def test_an_endless_loop_ends_at_the_step_limit(run: RUN) -> None:
 
 
 def test_waiting_for_a_later_block_ends_at_the_step_limit(run: RUN) -> None:
-    finding = finding_of(run, "if (b == 0) while (((volatile float*)y)[1] == 0) {}\nelse y[1] = 1;", 2, 1, max_warp_steps=10_000)
+    finding = finding_of(
+        run, "if (b == 0) while (((volatile float*)y)[1] == 0) {}\nelse y[1] = 1;", 2, 1, max_warp_steps=10_000
+    )
     assert finding.kind == "step_limit"
     assert finding.block == (0, 0, 0)
 
@@ -287,17 +305,17 @@ def test_tensor_core_instructions_are_refused_by_name_and_line(load: Callable[[s
     ],
 )
 def test_broken_ptx_is_refused(body: str) -> None:
-    text = f".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{{\n.reg .b32 %r<4>;\n{body}\nret;\n}}\n"
+    text = (
+        f".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{{\n.reg .b32 %r<4>;\n{body}\nret;\n}}\n"
+    )
     with pytest.raises(UnsupportedPtx):
         load_module(text)
 
 
 @pytest.mark.parametrize("text", ["", "garbage", ".visible .entry k(", ".visible .entry k() {", "\0" * 100, "}{}{;;"])
 def test_text_that_is_no_ptx_does_no_harm(text: str) -> None:
-    try:
+    with contextlib.suppress(UnsupportedPtx):
         assert load_module(text).kernels == {}
-    except UnsupportedPtx:
-        pass
 
 
 def test_parameters_cannot_be_read_out_of_bounds() -> None:
@@ -315,3 +333,21 @@ def test_parameters_cannot_be_read_out_of_bounds() -> None:
     assert finding is not None
     assert finding.kind == "out_of_bounds"
     assert "parameters" in finding.message
+
+
+def test_variables_and_registers_without_end_are_refused() -> None:
+    with pytest.raises(UnsupportedPtx, match="variables"):
+        load_module(".global .align 4 .b8 table[1073741824];\n.visible .entry k()\n{ ret; }")
+    registers = ".visible .entry k()\n{ .reg .b64 %rd<99999999>; ret; }"
+    with pytest.raises(UnsupportedPtx, match="registers"):
+        load_module(registers)
+
+
+def test_a_thread_with_too_much_local_memory_cannot_be_launched(load: Callable[[str], PtxModule]) -> None:
+    source = """extern "C" __global__ void k(int* y, int n) {
+        volatile int local[100000]; local[n] = n; y[threadIdx.x] = local[n + 1];
+    }"""
+    report = launch(load(source), "k", 1, 1024, [Buffer("y", np.zeros(1024, np.int32), True), 5])
+    assert report.finding is not None
+    assert report.finding.kind == "invalid_launch"
+    assert "local memory" in report.finding.message

@@ -39,7 +39,8 @@ def test_elements_of_every_width_are_copied_and_widened(run: RUN, element: str, 
 
 
 def test_vectors_and_cache_hints(run: RUN) -> None:
-    source = """extern "C" __global__ void k(const float4* a, const double2* b, const int2* c, float4* x, double2* y, int2* z) {
+    source = """extern "C" __global__ void k(const float4* a, const double2* b, const int2* c,
+                                       float4* x, double2* y, int2* z) {
         int i = threadIdx.x; float4 v = __ldcs(a + i); v.x += __ldg((const float*)a); __stcs(x + i, v);
         y[i] = __ldcg(b + i); z[i] = __ldlu(c + i);
         const int* p = (const int*)c; int h;

@@ -17,19 +17,29 @@ from services.evaluator.interpreter.machine import run_blocks
 from services.evaluator.interpreter.state import LAUNCH_MAX_STEPS, Memory
 
 GUARD_BYTES = 4096
-VIEWS = {"longs": "words", "bytes1": "bytes8", "bytes2": "bytes8", "bytes4": "bytes8", "floats": "bytes8", "doubles": "bytes8"}
+VIEWS = {
+    "longs": "words",
+    "bytes1": "bytes8",
+    "bytes2": "bytes8",
+    "bytes4": "bytes8",
+    "floats": "bytes8",
+    "doubles": "bytes8",
+}
 
 PROGRAM = r"""#include <cuda_fp16.h>
 __device__ int counters[4];
-__device__ __noinline__ float part(const float* x, int i, int n) { float l[4]; for (int j = 0; j < 4; j++) l[j * n & 3] = x[i]; return l[i & 3]; }
+__device__ __noinline__ float part(const float* x, int i, int n) {
+    float l[4]; for (int j = 0; j < 4; j++) l[j * n & 3] = x[i]; return l[i & 3]; }
 extern "C" __global__ void k(const int* rows, const float* x, float* y, double* d, __half2* h, int n) {
     __shared__ float tile[64]; extern __shared__ int more[]; __shared__ int box;
     int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
     if (t == 0) box = 0; tile[t] = x[i % n]; more[t] = rows[i % n]; __syncthreads();
     float sum = 0;
-    for (int j = rows[t]; j < rows[t + 1]; j++) { float4 v = ((const float4*)x)[j & 7]; sum += v.x + v.w * tile[j & 63]; }
+    for (int j = rows[t]; j < rows[t + 1]; j++) {
+        float4 v = ((const float4*)x)[j & 7]; sum += v.x + v.w * tile[j & 63]; }
     for (int o = 16; o; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
-    unsigned ballot = __ballot_sync(~0u, t & 1); int all; ballot += __match_any_sync(~0u, t / 4) + __match_all_sync(~0u, t, &all);
+    unsigned ballot = __ballot_sync(~0u, t & 1); int all;
+    ballot += __match_any_sync(~0u, t / 4) + __match_all_sync(~0u, t, &all);
     if (t & 1) atomicAdd(&box, more[t ^ 1]); else atomicMax(counters + (t & 3), (int)ballot);
     float* p = t % 3 ? tile + t : y + t; *p = sum; __syncthreads();
     switch (t & 7) { case 0: y[64 + i] = box; break; case 1: atomicAdd(y, sum); break; case 2: atomicAdd(d, 1.0); break;
@@ -93,9 +103,17 @@ def mutate(text: str, generator: random.Random) -> str:
             lambda n=n: lines[n] + "\n" + lines[n],
             lambda: "",
             lambda n=n: re.sub(r"(%[a-z]+)(\d+)", lambda m: m[1] + str(generator.randint(0, 40)), lines[n], count=1),
-            lambda n=n: re.sub(r"\b\d+\b(?=[\];,])", lambda m: str(generator.choice([0, 1, 3, 4097, -1, 2**31])), lines[n]),
-            lambda n=n: re.sub(r"\.(global|shared|local|param)\b", lambda m: generator.choice([".global", ".shared", ".local", ""]), lines[n]),
-            lambda n=n: re.sub(r"\.([usbf])(16|32|64)\b", lambda m: "." + m[1] + generator.choice(["8", "16", "32", "64"]), lines[n]),
+            lambda n=n: re.sub(
+                r"\b\d+\b(?=[\];,])", lambda m: str(generator.choice([0, 1, 3, 4097, -1, 2**31])), lines[n]
+            ),
+            lambda n=n: re.sub(
+                r"\.(global|shared|local|param)\b",
+                lambda m: generator.choice([".global", ".shared", ".local", ""]),
+                lines[n],
+            ),
+            lambda n=n: re.sub(
+                r"\.([usbf])(16|32|64)\b", lambda m: "." + m[1] + generator.choice(["8", "16", "32", "64"]), lines[n]
+            ),
             lambda n=n: lines[n].replace("+", "+" + str(generator.choice([8, 4096, 10**12]))),
         ]
         lines[n] = generator.choice(actions)()

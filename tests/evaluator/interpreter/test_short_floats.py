@@ -64,7 +64,10 @@ def test_floats_round_to_the_nearest_bfloat(run: RUN) -> None:
         int i = threadIdx.x; b[i] = __float2bfloat16(f[i]); back[i] = __bfloat162float(b[i]);
     }"""
     out, back = np.zeros(1024, np.uint16), np.zeros(1024, np.float32)
-    assert run(source, 1, 1024, Buffer("f", values, False), Buffer("b", out, True), Buffer("back", back, True)).finding is None
+    assert (
+        run(source, 1, 1024, Buffer("f", values, False), Buffer("b", out, True), Buffer("back", back, True)).finding
+        is None
+    )
     np.testing.assert_array_equal(out, to_bfloat(values))
     np.testing.assert_array_equal(back, from_bfloat(out))
 
@@ -79,8 +82,8 @@ HALF_EXPRESSIONS: list[tuple[str, Callable[..., Any]]] = [
     ("__hmin(a, b)", lambda a, b: np.minimum(a, b)),
     ("__hmax(a, b)", lambda a, b: np.maximum(a, b)),
     ("a < b ? a : b", lambda a, b: np.where(a < b, a, b)),
-    ("(T)(float)(a >= b)", lambda a, b: (a >= b)),
-    ("(T)(float)__heq(a, a)", lambda a, b: (a == a)),
+    ("(T)(float)(a >= b)", lambda a, b: a >= b),
+    ("(T)(float)__heq(a, a)", lambda a, b: a == a),
     ("hsqrt(__habs(a))", lambda a, b: np.sqrt(np.abs(a.astype(float)))),
 ]
 

@@ -13,7 +13,9 @@ from services.evaluator.interpreter import Buffer, LaunchReport
 RUN = Callable[..., LaunchReport]
 
 
-def words(run: RUN, body: str, values: NDArray[np.int32], num_results: int = 32, threads: int = 32) -> NDArray[np.int32]:
+def words(
+    run: RUN, body: str, values: NDArray[np.int32], num_results: int = 32, threads: int = 32
+) -> NDArray[np.int32]:
     """Results out[...] of a body that sees lane t and value v."""
     source = f"""extern "C" __global__ void k(const int* in, int* out) {{
         int t = threadIdx.x, v = in[t]; {body}
@@ -46,7 +48,9 @@ def test_shuffles_read_the_lane_they_name(run: RUN, call: str, source_lane: Call
 
 
 def test_a_shuffle_of_doubles_moves_both_halves(run: RUN) -> None:
-    source = """extern "C" __global__ void k(double* x) { x[threadIdx.x] = __shfl_down_sync(~0u, x[threadIdx.x], 16); }"""
+    source = (
+        """extern "C" __global__ void k(double* x) { x[threadIdx.x] = __shfl_down_sync(~0u, x[threadIdx.x], 16); }"""
+    )
     values = np.random.default_rng(2).standard_normal(32)
     expected = np.concatenate([values[16:], values[16:]])
     assert run(source, 1, 32, Buffer("x", values, True)).finding is None
@@ -143,7 +147,8 @@ def test_functions_that_are_not_inlined_are_called(run: RUN) -> None:
 def test_a_recursive_function_is_refused(load: Callable[[str], object]) -> None:
     from services.evaluator.interpreter import UnsupportedPtx
 
-    source = """extern "C" __device__ __noinline__ int f(int n, int* x) { return n < 2 ? x[n] : f(n - 1, x) * f(n - 2, x); }
+    source = """extern "C" __device__ __noinline__ int f(int n, int* x) {
+        return n < 2 ? x[n] : f(n - 1, x) * f(n - 2, x); }
     extern "C" __global__ void k(int* x, int n) { x[0] = f(n, x); }"""
     with pytest.raises(UnsupportedPtx, match="recursively"):
         load(source)
@@ -175,7 +180,8 @@ def test_barriers_that_count_and_vote(run: RUN) -> None:
 def test_named_barriers_join_only_their_warps(run: RUN) -> None:
     source = """extern "C" __global__ void k(int* out) {
         __shared__ int box[2]; int w = threadIdx.x / 32, pair = w / 2;
-        if (w % 2 == 0) { if (threadIdx.x % 32 == 0) box[pair] = 10 + pair; asm volatile("bar.arrive %0, 64;" :: "r"(pair + 1) : "memory"); }
+        if (w % 2 == 0) { if (threadIdx.x % 32 == 0) box[pair] = 10 + pair;
+            asm volatile("bar.arrive %0, 64;" :: "r"(pair + 1) : "memory"); }
         else { asm volatile("bar.sync %0, 64;" :: "r"(pair + 1) : "memory"); out[threadIdx.x] = box[pair]; }
     }"""
     out = np.zeros(128, np.int32)
@@ -205,7 +211,9 @@ def test_named_barriers_join_only_their_warps(run: RUN) -> None:
     ],
 )
 def test_atomic_operations(run: RUN, element: str, dtype: type, call: str, start: float, expected: float) -> None:
-    source = f"""extern "C" __global__ void k({element}* x) {{ int i = blockIdx.x * blockDim.x + threadIdx.x; {call}; }}"""
+    source = (
+        f"""extern "C" __global__ void k({element}* x) {{ int i = blockIdx.x * blockDim.x + threadIdx.x; {call}; }}"""
+    )
     value = np.array([start], dtype)
     report = run(source, 2, 48, Buffer("x", value, True))
     assert report.finding is None, report.finding
@@ -247,11 +255,16 @@ def test_the_last_block_adds_up_what_the_others_wrote_behind_a_fence(run: RUN) -
         for (int o = 16; o; o >>= 1) v += __shfl_down_sync(~0u, v, o);
         if (t == 0) { partial[blockIdx.x] = v; __threadfence(); last = atomicAdd(ticket, 1) == gridDim.x - 1; }
         __syncthreads();
-        if (last) { __threadfence(); if (t == 0) { float s = 0; for (int i = 0; i < gridDim.x; i++) s += partial[i]; *y = s; } }
+        if (last) { __threadfence(); if (t == 0) {
+            float s = 0; for (int i = 0; i < gridDim.x; i++) s += partial[i]; *y = s; } }
     }"""
     x = np.random.default_rng(4).integers(0, 50, 320).astype(np.float32)
     partial, ticket, y = np.zeros(10, np.float32), np.zeros(1, np.uint32), np.zeros(1, np.float32)
-    buffers = [Buffer("x", x, False), Buffer("partial", partial, True, initialised=False), Buffer("ticket", ticket, True)]
+    buffers = [
+        Buffer("x", x, False),
+        Buffer("partial", partial, True, initialised=False),
+        Buffer("ticket", ticket, True),
+    ]
     report = run(source, 10, 32, *buffers, Buffer("y", y, True))
     assert report.finding is None, report.finding
     assert y[0] == x.sum()
@@ -306,7 +319,8 @@ def test_cub_block_and_warp_primitives(run: RUN) -> None:
     #include <cub/block/block_scan.cuh>
     #include <cub/warp/warp_scan.cuh>
     extern "C" __global__ void k(const int* x, int* scanned, int* sums, int* warp_scanned) {
-        using Reduce = cub::BlockReduce<int, 128>; using Scan = cub::BlockScan<int, 128>; using Warp = cub::WarpScan<int>;
+        using Reduce = cub::BlockReduce<int, 128>; using Scan = cub::BlockScan<int, 128>;
+        using Warp = cub::WarpScan<int>;
         __shared__ typename Reduce::TempStorage r; __shared__ typename Scan::TempStorage s;
         __shared__ typename Warp::TempStorage w[4];
         int t = threadIdx.x, v = x[t], before, inclusive;
