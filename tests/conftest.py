@@ -1,0 +1,35 @@
+"""One real Valkey for the whole session, in a short folder of its own."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
+from sparsesmith.transport.connection import Redis, connect
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[EmbeddedValkey]:
+    """The session's server. Tests that kill theirs start one of their own."""
+    with tempfile.TemporaryDirectory(prefix="ss-valkey-") as folder:
+        server = EmbeddedValkey(Path(folder))
+        server.start()
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def redis_connection(valkey: EmbeddedValkey) -> Iterator[Redis]:
+    """A client of the session's server, which is empty at the start of each test."""
+    connection = connect(valkey.address)
+    connection.flushall()
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def redis_url(valkey: EmbeddedValkey, redis_connection: Redis) -> str:
+    """The address of the session's server, which is empty at the start of each test."""
+    return valkey.address
