@@ -14,7 +14,7 @@ _PREAMBLE_LINE = re.compile(r"[ \t]*(?:#[ \t]*[a-z]+\b|//|/\*|\*|\*/|$)")
 _CODE_START = re.compile(
     r'\s*(?:#[ \t]*(?:include|define|pragma|if|ifdef|ifndef)\b|//|/\*|extern[ \t]+"C"|__|template\s*<)'
 )
-_SKIPPED = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.){1,4}'|[{}]", re.DOTALL)
+_SKIPPED = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.){1,4}'|[{}]", re.DOTALL)
 _TRAILER_LINE = re.compile(r"[ \t]*(?:;|#[ \t]*(?:endif|undef)\b.*|//.*)?[ \t]*$")
 
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 from sparsesmith_proto.message import ElementType, Operation
 
 from sparsesmith.domain.formats.format import HEAD, SPMM_TAIL, SPMV_TAIL, Argument, Format, Parameters
-from sparsesmith.domain.tokens import SourceTokens, Token
+from sparsesmith.domain.tokens import SourceTokens, Token, closing
 from sparsesmith.errors import InvalidProgram
 
 _C_TYPES: dict[ElementType, str] = {"float32": "float", "float64": "double"}
@@ -77,7 +77,7 @@ def _kernel_heads(code: Sequence[Token]) -> list[_KernelHead]:
 def _read_head(code: Sequence[Token], position: int) -> _KernelHead | None:
     start = position
     specifiers: list[str] = []
-    while position < len(code) and code[position].text != "(":
+    while position < len(code) and code[position].text != "(" and len(specifiers) <= 3:
         if code[position].text in _ATTRIBUTES and position + 1 < len(code):
             position = closing(code, position + 1) + 1
             continue
@@ -91,19 +91,6 @@ def _read_head(code: Sequence[Token], position: int) -> _KernelHead | None:
     arguments = tuple(_read_parameter(part) for part in _split(code[position + 1 : end]))
     words = frozenset(token.text for token in code[start - 2 : end] if token.kind == "name")
     return _KernelHead(specifiers[2], arguments, words, code[position].line)
-
-
-def closing(code: Sequence[Token], opening: int) -> int:
-    """Index of the bracket that closes the one at `opening`; the end of the code where it is missing."""
-    depth = 0
-    for index in range(opening, len(code)):
-        if code[index].text in ("(", "[", "{"):
-            depth += 1
-        elif code[index].text in (")", "]", "}"):
-            depth -= 1
-            if depth == 0:
-                return index
-    return len(code)
 
 
 def _split(tokens: Sequence[Token]) -> list[list[Token]]:

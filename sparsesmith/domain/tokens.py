@@ -6,7 +6,8 @@ tokens is a check on what is compiled.
 """
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, NoReturn
 
@@ -152,7 +153,7 @@ class _Scanner:
             code.extend(tokens)
             return
         name = tokens[1].text if len(tokens) > 1 else ""
-        spliced = any(start <= position <= end for position in self._splice_positions)
+        spliced = bisect_left(self._splice_positions, start) < bisect_right(self._splice_positions, end)
         text = self._text[start:end]
         preprocessor.append(PreprocessorLine(name, tuple(tokens[2:]), text, tokens[0].line, spliced))
 
@@ -162,6 +163,26 @@ def _kind(group: str | None) -> TokenKind:
         case "name" | "number" | "string" | "character" | "punctuation":
             return group
     raise AssertionError(group)
+
+
+def closing(code: Sequence[Token], opening: int) -> int:
+    """Index of the bracket that closes the one at `opening`; the end of the code where it is missing."""
+    depth = 0
+    for index in range(opening, len(code)):
+        if code[index].text in ("(", "[", "{"):
+            depth += 1
+        elif code[index].text in (")", "]", "}"):
+            depth -= 1
+            if depth == 0:
+                return index
+    return len(code)
+
+
+def refuse_token(token: Token, reason: str) -> NoReturn:
+    """Raises InvalidProgram with the token's line and the reason."""
+    raise InvalidProgram(
+        f"line {token.line}: {token.text} is not allowed: {reason}", field="program", value=token.text, limit=reason
+    )
 
 
 def _refuse_match(source: str, forbidden: re.Pattern[str], what: str) -> None:

@@ -60,6 +60,12 @@ def test_text_without_a_directive_is_refused(text: str) -> None:
         extract_program(text)
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("filler", ["/*", '"\\"', "{", "'", "```\n", "//@ x\n", "<think>"])
+def test_a_long_answer_is_searched_in_time(filler: str) -> None:
+    assert "//@ format csr" in extract_program(f"//@ format csr\n{filler * 150_000}\n//@ format csr\n")
+
+
 @given(st.text(max_size=300))
 def test_extraction_is_idempotent(prose: str) -> None:
     for text in (prose, f"{prose}\n{PROGRAM}", f"{PROGRAM}\n{prose}", f"{prose}\n```\n{PROGRAM}```"):

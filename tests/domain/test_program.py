@@ -166,6 +166,11 @@ ALLOWED = [
     "__constant__ int table[3] = {1, 2, 3};",
     "__constant__ const float half = 0.5f;",
     "static constexpr int width = 32;",
+    "#define WIDTH 32\nstatic constexpr int width = WIDTH;\n__device__ int f() { return WIDTH; }",
+    "#define LOG(...) __VA_ARGS__",
+    "template <typename A, typename B> __device__ Pair<A, B> pair(A a, B b) { return {a, b}; }",
+    "__device__ void f() { static __shared__ float tile[32]; }",
+    "__host__ __device__ int one() { return 1; }",
     "__device__ constexpr float tenth = 0.1f;",
     "constexpr __device__ int sizes[2] = {1, 2};",
     "static const int width = 32;",
@@ -246,12 +251,45 @@ REFUSED = [
     '#include "/etc/passwd"',
     "#include",
     "#elifdef X",
+    "__attribute__((device)) int calls;",
+    "__location__(device) int calls;",
+    "_CCCL_DEVICE int calls;",
+    "#define BOTH(x) x int calls;\nBOTH(__device__) __device__ void f() {}",
+    "#define BOTH(x, y) x int calls; y\nBOTH(__device__, void f() {})",
+    "#define BOTH(x, y) namespace n x int calls; y\nBOTH({ __device__, void f() {} })",
+    "#define ALSO int calls;\n__device__ ALSO void f() {}",
+    "#define ALSO int calls;\n__device__ constexpr ALSO int a = 1;",
+    "#define ALSO 1, *last\n__device__ const int a = ALSO;",
+    '__device__ void f() { static constexpr char n[] = "globaltimer"; asm("mov.u64 %0, %%%1;" : "=l"(t) : "C"(n)); }',
+    "__device__ unsigned f() { return cuda::ptx::get_sreg_smid(); }",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("before", REFUSED)
 def test_state_clocks_launches_and_files_are_refused(before: str) -> None:
     assert refusal_of(make_program(before=before + "\n")).message.startswith("line ")
+
+
+HOSTILE = [
+    "static " * 9000,
+    "static constexpr int a{1} " * 2500,
+    'extern "C" ' * 5000,
+    "#define A\\\n\n" * 5000,
+    "/*" * 30000,
+    "asm(" * 15000,
+    "__device__ f(" * 4000,
+    "(" * 60000,
+    '"\\"' * 15000,
+]
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("before", HOSTILE, ids=[text[:12] for text in HOSTILE])
+def test_a_hostile_text_is_judged_in_time(before: str) -> None:
+    try:
+        parse_program(make_program(before=before + "\n"), "spmv", "float32")
+    except InvalidProgram as refusal:
+        assert refusal.message
 
 
 def test_a_refusal_names_the_line_of_the_program() -> None:

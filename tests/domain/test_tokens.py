@@ -70,7 +70,7 @@ def test_a_hash_behind_a_multi_line_comment_begins_a_directive() -> None:
         ("a\x0bb", "line 1: control characters"),
         ("\n/* a", "line 2: a comment without an end"),
         ('"a\n"', 'line 1: a stray "'),
-        ("\\u0061", "line 1: a stray \\"),
+        ("\\u0061", "line 1: '\\\\' outside"),
         ("int ä;", "outside comments and strings"),
         ("a @ b", "line 1: a stray @"),
     ],
@@ -81,9 +81,7 @@ def test_disguises_are_refused(source: str, message: str) -> None:
     assert message in refusal.value.message
 
 
-@pytest.mark.parametrize("source", ["a<b>::c", "x ? y : z", "a < b", "f<::g>()", "n % m", "a[1] - b", "// ä", '"ü"'])
+@pytest.mark.parametrize("source", ["a < b > :: c", "x ? y : z", "n % m", "a [ 1 ] - b", "f < :: g > ( )", '"ü"'])
 def test_plain_code_is_no_disguise(source: str) -> None:
-    if source != "f<::g>()":
-        tokenize(source)
-    else:
-        assert texts(source) == ["f", "<", "::", "g", ">", "(", ")"]
+    assert texts(source) == source.split()
+    assert "".join(texts(source.replace(" ", ""))) == source.replace(" ", "")

@@ -1,0 +1,59 @@
+"""Inline PTX in a kernel program: welcome where its text is plain and neither declares, calls nor tells the time."""
+
+import re
+from collections.abc import Sequence
+
+from sparsesmith.domain.tokens import Token, closing, refuse_token
+
+_ASM = frozenset({"asm", "__asm__", "__asm"})
+_VOLATILE = frozenset({"volatile", "__volatile__"})
+_ESCAPES = re.compile(r"\\[^nt\\\"]")
+_OPERAND = re.compile(r'"(?:[=+]?&?[hrlqfdnb]|memory|cc)"')
+"""A constraint or a clobber. "C" would put characters of a constant into the text."""
+
+_RULES: Sequence[tuple[re.Pattern[str], str]] = [
+    (
+        re.compile(r"%(clock\w*|globaltimer\w*|n?smid|n?warpid|gridid|pm\d\w*|envreg\d+|current_graph_exec)\b"),
+        "clocks and positions could tell a timed run from a checked one",
+    ),
+    (re.compile(r"(?<![\w.%$])(call|pmevent|brkpt|griddepcontrol)\b"), "asm may not call or signal"),
+    (
+        re.compile(r"(?<![\w.%\]>])\.(?!(?:reg|pred|[busf](?:8|16|32|64|128)|f16x2|bf16|bf16x2|v[24])\b)[a-z]\w*"),
+        "asm may declare registers only",
+    ),
+]
+
+
+def check_assembly(tokens: Sequence[Token]) -> None:
+    """Raises InvalidProgram with the line and the reason."""
+    for index, token in enumerate(tokens):
+        if token.text in _ASM:
+            _check_statement(tokens, index)
+
+
+def _check_statement(tokens: Sequence[Token], index: int) -> None:
+    opening = index + 1
+    while opening < len(tokens) and tokens[opening].text in _VOLATILE:
+        opening += 1
+    if opening >= len(tokens) or tokens[opening].text != "(":
+        refuse_token(tokens[index], "asm must be followed by its text in parentheses")
+    inside = tokens[opening + 1 : closing(tokens, opening)]
+    length = next((position for position, token in enumerate(inside) if token.text in (":", "::")), len(inside))
+    template, operands = inside[:length], inside[length:]
+    for token in template:
+        if token.kind != "string":
+            refuse_token(token, "the text of asm must be literal strings")
+    for token in operands:
+        if token.kind == "string" and not _OPERAND.fullmatch(token.text):
+            refuse_token(token, "operands of asm are registers and numbers")
+    _check_text(tokens[index], "".join(token.text[1:-1] for token in template))
+
+
+def _check_text(token: Token, text: str) -> None:
+    if _ESCAPES.search(text):
+        refuse_token(token, "asm text may escape only \\n, \\t, \\\\ and quotes")
+    ptx = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text.replace("\\n", "\n").replace("\\t", " "), flags=re.DOTALL)
+    for pattern, reason in _RULES:
+        found = pattern.search(ptx)
+        if found:
+            refuse_token(token._replace(text=f"asm {found.group()}"), reason)
