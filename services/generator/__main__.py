@@ -1,6 +1,7 @@
 """`python -m services.generator`: one process tree that ends with SIGTERM or Ctrl-C and leaves no job behind."""
 
 import logging
+import signal
 import sys
 
 import uvicorn
@@ -15,6 +16,9 @@ def main() -> None:
         settings = GeneratorSettings()
     except ValidationError as error:
         sys.exit(f"settings of the generator: {error}")
+    # uvicorn takes the signals over, stops gracefully and then raises them again: an ordered end is a success.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     from services.generator.app import create_app

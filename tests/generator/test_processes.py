@@ -1,0 +1,115 @@
+"""The generator as a process, with a real engine on a tiny policy, a real Valkey and a real evaluator."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sparsesmith_proto.api import Finished, JobStatus, Running
+
+from tests.generator.processes import ServiceProcess, free_port, wait_until
+from tests.generator.tiny_policy import make_policy, write_policy
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+
+MATRIX = {
+    "num_rows": 64,
+    "num_cols": 64,
+    "row_indices": [*range(64), *range(63)],
+    "col_indices": [*range(64), *range(1, 64)],
+}
+
+
+class Stack:
+    """A generator that can be killed and started again, and an evaluator."""
+
+    def __init__(self, folder: Path, redis_url: str) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._policy = write_policy(folder / "policy", make_policy())
+        (folder / "exchange").mkdir()
+        self._redis_url = redis_url
+        self.url = f"http://127.0.0.1:{self._port}"
+        self.evaluator = self._start("services.evaluator", SPARSESMITH_EVALUATOR_DEVICE="interpreter")
+        self.generator = self.start_generator()
+
+    def start_generator(self) -> ServiceProcess:
+        self.generator = self._start(
+            "services.generator",
+            SPARSESMITH_GENERATOR_PORT=str(self._port),
+            SPARSESMITH_GENERATOR_POLICY_DIR=str(self._policy),
+            SPARSESMITH_GENERATOR_EXCHANGE_DIR=str(self._folder / "exchange"),
+            SPARSESMITH_GENERATOR_MAX_PROGRAM_TOKENS="200",
+            SPARSESMITH_GENERATOR_BATCH_CANDIDATES="4",
+        )
+        return self.generator
+
+    def _start(self, module: str, **environment: str) -> ServiceProcess:
+        log = self._folder / f"{module}.log"
+        return ServiceProcess(module, log, SPARSESMITH_REDIS_URL=self._redis_url, **environment)
+
+    def post(self, **changes: Any) -> str:
+        body = {"matrix": MATRIX, **changes}
+        response = httpx.post(f"{self.url}/v1/kernels", json=body, headers={"Cache-Control": "no-cache"})
+        assert response.status_code == 202, response.text
+        return str(response.headers["location"])
+
+    def status(self, location: str, wait_s: int = 0) -> JobStatus:
+        headers = {"Prefer": f"wait={wait_s}"}
+        response = httpx.get(self.url + location, headers=headers, timeout=wait_s + 30)
+        return JobStatus.model_validate_json(response.content)
+
+    def finished(self, location: str) -> Finished:
+        state = self.status(location, wait_s=60)
+        for _ in range(3):
+            if isinstance(state.status, Finished):
+                return state.status
+            state = self.status(location, wait_s=60)
+        raise AssertionError(f"not finished: {state}\n{self.generator.log.read_text()[-3000:]}")
+
+
+@pytest.fixture
+def stack(tmp_path: Path, redis_url: str) -> Iterator[Stack]:
+    running = Stack(tmp_path, redis_url)
+    try:
+        yield running
+    finally:
+        running.generator.end()
+        running.evaluator.end()
+
+
+def test_families_and_samples_are_raced_and_a_killed_generator_answers_after_its_restart(stack: Stack) -> None:
+    assert wait_until(f"{stack.url}/healthz", 60) < 30
+    early = stack.post(search="families", budget={"candidates": 4, "seconds": 120})
+    assert httpx.get(f"{stack.url}/readyz").status_code == 503, "the engine takes longer than this to load"
+    assert stack.finished(early).report.search.num_candidates == 4
+    wait_until(f"{stack.url}/readyz", 200)
+
+    raced = stack.finished(stack.post(budget={"candidates": 8, "seconds": 120})).report
+    assert raced.search.num_candidates == 8
+    assert raced.search.policy_versions == (0,)
+    assert raced.search.outcomes["passed"] >= 1
+
+    interrupted = stack.post(budget={"candidates": 400, "seconds": 20})
+    while not isinstance(stack.status(interrupted).status, Running):
+        time.sleep(0.1)
+    killed = stack.generator
+    killed.kill()
+    stack.start_generator()
+    wait_until(f"{stack.url}/healthz", 60)
+    assert stack.finished(interrupted).report.search.num_candidates > 0
+    assert killed.members() == [], "the killed generator left its engine behind"
+
+    ended = stack.generator
+    assert ended.terminate() == 0
+    assert ended.members() == []
+
+
+def test_a_generator_that_is_stopped_while_its_engine_loads_ends_soon_and_whole(stack: Stack) -> None:
+    wait_until(f"{stack.url}/healthz", 60)
+    while len(stack.generator.members()) < 3:
+        time.sleep(0.1)
+    assert stack.generator.terminate(timeout_s=30) == 0
+    assert stack.generator.members() == []
