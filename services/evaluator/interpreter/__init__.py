@@ -7,6 +7,7 @@ from services.evaluator.interpreter.launching import (
     PtxModule,
     launch,
     load_module,
+    warm_up,
 )
 from services.evaluator.interpreter.ptx import UnsupportedPtx
 from services.evaluator.interpreter.report import Counts, Finding, FindingKind, LaunchReport, LineCounts
@@ -38,4 +39,5 @@ __all__ = [
     "estimate_time",
     "launch",
     "load_module",
+    "warm_up",
 ]
