@@ -1,9 +1,9 @@
 """A traffic model: from what a launch did to the time it might take on a device.
 
-The model, "sector-v1", takes the slowest of six resources, each used on its own, plus the cost of a launch: bytes
-from DRAM (each sector once, unless the data of a repeated launch stays in the L2 cache), sectors through the L2,
-atomics, issued instructions, shared memory wavefronts, and the latency of waiting for memory in as many rounds as
-blocks do not fit the device at once. It is an estimate for ranking programs without a GPU; never report it as a measurement.
+The model, "sector-v1", takes the slowest of six resources, each used on its own, plus the cost of a launch: bytes from
+DRAM (each sector once, unless the data of a repeated launch stays in the L2 cache), sectors through the L2, atomics,
+issued instructions, wavefronts of shared memory, and the latency of waiting for memory in as many rounds as blocks do
+not fit the device at once. It is an estimate for ranking programs without a GPU; never report it as a measurement.
 
 What it leaves out: overlap losses between resources, instruction mix, tensor cores, TLB and row-buffer effects, clocks
 that change, and imbalance between blocks other than the longest warp.
