@@ -1,6 +1,7 @@
 """A policy's folder as the service sees it: what kind of prompt it takes, what its weights must look like."""
 
 import atexit
+import json
 import math
 import shutil
 import tempfile
@@ -40,6 +41,11 @@ class PolicyFolder:
         if self._has_encoder:
             shapes |= tensor_shapes([self.path / ENCODER_FILE], prefix=ENCODER_PREFIX)
         return shapes
+
+    @property
+    def max_positions(self) -> int:
+        """Longest context of the model's architecture, in tokens."""
+        return int(json.loads((self.path / CONFIG_FILE).read_text(encoding="utf-8"))["max_position_embeddings"])
 
     @property
     def num_parameters(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
 from sparsesmith_proto.message import Architecture
 
-from services.generator.engine import Engine, EngineFailed, EnginePrompt
+from services.generator.engine import Engine, EngineFailed, EnginePrompt, InvalidPrompt
 from services.generator.engine_host import EngineHost
 from services.generator.prompts import PromptWriter
 from services.generator.task import TuningTask
@@ -59,7 +59,7 @@ class SampleGroup:
         self._written: tuple[int, EnginePrompt] | None = None
 
     async def draw(self, number: int) -> Candidate:
-        """One sample. Waits for an engine. Raises Unavailable where engines keep dying under it."""
+        """One sample. Waits for an engine. Raises Unavailable where engines keep dying or the prompt is too long."""
         options = self._sampler.options
         for _ in range(MAX_DRAWS):
             engine = await self._sampler.host.serving()
@@ -70,6 +70,8 @@ class SampleGroup:
                 )
             except EngineFailed:
                 continue
+            except InvalidPrompt as error:
+                raise Unavailable(f"the policy cannot take this prompt: {error}", field="search") from error
             origin = Sampled(
                 prompt=self._prompt,
                 group=self._name,

@@ -157,7 +157,7 @@ def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:
 def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicySampler:
     options = EngineOptions(
         policy_dir=folder.language_model_dir(),
-        max_context_tokens=settings.max_prompt_tokens + settings.max_program_tokens,
+        max_context_tokens=min(settings.max_prompt_tokens + settings.max_program_tokens, folder.max_positions),
         dtype=settings.engine_dtype,
         max_samples=settings.engine_max_samples,
         kv_cache_gib=settings.engine_kv_cache_gib,

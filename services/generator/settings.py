@@ -42,7 +42,8 @@ class GeneratorSettings(BaseSettings):
     max_program_tokens: int = Field(default=1536, ge=16, le=32768)
     """Longest program a sample may have; read by `search.sample`."""
     max_prompt_tokens: int = Field(default=1024, ge=16, le=65536)
-    """Longest prompt; with `max_program_tokens` the engine's context length; read by `engine`."""
+    """Longest prompt; with `max_program_tokens` the engine's context length. A policy asked in text needs 4096 or more.
+    Read by `engine`."""
 
     engine_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the engine. auto: float32 on a CPU, bfloat16 on a GPU; read by `engine`."""

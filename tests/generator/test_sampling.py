@@ -1,0 +1,108 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+from sparsesmith_proto.kernel import Candidate, Sampled
+
+from services.generator.engine import EmbeddingPrompt, TokenPrompt
+from services.generator.policy_folder import PolicyFolder
+from services.generator.prompts import MatrixPrompts, TextPrompts
+from services.generator.sampling import PolicySampler, SamplingOptions
+from services.generator.search import STRATEGIES, Sources
+from sparsesmith.domain.program import parse_program
+from sparsesmith.domain.text_prompt import text_prompt
+from sparsesmith.errors import Unavailable
+from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
+from tests.generator.conftest import LivePolicy
+from tests.generator.orders import make_pattern, make_prompt, make_task, make_workload
+from tests.generator.tiny_policy import make_policy, reference_logprobs, write_policy
+
+
+def make_sampler(live: LivePolicy, max_program_tokens: int = 40) -> PolicySampler:
+    return PolicySampler(live.host, live.writer, SamplingOptions("sm_90", 1.0, max_program_tokens))
+
+
+def collect(live: LivePolicy, search: str, limit: int, sampler: PolicySampler | None) -> list[Candidate]:
+    async def all_batches() -> list[Candidate]:
+        sources = Sources(sampler, batch_candidates=4, samples_in_flight=8)
+        batches = STRATEGIES[search](make_task(), sources, limit)  # type: ignore[index]
+        return [candidate async for batch in batches for candidate in batch]
+
+    return live.run(all_batches())
+
+
+def test_samples_come_in_groups_with_what_the_trainer_needs_to_rebuild_them(live_policy: LivePolicy) -> None:
+    candidates = collect(live_policy, "sample", 20, make_sampler(live_policy))
+    assert len({candidate.candidate_id for candidate in candidates}) == 20
+    origins = [candidate.origin for candidate in candidates]
+    assert all(isinstance(origin, Sampled) for origin in origins)
+    groups = {origin.group: origin.prompt for origin in origins if isinstance(origin, Sampled)}
+    assert len(groups) == 2
+    assert len({prompt.sample_seed for prompt in groups.values()}) == 2
+    pattern = make_task().pattern
+    for origin in origins[:4]:
+        assert isinstance(origin, Sampled)
+        written = live_policy.writer.write(pattern, make_workload(pattern), origin.prompt)
+        assert isinstance(written, EmbeddingPrompt)
+        expected = reference_logprobs(live_policy.policy, written.embeddings, origin.token_ids)
+        torch.testing.assert_close(torch.tensor(origin.logprobs), expected, atol=1e-4, rtol=0)
+
+
+def test_auto_races_families_and_samples(live_policy: LivePolicy) -> None:
+    candidates = collect(live_policy, "auto", 12, make_sampler(live_policy))
+    kinds = [candidate.origin.kind for candidate in candidates]
+    assert kinds[0] == "family", "families need no engine and come first"
+    assert (kinds.count("family"), kinds.count("sampled")) == (6, 6)
+
+
+def test_auto_is_families_alone_without_a_policy(live_policy: LivePolicy) -> None:
+    assert {candidate.origin.kind for candidate in collect(live_policy, "auto", 8, None)} == {"family"}
+
+
+def test_auto_goes_on_with_families_where_the_policy_takes_no_prompt(live_policy: LivePolicy) -> None:
+    too_long = make_sampler(live_policy, max_program_tokens=1020)
+    assert {candidate.origin.kind for candidate in collect(live_policy, "auto", 8, too_long)} == {"family"}
+    with pytest.raises(Unavailable, match="do not fit"):
+        collect(live_policy, "sample", 8, too_long)
+
+
+def test_a_search_that_is_given_up_ends_its_samples(live_policy: LivePolicy) -> None:
+    async def take_one_batch() -> int:
+        sources = Sources(make_sampler(live_policy, 900), batch_candidates=1, samples_in_flight=8)
+        batches = STRATEGIES["sample"](make_task(), sources, 64)
+        await anext(batches)
+        before = len(asyncio.all_tasks())
+        await batches.aclose()  # type: ignore[attr-defined]
+        await asyncio.sleep(0.1)
+        return before - len(asyncio.all_tasks())
+
+    assert live_policy.run(take_one_batch()) >= 7
+
+
+def test_a_folder_without_an_encoder_is_prompted_in_text(tmp_path: Path) -> None:
+    folder = write_policy(tmp_path, make_policy())
+    assert isinstance(PolicyFolder(folder).prompt_writer(), MatrixPrompts)
+    (folder / DESCRIPTION_FILE).unlink()
+    (folder / ENCODER_FILE).unlink()
+    text_folder = PolicyFolder(folder)
+    writer = text_folder.prompt_writer()
+    assert isinstance(writer, TextPrompts)
+    assert all(not name.startswith("encoder.") for name in text_folder.shapes)
+    pattern = make_pattern()
+    arguments = pattern, make_workload(pattern), make_prompt(encoder="text")
+    written = writer.write(*arguments)
+    assert isinstance(written, TokenPrompt)
+    assert writer._tokenizer.decode(written.token_ids) == text_prompt(*arguments)
+
+
+@pytest.mark.parametrize("operation", ["spmv", "spmm"])
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_the_example_of_a_text_prompt_is_a_legal_program(operation: str, element_type: str) -> None:
+    pattern = make_pattern()
+    cols = 1 if operation == "spmv" else 8
+    workload = make_workload(pattern, operation=operation, element_type=element_type, num_dense_cols=cols)
+    text = text_prompt(pattern, workload, make_prompt(encoder="text"))
+    example = text.split("A correct but slow program:\n")[1].split("\nThe matrix:")[0]
+    program = parse_program(example, workload.operation, workload.element_type)
+    assert program.format.name == "csr"
