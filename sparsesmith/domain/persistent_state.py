@@ -21,14 +21,26 @@ _AFTER_FUNCTION_HEAD = frozenset({"{", ":", "->", "const", "noexcept"})
 MAX_DECLARATION_TOKENS = 1024
 """Outside brackets. A longer declaration is refused: it is none."""
 
+_PTX_NAME = re.compile(r"[A-Za-z_$][\w$]*")
 _PTX_VARIABLE = re.compile(
     r"[ \t]*(?:\.(?:visible|extern|weak|common)[ \t]+)?\.global\b[^;={]*?([\w$]+)(?:\[\d*\])*[ \t]*[;=]"
 )
 
 
 def persistent_variables(ptx: str) -> list[str]:
-    """Names of the variables in global memory that compiled PTX declares; tables in constant memory are none."""
-    return [found.group(1) for line in ptx.split("\n") if (found := _PTX_VARIABLE.match(line))]
+    """Variables in global memory that compiled PTX declares and uses, by their names there.
+
+    Headers declare constants by the hundred that no kernel uses. Tables in constant memory are not among them.
+    """
+    declared: list[str] = []
+    used: set[str] = set()
+    for line in ptx.split("\n"):
+        declaration = _PTX_VARIABLE.match(line)
+        if declaration:
+            declared.append(declaration.group(1))
+        else:
+            used.update(_PTX_NAME.findall(line))
+    return [name for name in declared if name in used]
 
 
 def check_persistent_state(source: SourceTokens) -> None:

@@ -1,0 +1,85 @@
+"""What can be told of the corpus without running it: who is rejected, who does not compile."""
+
+from collections.abc import Iterator
+from typing import get_args
+
+import numpy as np
+import pytest
+from sparsesmith_proto.kernel import Outcome
+
+from services.evaluator.compilation import Compiled, CompileError, Compiler
+from sparsesmith.domain.extraction import extract_program
+from sparsesmith.domain.formats import FORMATS
+from sparsesmith.domain.pattern import pattern_from_indices
+from sparsesmith.domain.persistent_state import persistent_variables
+from sparsesmith.domain.program import KernelProgram, parse_program
+from sparsesmith.errors import InvalidProgram, Unavailable
+from tests.kernels.corpus import CorpusProgram, corpus
+
+COMPILE_LIMIT_S = 6.0
+OUTCOMES = {get_args(kind.model_fields["outcome"].annotation)[0] for kind in get_args(get_args(Outcome)[0])}
+
+
+def by_name(programs: list[CorpusProgram]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("program", programs, ids=[program.name for program in programs])
+
+
+def accepted(program: CorpusProgram) -> KernelProgram:
+    """Parses, and resolves its launches for a matrix of 20,000 rows."""
+    parsed = parse_program(extract_program(program.text), program.operation, program.element_type)
+    diagonal = np.arange(20_000)
+    pattern = pattern_from_indices(20_000, 20_000, diagonal, diagonal)
+    sizes = {"num_rows": 20_000, "num_cols": 20_000, "nnz": 20_000, "num_sms": 132, "num_dense_cols": 8}
+    sizes |= parsed.format.build(pattern, parsed.parameters).sizes
+    for launch in parsed.launches:
+        launch.resolve(sizes)
+    return parsed
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    try:
+        with Compiler(1, timeout_s=COMPILE_LIMIT_S) as compiler:
+            yield compiler
+    except Unavailable as missing:
+        pytest.skip(missing.message)
+
+
+def test_there_is_a_good_program_for_every_format() -> None:
+    assert {accepted(program).format.name for program in corpus("good")} == set(FORMATS)
+
+
+def test_expectations_are_outcomes() -> None:
+    assert {outcome for program in corpus() for outcome in program.expected} <= OUTCOMES
+    assert {program.expected for program in corpus("good")} == {("passed",)}
+
+
+@by_name([program for program in corpus() if program.expected == ("rejected",)])
+def test_a_program_outside_the_contract_is_rejected_before_it_is_compiled(program: CorpusProgram) -> None:
+    with pytest.raises(InvalidProgram):
+        accepted(program)
+
+
+@by_name([program for program in corpus() if "rejected" not in program.expected])
+def test_a_program_within_the_contract_compiles_unless_that_is_its_point(
+    program: CorpusProgram, compiler: Compiler
+) -> None:
+    result = compiler.compile(accepted(program).source, "sm_90")
+    match result:
+        case Compiled():
+            assert set(program.expected) != {"compile_failed"} and set(program.expected) != {
+                "compile_failed",
+                "timed_out",
+            }
+            assert persistent_variables(result.ptx) == []
+        case CompileError(reason="timeout"):
+            assert "timed_out" in program.expected
+        case CompileError():
+            assert "compile_failed" in program.expected, result.log
+
+
+def test_a_variable_hidden_from_the_text_is_found_in_the_ptx(compiler: Compiler) -> None:
+    source = '__location__(device) int calls;\nextern "C" __global__ void k(int* y) { *y = calls++; }'
+    result = compiler.compile(source, "sm_90")
+    assert isinstance(result, Compiled)
+    assert persistent_variables(result.ptx) == ["calls"]
