@@ -56,7 +56,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
             compiler,
             compile_limit_s=settings.compile_limit_s,
             cached_baselines=settings.cached_baselines,
-            must_stop=lambda: worker.shutdown_requested_date is not None,
+            must_stop=worker.must_stop,
         )
         jobs.install(jobs.GradingService(grader, PatternStore(connection), RewardStream(connection)))
         worker.work(burst=burst, logging_level="WARNING")

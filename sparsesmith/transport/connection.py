@@ -11,15 +11,17 @@ from redis.retry import Retry
 from sparsesmith.errors import InvalidOption, Unavailable
 
 Redis = Any
-"""A `redis.Redis`: a connection pool, safe to share between threads, whose replies are bytes, as RQ needs them. (redis-py
-annotates replies as bytes or text at once, which no code can be checked against.)"""
+"""A `redis.Redis`: a connection pool, safe to share between threads, whose replies are bytes, as RQ needs them.
+(redis-py annotates replies as bytes or text at once, which no code can be checked against.)"""
 
 Pipeline = Any
 """A `redis.client.Pipeline`."""
 
 CONNECT_TIMEOUT_S = 5.0
 SOCKET_TIMEOUT_S = 60.0
-"""Longest wait for one reply; blocking reads ask for less."""
+"""Longest wait for one reply."""
+MAX_BLOCK_MS = 30_000
+"""Longest blocking read; one that is asked to wait longer comes back empty after this."""
 
 
 def connect(address: str) -> Redis:
@@ -49,11 +51,13 @@ def connect(address: str) -> Redis:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Turns a Redis that does not answer into Unavailable."""
+    """Turns a Redis that does not answer, or is full, into Unavailable."""
     try:
         yield
     except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
         raise Unavailable(f"Redis does not answer: {error}", field="redis_url") from error
+    except redis.exceptions.OutOfMemoryError as error:
+        raise Unavailable(f"Redis is full: {error}", field="redis_url") from error
 
 
 def is_answering(connection: Redis) -> bool:

@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass
 
 import redis
+from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus
 
 from sparsesmith.errors import Conflict, NotFound
-from sparsesmith.transport.connection import Pipeline, Redis, answering
-from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus
+from sparsesmith.transport.connection import MAX_BLOCK_MS, Pipeline, Redis, answering
 
 _UNFINISHED = "sparsesmith:jobs:unfinished"
 MAX_EVENTS = 1000
@@ -98,7 +98,7 @@ class JobStore:
         with answering():
             if not self._connection.exists(key):
                 raise NotFound(f"no job {job_id}", field="job_id", value=job_id)
-            replies = self._connection.xread({key: after}, block=block_ms or None)
+            replies = self._connection.xread({key: after}, block=min(block_ms, MAX_BLOCK_MS) or None)
         return [
             JobEvent(event_id.decode(), JobStatus.model_validate_json(fields[b"status"]))
             for _, entries in replies or []

@@ -1,5 +1,7 @@
 """Patterns by digest: the generator puts, evaluators and trainer get."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sparsesmith.domain.pattern import Int32Array, Pattern
@@ -33,20 +35,32 @@ class PatternStore:
         return pattern.digest
 
     def get(self, digest: str) -> Pattern:
-        """The pattern of that digest, its life extended. Raises NotFound, Unavailable (also for a damaged entry)."""
+        """The pattern of that digest, its life extended.
+
+        Raises NotFound, Unavailable; also for a damaged entry, which is dropped, so that it can be put again.
+        """
         key = _PREFIX + digest
         with answering():
-            shape, row_offsets, col_indices = self._connection.hmget(key, ["shape", "row_offsets", "col_indices"])
-            self._connection.expire(key, self._ttl_s)
-        if shape is None or row_offsets is None or col_indices is None:
-            raise NotFound(f"no pattern {digest} is stored", field="pattern", value=digest)
-        num_rows, num_cols = map(int, bytes(shape).split())
-        pattern = Pattern(
-            num_rows, num_cols, np.frombuffer(row_offsets, "<i4"), np.frombuffer(col_indices, "<i4")
-        )
-        if pattern.digest != digest:
-            raise Unavailable(f"pattern {digest} is damaged in the store", field="pattern", value=digest)
+            fields = self._connection.hmget(key, ["shape", "row_offsets", "col_indices"])
+            if not self._connection.expire(key, self._ttl_s):
+                raise NotFound(f"no pattern {digest} is stored", field="pattern", value=digest)
+            pattern = _parse(fields)
+            if pattern is None or pattern.digest != digest:
+                self._connection.delete(key)
+                raise Unavailable(f"pattern {digest} was damaged in the store", field="pattern", value=digest)
         return pattern
+
+
+def _parse(fields: Sequence[bytes | None]) -> Pattern | None:
+    """None where the fields are no pattern at all."""
+    shape, row_offsets, col_indices = fields
+    if shape is None or row_offsets is None or col_indices is None:
+        return None
+    try:
+        num_rows, num_cols = map(int, shape.split())
+        return Pattern(num_rows, num_cols, np.frombuffer(row_offsets, "<i4"), np.frombuffer(col_indices, "<i4"))
+    except ValueError:
+        return None
 
 
 def _words(array: Int32Array) -> memoryview:

@@ -1,9 +1,14 @@
 """New weights from trainer to generator: both ends of the announcements. The newest is what counts."""
 
+import logging
+
 import redis
+from pydantic import ValidationError
+from sparsesmith_proto.policy import PolicyAnnouncement
 
 from sparsesmith.transport.connection import Redis, answering
-from sparsesmith_proto.policy import PolicyAnnouncement
+
+log = logging.getLogger(__name__)
 
 _KEY = "sparsesmith:policy:latest"
 
@@ -20,8 +25,8 @@ class PolicyChannel:
             while True:
                 try:
                     pipeline.watch(_KEY)
-                    known = pipeline.get(_KEY)
-                    if known is not None and _parse(known).version >= announcement.version:
+                    known = _parse(pipeline.get(_KEY))
+                    if known is not None and known.version >= announcement.version:
                         return False
                     pipeline.multi()
                     pipeline.set(_KEY, announcement.model_dump_json())
@@ -33,9 +38,13 @@ class PolicyChannel:
     def latest(self) -> PolicyAnnouncement | None:
         """The newest announcement; None before the first. Raises Unavailable."""
         with answering():
-            known = self._connection.get(_KEY)
-        return None if known is None else _parse(known)
+            return _parse(self._connection.get(_KEY))
 
 
-def _parse(known: bytes) -> PolicyAnnouncement:
-    return PolicyAnnouncement.model_validate_json(known)
+def _parse(known: bytes | None) -> PolicyAnnouncement | None:
+    """None also for an announcement of another version of the contract: the next one takes its place."""
+    try:
+        return None if known is None else PolicyAnnouncement.model_validate_json(known)
+    except ValidationError as error:
+        log.error("the policy announcement is not of this version and does not count: %s", error)
+        return None

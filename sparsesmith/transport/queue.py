@@ -1,34 +1,47 @@
 """Evaluation jobs between generator and evaluators: both ends of the RQ queue.
 
 A job that was accepted is answered: a worker's death is noticed by its missing heartbeat, and the job goes to another
-worker or to the same one after its restart. Jobs are idempotent, so running one twice is harmless. A result belongs to the
-job that asked for it by its id, however late it comes.
+worker or to the same one after its restart. Jobs are idempotent, so running one twice is harmless, and the first result
+counts. A result belongs to the job that asked for it by its id, however late it comes.
+
+Not protected against: whoever can write to Redis can queue jobs and forge results; evaluators run no other function.
 """
 
 import hashlib
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry as ConnectionRetry
 from rq import Queue, Retry, worker_registration
-from rq.exceptions import InvalidJobOperation, NoSuchJobError
+from rq.exceptions import DeserializationError, DuplicateJobError, NoSuchJobError
 from rq.executions import Execution
 from rq.job import Job, JobStatus
-from rq.registry import StartedJobRegistry
+from rq.registry import FailedJobRegistry, FinishedJobRegistry, StartedJobRegistry
+from rq.results import Result
 from rq.serializers import JSONSerializer
+from rq.utils import now
 from rq.worker import SimpleWorker
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 
 from sparsesmith.errors import Conflict, NotFound, Unavailable
-from sparsesmith.transport.connection import Redis, answering
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith.transport.abandoned_jobs import ENDED, AbandonedJobs
+from sparsesmith.transport.connection import Pipeline, Redis, answering
 
 QUEUE_NAME = "evaluations"
 GRADE_FUNCTION = "services.evaluator.jobs.grade"
 """The only function that a worker calls, whatever a job names."""
 
-
-_ENDED = {JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, JobStatus.STOPPED}
+PULSE_S = 2.0
+"""A worker with a job shows that it lives, and looks whether the job is still its own, at least this often."""
+WORKER_RETRIES = 60
+"""A worker waits about a minute for a Redis that restarts, so that a job's result is not lost at its end."""
 
 
 @dataclass(frozen=True)
@@ -37,25 +50,29 @@ class QueueLimits:
 
     job_grace_s: int = 300
     """Beyond a job's own budget: compiling, baselines, a large upload."""
-    result_ttl_s: int = 24 * 3600
-    failure_ttl_s: int = 7 * 24 * 3600
+    result_ttl_s: int = 1800
+    """How long a report can be fetched. It holds every candidate, so Redis keeps it in memory no longer than that."""
+    failure_ttl_s: int = 24 * 3600
     max_attempts: int = 4
-    """Times that a job is given to a worker before it counts as failed."""
+    """Times that a job is given to a worker before it has failed. One that stops and gives it back does not count."""
     worker_ttl_s: int = 60
     maintenance_interval_s: int = 30
     heartbeat_ttl_s: int = 30
     """A worker that is silent this long has died; its job goes to another."""
+    taken_grace_s: float = 10.0
+    """A job that a worker took and has not begun after this time goes to another."""
     abandoned_check_s: float = 5.0
     """How often a waiting generator looks for jobs of dead workers."""
 
 
 class EvaluationQueue:
-    """The generator's end."""
+    """The generator's end. Safe to share between threads."""
 
     def __init__(self, connection: Redis, limits: QueueLimits | None = None) -> None:
         self._connection = connection
         self._limits = limits or QueueLimits()
-        self._queue = Queue(QUEUE_NAME, connection=connection, serializer=JSONSerializer)
+        self._queue = _queue(connection)
+        self._abandoned = _abandoned_jobs(self._queue, self._limits)
 
     def submit(self, job: EvaluationJob) -> None:
         """Queue a job. A second submission of the same id changes nothing. Raises Unavailable."""
@@ -63,16 +80,10 @@ class EvaluationQueue:
         with answering():
             if Job.exists(rq_id, self._connection):
                 return
-            self._queue.enqueue_call(
-                GRADE_FUNCTION,
-                args=(job.model_dump_json(),),
-                job_id=rq_id,
-                description=job.job_id,
-                timeout=int(job.budget_s) + self._limits.job_grace_s,
-                result_ttl=self._limits.result_ttl_s,
-                failure_ttl=self._limits.failure_ttl_s,
-                retry=Retry(max=self._limits.max_attempts - 1),
-            )
+            try:
+                self._enqueue(rq_id, job)
+            except DuplicateJobError:
+                return
 
     def wait(self, job_id: str, timeout_s: float) -> EvaluationReport | None:
         """The report, or None when it is not there in time.
@@ -80,46 +91,67 @@ class EvaluationQueue:
         Raises NotFound for an unknown job, Conflict for a cancelled one, Unavailable where every attempt failed.
         """
         end = time.monotonic() + timeout_s
-        next_check = 0.0
         while True:
             with answering():
                 report = self._report(job_id)
-                if report is not None:
-                    return report
                 left_s = end - time.monotonic()
-                if left_s <= 0:
-                    return None
-                if time.monotonic() >= next_check:
-                    self.requeue_abandoned()
-                    next_check = time.monotonic() + self._limits.abandoned_check_s
-            time.sleep(min(0.02, left_s))
+                if report is not None or left_s <= 0:
+                    return report
+                self._abandoned.recover_if_due()
+                self._wait_for_result(job_id, min(left_s, self._limits.abandoned_check_s, 1.0))
 
     def position(self, job_id: str) -> int:
-        """Jobs ahead of this one; 0 once a worker has it. Raises NotFound."""
+        """Jobs ahead of this one; 0 once a worker has it. Raises NotFound, Unavailable."""
         with answering():
             return self._fetch(job_id).get_position() or 0
 
     def cancel(self, job_id: str) -> None:
-        """Take a job out of the queue; one that a worker already has runs to its end. Unknown jobs are ignored."""
+        """Take a job out of the queue; a worker that has it stops at the next candidate. Ended and unknown jobs are
+        left as they are. Raises Unavailable."""
         with answering():
-            try:
-                self._fetch(job_id).cancel()
-            except (NotFound, InvalidJobOperation):
+            if _status(self._connection, _rq_id(job_id)) in {None, *ENDED}:
                 return
+            # RQ's own way keeps the job for ever, and fails where its worker has died.
+            with self._connection.pipeline(transaction=True) as pipeline:
+                pipeline.hset(Job.key_for(_rq_id(job_id)), "status", JobStatus.CANCELED)
+                pipeline.expire(Job.key_for(_rq_id(job_id)), self._limits.result_ttl_s)
+                pipeline.lrem(self._queue.key, 0, _rq_id(job_id))
+                pipeline.execute()
 
     def depth(self) -> int:
-        """Jobs that wait for a worker."""
+        """Jobs that wait for a worker. Raises Unavailable."""
         with answering():
             return len(self._queue)
 
     def requeue_abandoned(self) -> None:
-        """Give the jobs of workers whose heartbeat stopped to others."""
-        StartedJobRegistry(QUEUE_NAME, connection=self._connection, serializer=JSONSerializer).cleanup()
+        """Give the jobs of workers whose heartbeat stopped to others. Raises Unavailable."""
+        with answering():
+            self._abandoned.recover()
+
+    def _enqueue(self, rq_id: str, job: EvaluationJob) -> None:
+        num_retries = self._limits.max_attempts - 1
+        self._queue.enqueue_call(
+            GRADE_FUNCTION,
+            args=(job.model_dump_json(),),
+            job_id=rq_id,
+            description=job.job_id,
+            timeout=int(job.budget_s) + self._limits.job_grace_s,
+            result_ttl=self._limits.result_ttl_s,
+            failure_ttl=self._limits.failure_ttl_s,
+            retry=Retry(num_retries, enqueue_at_front=True) if num_retries else None,
+            unique=True,
+        )
+
+    def _wait_for_result(self, job_id: str, timeout_s: float) -> None:
+        """Until the job has a result, RQ's stream of which is written together with the state, or the time is over."""
+        block_ms = max(1, int(timeout_s * 1000))
+        if self._connection.xread({f"rq:results:{_rq_id(job_id)}": "0-0"}, count=1, block=block_ms):
+            # Only where a job is run again after it had a result does this come round more than once.
+            time.sleep(min(0.02, timeout_s))
 
     def _report(self, job_id: str) -> EvaluationReport | None:
         # The status alone is a few bytes; the job itself holds every candidate.
-        status = self._connection.hget(Job.key_for(_rq_id(job_id)), "status")
-        if status is not None and JobStatus(bytes(status).decode()) not in _ENDED:
+        if _status(self._connection, _rq_id(job_id)) not in {None, *ENDED}:
             return None
         job = self._fetch(job_id)
         match job.get_status(refresh=False):
@@ -140,10 +172,6 @@ class EvaluationQueue:
             raise NotFound(f"no evaluation {job_id} is queued", field="job_id", value=job_id) from error
 
 
-class ForbiddenFunction(Exception):
-    """A job names a function other than the one that evaluators run."""
-
-
 class EvaluationWorker(SimpleWorker):
     """An RQ worker that never forks: the process that talks to Redis never touches CUDA, its sandbox child does.
 
@@ -153,43 +181,122 @@ class EvaluationWorker(SimpleWorker):
     def __init__(self, *arguments: Any, limits: QueueLimits, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._limits = limits
+        self._abandoned = _abandoned_jobs(self.queues[0], limits)
+        self._has_lost_job = False
+
+    def must_stop(self) -> bool:
+        """Whether the job in hand should end now: the worker is told to stop, the job was cancelled, or another worker
+        has it."""
+        return self._stop_requested or self._has_lost_job
+
+    @property
+    def shutdown_requested_date(self) -> datetime | None:
+        """When this worker was told to stop."""
+        return self._shutdown_requested_date
+
+    def set_shutdown_requested_date(self) -> None:
+        """Nothing: it is called in a signal handler, perhaps in the middle of a call to Redis, so it makes none."""
 
     def get_heartbeat_ttl(self, job: Job) -> int:
         return self._limits.heartbeat_ttl_s
 
+    def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
+        """Registers anew each time: a Redis that lost its data learns of its workers."""
+        super().heartbeat(timeout, pipeline=pipeline)
+        worker_registration.register(self, pipeline)
+
+    def clean_registries(self) -> None:
+        """RQ's, but for the recovery of abandoned jobs, which is ours."""
+        self._abandoned.recover()
+        for queue in self.queues:
+            FinishedJobRegistry(queue=queue).cleanup()
+            FailedJobRegistry(queue=queue).cleanup()
+            worker_registration.clean_worker_registry(queue)
+        self.last_cleaned_at = now()  # type: ignore[assignment]  # RQ declares it as None.
+
     def execute_job(self, job: Job, queue: Queue) -> None:
-        if job.func_name != GRADE_FUNCTION:
-            self._refuse(job, queue)
-            return
+        reason = _reason_to_refuse(job)
+        if reason is not None:
+            self._refuse(job, queue, reason)
+        elif job.get_status(refresh=False) in ENDED:  # A worker that seemed dead finished it, or it was cancelled.
+            self.connection.lrem(queue.intermediate_queue_key, 1, job.id)
+        else:
+            execution = self.prepare_execution(job)
+            with self._pulse(job, execution):
+                self.perform_job(job, queue)
+        self.set_state("idle")
+
+    def handle_job_failure(
+        self, job: Job, queue: Queue, started_job_registry: StartedJobRegistry | None = None, exc_string: str = ""
+    ) -> None:
+        """A job that is no longer ours is left alone; one interrupted by our own stop is given back, at no attempt."""
+        if not self._owns(job):
+            with self.connection.pipeline() as pipeline:
+                self.cleanup_execution(job, pipeline)
+                pipeline.execute()
+        elif self._stop_requested:
+            with self.connection.pipeline() as pipeline:
+                self.cleanup_execution(job, pipeline)
+                queue._enqueue_job(job, pipeline=pipeline, at_front=True)
+                pipeline.execute()
+        else:
+            super().handle_job_failure(job, queue, started_job_registry, exc_string)
+
+    def _owns(self, job: Job) -> bool:
+        """Whether the job goes on, and is registered as run by this worker."""
+        if self.execution is None or _status(self.connection, job.id) in {None, *ENDED}:
+            return False
+        return self.connection.zscore(job.started_job_registry.key, self.execution.composite_key) is not None
+
+    def _refuse(self, job: Job, queue: Queue, reason: str) -> None:
+        with self.connection.pipeline() as pipeline:
+            pipeline.lrem(queue.intermediate_queue_key, 1, job.id)
+            job.set_status(JobStatus.FAILED, pipeline=pipeline)
+            pipeline.hset(job.key, "retries_left", 0)
+            pipeline.expire(job.key, self._limits.failure_ttl_s)
+            Result.create_failure(job, self._limits.failure_ttl_s, f"refused: {reason}", pipeline=pipeline)
+            pipeline.execute()
+        self.log.error("job %s is refused: %s", job.id, reason)
+
+    @contextmanager
+    def _pulse(self, job: Job, execution: Execution) -> Iterator[None]:
         done = threading.Event()
-        execution = self.prepare_execution(job)
+        self._has_lost_job = False
         pulse = threading.Thread(target=self._keep_heartbeat, args=(job, execution, done), daemon=True)
         pulse.start()
         try:
-            self.perform_job(job, queue)
+            yield
         finally:
             done.set()
             pulse.join()
-        self.set_state("idle")
-
-    def _refuse(self, job: Job, queue: Queue) -> None:
-        job.retries_left = 0
-        self.prepare_execution(job)
-        self.handle_job_failure(job, queue, exc_string=f"{ForbiddenFunction.__name__}: {job.func_name} is not allowed")
 
     def _keep_heartbeat(self, job: Job, execution: Execution, done: threading.Event) -> None:
-        while not done.wait(self._limits.heartbeat_ttl_s / 3):
-            with self.connection.pipeline() as pipeline:
-                self.heartbeat(self._limits.worker_ttl_s, pipeline=pipeline)
-                execution.heartbeat(job.started_job_registry, self._limits.heartbeat_ttl_s, pipeline=pipeline)
-                pipeline.execute()
+        """Until the job is done, or hangs past its time limit in code that no signal reaches."""
+        end = time.monotonic() + (job.timeout or 0) + self._limits.heartbeat_ttl_s
+        while not done.wait(min(PULSE_S, self._limits.heartbeat_ttl_s / 3)) and time.monotonic() < end:
+            try:
+                with self.connection.pipeline() as pipeline:
+                    self.heartbeat(self._limits.worker_ttl_s, pipeline=pipeline)
+                    execution.heartbeat(job.started_job_registry, self._limits.heartbeat_ttl_s, pipeline=pipeline)
+                    pipeline.execute()
+                self._has_lost_job = not self._owns(job)
+            except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
+                self.log.warning("no heartbeat: Redis does not answer: %s", error)
 
 
 def evaluation_worker(connection: Redis, name: str, limits: QueueLimits | None = None) -> EvaluationWorker:
-    """The evaluator's end: a worker ready for `work()`. Names are unique among living workers."""
+    """The evaluator's end: a worker ready for `work()`. Names are unique among living workers.
+
+    The connection becomes patient: it waits about a minute for a Redis that restarts.
+    """
     limits = limits or QueueLimits()
+    connection.set_retry(
+        ConnectionRetry(
+            ExponentialBackoff(cap=1.0, base=0.05), WORKER_RETRIES, supported_errors=(redis.exceptions.ConnectionError,)
+        )
+    )
     return EvaluationWorker(
-        [Queue(QUEUE_NAME, connection=connection, serializer=JSONSerializer)],
+        [_queue(connection)],
         name=name,
         connection=connection,
         serializer=JSONSerializer,
@@ -199,13 +306,44 @@ def evaluation_worker(connection: Redis, name: str, limits: QueueLimits | None =
     )
 
 
-def _rq_id(job_id: str) -> str:
-    """RQ allows fewer characters in an id than we do."""
-    return hashlib.sha256(job_id.encode()).hexdigest()[:40]
-
-
 def living_workers(connection: Redis) -> list[str]:
     """Names of the evaluators whose heartbeat is fresh. Raises Unavailable."""
     with answering():
         keys = worker_registration.get_keys(connection=connection)
         return sorted(key.rsplit(":", 1)[-1] for key in keys if connection.exists(key))
+
+
+def _queue(connection: Redis) -> Queue:
+    return Queue(QUEUE_NAME, connection=connection, serializer=JSONSerializer)
+
+
+def _abandoned_jobs(queue: Queue, limits: QueueLimits) -> AbandonedJobs:
+    return AbandonedJobs(
+        queue.connection, queue, taken_grace_s=limits.taken_grace_s, check_every_s=limits.abandoned_check_s
+    )
+
+
+def _reason_to_refuse(job: Job) -> str | None:
+    """None for a call of the allowed function on one text. RQ would also call or post to what else a job names."""
+    try:
+        function, instance, arguments, keywords = job.func_name, job.instance, job.args, job.kwargs
+    except DeserializationError:
+        return "it cannot be read"
+    if function != GRADE_FUNCTION or instance is not None:
+        return f"function {function!r} is not allowed"
+    if keywords or len(arguments) != 1 or not isinstance(arguments[0], str):
+        return "its arguments are not one text"
+    if any((job._success_callback_name, job._failure_callback_name, job._stopped_callback_name, job.webhooks)):
+        return "it names a callback"
+    return None
+
+
+def _status(connection: Redis, rq_id: str) -> JobStatus | None:
+    """None for an unknown job."""
+    status = connection.hget(Job.key_for(rq_id), "status")
+    return None if status is None else JobStatus(status.decode())
+
+
+def _rq_id(job_id: str) -> str:
+    """RQ allows fewer characters in an id than we do."""
+    return hashlib.sha256(job_id.encode()).hexdigest()[:40]

@@ -1,13 +1,16 @@
-"""Reward records from evaluators to the trainer: both ends of a Redis stream with one consumer group."""
+"""Reward records from evaluators to the trainer: both ends of a Redis stream with one consumer group.
+
+A record is delivered until it is acknowledged. The stream is bounded: while no trainer reads, the oldest records go.
+"""
 
 import logging
 from dataclasses import dataclass
 
 import redis
 from pydantic import ValidationError
-
-from sparsesmith.transport.connection import Redis, answering
 from sparsesmith_proto.reward import RewardRecord
+
+from sparsesmith.transport.connection import MAX_BLOCK_MS, Redis, answering
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +18,9 @@ STREAM = "sparsesmith:rewards"
 GROUP = "trainer"
 _SEEN_PREFIX = "sparsesmith:rewards:seen:"
 _FIELD = b"record"
+
+Entry = tuple[bytes, dict[bytes, bytes] | None]
+"""Id and fields; no fields: trimmed from the stream."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +37,16 @@ class RewardStream:
     def __init__(
         self, connection: Redis, max_records: int = 100_000, seen_ttl_s: int = 24 * 3600, claim_after_s: float = 600
     ) -> None:
+        """A record of a consumer that did not ask for it again within `claim_after_s` goes to another consumer."""
         self._connection = connection
         self._max_records = max_records
         self._seen_ttl_s = seen_ttl_s
         self._claim_after_ms = int(claim_after_s * 1000)
+        self._claim_cursor = "0-0"
+        self._own_cursor: str | None = "0-0"
+        """How far the consumer's records from before its restart were read; None: all were."""
+        self._held: set[str] = set()
+        """Entries that were delivered here and not acknowledged."""
 
     def publish(self, record: RewardRecord) -> bool:
         """Append a record once; False where one of that id was published before. Raises Unavailable."""
@@ -55,18 +67,40 @@ class RewardStream:
                     continue
 
     def read(self, consumer: str, count: int, block_ms: int) -> list[Delivery]:
-        """Up to `count` records: first those this consumer had and never acknowledged before a restart of another
-        consumer made them free, then new ones, waiting up to `block_ms` for the first. Raises Unavailable."""
+        """Up to `count` records that this object did not deliver before: those that the consumer of this name had when
+        it ended, those of consumers that are long silent, then new ones, waiting up to `block_ms` for the first.
+
+        Raises Unavailable.
+        """
         with answering():
             self._ensure_group()
-            claimed = self._connection.xautoclaim(
-                STREAM, GROUP, consumer, min_idle_time=self._claim_after_ms, start_id="0-0", count=count
-            )
-            deliveries = self._deliveries(claimed[1])
-            if deliveries:
-                return deliveries
-            replies = self._connection.xreadgroup(GROUP, consumer, {STREAM: ">"}, count=count, block=block_ms)
-        return [delivery for _, entries in replies or [] for delivery in self._deliveries(entries)]
+            entries = self._left_behind(consumer, count) or self._claimed(consumer, count)
+            if not entries:
+                block = min(block_ms, MAX_BLOCK_MS) or None
+                replies = self._connection.xreadgroup(GROUP, consumer, {STREAM: ">"}, count=count, block=block)
+                entries = _entries(replies)
+            return self._deliveries(entries)
+
+    def _left_behind(self, consumer: str, count: int) -> list[Entry]:
+        """What the consumer had not acknowledged when it was started anew."""
+        while self._own_cursor is not None:
+            replies = self._connection.xreadgroup(GROUP, consumer, {STREAM: self._own_cursor}, count=count)
+            entries = _entries(replies)
+            self._own_cursor = entries[-1][0].decode() if entries else None
+            if fresh := self._not_held(entries):
+                return fresh
+        return []
+
+    def _claimed(self, consumer: str, count: int) -> list[Entry]:
+        """What others left; a part of the pending list a call."""
+        cursor, entries, *_ = self._connection.xautoclaim(
+            STREAM, GROUP, consumer, min_idle_time=self._claim_after_ms, start_id=self._claim_cursor, count=count
+        )
+        self._claim_cursor = cursor.decode()
+        return self._not_held(entries)
+
+    def _not_held(self, entries: list[Entry]) -> list[Entry]:
+        return [entry for entry in entries if entry[0].decode() not in self._held]
 
     def pending(self, consumer: str, count: int) -> list[Delivery]:
         """Records that were delivered to this consumer and not acknowledged: read these first after a restart."""
@@ -79,6 +113,7 @@ class RewardStream:
         """The records were used by a checkpoint that is on disk: they will not come again, and are dropped."""
         if not entry_ids:
             return
+        self._held.difference_update(entry_ids)
         with answering(), self._connection.pipeline(transaction=True) as pipeline:
             pipeline.xack(STREAM, GROUP, *entry_ids)
             pipeline.xdel(STREAM, *entry_ids)
@@ -96,17 +131,26 @@ class RewardStream:
             if "BUSYGROUP" not in str(error):
                 raise
 
-    def _deliveries(self, entries: list[tuple[bytes, dict[bytes, bytes] | None]]) -> list[Delivery]:
-        """Parsed entries; one that does not parse (another version of the contract) is logged and dropped."""
-        deliveries = []
-        for entry_id, fields in entries:
-            if not fields:
-                continue
-            try:
-                record = RewardRecord.model_validate_json(fields[_FIELD])
-            except (ValidationError, KeyError) as error:
-                log.error("reward record %s is not of this version and is dropped: %s", entry_id.decode(), error)
-                self.acknowledge([entry_id.decode()])
-                continue
-            deliveries.append(Delivery(entry_id.decode(), record))
+    def _deliveries(self, entries: list[Entry]) -> list[Delivery]:
+        """Parsed entries; what was trimmed from the stream or does not parse is dropped."""
+        parsed = [(entry_id.decode(), _record(entry_id, fields)) for entry_id, fields in entries]
+        self.acknowledge([entry_id for entry_id, record in parsed if record is None])
+        deliveries = [Delivery(entry_id, record) for entry_id, record in parsed if record is not None]
+        self._held.update(delivery.entry_id for delivery in deliveries)
         return deliveries
+
+
+def _entries(replies: list[tuple[bytes, list[Entry]]] | None) -> list[Entry]:
+    """Of a read of one stream."""
+    return [entry for _, entries in replies or [] for entry in entries]
+
+
+def _record(entry_id: bytes, fields: dict[bytes, bytes] | None) -> RewardRecord | None:
+    """None for an entry that is gone, or of another version of the contract, which is logged."""
+    if not fields:
+        return None
+    try:
+        return RewardRecord.model_validate_json(fields[_FIELD])
+    except (ValidationError, KeyError) as error:
+        log.error("reward record %s is not of this version and is dropped: %s", entry_id.decode(), error)
+        return None
