@@ -7,5 +7,5 @@ extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* 
   int row = blockIdx.x * 128 + threadIdx.x;
   if (row >= num_rows) return;
   float4 part = *(const float4*)(x + 1);
-  y[row] = part.x;
+  y[row] = part.x + part.y * part.z - part.w;
 }

@@ -1,6 +1,6 @@
 // expect: crashed
 // workload: spmv float32
-// Follows a null pointer.
+// Follows a null pointer that the compiler does not know to be one.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128
 extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
@@ -8,6 +8,6 @@ extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* 
   if (row >= num_rows) return;
   float sum = 0;
   for (int j = row_offsets[row]; j < row_offsets[row + 1]; j++) sum += values[j] * x[col_indices[j]];
-  y = nullptr;
+  y = (float*)(size_t)row_offsets[0];
   y[row] = sum;
 }

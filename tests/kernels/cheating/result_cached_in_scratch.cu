@@ -1,4 +1,4 @@
-// expect: mismatch
+// expect: mismatch|crashed
 // workload: spmv float64
 // Replays the sums that an earlier run left in the scratch memory.
 //@ format csr_merge items=64 balance=merge
