@@ -1,6 +1,7 @@
 """Best of n: independent samples from the policy."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 from sparsesmith_proto.kernel import Candidate
@@ -9,6 +10,8 @@ from services.generator.sampling import PolicySampler, SampleGroup
 from services.generator.search.strategy import Batch, Sources
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
+
+log = logging.getLogger(__name__)
 
 GROUP_SIZE = 16
 """Samples of one prompt. Prompts of a task differ in the nonzeros that they show."""
@@ -57,6 +60,9 @@ class _Draws:
     def take(self, most: int) -> Batch:
         ended = [draw for draw in self.running if draw.done()][:most]
         self.running.difference_update(ended)
+        for draw in ended:
+            if (failure := draw.exception()) is not None:
+                log.debug("a sample failed: %s", failure)
         return tuple(draw.result() for draw in ended)
 
     async def close(self) -> None:
