@@ -123,7 +123,7 @@ class Slices:
 
     def slots(self, pattern: Pattern) -> npt.NDArray[np.int64]:
         """Slot of each nonzero, in CSR order."""
-        lanes = self.last_columns.shape[1]
+        lanes: int = self.last_columns.shape[1]
         filled = np.flatnonzero(self.row_permutation != NO_ROW)
         first_slots = np.empty(pattern.num_rows, np.int64)
         first_slots[self.row_permutation[filled]] = self.offsets[filled // lanes] + filled % lanes
