@@ -158,8 +158,8 @@ class EvaluationQueue:
             case JobStatus.FINISHED:
                 return EvaluationReport.model_validate_json(str(job.return_value()))
             case JobStatus.FAILED:
-                last = (job.exc_info or "no reason was recorded").strip().splitlines()[-1]
-                raise Unavailable(f"evaluation {job_id} failed on every attempt: {last}", field="job_id", value=job_id)
+                reason = f"evaluation {job_id} failed on every attempt: {_last_line(job.latest_result())}"
+                raise Unavailable(reason, field="job_id", value=job_id)
             case JobStatus.CANCELED | JobStatus.STOPPED:
                 raise Conflict(f"evaluation {job_id} was cancelled", field="job_id", value=job_id)
             case _:
@@ -336,6 +336,12 @@ def _reason_to_refuse(job: Job) -> str | None:
     if any((job._success_callback_name, job._failure_callback_name, job._stopped_callback_name, job.webhooks)):
         return "it names a callback"
     return None
+
+
+def _last_line(failure: Result | None) -> str:
+    """Of the traceback."""
+    text = None if failure is None else failure.exc_string
+    return text.strip().splitlines()[-1] if text else "no reason was recorded"
 
 
 def _status(connection: Redis, rq_id: str) -> JobStatus | None:

@@ -1,0 +1,60 @@
+"""An evaluation worker as its own process, whose grading is quick or, for jobs named `hold-...`, ends when it is told.
+
+    python quick_evaluator.py ADDRESS NAME FOLDER
+
+FOLDER gets a file `JOB.NAME` when a job begins; a held job goes on when there is a file `release`.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+
+from services.evaluator import jobs
+from services.evaluator.jobs import GradingService
+from sparsesmith.transport.connection import connect
+from sparsesmith.transport.queue import EvaluationWorker, QueueLimits, evaluation_worker
+from tests.transport.messages import report_for
+
+LIMITS = QueueLimits(
+    job_grace_s=1,
+    max_attempts=3,
+    worker_ttl_s=20,
+    maintenance_interval_s=1,
+    heartbeat_ttl_s=2,
+    taken_grace_s=1.0,
+    abandoned_check_s=0.3,
+)
+
+
+class Interrupted(Exception):
+    """The worker told the job to stop."""
+
+
+class QuickGrading(GradingService):
+    """Answers at once what needs no device."""
+
+    def __init__(self, worker: EvaluationWorker, folder: Path) -> None:
+        self._worker = worker
+        self._folder = folder
+
+    def grade(self, job: EvaluationJob) -> EvaluationReport:
+        (self._folder / f"{job.job_id}.{self._worker.name}").touch()
+        if job.job_id.startswith("fail-"):
+            raise RuntimeError("the device is gone")
+        while job.job_id.startswith("hold-") and not (self._folder / "release").exists():
+            if self._worker.must_stop():
+                raise Interrupted
+            time.sleep(0.01)
+        return report_for(job)
+
+
+def main(address: str, name: str, folder: str) -> None:
+    worker = evaluation_worker(connect(address), name, LIMITS)
+    jobs.install(QuickGrading(worker, Path(folder)))
+    worker.work(logging_level="WARNING")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

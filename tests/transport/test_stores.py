@@ -1,0 +1,160 @@
+"""Patterns, policy announcements, jobs and tuned kernels on a real Redis."""
+
+import numpy as np
+import pytest
+from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued, Running
+
+from sparsesmith.domain.pattern import Pattern, pattern_from_indices
+from sparsesmith.errors import Conflict, NotFound, Unavailable
+from sparsesmith.transport.connection import Redis
+from sparsesmith.transport.job_store import IdempotencyKey, JobStore
+from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith.transport.tuned_kernel_store import TunedKernelStore
+from tests.transport.messages import make_announcement
+
+PATTERN = pattern_from_indices(3, 4, [0, 0, 2], [1, 3, 0])
+FAILED = Failed(problem=Problem(type="about:blank", title="t", status=503, detail="d"))
+
+
+def key_of(pattern: Pattern) -> str:
+    return f"sparsesmith:pattern:{pattern.digest}"
+
+
+def test_a_pattern_comes_back_equal_by_its_digest(redis_connection: Redis) -> None:
+    store = PatternStore(redis_connection)
+    digest = store.put(PATTERN)
+    found = store.get(digest)
+    assert (found.num_rows, found.num_cols, found.digest) == (3, 4, PATTERN.digest)
+    np.testing.assert_array_equal(found.row_offsets, PATTERN.row_offsets)
+    np.testing.assert_array_equal(found.col_indices, PATTERN.col_indices)
+
+
+def test_a_pattern_that_is_used_lives_on(redis_connection: Redis) -> None:
+    store = PatternStore(redis_connection, ttl_s=1000)
+    for use in (store.put, lambda pattern: store.get(pattern.digest), store.put):
+        use(PATTERN)
+        assert 990 < redis_connection.ttl(key_of(PATTERN)) <= 1000
+        redis_connection.expire(key_of(PATTERN), 10)
+
+
+def test_an_unknown_pattern_is_not_found(redis_connection: Redis) -> None:
+    with pytest.raises(NotFound, match="no pattern"):
+        PatternStore(redis_connection).get("0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("field", "damage"),
+    [("col_indices", b"\1\0\0\0\2\0\0\0\0\0\0\0"), ("col_indices", b"123"), ("shape", b"3"), ("shape", b"x y")],
+)
+def test_a_damaged_pattern_is_noticed_and_can_be_put_again(field: str, damage: bytes, redis_connection: Redis) -> None:
+    store = PatternStore(redis_connection)
+    store.put(PATTERN)
+    redis_connection.hset(key_of(PATTERN), field, damage)
+    with pytest.raises(Unavailable, match="damaged"):
+        store.get(PATTERN.digest)
+    store.put(PATTERN)
+    assert store.get(PATTERN.digest).digest == PATTERN.digest
+
+
+def test_policy_versions_only_rise(redis_connection: Redis) -> None:
+    channel = PolicyChannel(redis_connection)
+    assert channel.latest() is None
+    assert channel.announce(make_announcement(2))
+    assert not channel.announce(make_announcement(1))
+    assert not channel.announce(make_announcement(2, sha256="1" * 64))
+    assert channel.latest() == make_announcement(2)
+    assert channel.announce(make_announcement(3))
+    assert channel.latest() == make_announcement(3)
+
+
+def test_an_announcement_of_another_version_does_not_stand_in_the_way(redis_connection: Redis) -> None:
+    channel = PolicyChannel(redis_connection)
+    redis_connection.set("sparsesmith:policy:latest", '{"version": 9, "later_field": 1}')
+    assert channel.latest() is None
+    assert channel.announce(make_announcement(1))
+    assert channel.latest() == make_announcement(1)
+
+
+def status(job_id: str, state: JobState | None = None) -> JobStatus:
+    return JobStatus(job_id=job_id, accepted_at="2026-01-01T00:00:00Z", status=state or Queued(position=0))
+
+
+def running(num_graded: int) -> Running:
+    return Running(num_graded=num_graded, budget_candidates=8, best_program=None, best_us=None, best_speedup=None)
+
+
+def test_an_accepted_job_keeps_its_request_and_its_state(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    assert store.accept(status("j1"), "what was asked") == "j1"
+    assert (store.request("j1"), store.status("j1")) == ("what was asked", status("j1"))
+    store.update(status("j1", running(3)))
+    assert store.status("j1") == status("j1", running(3))
+
+
+def test_an_unknown_job_is_not_found(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    for ask in (store.request, store.status, store.events, store.request_cancel):
+        with pytest.raises(NotFound, match="no job ghost"):
+            ask("ghost")
+    assert not store.is_cancel_requested("ghost")
+
+
+def test_a_repeated_idempotency_key_names_the_first_job(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    assert store.accept(status("j1"), "r", IdempotencyKey("key", "f1")) == "j1"
+    assert store.accept(status("j2"), "r", IdempotencyKey("key", "f1")) == "j1"
+    assert store.unfinished() == ["j1"]
+
+
+def test_an_idempotency_key_with_another_request_is_a_conflict(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    store.accept(status("j1"), "r", IdempotencyKey("key", "f1"))
+    with pytest.raises(Conflict, match="'key' was used with another request"):
+        store.accept(status("j2"), "other", IdempotencyKey("key", "f2"))
+
+
+def test_unfinished_jobs_come_in_the_order_of_acceptance(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    for name in ("z", "a", "m", "b"):
+        store.accept(status(name), "r")
+    store.update(status("m", FAILED))
+    assert store.unfinished() == ["z", "a", "b"]
+
+
+def test_a_finished_job_expires_and_an_unfinished_one_does_not(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection, ttl_s=100)
+    store.accept(status("j1"), "r")
+    keys = ["sparsesmith:job:j1", "sparsesmith:job:j1:events"]
+    assert [redis_connection.ttl(key) for key in keys] == [-1, -1]
+    store.update(status("j1", Cancelled()))
+    assert all(90 < redis_connection.ttl(key) <= 100 for key in keys)
+
+
+def test_events_are_replayed_after_the_one_that_was_seen(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    store.accept(status("j1"), "r")
+    for number in (1, 2):
+        store.update(status("j1", running(number)))
+    events = store.events("j1")
+    assert [event.status for event in events] == [status("j1"), status("j1", running(1)), status("j1", running(2))]
+    assert store.events("j1", after=events[0].event_id) == events[1:]
+    assert store.events("j1", after=events[2].event_id, block_ms=1) == []
+
+
+def test_a_request_to_cancel_is_seen_by_whoever_works_on_the_job(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    store.accept(status("j1"), "r")
+    assert not store.is_cancel_requested("j1")
+    store.request_cancel("j1")
+    assert JobStore(redis_connection).is_cancel_requested("j1")
+
+
+def test_a_tuned_kernel_is_found_for_the_device_that_reported_last(redis_connection: Redis) -> None:
+    store = TunedKernelStore(redis_connection)
+    assert store.find("question") is None
+    store.keep("question", "H200", "fast", ttl_s=100)
+    store.keep("other", "L4", "slow", ttl_s=100)
+    assert store.find("question") is None
+    store.keep("question", "H200", "faster", ttl_s=100)
+    assert store.find("question") == "faster"

@@ -1,0 +1,56 @@
+"""Evaluation workers as processes that a test can kill."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = Path(__file__).with_name("quick_evaluator.py")
+
+
+class Workers:
+    """Worker processes on one Redis; `folder` shows what they began."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        self._address = address
+        self.folder = folder
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        path = os.pathsep.join([str(ROOT), str(ROOT / "proto")])
+        command = [sys.executable, str(SCRIPT), self._address, name, str(self.folder)]
+        self._processes[name] = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        self._processes[name].send_signal(number)
+
+    def wait_for_end(self, name: str) -> int:
+        return self._processes[name].wait(20)
+
+    def kill(self, name: str) -> None:
+        self.send(name, signal.SIGKILL)
+        self.wait_for_end(name)
+
+    def kill_all(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait(20)
+
+    def began(self, job_id: str) -> set[str]:
+        """Names of the workers that began the job."""
+        return {path.name.removeprefix(f"{job_id}.") for path in self.folder.glob(f"{job_id}.*")}
+
+    def release(self) -> None:
+        """Held jobs go on."""
+        (self.folder / "release").touch()
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 30) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.02)
