@@ -1,7 +1,8 @@
 """Muon for the weight matrices inside the layers, AdamW for the rest; and a learning-rate schedule over progress."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -48,6 +49,17 @@ class Optimizer:
             part.step()
             part.zero_grad(set_to_none=True)
         return float(norm)
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """State of each part, for a checkpoint."""
+        return [part.state_dict() for part in self._parts]
+
+    def load_state_dict(self, states: Sequence[dict[str, Any]]) -> None:
+        """The inverse of `state_dict`, for the same networks; the rates stay those of this optimizer."""
+        for part, state, rates in zip(self._parts, states, self._rates, strict=True):
+            part.load_state_dict(state)
+            for group, rate in zip(part.param_groups, rates, strict=True):
+                group["lr"] = rate
 
 
 def _divide(modules: Iterable[nn.Module]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -123,15 +123,21 @@ class PolicyNetworks(nn.Module):
         words = self.model.get_input_embeddings()(text.token_ids_BT)
         inputs = torch.cat([soft.to(words.dtype), words], dim=1)
         mask = {"full_attention": None}
-        hidden: Tensor = self.model.model(
-            inputs_embeds=inputs, attention_mask=mask, use_cache=False
-        ).last_hidden_state
+        hidden: Tensor = self.model.model(inputs_embeds=inputs, attention_mask=mask, use_cache=False).last_hidden_state
         return hidden[:, soft.shape[1] - 1 : -1]
 
-    def logprobs(self, hidden_BTH: Tensor, text: TextBatch, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Log-probability of each text token and entropy of its distribution, float32, shape [B, T]; 0 where not sampled."""
+    def logprobs(
+        self, hidden_BTH: Tensor, text: TextBatch, temperature: float | Tensor = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probability of each text token, entropy of its distribution: float32, shape [B, T]; 0 where not sampled.
+
+        Both are of the distribution at this sampling temperature: one for all, or one a sequence, shape [B].
+        """
         mask = text.sampled_mask_BT
-        logits = self.model.lm_head(hidden_BTH[mask]).float() / temperature
+        logits = self.model.lm_head(hidden_BTH[mask]).float()
+        if isinstance(temperature, Tensor):
+            temperature = temperature[:, None].expand(mask.shape)[mask][:, None]
+        logits = logits / temperature
         distribution = torch.log_softmax(logits, dim=-1)
         chosen = distribution.gather(-1, text.token_ids_BT[mask][:, None]).squeeze(-1)
         entropy = -(distribution.exp() * distribution).sum(dim=-1)

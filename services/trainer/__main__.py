@@ -1,0 +1,157 @@
+"""The trainer: learns online from what the evaluators measured and publishes better weights.
+
+    python -m services.trainer             serve until SIGTERM
+    python -m services.trainer --once      one update, then stop
+    python -m services.trainer --check     exit 0 if Redis answers and the trainer of this state folder lives
+"""
+
+import argparse
+import fcntl
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from services.trainer.journal import Heartbeat
+from services.trainer.settings import TrainerSettings
+from sparsesmith.errors import Conflict, InvalidOption, Unavailable
+
+logger = logging.getLogger("services.trainer")
+
+POLICY_FILES = ("config.json", "policy.json", "encoder.safetensors", "tokenizer.json")
+"""Of a policy that can be trained online, beside its model's weights."""
+REDIS_PAUSE_S = 2.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Settings are read before anything heavy is imported."""
+    options = _parse(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = TrainerSettings()
+    except ValidationError as error:
+        print(f"settings of the trainer: {error}", file=sys.stderr)
+        return 1
+    if options.check:
+        return check_health(settings)
+    try:
+        with _alone(settings.state_dir):
+            return serve(settings, max_updates=1 if options.once else None)
+    except (Conflict, InvalidOption) as error:
+        print(error.message, file=sys.stderr)
+        return 1
+
+
+def serve(settings: TrainerSettings, *, max_updates: int | None) -> int:
+    """Trains until SIGTERM, Ctrl-C or `max_updates`. Without a policy it waits for one, or gives up if it is to end."""
+    os.nice(settings.niceness)
+    must_stop = _stop_signal(_heartbeat(settings))
+    missing = missing_policy(settings.policy_dir)
+    if missing and max_updates is not None:
+        print(missing, file=sys.stderr)
+        return 1
+    if missing:
+        logger.warning("%s; looking again every %g s", missing, settings.folder_poll_s)
+    while missing_policy(settings.policy_dir):
+        if _wait(settings.folder_poll_s, must_stop):
+            return 0
+    _train(settings, must_stop, max_updates)
+    return 0
+
+
+def missing_policy(folder: Path) -> str | None:
+    """Why a folder holds no policy to train, in words; None where it does."""
+    if not folder.is_dir():
+        return f"no policy to train: there is no folder {folder}"
+    absent = [name for name in POLICY_FILES if not (folder / name).is_file()]
+    if not any(folder.glob("model*.safetensors")):
+        absent.append("model*.safetensors")
+    return f"no policy to train: {folder} has no {', '.join(absent)}" if absent else None
+
+
+def check_health(settings: TrainerSettings) -> int:
+    """Prints what is wrong; nothing and 0 when all is well."""
+    from sparsesmith.transport.connection import connect, is_answering
+
+    age_s = _heartbeat(settings).age_s()
+    if age_s is None or age_s > settings.heartbeat_limit_s:
+        print("the trainer of this folder gives no sign of life", file=sys.stderr)
+        return 1
+    if not is_answering(connect(settings.redis_url)):
+        print("Redis does not answer", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _train(settings: TrainerSettings, must_stop: Callable[[], bool], max_updates: int | None) -> None:
+    """Outages of Redis are waited out: what is not acknowledged comes again."""
+    from services.trainer.service import open_workshop
+    from services.trainer.training import train
+    from sparsesmith.transport.connection import connect
+
+    workshop = open_workshop(settings, connect(settings.redis_url))
+    logger.info("trains %s", settings.policy_dir)
+    while not must_stop():
+        try:
+            train(workshop, must_stop, max_updates)
+            return
+        except Unavailable as error:
+            logger.warning("%s; again in %g s", error.message, REDIS_PAUSE_S)
+            _wait(REDIS_PAUSE_S, must_stop)
+
+
+def _stop_signal(heartbeat: Heartbeat) -> Callable[[], bool]:
+    """Whether SIGTERM or Ctrl-C came; asking is a sign of life."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+
+    def must_stop() -> bool:
+        heartbeat.beat()
+        return stopping.is_set()
+
+    return must_stop
+
+
+def _wait(seconds: float, must_stop: Callable[[], bool]) -> bool:
+    """Sleeps in short steps; whether it is time to stop."""
+    pause = threading.Event()
+    for _ in range(max(1, round(seconds / 0.25))):
+        if must_stop():
+            return True
+        pause.wait(0.25)
+    return must_stop()
+
+
+def _heartbeat(settings: TrainerSettings) -> Heartbeat:
+    return Heartbeat(settings.state_dir / "heartbeat")
+
+
+@contextmanager
+def _alone(state_dir: Path) -> Iterator[None]:
+    """Holds a lock that the kernel gives back when we end, however we end. Raises Conflict where another has it."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    with (state_dir / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(f"another trainer works on {state_dir}", field="state_dir", value=state_dir) from None
+        yield
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m services.trainer", description=__doc__.splitlines()[0])
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--once", action="store_true", help="make one update, then stop")
+    mode.add_argument("--check", action="store_true", help="exit 0 if the trainer of this state folder is alive")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,37 @@
+"""The log of updates, one JSON line each; and the sign of life that `--check` looks for."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class Journal:
+    """updates.jsonl: what each update measured."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(self, entry: Mapping[str, object]) -> None:
+        """Appends a line."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+class Heartbeat:
+    """A file whose age tells whether the trainer's main loop goes round."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def beat(self) -> None:
+        self._path.touch()
+
+    def age_s(self) -> float | None:
+        """Seconds since the last beat; None before the first."""
+        try:
+            return time.time() - self._path.stat().st_mtime
+        except FileNotFoundError:
+            return None

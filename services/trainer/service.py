@@ -1,0 +1,72 @@
+"""The trainer's parts, made of its settings."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from services.trainer.batch import BatchRules, RecordReader
+from services.trainer.checkpoints import CheckpointFolder, policy_identity
+from services.trainer.intake import IntakeOptions, RecordIntake
+from services.trainer.journal import Journal
+from services.trainer.learner import Learner, LearnerOptions
+from services.trainer.policy_model import PolicyNetworks, ValueHead
+from services.trainer.publishing import Publisher
+from services.trainer.settings import TrainerSettings
+from services.trainer.tokenizer import load_tokenizer
+from services.trainer.training import Workshop
+from sparsesmith.policy.checkpoint import load_policy
+from sparsesmith.transport.connection import Redis
+from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith.transport.stream import RewardStream
+
+SEED = 0
+
+Options = TypeVar("Options", LearnerOptions, IntakeOptions)
+
+
+def open_workshop(settings: TrainerSettings, connection: Redis) -> Workshop:
+    """Loads the policy. Raises InvalidOption where its folder was made for other features."""
+    networks = load_networks(settings.policy_dir)
+    learner = Learner(networks, _chosen(LearnerOptions, settings), _device(settings), SEED)
+    rules = BatchRules(
+        encoder=networks.encoder.kind,
+        vocabulary=networks.model.config.vocab_size,
+        max_text_tokens=settings.max_text_tokens,
+        max_policy_age=settings.max_policy_age,
+        reward=settings.reward,
+    )
+    tokenizer = load_tokenizer(settings.policy_dir / "tokenizer.json")
+    reader = RecordReader(PatternStore(connection), tokenizer, rules)
+    return Workshop(
+        policy=policy_identity(settings.policy_dir),
+        learner=learner,
+        intake=RecordIntake(RewardStream(connection), reader, _chosen(IntakeOptions, settings)),
+        checkpoints=CheckpointFolder(settings.state_dir / "checkpoints", settings.keep_checkpoints),
+        publisher=Publisher(settings.exchange_dir, PolicyChannel(connection), settings.keep_published),
+        journal=Journal(settings.state_dir / "updates.jsonl"),
+    )
+
+
+def load_networks(folder: Path) -> PolicyNetworks:
+    """A policy folder's networks in float32 with a fresh value head, on the CPU."""
+    policy = load_policy(folder)
+    torch.manual_seed(SEED)
+    return PolicyNetworks(policy.model, policy.encoder, ValueHead(policy.model.config.hidden_size))
+
+
+def _chosen(kind: type[Options], settings: TrainerSettings) -> Options:
+    """An options dataclass with the settings of the same names."""
+    return kind(**{field.name: getattr(settings, field.name) for field in fields(kind)})
+
+
+def _device(settings: TrainerSettings) -> str:
+    """Chooses and limits the device."""
+    has_gpu = torch.cuda.is_available()
+    if settings.device == "cpu" or (settings.device == "auto" and not has_gpu):
+        torch.set_num_threads(settings.num_threads)
+        return "cpu"
+    torch.cuda.set_per_process_memory_fraction(settings.gpu_memory_fraction)
+    return "cuda"

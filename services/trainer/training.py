@@ -1,0 +1,114 @@
+"""The story of online training: records in, an update, a checkpoint, weights out, and only then the acknowledgement.
+
+Killed at any point, the trainer goes on from its newest checkpoint: records that the checkpoint holds are acknowledged
+without being learned from again, all others come again; an announcement that is missing is made.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from services.trainer.batch import assemble
+from services.trainer.checkpoints import Checkpoint, CheckpointFolder, remembered
+from services.trainer.intake import Collected, RecordIntake
+from services.trainer.journal import Journal
+from services.trainer.learner import Learner, Metrics, Stopped
+from services.trainer.publishing import Edition, Publisher
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What training works with."""
+
+    policy: str
+    """Identity of the policy folder that the learner started from."""
+    learner: Learner
+    intake: RecordIntake
+    checkpoints: CheckpointFolder
+    publisher: Publisher
+    journal: Journal
+
+
+def train(workshop: Workshop, must_stop: Callable[[], bool], max_updates: int | None = None) -> int:
+    """Learn from records until `must_stop` or `max_updates`; the number of updates made.
+
+    `must_stop` is asked every few seconds; an update in hand is then abandoned, and its records come again. Raises
+    Unavailable without Redis, after which it may be called again; OSError where a checkpoint or weights do not fit.
+    """
+    state = resume(workshop)
+    num_updates = 0
+    while num_updates != max_updates:
+        collected = workshop.intake.collect(state.version, state.used, must_stop)
+        if collected is None:
+            break
+        started = time.monotonic()
+        try:
+            metrics = workshop.learner.update(assemble(collected.records, state.version), must_stop)
+        except Stopped:
+            log.info("update %d is abandoned; its %d records come again", state.step + 1, len(collected.records))
+            break
+        state = _after(state, workshop.learner, collected, metrics)
+        workshop.checkpoints.save(state)
+        workshop.publisher.publish(workshop.learner.networks, _edition(state))
+        workshop.intake.acknowledge(collected)
+        _report(workshop.journal, state, collected, time.monotonic() - started)
+        num_updates += 1
+    return num_updates
+
+
+def resume(workshop: Workshop) -> Checkpoint:
+    """The newest checkpoint, loaded into the learner and announced; the supervised policy where there is none."""
+    learner = workshop.learner
+    found = workshop.checkpoints.newest(workshop.policy)
+    if found is not None:
+        learner.load_state_dict(found.learner)
+        log.info("goes on from the checkpoint of version %d, %d updates", found.version, found.step)
+    state = found or Checkpoint(workshop.policy, 0, 0, {}, _now(), (), learner.state_dict())
+    version = workshop.publisher.settle(learner.networks, _edition(state))
+    if version != state.version:
+        state = replace(state, version=version)
+        workshop.checkpoints.save(state)
+    return state
+
+
+def _after(state: Checkpoint, learner: Learner, collected: Collected, metrics: Metrics) -> Checkpoint:
+    return Checkpoint(
+        policy=state.policy,
+        version=state.version + 1,
+        step=state.step + 1,
+        metrics=metrics,
+        created_at=_now(),
+        used=remembered(state.used, collected.record_ids),
+        learner=learner.state_dict(),
+    )
+
+
+def _edition(state: Checkpoint) -> Edition:
+    return Edition(state.version, state.step, state.metrics, state.created_at)
+
+
+def _report(journal: Journal, state: Checkpoint, collected: Collected, seconds: float) -> None:
+    metrics = state.metrics
+    log.info(
+        "version %d: reward %.3f, passed %.0f %%, KL to reference %.4f, %d records in %.1f s",
+        state.version, metrics["mean_reward"], 100 * metrics["pass_share"], metrics["kl_reference"],
+        len(collected.records), seconds,
+    )  # fmt: skip
+    journal.write(
+        {
+            "version": state.version,
+            "step": state.step,
+            "created_at": state.created_at,
+            "seconds": round(seconds, 3),
+            "skipped": dict(collected.skipped),
+            **{name: float(f"{value:.6g}") for name, value in metrics.items()},
+        }
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
