@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sparsesmith.errors import Conflict
+from sparsesmith.errors import Conflict, SparsesmithError
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
-from sparsesmith.runtime.processes import child_options, stop
+from sparsesmith.runtime.processes import start, stop
 
 log = logging.getLogger(__name__)
 
@@ -86,16 +86,26 @@ class Stack:
         for folder in ("logs", "policy", "trainer"):
             (self._state / folder).mkdir(parents=True, exist_ok=True)
         self._lock = _lock(self._state)
-        if self._valkey is not None:
-            self._valkey.start()
-        for service in self._services:
-            self._start(service)
+        try:
+            if self._valkey is not None:
+                self._valkey.start()
+            for service in self._services:
+                self._start(service)
+        except BaseException:
+            self._stop_all()
+            raise
         self._watcher.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stopping.set()
         self._watcher.join()
+        self._stop_all()
+
+    def _stop_all(self) -> None:
+        """The services first and together: they leave their last words in Valkey."""
         stoppers = [
             threading.Thread(target=stop, args=(service.process, STOP_TIMEOUT_S))
             for service in self._services
@@ -132,14 +142,8 @@ class Stack:
         }
 
     def _start(self, service: _Service) -> None:
-        with self.log_file(service.name).open("ab") as output:
-            service.process = subprocess.Popen(
-                [sys.executable, "-m", service.module],
-                stdout=output,
-                stderr=output,
-                env=self._environment(),
-                **child_options(),
-            )
+        command = [sys.executable, "-m", service.module]
+        service.process = start(command, self.log_file(service.name), self._environment())
         service.started_at = time.monotonic()
         service.restart_at = None
         self._on_event(f"{service.name} started (pid {service.process.pid})")
@@ -147,10 +151,16 @@ class Stack:
     def _watch(self) -> None:
         while not self._stopping.wait(WATCH_EVERY_S):
             if self._valkey is not None and not self._valkey.is_alive():
-                self._on_event("valkey ended; starting it again")
-                self._valkey.start()
+                self._revive(self._valkey)
             for service in self._services:
                 self._look_after(service)
+
+    def _revive(self, valkey: EmbeddedValkey) -> None:
+        self._on_event("valkey ended; starting it again")
+        try:
+            valkey.start()
+        except SparsesmithError as error:
+            self._on_event(error.message)
 
     def _look_after(self, service: _Service) -> None:
         now = time.monotonic()
