@@ -129,7 +129,7 @@ def _summary(
         known_share=known / count,
         mean_tokens=sum(tokens for _, tokens, _ in results) / count,
         known_workloads=len(found) / max(len(workloads), 1),
-        best_over_baseline=_geometric_mean([each.best_baseline_us / best[id(each)] for each in found]),
+        best_over_baseline=_geometric_mean([each.best_baseline_us / best[id(each)] for each in found if each.best_baseline_us is not None]),
         best_over_oracle=_geometric_mean([each.measured[0].median_us / best[id(each)] for each in found]),
     )
 

@@ -75,7 +75,9 @@ class Example:
 class Examples:
     """Tokenised targets of workloads, drawn by weight; some ask to refine a slower program of the same workload."""
 
-    def __init__(self, workloads: Sequence[WorkloadTargets], tokenizer: Tokenizer, settings: SupervisedSettings) -> None:
+    def __init__(
+        self, workloads: Sequence[WorkloadTargets], tokenizer: Tokenizer, settings: SupervisedSettings
+    ) -> None:
         self._tokenizer = tokenizer
         self._settings = settings
         self._bos = tokenizer.token_to_id(BOS)
@@ -109,7 +111,7 @@ class Examples:
         """The same target, asked for as an improvement on a slower program; unchanged where none was measured."""
         slowest_target_us = workload.measured[len(workload.targets) - 1].median_us
         slower = [each for each in workload.measured if each.median_us > slowest_target_us]
-        if not slower:
+        if not slower or workload.best_baseline_us is None:
             return example
         parent = slower[int(generator.integers(len(slower)))]
         report = timing_report(parent.median_us, workload.best_baseline_us)

@@ -47,7 +47,8 @@ class WorkloadTargets:
     """Everything measured of one workload."""
 
     key: WorkloadKey
-    best_baseline_us: float
+    best_baseline_us: float | None
+    """None where no baseline was timed beside the programs."""
     measured: tuple[MeasuredProgram, ...]
     """Fastest first, one for each program text."""
     targets: tuple[Target, ...]
@@ -101,4 +102,4 @@ def _of_workload(key: WorkloadKey, records: list[Mapping[str, Any]], rule: Targe
     targets = tuple(
         Target(each.program, each.family, weight / sum(raw)) for each, weight in zip(chosen, raw, strict=True)
     )
-    return WorkloadTargets(key, float(records[0]["best_baseline_us"]), measured, targets)
+    return WorkloadTargets(key, records[0]["best_baseline_us"], measured, targets)

@@ -13,7 +13,7 @@ from sparsesmith.cli.progress import Progress
 from sparsesmith.cli.rendering import show_evaluation, show_policy, show_report
 from sparsesmith.client.clients import Client, matrix_file
 from sparsesmith.errors import InvalidInput, InvalidOption, SparsesmithError
-from sparsesmith_proto.api import Budget, KernelReport, LibraryAnswer, SearchStrategy, TunedAnswer, TuningOptions
+from sparsesmith_proto.api import KernelReport, SearchStrategy, TunedAnswer, TuningOptions
 from sparsesmith_proto.message import ElementType, Operation
 
 app = typer.Typer(
@@ -132,16 +132,16 @@ def demo(
     "pretrain", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False
 )
 def train_pretrain(context: typer.Context) -> None:
-    """Pretrain on CUDA source (all options go to services.trainer.pretraining)."""
-    _become("services.trainer.pretraining", context.args)
+    """Pretrain on CUDA source (all options go to services.trainer.offline pretrain)."""
+    _become("services.trainer.offline", ["pretrain", *context.args])
 
 
 @train_app.command(
     "sft", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False
 )
 def train_sft(context: typer.Context) -> None:
-    """Supervised fine-tuning on measured family programs (all options go to services.trainer.supervised)."""
-    _become("services.trainer.supervised", context.args)
+    """Supervised fine-tuning on measured family programs (all options go to services.trainer.offline sft)."""
+    _become("services.trainer.offline", ["sft", *context.args])
 
 
 @train_app.command(
@@ -165,12 +165,8 @@ def options(**given: object) -> TuningOptions:
 def save_artifacts(client: Client, job_id: str, report: KernelReport, folder: Path) -> None:
     """Write the files of an answer under their names in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    match report.answer:
-        case TunedAnswer():
-            kinds = ("cu", "hpp", "py", "json")
-        case LibraryAnswer():
-            kinds = ("py", "json")
-    for kind in kinds:
+    has_program = isinstance(report.answer, TunedAnswer)
+    for kind in ("cu", "hpp", "py", "json") if has_program else ("py", "json"):
         (folder / f"kernel_{report.workload.pattern[:12]}.{kind}").write_bytes(client.artifact(job_id, kind))
 
 
