@@ -39,6 +39,7 @@ class StackOptions:
     """Folder: valkey/ (queue and jobs), policy/ (published weights), trainer/ (checkpoints), logs/."""
     port: int = 8000
     num_evaluators: int = 1
+    """One a GPU where there are any."""
     redis_url: str | None = None
     """None: the embedded Valkey."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class StackOptions:
 class _Service:
     name: str
     module: str
+    environment: Mapping[str, str] = field(default_factory=dict)
     process: "subprocess.Popen[bytes] | None" = None
     started_at: float = 0.0
     pause_s: float = FIRST_PAUSE_S
@@ -61,9 +63,12 @@ class Stack:
     def __init__(self, options: StackOptions, on_event: Callable[[str], None] = log.info) -> None:
         self._options = options
         self._on_event = on_event
-        self._state = options.state.resolve()
-        self._valkey = None if options.redis_url else EmbeddedValkey(self._state / "valkey")
-        evaluators = [_Service(f"evaluator-{number}", "services.evaluator") for number in range(options.num_evaluators)]
+        self.state = options.state.resolve()
+        self._valkey = None if options.redis_url else EmbeddedValkey(self.state / "valkey")
+        evaluators = [
+            _Service(f"evaluator-{number}", "services.evaluator", {"SPARSESMITH_EVALUATOR_CUDA_DEVICE": str(number)})
+            for number in range(options.num_evaluators)
+        ]
         self._services = [
             _Service("generator", "services.generator"),
             *evaluators,
@@ -84,8 +89,8 @@ class Stack:
     def __enter__(self) -> Self:
         """Start everything; readiness is `GET /readyz`. Raises Conflict where another stack uses the state folder."""
         for folder in ("logs", "policy", "trainer"):
-            (self._state / folder).mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(self._state)
+            (self.state / folder).mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(self.state)
         try:
             if self._valkey is not None:
                 self._valkey.start()
@@ -128,22 +133,23 @@ class Stack:
 
     def log_file(self, name: str) -> Path:
         """Where a service's output goes."""
-        return self._state / "logs" / f"{name}.log"
+        return self.state / "logs" / f"{name}.log"
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, service: _Service) -> dict[str, str]:
         return {
             **os.environ,
+            **service.environment,
             "SPARSESMITH_REDIS_URL": self.redis_url,
             "SPARSESMITH_GENERATOR_PORT": str(self._options.port),
-            "SPARSESMITH_GENERATOR_EXCHANGE_DIR": str(self._state / "policy"),
-            "SPARSESMITH_TRAINER_EXCHANGE_DIR": str(self._state / "policy"),
-            "SPARSESMITH_TRAINER_STATE_DIR": str(self._state / "trainer"),
+            "SPARSESMITH_GENERATOR_EXCHANGE_DIR": str(self.state / "policy"),
+            "SPARSESMITH_TRAINER_EXCHANGE_DIR": str(self.state / "policy"),
+            "SPARSESMITH_TRAINER_STATE_DIR": str(self.state / "trainer"),
             **self._options.environment,
         }
 
     def _start(self, service: _Service) -> None:
         command = [sys.executable, "-m", service.module]
-        service.process = start(command, self.log_file(service.name), self._environment())
+        service.process = start(command, self.log_file(service.name), self._environment(service))
         service.started_at = time.monotonic()
         service.restart_at = None
         self._on_event(f"{service.name} started (pid {service.process.pid})")
@@ -166,7 +172,7 @@ class Stack:
         now = time.monotonic()
         if service.restart_at is not None:
             if now >= service.restart_at:
-                self._start(service)
+                self._start_again(service, now)
             return
         if service.process is None or service.process.poll() is None:
             return
@@ -175,6 +181,16 @@ class Stack:
         code = service.process.returncode
         self._on_event(f"{service.name} ended with code {code}; again in {service.pause_s:g} s, see its log")
         stop(service.process, 0)
+        self._pause(service, now)
+
+    def _start_again(self, service: _Service, now: float) -> None:
+        try:
+            self._start(service)
+        except OSError as error:  # No memory, no disk: perhaps later.
+            self._on_event(f"{service.name} cannot be started: {error}")
+            self._pause(service, now)
+
+    def _pause(self, service: _Service, now: float) -> None:
         service.restart_at = now + service.pause_s
         service.pause_s = min(2 * service.pause_s, LONGEST_PAUSE_S)
 
