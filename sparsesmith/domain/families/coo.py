@@ -46,7 +46,8 @@ if (start + $items <= nnz) {
     int j = min(start + k, nnz - 1);
     row[k] = row_indices[j];
     col[k] = col_indices[j];
-    value[k] = start + k < nnz ? values[j] : 0;
+    value[k] = values[j];
+    if (start + k >= nnz) value[k] = 0;
   }
 }
 $T gathered[$items];

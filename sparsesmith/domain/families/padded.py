@@ -30,6 +30,7 @@ for (int j = begin; j < end; j += $step) sum += $value * x[$base$col];
         )
     return fill(
         """
+#pragma unroll 1
 for (int j = begin; j < end; j += $stride) {
   int col[$unroll];
   $T value[$unroll];
@@ -37,7 +38,8 @@ for (int j = begin; j < end; j += $stride) {
   for (int u = 0; u < $unroll; u++) {
     int k = j + u * $step < end ? j + u * $step : j;
     col[u] = $col;
-    value[u] = j + u * $step < end ? $value : 0;
+    value[u] = $value;
+    if (j + u * $step >= end) value[u] = 0;
   }
   #pragma unroll
   for (int u = 0; u < $unroll; u++) sum += value[u] * x[$column];

@@ -17,6 +17,9 @@ from sparsesmith.domain.pattern import Pattern
 VARIATION_PENALTY = 0.06
 """The n-th choice of a family competes as if it were estimated n x 6 % slower: families take turns, winners more."""
 
+TRUST = 0.6
+"""Exponent of an estimate: below 1 it counts for less against the penalties, above all between families."""
+
 REPEAT_PENALTY = 0.8
 """Every choice of a family but its first: families that are not far behind all get a turn before variations start."""
 
@@ -49,7 +52,7 @@ def _ranked(work: Work, operation: Operation, element_type: ElementType) -> Iter
         ]
         for place, prospect in enumerate(sorted(legal, key=lambda prospect: prospect.estimated_us)):
             penalty = VARIATION_PENALTY * place + REPEAT_PENALTY * (place > 0)
-            yield prospect.estimated_us * (1 + penalty), family, prospect
+            yield prospect.estimated_us**TRUST * (1 + penalty), family, prospect
 
 
 def _different(instances: Iterator[FamilyInstance]) -> Iterator[FamilyInstance]:

@@ -95,6 +95,7 @@ for (int j = $start; j < end; j += $step)
         )
     return fill(
         """
+#pragma unroll 1
 for (int j = $start; j < end; j += $stride) {
   $batch
   #pragma unroll
@@ -119,7 +120,8 @@ $T value[$unroll];
 for (int u = 0; u < $unroll; u++) {
   int k = min(j + u$times, end - 1);
   col[u] = $col;
-  value[u] = j + u$times < end ? $value : 0;
+  value[u] = $value;
+  if (j + u$times >= end) value[u] = 0;
 }
 """,
         unroll=unroll,

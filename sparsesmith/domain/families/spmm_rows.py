@@ -36,6 +36,7 @@ for (int j = begin; j < end; j++) {
         )
     return fill(
         """
+#pragma unroll 1
 for (int j = begin; j < end; j += $unroll) {
   $batch
   $add
@@ -87,7 +88,8 @@ $declare
 for (int start = begin; start < end; start += $lanes) {
   int j = min(start + lane, end - 1);
   int own_col = $load_col;
-  $T own_value = start + lane < end ? $load_value : 0;
+  $T own_value = $load_value;
+  if (start + lane >= end) own_value = 0;
   int count = min(end - start, $lanes);
   for (int k = 0; k < count; k += $unroll) {
     #pragma unroll
@@ -183,7 +185,8 @@ for (int row = first + threadIdx.x / $lanes; row < last; row += $groups) {
     #pragma unroll
     for (int u = 0; u < $unroll; u++) {
       int col = cols[min(k + u, to - 1)];
-      $T value = k + u < to ? factors[k + u] : 0;
+      $T value = factors[min(k + u, to - 1)];
+      if (k + u >= to) value = 0;
       $add
     }
   }

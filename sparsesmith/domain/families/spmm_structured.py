@@ -26,8 +26,8 @@ for (int j = begin; j < end; j++) {
   int col = $load_col * $cols;
   #pragma unroll
   for (int k = 0; k < $cols; k++) {
-    $V right = {};
-    if (col + k < num_cols) right = $read;
+    $V right = $read;
+    if (col + k >= num_cols) right = $zero;
     #pragma unroll
     for (int i = 0; i < $rows; i++) {
       $T value = $load_value;
@@ -53,8 +53,9 @@ for (int i = 0; i < $rows; i++) {
         width=width,
         unroll=choice.integer("unroll"),
         load_col=load(how, "block_col_indices + j"),
-        read=tile.read(f"b + (size_t)(col + k) * {width} + column"),
+        read=tile.read(f"b + (size_t)min(col + k, num_cols - 1) * {width} + column"),
         load_value=load(how, f"values + (j * {rows} + i) * {cols} + k"),
+        zero="0" if tile.vector == 1 else f"{tile.c_type}()",
         fma=tile.multiply_add("sum[i]", "value"),
     )
     launch = Launch("spmm", f"ceil_div(num_block_rows,{block // tile.lanes}){tile.grid}", block, body)
@@ -107,12 +108,14 @@ if ($no_row) return;
 int begin = slice_offsets[slice] + slot % $slice, end = slice_offsets[slice + 1];
 $base
 $declare
+#pragma unroll 1
 for (int start = begin; start < end; start += $stride) {
   #pragma unroll
   for (int u = 0; u < $unroll; u++) {
     int j = start + u * $slice < end ? start + u * $slice : start;
     int col = $load_col;
-    $T value = start + u * $slice < end ? $load_value : 0;
+    $T value = $load_value;
+    if (start + u * $slice >= end) value = 0;
     $add
   }
 }

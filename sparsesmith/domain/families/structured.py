@@ -52,14 +52,17 @@ def _write_dia_batched(choice: Choice) -> str:
 int row = blockIdx.x * $block + threadIdx.x;
 if (row >= num_rows) return;
 $T sum = 0;
+#pragma unroll 1
 for (int start = 0; start < num_diagonals; start += $batch) {
   $T value[$batch], right[$batch];
   #pragma unroll
   for (int u = 0; u < $batch; u++) {
     int d = min(start + u, num_diagonals - 1);
     unsigned col = row + diagonal_offsets[d];
-    value[u] = start + u < num_diagonals ? $value : 0;
-    right[u] = col < num_cols ? x[col] : 0;
+    value[u] = $value;
+    if (start + u >= num_diagonals) value[u] = 0;
+    right[u] = x[min(col, num_cols - 1)];
+    if (col >= num_cols) right[u] = 0;
   }
   #pragma unroll
   for (int u = 0; u < $batch; u++) sum += value[u] * right[u];
@@ -102,7 +105,8 @@ if (block_row < num_block_rows) {
     $block_loads
     #pragma unroll
     for (int k = 0; k < $cols; k++) {
-      $T right = col + k < num_cols ? x[col + k] : 0;
+      $T right = x[min(col + k, num_cols - 1)];
+      if (col + k >= num_cols) right = 0;
       #pragma unroll
       for (int i = 0; i < $rows; i++) sum[i] += tile[i * $cols + k] * right;
     }
@@ -143,8 +147,11 @@ $T sum = 0;
 for (int j = begin; j < end; j++) {
   int col = $load_col * $cols;
   #pragma unroll
-  for (int k = 0; k < $cols; k++)
-    sum += $value * (col + k < num_cols ? x[col + k] : 0);
+  for (int k = 0; k < $cols; k++) {
+    $T right = x[min(col + k, num_cols - 1)];
+    if (col + k >= num_cols) right = 0;
+    sum += $value * right;
+  }
 }
 y[row] = sum;
 """,

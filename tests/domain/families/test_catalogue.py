@@ -5,11 +5,11 @@ import random
 from collections.abc import Iterator, Mapping
 
 import pytest
-from sparsesmith.domain.program import KernelProgram, parse_program
 from sparsesmith_proto.message import ElementType
 
 from sparsesmith.domain.families import FAMILIES, Family
 from sparsesmith.domain.formats.format import IntegerRange, OneOf, ParameterSpec, ParameterValue
+from sparsesmith.domain.program import KernelProgram, parse_program
 from sparsesmith.errors import InvalidOption
 
 DENSE_COLS = (8, 32, 128)

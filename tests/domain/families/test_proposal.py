@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sparsesmith.domain.program import parse_program
 
 from sparsesmith.domain.families import FAMILIES, FamilyInstance, propose
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices, pattern_from_scipy
+from sparsesmith.domain.program import parse_program
 
 
 def stencil(side: int = 60) -> Pattern:
