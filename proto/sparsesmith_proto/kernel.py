@@ -191,9 +191,7 @@ class TimedOut(Message):
     message: str
 
 
-Outcome = Annotated[
-    Passed | Rejected | CompileFailed | Mismatch | Crashed | TimedOut, Field(discriminator="outcome")
-]
+Outcome = Annotated[Passed | Rejected | CompileFailed | Mismatch | Crashed | TimedOut, Field(discriminator="outcome")]
 
 
 class Evaluation(Message):
