@@ -2,14 +2,17 @@
 
 import logging
 import os
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal
 
+from sparsesmith_proto.message import Architecture
+
 from services.evaluator.device import Device
+from services.evaluator.gpu_claim import claim_gpu
 from services.evaluator.sandbox import DeviceFactory, DeviceProcess, StageLimits
 from services.evaluator.settings import EvaluatorSettings
-from sparsesmith_proto.message import Architecture
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +67,7 @@ def device_process(settings: EvaluatorSettings) -> DeviceProcess:
 def _factory(kind: Literal["cuda", "interpreter"], settings: EvaluatorSettings) -> DeviceFactory:
     match kind:
         case "cuda":
-            return CudaFactory(_visible_device(settings.cuda_device))
+            return CudaFactory(_visible_device(_gpu_index(settings)))
         case "interpreter":
             return InterpreterFactory(settings.architecture)
 
@@ -72,7 +75,7 @@ def _factory(kind: Literal["cuda", "interpreter"], settings: EvaluatorSettings) 
 def _device_kind(asked: Literal["auto", "cuda", "interpreter"]) -> Literal["cuda", "interpreter"]:
     if asked != "auto":
         return asked
-    if not _has_gpu():
+    if _num_gpus() == 0:
         return "interpreter"
     if find_spec("cupy") is None:
         logger.warning("there is a GPU, but CuPy is not installed (extra `evaluator-gpu`): using the interpreter")
@@ -80,17 +83,22 @@ def _device_kind(asked: Literal["auto", "cuda", "interpreter"]) -> Literal["cuda
     return "cuda"
 
 
-def _has_gpu() -> bool:
-    """Asks NVML, which makes no CUDA context in this process."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or find_spec("pynvml") is None:
-        return False
+def _num_gpus() -> int:
+    """That this process may see. Asks NVML, which makes no CUDA context in this process."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible in ("", "-1") or find_spec("pynvml") is None:
+        return 0
     import pynvml
 
     try:
         pynvml.nvmlInit()
-        return bool(pynvml.nvmlDeviceGetCount() > 0)
+        return min(int(pynvml.nvmlDeviceGetCount()), len(visible.split(",")) if visible else sys.maxsize)
     except pynvml.NVMLError:
-        return False
+        return 0
+
+
+def _gpu_index(settings: EvaluatorSettings) -> int:
+    return settings.cuda_device if settings.gpu_claims_dir is None else claim_gpu(settings.gpu_claims_dir, _num_gpus())
 
 
 def _visible_device(index: int) -> str:

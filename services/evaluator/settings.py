@@ -1,10 +1,10 @@
 """Settings of the evaluator, read from the environment in `__main__` and handed down."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
-
 from sparsesmith_proto.message import Architecture
 
 
@@ -24,6 +24,9 @@ class EvaluatorSettings(BaseSettings):
     """auto: a GPU where there is one, else the interpreter; read by `devices`."""
     cuda_device: int = Field(default=0, ge=0, le=63)
     """Which GPU; one worker has one. Read by `devices`."""
+    gpu_claims_dir: Path | None = None
+    """Folder that the evaluators of a machine share: each takes a GPU that none of them has, and `cuda_device` does not
+    count. Read by `devices`."""
     architecture: Architecture = "sm_90"
     """GPU generation that the interpreter compiles for; a GPU says its own. Read by `devices`."""
     spare_process: bool | None = None

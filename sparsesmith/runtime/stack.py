@@ -50,7 +50,6 @@ class StackOptions:
 class _Service:
     name: str
     module: str
-    environment: Mapping[str, str] = field(default_factory=dict)
     process: "subprocess.Popen[bytes] | None" = None
     started_at: float = 0.0
     pause_s: float = FIRST_PAUSE_S
@@ -65,10 +64,7 @@ class Stack:
         self._on_event = on_event
         self.state = options.state.resolve()
         self._valkey = None if options.redis_url else EmbeddedValkey(self.state / "valkey")
-        evaluators = [
-            _Service(f"evaluator-{number}", "services.evaluator", {"SPARSESMITH_EVALUATOR_CUDA_DEVICE": str(number)})
-            for number in range(options.num_evaluators)
-        ]
+        evaluators = [_Service(f"evaluator-{number}", "services.evaluator") for number in range(options.num_evaluators)]
         self._services = [
             _Service("generator", "services.generator"),
             *evaluators,
@@ -135,11 +131,11 @@ class Stack:
         """Where a service's output goes."""
         return self.state / "logs" / f"{name}.log"
 
-    def _environment(self, service: _Service) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         return {
             **os.environ,
-            **service.environment,
             "SPARSESMITH_REDIS_URL": self.redis_url,
+            "SPARSESMITH_EVALUATOR_GPU_CLAIMS_DIR": str(self.state / "gpus"),
             "SPARSESMITH_GENERATOR_PORT": str(self._options.port),
             "SPARSESMITH_GENERATOR_EXCHANGE_DIR": str(self.state / "policy"),
             "SPARSESMITH_TRAINER_EXCHANGE_DIR": str(self.state / "policy"),
@@ -149,7 +145,7 @@ class Stack:
 
     def _start(self, service: _Service) -> None:
         command = [sys.executable, "-m", service.module]
-        service.process = start(command, self.log_file(service.name), self._environment(service))
+        service.process = start(command, self.log_file(service.name), self._environment())
         service.started_at = time.monotonic()
         service.restart_at = None
         self._on_event(f"{service.name} started (pid {service.process.pid})")
