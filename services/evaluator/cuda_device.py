@@ -18,7 +18,6 @@ from services.evaluator.bandwidth import DeviceRates, measured_rates, peak_memor
 from services.evaluator.baselines import LibraryRoutines
 from services.evaluator.clocks import Clocks
 from services.evaluator.correctness import fingerprint, judge
-from services.evaluator.cubin import device_variable_bytes
 from services.evaluator.cuda_kernel import BUDGETS, MAX_ATTEMPTS, CudaKernel
 from services.evaluator.cuda_launch import LaunchRefused, cuda_errors
 from services.evaluator.cuda_program import DeviceProgram, MatrixShape
@@ -169,12 +168,6 @@ class CudaBench:
 
     def load(self, program: KernelProgram, matrix: StoredMatrix, binary: "Compiled") -> CudaKernel | Rejected | Crashed:
         """See Bench.load."""
-        state_bytes = device_variable_bytes(binary.cubin)
-        if state_bytes:
-            return Rejected(
-                message=f"{state_bytes} bytes of __device__ or static variables: they outlive a launch; "
-                "use __constant__ for tables and the format's scratch for intermediate results"
-            )
         try:
             kernel = self._loaded(program, matrix, binary.cubin)
         except InvalidProgram as error:

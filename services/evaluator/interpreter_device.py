@@ -19,7 +19,6 @@ import numpy as np
 
 from services.evaluator.compilation import Compiled, KernelResources, compile_program
 from services.evaluator.correctness import Correct, check
-from services.evaluator.cubin import device_variable_bytes
 from services.evaluator.device import (
     Array,
     Draw,
@@ -116,12 +115,6 @@ class InterpreterBench:
         return draw
 
     def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> "InterpretedKernel | Rejected":
-        state_bytes = device_variable_bytes(binary.cubin)
-        if state_bytes:
-            return Rejected(
-                message=f"{state_bytes} bytes of __device__ or static variables: they outlive a launch; "
-                "use __constant__ for tables and the format's scratch for intermediate results"
-            )
         try:
             module = load_module(binary.ptx)
         except UnsupportedPtx as error:

@@ -17,6 +17,7 @@ from services.evaluator.correctness import Correct, MemoryDamaged, check, check_
 from services.evaluator.device import Device, Draw, Effort, LoadedKernel, RunFailure, StoredMatrix, Timing
 from services.evaluator.operands import FULL_CHECK, choose_draws, draw, system_generator
 from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.persistent_state import persistent_variables
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import InvalidProgram
 from sparsesmith_proto.kernel import Baselines, DeviceDescription, EstimatedTiming, Mismatch, Rejected, Workload
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
 MAX_CACHED_LAYOUT_BYTES = 2 * 2**30
 """Host memory for formats built for one workload; the least recently used go first."""
+
+_STATE = (
+    "variables in global memory outlive a launch; "
+    "use __constant__ for tables and the format's scratch for intermediate results"
+)
+_MAX_NAMES = 4
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,9 @@ class LocalWorkbench:
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         self.unload(kernel_id)
+        state = persistent_variables(binary.ptx)
+        if state:
+            return Rejected(message=f"{_STATE}: {', '.join(state[:_MAX_NAMES])}")
         try:
             kernel = self._bench.load(program, self._matrix(program), binary)
         except InvalidProgram as error:
