@@ -55,7 +55,7 @@ class TrainerSettings(BaseSettings):
     """Passes over a batch; read by `learner`."""
     minibatch_records: int = Field(default=8, ge=1, le=4096)
     """Records an optimizer step; read by `learner`."""
-    micro_batch_tokens: int = Field(default=4096, ge=64, le=1_000_000)
+    micro_batch_tokens: int = Field(default=2048, ge=64, le=1_000_000)
     """Tokens that are in memory at a time, padding included: bounds memory, changes nothing else. Read by `learner`."""
     matrix_rate: float = Field(default=1e-4, ge=0, le=0.1)
     """Learning rate of the layers' weight matrices (Muon); read by `learner`."""

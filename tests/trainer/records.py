@@ -17,7 +17,7 @@ from sparsesmith_proto.kernel import (
 )
 from sparsesmith_proto.reward import RewardRecord
 
-from services.trainer.batch import BatchRules, RecordReader, TrainingBatch, UsableRecord, assemble
+from services.trainer.batch import BatchRules, Patterns, RecordReader, TrainingBatch, UsableRecord, assemble
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.errors import NotFound
 from tests.generator.tiny_policy import VOCABULARY_SIZE, make_tokenizer
@@ -86,7 +86,7 @@ class StoredPatterns:
         return self._patterns[digest]
 
 
-def make_reader(*patterns: Pattern, **changes: Any) -> RecordReader:
+def make_reader(store: Patterns | None = None, **changes: Any) -> RecordReader:
     """A reader for the tiny policy; changes are fields of its rules."""
     rules: dict[str, Any] = {
         "encoder": "structural",
@@ -95,7 +95,7 @@ def make_reader(*patterns: Pattern, **changes: Any) -> RecordReader:
         "max_policy_age": 4,
         "reward": "milestone",
     }
-    return RecordReader(StoredPatterns(*(patterns or (PATTERN,))), make_tokenizer(), BatchRules(**{**rules, **changes}))
+    return RecordReader(store or StoredPatterns(PATTERN), make_tokenizer(), BatchRules(**{**rules, **changes}))
 
 
 def make_batch(*records: RewardRecord, version: int = 0) -> TrainingBatch:
