@@ -57,6 +57,7 @@ def device_process(settings: EvaluatorSettings) -> DeviceProcess:
         open_s=settings.open_limit_s,
         baselines_s=settings.baselines_limit_s,
         store_s=settings.store_limit_s,
+        draw_s=settings.draw_limit_s,
         check_s=run_limit_s,
         time_s=run_limit_s,
     )

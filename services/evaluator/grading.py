@@ -41,9 +41,11 @@ def grade_batch(
 ) -> EvaluationReport:
     """Grades every candidate of a job, whose candidate_ids are distinct. `must_stop` is asked before each.
 
+    The job's budget pays for its candidates: the inputs are drawn before the clock starts, while programs compile.
     Raises LimitExceeded where the workload does not fit the device, Unavailable where the device does not come up,
     Stopped.
     """
+    bench.draw()
     started = time.monotonic()
     distinct = tuple({candidate.program: candidate for candidate in job.candidates}.values())
     race = Race(baselines.best_routine().timing.median_us)

@@ -45,9 +45,11 @@ class StageLimits:
     start_s: float = 180
     """Imports, the device's context, just-in-time compilation of our own code."""
     open_s: float = 120
-    """Upload of a workload and reference results."""
+    """Upload of a workload."""
     baselines_s: float = 300
     store_s: float = 60
+    draw_s: float = 180
+    """Inputs of a batch and reference results, on the host: no kernel runs meanwhile."""
     check_s: float = 60
     time_s: float = 60
 
@@ -61,7 +63,7 @@ class _Open:
 
 @dataclass(frozen=True)
 class _Call:
-    stage: Literal["baselines", "store", "check", "time", "retime", "unload"]
+    stage: Literal["baselines", "store", "draw", "check", "time", "retime", "unload"]
     arguments: tuple[Any, ...] = ()
 
 
@@ -201,6 +203,8 @@ class SandboxedWorkbench:
         self._workload = workload
         self._pattern = pattern
         self._kernels: dict[str, _CheckedKernel] = {}
+        self._drawn_in = 0
+        """Number of the child that has the inputs; 0: none."""
 
     def description(self) -> DeviceDescription:
         return self._process.description()
@@ -217,7 +221,18 @@ class SandboxedWorkbench:
         outcome: Stored | Rejected | RunFailure = self._outcome(_Call("store", (program,)), self._limits.store_s)
         return outcome
 
+    def draw(self) -> None:
+        """Once for each child that the batch comes to. Raises Unavailable where the device does not survive it."""
+        if self._drawn_in == self._process.num_started and self._process.is_running():
+            return
+        try:
+            self._ask(_Call("draw"), self._limits.draw_s)
+        except _Ended as ended:
+            raise Unavailable(f"drawing the inputs failed: {ended.outcome.message}") from ended
+        self._drawn_in = self._process.num_started
+
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        self.draw()
         call = _Call("check", (kernel_id, program, binary))
         verdict: Correct | Rejected | RunFailure = self._outcome(call, self._limits.check_s)
         if isinstance(verdict, Correct):

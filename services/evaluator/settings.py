@@ -44,6 +44,8 @@ class EvaluatorSettings(BaseSettings):
     """Longest timing of a workload's baselines; read by `devices`."""
     store_limit_s: float = Field(default=60, gt=0, le=3600)
     """Longest building of a format; read by `devices`."""
+    draw_limit_s: float = Field(default=180, gt=0, le=3600)
+    """Longest drawing of a batch's inputs and reference results; read by `devices`."""
     run_limit_s: float | None = Field(default=None, gt=0, le=3600)
     """Longest check and longest timing of a candidate. None: 15 on a GPU, 120 on the interpreter. Read by `devices`."""
     cached_baselines: int = Field(default=256, ge=1, le=100_000)

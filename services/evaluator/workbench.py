@@ -64,8 +64,12 @@ class Workbench(Protocol):
         """Builds the program's format. Rejected where the pattern does not fit it."""
         ...
 
+    def draw(self) -> None:
+        """Draws the batch's inputs with their references where it has not been done. Slow for large and wide operands."""
+        ...
+
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
-        """Loads the program and checks it; it stays loaded under this id."""
+        """Loads the program and checks it on the batch's inputs; it stays loaded under this id."""
         ...
 
     def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
@@ -80,8 +84,8 @@ class Workbench(Protocol):
 
 
 class LocalWorkbench:
-    """Beside the device, in its process. The draws are made when the first kernel of a batch has been loaded: every
-    program text of the batch was fixed before, so none can depend on them.
+    """Beside the device, in its process. The draws are made anew for every batch, and not before the batch is in hand:
+    every program text of it was fixed before, so none can depend on them.
 
     Raises MemoryDamaged where a kernel wrote outside its output, whatever else it did.
     """
@@ -117,6 +121,17 @@ class LocalWorkbench:
             return Rejected(message=error.message)
         return Stored(matrix.format_bytes, matrix.conversion_ms)
 
+    def draw(self) -> None:
+        if self._draws:
+            return
+        num_products = self._pattern.nnz * self.workload.num_dense_cols
+        names = choose_draws(num_products, self._bench.max_products, self._generator)
+        hosts = (draw(name, self._pattern, self.workload, self._generator) for name in names)
+        self._draws = tuple(self._bench.hold(host) for host in hosts)
+        self._fingerprint = fingerprint(self._draws)
+        everything_fits = self._bench.max_products >= FULL_CHECK * num_products
+        self._num_repeated = len(names) if everything_fits else 1
+
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         self.unload(kernel_id)
         state = persistent_variables(binary.ptx)
@@ -129,7 +144,8 @@ class LocalWorkbench:
         if isinstance(kernel, Rejected | RunFailure):
             return kernel
         self._kernels[kernel_id] = kernel
-        verdict = check(kernel, self._held_draws(), self._num_repeated)
+        self.draw()
+        verdict = check(kernel, self._draws, self._num_repeated)
         self._check_memory()
         if not isinstance(verdict, Correct):
             self.unload(kernel_id)
@@ -169,17 +185,6 @@ class LocalWorkbench:
         other = others[int(self._generator.integers(len(others)))]
         verdict = check_as_timed(kernel, timed, other, self._generator)
         return timing if isinstance(verdict, Correct) else verdict
-
-    def _held_draws(self) -> tuple[Draw, ...]:
-        if not self._draws:
-            num_products = self._pattern.nnz * self.workload.num_dense_cols
-            names = choose_draws(num_products, self._bench.max_products, self._generator)
-            hosts = [draw(name, self._pattern, self.workload, self._generator) for name in names]
-            self._draws = tuple(self._bench.hold(host) for host in hosts)
-            self._fingerprint = fingerprint(self._draws)
-            everything_fits = self._bench.max_products >= FULL_CHECK * num_products
-            self._num_repeated = len(names) if everything_fits else 1
-        return self._draws
 
     def _check_memory(self) -> None:
         if fingerprint(self._draws) != self._fingerprint:

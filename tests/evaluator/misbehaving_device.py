@@ -54,13 +54,18 @@ class MisbehavingFactory:
     """Makes the device in the sandbox's child; `at_start` is what the device does when it is made."""
 
     at_start: str = "right"
+    hold_s: float = 0
+    """What it takes to hold one draw."""
 
     def __call__(self) -> "MisbehavingDevice":
         behave(self.at_start)
-        return MisbehavingDevice()
+        return MisbehavingDevice(self.hold_s)
 
 
 class MisbehavingDevice:
+    def __init__(self, hold_s: float) -> None:
+        self._hold_s = hold_s
+
     def description(self) -> DeviceDescription:
         return DeviceDescription(
             kind="cuda",
@@ -74,7 +79,7 @@ class MisbehavingDevice:
     def open(self, workload: Workload, pattern: Pattern) -> "MisbehavingBench":
         if pattern.nnz > MAX_NNZ:
             raise LimitExceeded(f"nnz is {pattern.nnz}: at most {MAX_NNZ}", field="nnz")
-        return MisbehavingBench()
+        return MisbehavingBench(self._hold_s)
 
     def close(self) -> None:
         pass
@@ -83,12 +88,16 @@ class MisbehavingDevice:
 class MisbehavingBench:
     max_products = 10**9
 
+    def __init__(self, hold_s: float) -> None:
+        self._hold_s = hold_s
+
     def baselines(self) -> Baselines:
         return Baselines(
             default="library", routines=(BaselineTiming(routine="library", timing=measured(10), preparation_ms=0),)
         )
 
     def hold(self, draw: Draw) -> Draw:
+        time.sleep(self._hold_s)
         return draw
 
     def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> "MisbehavingKernel":

@@ -1,6 +1,9 @@
 """The sandbox's parent survives whatever a kernel does to the device's process; the next kernel finds a clean one."""
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch, TimedOut, Workload
 from tests.evaluator.misbehaving_device import BINARY, MAX_NNZ, MisbehavingFactory, measured, program_text
 
-LIMITS = StageLimits(start_s=60, open_s=20, baselines_s=20, store_s=20, check_s=1, time_s=1)
+LIMITS = StageLimits(start_s=60, open_s=20, baselines_s=20, store_s=20, draw_s=20, check_s=1, time_s=1)
 
 
 def make_pattern(num_rows: int = 16) -> Pattern:
@@ -123,6 +126,35 @@ def test_a_second_batch_on_the_same_workload_draws_anew_and_forgets_the_kernels(
     second = shared_process.open(make_workload(pattern), pattern)
     assert isinstance(check(second, "right"), Correct)
     assert isinstance(second.time("kernel", "quick"), MeasuredTiming)
+
+
+@contextmanager
+def opened(factory: MisbehavingFactory, limits: StageLimits) -> Iterator[SandboxedWorkbench]:
+    pattern = make_pattern()
+    process = DeviceProcess(factory, limits)
+    try:
+        yield process.open(make_workload(pattern), pattern)
+    finally:
+        process.close()
+
+
+def test_inputs_that_take_longer_than_a_check_are_no_fault_of_the_kernel() -> None:
+    with opened(MisbehavingFactory(hold_s=0.3), LIMITS) as bench:
+        assert isinstance(check(bench, "right"), Correct)
+        started = time.monotonic()
+        assert isinstance(check(bench, "right", "second"), Correct)
+        assert time.monotonic() - started < 1
+        assert isinstance(check(bench, "die", "third"), Crashed)
+        assert isinstance(check(bench, "right", "fourth"), Correct)
+
+
+def test_inputs_that_cannot_be_drawn_in_time_make_the_device_unavailable() -> None:
+    limits = replace(LIMITS, draw_s=0.5)
+    with (
+        opened(MisbehavingFactory(hold_s=0.3), limits) as bench,
+        pytest.raises(Unavailable, match=r"drawing the inputs failed: draw: not done within 0.5 s"),
+    ):
+        check(bench, "right")
 
 
 @pytest.mark.parametrize("at_start", ["die", "raise"])
