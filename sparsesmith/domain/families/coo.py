@@ -1,6 +1,6 @@
 """SpMV over equal runs of nonzeros with a segmented sum across each warp."""
 
-from sparsesmith.domain.families.csr import INDEX, LOAD
+from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import (
     BYTES,
@@ -99,7 +99,7 @@ if (lane == 31 || after_row != open) {
         "coo",
         {"index": choice.word("index")},
         zero_output("spmv", 1),
-        Launch("spmv", f"ceil_div(nnz,{block * items})", block, body),
+        Launch("spmv", f"ceil_div(nnz,{block * items})", block, body, choice.word("registers")),
     )
 
 
@@ -112,6 +112,7 @@ COO_SEGMENTED = Family(
         "items": OneOf(4, (1, 2, 4, 8)),
         "block": OneOf(256, (64, 128, 256)),
         "load": LOAD,
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: True,

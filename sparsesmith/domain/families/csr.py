@@ -18,6 +18,8 @@ from sparsesmith.domain.formats.format import OneOf, ParameterSpec
 LOAD = OneOf("ldcs", ("ldcs", "ldg"))
 """`ldcs` streams the matrix past the caches' working set, `ldg` keeps it."""
 INDEX = OneOf("i32", ("i32", "u16"))
+REGISTERS = OneOf("free", ("free", "few"))
+"""`free` keeps all loads of a batch in flight, `few` keeps more warps resident."""
 BLOCK = OneOf(256, (64, 128, 256, 512))
 LANES = OneOf(8, (2, 4, 8, 16, 32))
 MAX_SHARED_BYTES = 48 * 1024
@@ -38,7 +40,7 @@ y[row] = sum;
         T=scalar(choice.element_type),
         dot=dot("begin", 1, choice.integer("unroll"), choice.word("load"), choice.element_type),
     )
-    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
@@ -62,7 +64,7 @@ if (lane == 0 && row < num_rows) y[row] = sum;
         dot=dot("begin + lane", lanes, choice.integer("unroll"), choice.word("load"), choice.element_type),
         warp_sum=warp_sum(lanes),
     )
-    launch = Launch("spmv", f"ceil_div(num_rows,{block // lanes})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_rows,{block // lanes})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
@@ -89,7 +91,7 @@ for (int start = blockIdx.x * $rows; start < num_rows; start += gridDim.x * $row
         warp_sum=warp_sum(lanes),
     )
     grid = f"min(ceil_div(num_rows,{block // lanes}),num_sms*{choice.integer('blocks_per_sm')})"
-    launch = Launch("spmv", grid, block, body)
+    launch = Launch("spmv", grid, block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
@@ -134,7 +136,7 @@ if (lane == 0 && row < num_rows) y[row] = sum;
         lines=_wide_lines(width),
         warp_sum=warp_sum(lanes),
     )
-    launch = Launch("spmv", f"ceil_div(num_rows,{block // lanes})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_rows,{block // lanes})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "csr", {"index": index}, launch)
 
 
@@ -154,7 +156,7 @@ $block_sum
         dot=dot("begin + threadIdx.x", block, choice.integer("unroll"), choice.word("load"), choice.element_type),
         block_sum=block_sum(block, "y[row]", choice.element_type),
     )
-    launch = Launch("spmv", "num_rows", block, body)
+    launch = Launch("spmv", "num_rows", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
@@ -188,7 +190,7 @@ for (int start = blockIdx.x * $rows; start < num_rows; start += gridDim.x * $row
         warp_sum=warp_sum(lanes),
     )
     grid = f"min(ceil_div(num_rows,{block // lanes}),num_sms*{choice.integer('blocks_per_sm')})"
-    launch = Launch("spmv", grid, block, body)
+    launch = Launch("spmv", grid, block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
@@ -201,6 +203,7 @@ _LANE_PARAMETERS: dict[str, ParameterSpec] = {
     "unroll": OneOf(2, (1, 2, 4, 8)),
     "block": BLOCK,
     "load": LOAD,
+    "registers": REGISTERS,
     "index": INDEX,
 }
 
@@ -212,6 +215,7 @@ CSR_SCALAR = Family(
         "unroll": OneOf(4, (1, 2, 4, 8, 16)),
         "block": OneOf(128, (32, 64, 128, 256)),
         "load": LOAD,
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: True,
@@ -240,7 +244,13 @@ CSR_VECTOR_WIDE = Family(
     name="csr_vector_wide",
     operation="spmv",
     strategy="Lanes a row with aligned 128-bit loads of values and columns; long rows.",
-    parameters={"lanes": OneOf(16, (4, 8, 16, 32)), "block": BLOCK, "load": LOAD, "index": INDEX},
+    parameters={
+        "lanes": OneOf(16, (4, 8, 16, 32)),
+        "block": BLOCK,
+        "load": LOAD,
+        "registers": REGISTERS,
+        "index": INDEX,
+    },
     suits=lambda pattern: pattern.nnz >= 16 * pattern.num_rows and pattern.num_rows < 2**26,
     write=_write_vector_wide,
 )
@@ -253,6 +263,7 @@ CSR_BLOCK = Family(
         "unroll": OneOf(4, (1, 2, 4, 8)),
         "block": OneOf(128, (32, 64, 128, 256, 512, 1024)),
         "load": LOAD,
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: pattern.nnz >= 48 * pattern.num_rows,
@@ -270,6 +281,7 @@ CSR_SHARED_X = Family(
         "block": OneOf(512, (256, 512, 1024)),
         "blocks_per_sm": OneOf(2, (1, 2, 4)),
         "load": LOAD,
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: pattern.num_cols <= 12288 and pattern.nnz >= 8 * pattern.num_cols,

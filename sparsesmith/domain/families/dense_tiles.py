@@ -82,10 +82,20 @@ class DenseTile:
         """The constant vector at an address."""
         return f"*({address})" if self.vector == 1 else f"*(const {self.c_type}*)({address})"
 
-    def add(self, value: str, col: str) -> str:
-        """Statements: sum += value * b[col, columns of this thread]. Needs a scope of its own."""
-        right = self.read(f"b + (size_t){col} * {self.num_dense_cols} + column$span")
-        return self._each(f"{self.c_type} right = {right};\n{self.multiply_add('sum$q', value)}")
+    def add(self, value: str, col: str, absent: str = "") -> str:
+        """Statements: sum += value * b[col, columns of this thread], or nothing where the column is absent.
+
+        They need a scope of their own.
+        """
+        lines = [f"{self.c_type} right = {self.read(f'b + (size_t){col} * {self.num_dense_cols} + column$span')};"]
+        if absent:
+            lines.append(f"if ({absent}) right = {self.zero};")
+        return self._each("\n".join([*lines, self.multiply_add("sum$q", value)]))
+
+    @property
+    def zero(self) -> str:
+        """A vector of zeros."""
+        return "0" if self.vector == 1 else f"{self.c_type}()"
 
     def store(self, target: str) -> str:
         """Writes `sum` to the thread's columns of the row that starts at `target`."""

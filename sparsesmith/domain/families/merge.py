@@ -1,6 +1,6 @@
 """SpMV over equal pieces of work, wherever rows begin and end: rows that a piece cuts are completed by a carry."""
 
-from sparsesmith.domain.families.csr import LOAD
+from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.row_blocks import (
     FEW_LANES,
@@ -53,7 +53,7 @@ $rows
         choice.element_type,
         "csr_merge",
         {"items": items, "balance": choice.word("balance")},
-        Launch("spmv", "num_segments", block, body),
+        Launch("spmv", "num_segments", block, body, choice.word("registers")),
         Launch("add_carry", "ceil_div(num_segments,256)", 256, CARRY.strip()),
     )
 
@@ -69,6 +69,7 @@ CSR_MERGE = Family(
         "block": OneOf(256, (64, 128, 256, 512)),
         "balance": OneOf("merge", ("merge", "nnz")),
         "load": LOAD,
+        "registers": REGISTERS,
     },
     suits=lambda pattern: True,
     write=_write_merge,

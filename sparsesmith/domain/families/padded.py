@@ -1,6 +1,6 @@
 """SpMV over padded formats, ELL and SELL: neighbouring threads own neighbouring rows, so every load is coalesced."""
 
-from sparsesmith.domain.families.csr import INDEX, LOAD
+from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, scalar, vector, warp_sum
 from sparsesmith.domain.formats.format import OneOf
@@ -70,7 +70,7 @@ y[row] = sum;
         T=scalar(choice.element_type),
         walk=_walk("stride", unroll, how, choice),
     )
-    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "ell", {}, launch)
 
 
@@ -98,7 +98,7 @@ y[row] = sum;
         load_col=load(how, "col_indices + k * stride + row"),
         load_value=load(how, "values + k * stride + row"),
     )
-    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "ell", {}, launch)
 
 
@@ -125,7 +125,7 @@ if (part == 0 && row < num_rows) {
         T=scalar(choice.element_type),
         walk=_walk("step", choice.integer("unroll"), how, choice),
     )
-    launch = Launch("spmv", "ceil_div(num_rows,32)", 32 * parts, body)
+    launch = Launch("spmv", "ceil_div(num_rows,32)", 32 * parts, body, choice.word("registers"))
     return program("spmv", choice.element_type, "ell", {}, launch)
 
 
@@ -172,7 +172,7 @@ if ($guard) y[row] = sum;
         walk=_walk(slice_, choice.integer("unroll"), choice.word("load"), choice, _base(choice)),
         guard=_guard(choice),
     )
-    launch = Launch("spmv", f"ceil_div(num_slices*{slice_},{block})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_slices*{slice_},{block})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "sell", _sell_settings(choice, slice_), launch)
 
 
@@ -205,7 +205,7 @@ if (lane < $slice && slice < num_slices) {
         warp_sum=warp_sum(lanes, lowest=slice_),
         guard=_guard(choice),
     )
-    launch = Launch("spmv", f"ceil_div(num_slices,{block // group})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_slices,{block // group})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "sell", _sell_settings(choice, slice_), launch)
 
 
@@ -253,7 +253,7 @@ for (int i = 0; i < $rows; i++) {
         row=_row(choice, f"slice * {slice_} + lane + i"),
         guard=_guard(choice),
     )
-    launch = Launch("spmv", f"ceil_div(num_slices,{block // 32})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_slices,{block // 32})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "sell", _sell_settings(choice, slice_), launch)
 
 
@@ -273,7 +273,7 @@ ELL = Family(
     name="ell",
     operation="spmv",
     strategy="One thread a row over columns-major slots, no row offsets to wait for; rows of nearly one length.",
-    parameters={"unroll": OneOf(4, (1, 2, 4, 8)), "block": BLOCK, "load": LOAD},
+    parameters={"unroll": OneOf(4, (1, 2, 4, 8)), "block": BLOCK, "load": LOAD, "registers": REGISTERS},
     suits=_ell_suits,
     write=_write_ell,
 )
@@ -283,7 +283,7 @@ ELL_FIXED = Family(
     operation="spmv",
     strategy="ELL with the width written into the kernel, so that all loads of a row are in flight at once; small "
     "matrices with short rows.",
-    parameters={"width": OneOf(4, tuple(range(1, 33))), "block": BLOCK, "load": LOAD},
+    parameters={"width": OneOf(4, tuple(range(1, 33))), "block": BLOCK, "load": LOAD, "registers": REGISTERS},
     suits=lambda pattern: int(pattern.row_lengths.max()) <= 32 and _ell_suits(pattern),
     write=_write_ell_fixed,
 )
@@ -292,7 +292,7 @@ ELL_PARTS = Family(
     name="ell_parts",
     operation="spmv",
     strategy="ELL with several warps for the same 32 rows, joined in shared memory; few rows of one medium length.",
-    parameters={"parts": OneOf(4, (2, 4, 8, 16)), "unroll": UNROLL, "load": LOAD},
+    parameters={"parts": OneOf(4, (2, 4, 8, 16)), "unroll": UNROLL, "load": LOAD, "registers": REGISTERS},
     suits=lambda pattern: pattern.nnz >= 8 * pattern.num_rows and _ell_suits(pattern),
     write=_write_ell_parts,
 )
@@ -308,6 +308,7 @@ SELL = Family(
         "unroll": UNROLL,
         "block": BLOCK,
         "load": LOAD,
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: True,
@@ -325,6 +326,7 @@ SELL_LANES = Family(
         "unroll": UNROLL,
         "block": OneOf(128, (64, 128, 256)),
         "load": LOAD,
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: pattern.nnz >= 4 * pattern.num_rows,
@@ -343,6 +345,7 @@ SELL_WIDE = Family(
         "unroll": OneOf(4, (1, 2, 4)),
         "block": OneOf(128, (64, 128, 256)),
         "load": LOAD,
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: pattern.num_rows >= 2048,

@@ -7,7 +7,7 @@ from sparsesmith_proto.message import ElementType, Operation
 
 from sparsesmith.domain.families.catalogue import FAMILIES
 from sparsesmith.domain.families.family import Family, FamilyInstance
-from sparsesmith.domain.families.prospects import Prospect, Work
+from sparsesmith.domain.families.prospects import Prospect, Work, with_registers
 from sparsesmith.domain.families.shape import Shape
 from sparsesmith.domain.families.source import BYTES
 from sparsesmith.domain.families.spmm_prospects import PROSPECTS as SPMM_PROSPECTS
@@ -47,7 +47,7 @@ def _ranked(work: Work, operation: Operation, element_type: ElementType) -> Iter
         prospects = SPMV_PROSPECTS[family.name] if operation == "spmv" else SPMM_PROSPECTS[family.name]
         legal = [
             prospect
-            for prospect in prospects(work)
+            for prospect in with_registers(work, prospects(work))
             if family.accepts(prospect.parameters, element_type, work.num_dense_cols)
         ]
         for place, prospect in enumerate(sorted(legal, key=lambda prospect: prospect.estimated_us)):

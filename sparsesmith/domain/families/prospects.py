@@ -80,6 +80,14 @@ def estimate(
     return launches * LAUNCH_US + LOAD_US * chain * (1 + 0.1 * min(waves, 4)) + busy
 
 
+def with_registers(work: Work, prospects: Iterator[Prospect]) -> Iterator[Prospect]:
+    """Each prospect with free and with few registers: loads in flight win where latency counts, else either may."""
+    slower = 1.06 if work.nnz * work.num_dense_cols < 2_000_000 else 1.01
+    for prospect in prospects:
+        yield Prospect(prospect.estimated_us, {**prospect.parameters, "registers": "free"})
+        yield Prospect(slower * prospect.estimated_us, {**prospect.parameters, "registers": "few"})
+
+
 def combine(**axes: tuple[ParameterValue, ...]) -> Iterator[dict[str, ParameterValue]]:
     """Every combination of the values, the first value of each axis first."""
     for values in product(*axes.values()):

@@ -1,6 +1,6 @@
 """SpMV over blocks of consecutive rows: products staged in shared memory, then summed row by row."""
 
-from sparsesmith.domain.families.csr import INDEX, LOAD
+from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import (
     BYTES,
@@ -163,7 +163,7 @@ def _finish(choice: Choice, body: str) -> str:
         "max_rows": min(capacity, MAX_ROWS),
         "index": choice.word("index"),
     }
-    launch = Launch("spmv", "num_blocks", block, body)
+    launch = Launch("spmv", "num_blocks", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "csr_rowblocks", settings, launch)
 
 
@@ -259,6 +259,7 @@ _STAGING = {
     "unroll": OneOf(4, (1, 2, 4, 8, 16)),
     "block": OneOf(256, (64, 128, 256, 512)),
     "load": LOAD,
+    "registers": REGISTERS,
     "index": INDEX,
 }
 

@@ -38,6 +38,13 @@ class Launch:
     grid: str
     block: int
     body: str
+    registers: str = "few"
+    """`few` for many resident warps; `free` lets the compiler keep all loads of a batch in flight."""
+
+    @property
+    def bounds(self) -> str:
+        """Launch bounds: naming one resident block is what frees the registers."""
+        return f"{self.block}, 1" if self.registers == "free" else f"{self.block}"
 
 
 def program(
@@ -53,7 +60,7 @@ def program(
     lines += [f"//@ launch {launch.kernel} grid={launch.grid} block={launch.block}" for launch in launches]
     arguments = _arguments(operation, element_type, format_name, format_parameters)
     for launch in launches:
-        head = f'extern "C" __global__ void __launch_bounds__({launch.block}) {launch.kernel}('
+        head = f'extern "C" __global__ void __launch_bounds__({launch.bounds}) {launch.kernel}('
         lines += [head + arguments + ") {", _indent(launch.body), "}"]
     return "\n".join(lines) + "\n"
 

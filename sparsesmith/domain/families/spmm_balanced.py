@@ -1,6 +1,6 @@
 """SpMM over equal pieces of work: a group of lanes walks one piece, rows that it cuts are completed by a carry."""
 
-from sparsesmith.domain.families.csr import LOAD
+from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import TILE_PARAMETERS, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import Launch, fill, program
@@ -51,7 +51,9 @@ if (row < num_rows) atomicAdd(c + (size_t)row * $width + column, carry[segment *
         choice.element_type,
         "csr_merge",
         {"items": choice.integer("items"), "balance": choice.word("balance")},
-        Launch("spmm", f"ceil_div(num_segments,{block // tile.lanes}){tile.grid}", block, body),
+        Launch(
+            "spmm", f"ceil_div(num_segments,{block // tile.lanes}){tile.grid}", block, body, choice.word("registers")
+        ),
         Launch("add_carry", f"ceil_div(num_segments*{width},256)", 256, carry),
     )
 
@@ -68,6 +70,7 @@ SPMM_MERGE = Family(
         "unroll": OneOf(4, (1, 2, 4, 8)),
         "block": OneOf(128, (64, 128, 256)),
         "load": LOAD,
+        "registers": REGISTERS,
     },
     suits=lambda pattern: True,
     write=_write_merge,

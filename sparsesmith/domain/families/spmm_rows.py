@@ -1,6 +1,6 @@
 """SpMM from CSR, row by row: a group of lanes for each row, lanes over the dense columns."""
 
-from sparsesmith.domain.families.csr import INDEX, LOAD
+from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import (
     ONE_CHUNK_PARAMETERS,
     TILE_PARAMETERS,
@@ -68,7 +68,9 @@ $store
         walk=walk_row(tile, choice, choice.integer("unroll")),
         store=tile.store(f"c + (size_t)row * {choice.num_dense_cols}"),
     )
-    launch = Launch("spmm", f"ceil_div(num_rows,{block // tile.lanes}){tile.grid}", block, body)
+    launch = Launch(
+        "spmm", f"ceil_div(num_rows,{block // tile.lanes}){tile.grid}", block, body, choice.word("registers")
+    )
     return program("spmm", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
@@ -91,6 +93,7 @@ for (int start = begin; start < end; start += $lanes) {
   $T own_value = $load_value;
   if (start + lane >= end) own_value = 0;
   int count = min(end - start, $lanes);
+  #pragma unroll 1
   for (int k = 0; k < count; k += $unroll) {
     #pragma unroll
     for (int u = 0; u < $unroll; u++) {
@@ -114,7 +117,7 @@ $store
         add=tile.add("value", "col"),
         store=tile.store(f"c + (size_t)row * {choice.num_dense_cols}"),
     )
-    launch = Launch("spmm", f"ceil_div(num_rows,{block // lanes}){tile.grid}", block, body)
+    launch = Launch("spmm", f"ceil_div(num_rows,{block // lanes}){tile.grid}", block, body, choice.word("registers"))
     return program("spmm", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
@@ -181,6 +184,7 @@ __syncthreads();
 for (int row = first + threadIdx.x / $lanes; row < last; row += $groups) {
   int from = row_offsets[row] - begin, to = row_offsets[row + 1] - begin;
   $declare
+  #pragma unroll 1
   for (int k = from; k < to; k += $unroll) {
     #pragma unroll
     for (int u = 0; u < $unroll; u++) {
@@ -214,7 +218,7 @@ for (int row = first + threadIdx.x / $lanes; row < last; row += $groups) {
         "max_rows": min(nnz_per_block, MAX_ROWS),
         "index": choice.word("index"),
     }
-    launch = Launch("spmm", f"num_blocks{tile.grid}", block, body)
+    launch = Launch("spmm", f"num_blocks{tile.grid}", block, body, choice.word("registers"))
     return program("spmm", choice.element_type, "csr_rowblocks", settings, launch)
 
 
@@ -233,6 +237,7 @@ _WALK_PARAMETERS: dict[str, ParameterSpec] = {
     "unroll": OneOf(4, (1, 2, 4, 8)),
     "block": BLOCK,
     "load": LOAD,
+    "registers": REGISTERS,
     "index": INDEX,
 }
 _ROW_PARAMETERS = {**TILE_PARAMETERS, **_WALK_PARAMETERS}

@@ -1,6 +1,6 @@
 """SpMM that reuses rows of the dense operand: dense blocks, diagonals, sorted slices, panels in shared memory."""
 
-from sparsesmith.domain.families.csr import INDEX, LOAD
+from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, TILE_PARAMETERS, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program
@@ -55,10 +55,12 @@ for (int i = 0; i < $rows; i++) {
         load_col=load(how, "block_col_indices + j"),
         read=tile.read(f"b + (size_t)min(col + k, num_cols - 1) * {width} + column"),
         load_value=load(how, f"values + (j * {rows} + i) * {cols} + k"),
-        zero="0" if tile.vector == 1 else f"{tile.c_type}()",
+        zero=tile.zero,
         fma=tile.multiply_add("sum[i]", "value"),
     )
-    launch = Launch("spmm", f"ceil_div(num_block_rows,{block // tile.lanes}){tile.grid}", block, body)
+    launch = Launch(
+        "spmm", f"ceil_div(num_block_rows,{block // tile.lanes}){tile.grid}", block, body, choice.word("registers")
+    )
     return program("spmm", choice.element_type, "bsr", {"block_rows": rows, "block_cols": cols}, launch)
 
 
@@ -70,12 +72,16 @@ int row = (blockIdx.x * $block + threadIdx.x) / $lanes;
 int column = $column;
 if (row >= num_rows$guard) return;
 $declare
-#pragma unroll $unroll
-for (int d = 0; d < num_diagonals; d++) {
-  int col = row + diagonal_offsets[d];
-  if (col < 0 || col >= num_cols) continue;
-  $T value = $load_value;
-  $add
+#pragma unroll 1
+for (int start = 0; start < num_diagonals; start += $unroll) {
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) {
+    int d = min(start + u, num_diagonals - 1);
+    unsigned col = row + diagonal_offsets[d];
+    $T value = $load_value;
+    if (start + u >= num_diagonals) value = 0;
+    $add
+  }
 }
 $store
 """,
@@ -87,10 +93,12 @@ $store
         unroll=choice.integer("unroll"),
         T=tile.scalar,
         load_value=load(how, "values + d * num_rows + row"),
-        add=tile.add("value", "col"),
+        add=tile.add("value", "min(col, num_cols - 1)", absent="col >= num_cols"),
         store=tile.store(f"c + (size_t)row * {choice.num_dense_cols}"),
     )
-    launch = Launch("spmm", f"ceil_div(num_rows,{block // tile.lanes}){tile.grid}", block, body)
+    launch = Launch(
+        "spmm", f"ceil_div(num_rows,{block // tile.lanes}){tile.grid}", block, body, choice.word("registers")
+    )
     return program("spmm", choice.element_type, "dia", {}, launch)
 
 
@@ -104,7 +112,6 @@ int column = $column;
 int slice = slot / $slice;
 if (slice >= num_slices$guard) return;
 int row = $row;
-if ($no_row) return;
 int begin = slice_offsets[slice] + slot % $slice, end = slice_offsets[slice + 1];
 $base
 $declare
@@ -119,7 +126,9 @@ for (int start = begin; start < end; start += $stride) {
     $add
   }
 }
-$store
+if ($has_row) {
+  $store
+}
 """,
         block=block,
         lanes=tile.lanes,
@@ -128,7 +137,7 @@ $store
         guard=tile.guard,
         row="slot" if sigma == 1 else "row_permutation[slot]",
         stride=slice_ * choice.integer("unroll"),
-        no_row="row >= num_rows" if sigma == 1 else "row < 0",
+        has_row="row < num_rows" if sigma == 1 else "row >= 0",
         base="int base = slice_col_base[slice];" if narrow else "",
         declare=tile.declare(),
         unroll=choice.integer("unroll"),
@@ -140,7 +149,9 @@ $store
     )
     grid = f"ceil_div(num_slices*{slice_},{block // tile.lanes}){tile.grid}"
     settings: dict[str, ParameterValue] = {"slice": slice_, "sigma": sigma, "index": choice.word("index")}
-    return program("spmm", choice.element_type, "sell", settings, Launch("spmm", grid, block, body))
+    return program(
+        "spmm", choice.element_type, "sell", settings, Launch("spmm", grid, block, body, choice.word("registers"))
+    )
 
 
 def _write_panel(choice: Choice) -> str:
@@ -203,7 +214,7 @@ for (int i = 0; i < $rows; i++) {
         width=width,
         tile_start=f"blockIdx.y * {tile.width}" if tile.grid else "0",
     ).replace(" + 0 + column", " + column")
-    launch = Launch("spmm", f"ceil_div(num_rows,{groups * rows}){tile.grid}", block, body)
+    launch = Launch("spmm", f"ceil_div(num_rows,{groups * rows}){tile.grid}", block, body, choice.word("registers"))
     return program("spmm", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
@@ -224,6 +235,7 @@ SPMM_BSR = Family(
         "unroll": OneOf(2, (1, 2, 4)),
         "block": BLOCK,
         "load": LOAD,
+        "registers": REGISTERS,
     },
     suits=lambda pattern: pattern.nnz >= 2 * pattern.num_rows,
     write=_write_bsr,
@@ -238,7 +250,13 @@ SPMM_DIA = Family(
     name="spmm_dia",
     operation="spmm",
     strategy="A group a row over stored diagonals, no column indices to wait for; stencils and bands.",
-    parameters={**TILE_PARAMETERS, "unroll": OneOf(4, (1, 2, 4, 8)), "block": BLOCK, "load": LOAD},
+    parameters={
+        **TILE_PARAMETERS,
+        "unroll": OneOf(4, (1, 2, 4, 8)),
+        "block": BLOCK,
+        "load": LOAD,
+        "registers": REGISTERS,
+    },
     suits=dia_suits,
     write=_write_dia,
     allows=tile_fits,
@@ -255,6 +273,7 @@ SPMM_SELL = Family(
         "unroll": OneOf(4, (1, 2, 4, 8)),
         "block": BLOCK,
         "load": LOAD,
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: True,
@@ -272,6 +291,7 @@ SPMM_PANEL = Family(
         "panel": OneOf(64, (16, 32, 64, 128, 256)),
         "rows": OneOf(4, (1, 2, 4, 8)),
         "block": OneOf(256, (128, 256, 512)),
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: pattern.nnz >= 0.01 * pattern.num_rows * pattern.num_cols and pattern.num_cols <= 65536,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sparsesmith.domain.families.csr import LOAD
+from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, scalar, vector, warp_sum
 from sparsesmith.domain.formats.format import OneOf
@@ -41,7 +41,7 @@ y[row] = sum;
         T=scalar(choice.element_type),
         value=load(how, "values + d * num_rows + row"),
     )
-    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "dia", {}, launch)
 
 
@@ -74,7 +74,7 @@ y[row] = sum;
         T=scalar(choice.element_type),
         value=load(how, "values + d * num_rows + row"),
     )
-    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "dia", {}, launch)
 
 
@@ -130,7 +130,7 @@ for (int i = 0; i < $rows; i++) {
         warp_sum=warp_sum(lanes, "sum[i]"),
         store="row < num_rows" if lanes == 1 else "lane == 0 && row < num_rows",
     )
-    launch = Launch("spmv", f"ceil_div(num_block_rows,{block // lanes})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_block_rows,{block // lanes})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "bsr", {"block_rows": rows, "block_cols": cols}, launch)
 
 
@@ -163,7 +163,7 @@ y[row] = sum;
         load_col=load(how, "block_col_indices + j"),
         value=load(how, f"values + (j * {rows} + row % {rows}) * {cols} + k"),
     )
-    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body)
+    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "bsr", {"block_rows": rows, "block_cols": cols}, launch)
 
 
@@ -177,6 +177,7 @@ DIA = Family(
         "unroll": OneOf(4, (1, 2, 4, 8)),
         "block": OneOf(128, (32, 64, 128, 256, 512)),
         "load": LOAD,
+        "registers": REGISTERS,
     },
     suits=dia_suits,
     write=_write_dia,
@@ -190,6 +191,7 @@ DIA_BATCHED = Family(
         "batch": OneOf(5, (2, 3, 4, 5, 7, 8, 9, 14, 16, 27)),
         "block": OneOf(128, (32, 64, 128, 256, 512)),
         "load": LOAD,
+        "registers": REGISTERS,
     },
     suits=dia_suits,
     write=_write_dia_batched,
@@ -205,6 +207,7 @@ BSR_LANES = Family(
         "lanes": OneOf(4, (1, 2, 4, 8, 16, 32)),
         "block": OneOf(128, (64, 128, 256)),
         "load": LOAD,
+        "registers": REGISTERS,
     },
     suits=lambda pattern: pattern.nnz >= 2 * pattern.num_rows,
     write=_write_bsr_lanes,
@@ -221,6 +224,7 @@ BSR_ROWS = Family(
         "unroll": OneOf(2, (1, 2, 4)),
         "block": OneOf(128, (64, 128, 256, 192)),
         "load": LOAD,
+        "registers": REGISTERS,
     },
     suits=lambda pattern: pattern.nnz >= 2 * pattern.num_rows,
     write=_write_bsr_rows,
