@@ -1,7 +1,7 @@
 """Packs a folder of SciPy .npz patterns into one file (sparsesmith.domain.pattern_pack), or lists such a file.
 
-    python -m benchmarks.matrix_pack FOLDER_OF_NPZ OUT.pack [--names FILE]
-    python -m benchmarks.matrix_pack --list FILE.pack
+python -m benchmarks.matrix_pack FOLDER_OF_NPZ OUT.pack [--names FILE]
+python -m benchmarks.matrix_pack --list FILE.pack
 """
 
 import argparse

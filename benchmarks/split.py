@@ -54,13 +54,36 @@ def read_split(path: Path = SPLIT_FILE) -> dict[str, str]:
 
 
 COLLECTIONS = (
-    "dlmc_rn50_extmag dlmc_rn50_mag dlmc_rn50_vd dlmc_transformer ISPD98 gcmc trilinos_teko trilinos_muelu trilinos_ml "
-    "ginkgo lp_pilot lp_rococo lp_ship epfl_aig mesh_cotan q1q delaunay rgg truss src_c orsirr ani SZDM airfoil"
-).split()
+    "dlmc_rn50_extmag",
+    "dlmc_rn50_mag",
+    "dlmc_rn50_vd",
+    "dlmc_transformer",
+    "ISPD98",
+    "gcmc",
+    "trilinos_teko",
+    "trilinos_muelu",
+    "trilinos_ml",
+    "ginkgo",
+    "lp_pilot",
+    "lp_rococo",
+    "lp_ship",
+    "epfl_aig",
+    "mesh_cotan",
+    "q1q",
+    "delaunay",
+    "rgg",
+    "truss",
+    "src_c",
+    "orsirr",
+    "ani",
+    "SZDM",
+    "airfoil",
+)
 """Beginnings of names whose matrices are alike in structure, whatever follows."""
 
 _VARIANT = re.compile(
-    r"(__\d+|_pat|_(re|im|real|imag)|_(Ybus|Jac)|_(train|valid|test)|_(adj|attr|edges)|_(directed|filtered|full))$", re.I
+    r"(__\d+|_pat|_(re|im|real|imag)|_(Ybus|Jac)|_(train|valid|test)|_(adj|attr|edges)|_(directed|filtered|full))$",
+    re.I,
 )
 _ORIGIN = re.compile(r"^(gnn|net)_")
 

@@ -5,7 +5,6 @@ It does not judge licences; it carries the licence that it was told, and `allowe
 """
 
 import json
-import lzma
 import re
 import zlib
 from collections import Counter
@@ -19,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from datasketch import MinHash, MinHashLSH  # type: ignore[import-untyped, unused-ignore]
 
+from services.trainer.text_files import open_text
+
 SOURCE_SUFFIXES = frozenset(
     {".cu", ".cuh", ".cuf", ".h", ".hpp", ".hxx", ".hip", ".inl", ".inc", ".c", ".cc", ".cpp", ".cxx", ".py", ".jinja"}
 )
@@ -27,7 +28,9 @@ _DEVICE_MARK = re.compile(
     r"__global__|__device__|__host__|__shared__|threadIdx|blockIdx|blockDim|__syncthreads|__shfl|hipThread"
     r"|_DEVICE|cuda_runtime|hip_runtime|cudaStream|hipStream|KERNEL"
 )
-_LEADING_COMMENT = re.compile(r"\s*(?:/\*.*?\*/|(?://[^\n]*\n\s*)+|(?:#(?!include|pragma|if|def|und)[^\n]*\n\s*)+)", re.S)
+_LEADING_COMMENT = re.compile(
+    r"\s*(?:/\*.*?\*/|(?://[^\n]*\n\s*)+|(?:#(?!include|pragma|if|def|und)[^\n]*\n\s*)+)", re.S
+)
 _LEGAL_WORDS = re.compile(r"copyright|licen[sc]e|permission|SPDX", re.I)
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -84,7 +87,7 @@ class Corpus:
 
 
 def read_folder(folder: Path, source: str, licence: str = "unknown") -> Iterator[SourceFile]:
-    """Every source file below a folder, in path order. Bytes that are not UTF-8 become U+FFFD (and are filtered out)."""
+    """Every source file below a folder, in path order. Bytes that are not UTF-8 become U+FFFD and are filtered out."""
     for path in sorted(folder.rglob("*")):
         if path.suffix in SOURCE_SUFFIXES and path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -93,8 +96,7 @@ def read_folder(folder: Path, source: str, licence: str = "unknown") -> Iterator
 
 def read_jsonl(path: Path, licences: Mapping[str, str] | None = None) -> Iterator[SourceFile]:
     """Files packed one JSON object a line (`src`, `path`, `text`, optionally `licence`), plain or .xz."""
-    opened = lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8")
-    with opened as lines:
+    with open_text(path, "r") as lines:
         for line in lines:
             record = json.loads(line)
             licence = record.get("licence") or (licences or {}).get(record["src"], "unknown")
@@ -154,8 +156,7 @@ def drop_duplicates(files: Collection[SourceFile], similarity: float) -> list[So
 
 def write_jsonl(path: Path, files: Iterable[SourceFile]) -> None:
     """The inverse of `read_jsonl`."""
-    opened = lzma.open(path, "wt", preset=1, encoding="utf-8") if path.suffix == ".xz" else path.open("w", encoding="utf-8")
-    with opened as out:
+    with open_text(path, "w") as out:
         for file in files:
             record = {"src": file.source, "path": file.path, "licence": file.licence, "text": file.text}
             out.write(json.dumps(record) + "\n")

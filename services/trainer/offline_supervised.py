@@ -11,8 +11,6 @@ from hashlib import blake2b
 from pathlib import Path
 
 import scipy.sparse
-import torch
-from transformers import AutoModelForCausalLM
 
 from services.trainer.options import add_fields, fields_from
 from services.trainer.policy_model import PolicyNetworks, num_parameters
@@ -25,7 +23,7 @@ from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.domain.pattern_pack import read_pack
 from sparsesmith.domain.prompt import EncoderKind
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.policy.checkpoint import Policy, PolicyDescription, load_policy, save_policy
+from sparsesmith.policy.checkpoint import Policy, PolicyDescription, load_language_model, load_policy, save_policy
 from sparsesmith.policy.encoder import MatrixEncoder
 
 VALIDATION_SHARE = 0.25
@@ -104,14 +102,12 @@ def _run_evaluate(options: argparse.Namespace) -> dict[str, object]:
 
 def _networks(folder: Path, encoder: EncoderKind) -> PolicyNetworks:
     """A language model with a fresh encoder whose output has the size of the model's own embeddings."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    rms = float(model.get_input_embeddings().weight.detach().pow(2).mean().sqrt())
+    model = load_language_model(folder)
+    rms = float(model.model.embed_tokens.weight.detach().pow(2).mean().sqrt())
     return PolicyNetworks(model, MatrixEncoder(encoder, model.config.hidden_size, rms))
 
 
-def _workloads(
-    options: argparse.Namespace, rule: TargetRule
-) -> tuple[list[WorkloadTargets], list[WorkloadTargets]]:
+def _workloads(options: argparse.Namespace, rule: TargetRule) -> tuple[list[WorkloadTargets], list[WorkloadTargets]]:
     """Training and validation workloads."""
     records = (record for path in options.records for record in read_records(path))
     workloads = workload_targets(records, rule)

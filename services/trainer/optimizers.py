@@ -41,7 +41,7 @@ class Optimizer:
         self._rates = [[group["lr"] for group in part.param_groups] for part in self._parts]
 
     def step(self, factor: float, max_norm: float = 1.0) -> float:
-        """Clips gradients, steps at `factor` times the configured rates, clears gradients. Returns the gradient norm."""
+        """Clips gradients, steps at `factor` times the configured rates, clears gradients. Returns their norm."""
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, max_norm)
         for part, rates in zip(self._parts, self._rates, strict=True):
             for group, rate in zip(part.param_groups, rates, strict=True):

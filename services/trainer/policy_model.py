@@ -53,7 +53,9 @@ def policy_config(size: PolicySize, vocabulary: int) -> Qwen3Config:
 def new_language_model(size: PolicySize, vocabulary: int, seed: int) -> Qwen3ForCausalLM:
     """Freshly initialised, in float32."""
     torch.manual_seed(seed)
-    return Qwen3ForCausalLM(policy_config(size, vocabulary)).float()
+    model: Qwen3ForCausalLM = Qwen3ForCausalLM(policy_config(size, vocabulary))  # type: ignore[no-untyped-call]
+    nn.Module.float(model)
+    return model
 
 
 def num_parameters(module: nn.Module) -> int:
@@ -69,14 +71,14 @@ class ValueHead(nn.Module):
 
     def __init__(self, hidden: int, width: int = 256) -> None:
         super().__init__()
-        self.inner = nn.Sequential(nn.Linear(hidden, width), nn.GELU(), nn.Linear(width, 1))
-        last = self.inner[-1]
+        first, last = nn.Linear(hidden, width), nn.Linear(width, 1)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
+        self.inner = nn.Sequential(first, nn.GELU(), last)
 
     def forward(self, hidden_states_BTH: Tensor) -> Tensor:
         """Final hidden states, shape [batch, tokens, hidden] -> values, float32, shape [batch, tokens]."""
-        values: Tensor = self.inner(hidden_states_BTH.to(self.inner[0].weight.dtype)).squeeze(-1)
+        values: Tensor = self.inner(hidden_states_BTH.to(next(self.parameters()).dtype)).squeeze(-1)
         return values.float()
 
 
@@ -126,9 +128,7 @@ class PolicyNetworks(nn.Module):
         hidden: Tensor = self.model.model(inputs_embeds=inputs, attention_mask=mask, use_cache=False).last_hidden_state
         return hidden[:, soft.shape[1] - 1 : -1]
 
-    def logprobs(
-        self, hidden_BTH: Tensor, text: TextBatch, temperature: float | Tensor = 1.0
-    ) -> tuple[Tensor, Tensor]:
+    def logprobs(self, hidden_BTH: Tensor, text: TextBatch, temperature: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
         """Log-probability of each text token, entropy of its distribution: float32, shape [B, T]; 0 where not sampled.
 
         Both are of the distribution at this sampling temperature: one for all, or one a sequence, shape [B].

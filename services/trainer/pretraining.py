@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import Qwen3ForCausalLM
 
 from services.trainer.optimizers import Optimizer, Schedule
@@ -96,7 +96,8 @@ def pretrain(
 ) -> PretrainingReport:
     """Trains in place until the time or the epochs are used up, then measures the held-out loss."""
     device = torch.device(settings.device)
-    model.to(device).train()
+    nn.Module.to(model, device)
+    model.train()
     optimizer = Optimizer(
         [model], matrix_rate=settings.matrix_rate, other_rate=settings.other_rate, decay=settings.weight_decay
     )
@@ -125,12 +126,15 @@ def pretrain(
 def mean_loss(model: Qwen3ForCausalLM, tokens: TokenArray, settings: PretrainingSettings) -> float:
     """Mean next-token loss over all full sequences, nats a token."""
     was_training = model.training
-    model.eval()
+    model.train(False)
     length = min(settings.sequence_length, len(tokens) - 1)
     starts = range(0, len(tokens) - length, length)
     rows = torch.stack([torch.from_numpy(tokens[start : start + length + 1].astype(np.int64)) for start in starts])
     with torch.no_grad(), precision(settings.device):
-        losses = [float(sequence_loss(model, part.to(settings.device))) * len(part) for part in rows.split(settings.micro_batch)]
+        losses = [
+            float(sequence_loss(model, part.to(settings.device))) * len(part)
+            for part in torch.split(rows, settings.micro_batch)
+        ]
     model.train(was_training)
     return sum(losses) / len(rows)
 
@@ -180,7 +184,7 @@ def _loss_function(model: Qwen3ForCausalLM, settings: PretrainingSettings) -> Ca
 
 def _accumulate(loss_of: Callable[[Tensor], Tensor], batch: Tensor, settings: PretrainingSettings) -> Tensor:
     """Forward and backward over the micro-batches; the mean loss, detached."""
-    parts = batch.split(settings.micro_batch)
+    parts = torch.split(batch, settings.micro_batch)
     total = torch.zeros((), device=batch.device)
     for part in parts:
         with precision(settings.device):
@@ -202,7 +206,7 @@ def _sequences(tokens: Tensor, settings: PretrainingSettings) -> Iterator[Tensor
         starts = torch.arange(offset, len(tokens) - length, length)
         starts = starts[torch.randperm(len(starts), generator=generator)]
         count = max(1, len(starts) // settings.batch_sequences) * settings.batch_sequences
-        for chosen in starts[:count].split(settings.batch_sequences):
+        for chosen in torch.split(starts[:count], settings.batch_sequences):
             yield tokens[chosen.to(tokens.device)[:, None] + window].long()
 
 

@@ -5,7 +5,7 @@ Sampling nonzeros takes milliseconds on a CPU, a training step on a GPU about as
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -44,7 +44,11 @@ class PromptPool:
         self._windows = flat.windows.to(device)
 
     def batch(
-        self, names: Sequence[str], headers: Sequence[Tensor], generator: np.random.Generator, noise: Noise | None = None
+        self,
+        names: Sequence[str],
+        headers: Sequence[Tensor],
+        generator: np.random.Generator,
+        noise: Noise | None = None,
     ) -> PromptBatch:
         """A random sample of each pattern named, under these headers."""
         samples = generator.integers(self._samples, size=len(names))
@@ -80,7 +84,7 @@ def build_pool(
     """Samples every pattern `samples` times."""
     jobs = [(pattern, encoder, samples) for pattern in patterns.values()]
     with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
-        prompts = list(pool.map(_sampled, jobs, chunksize=4)) if isinstance(pool, Executor) else list(map(_sampled, jobs))
+        prompts = list(map(_sampled, jobs) if pool is None else pool.map(_sampled, jobs, chunksize=4))
     return PromptPool(list(patterns), prompts, device)
 
 

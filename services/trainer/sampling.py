@@ -7,6 +7,7 @@ as unknown, never as fast.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from services.trainer.policy_model import PolicyNetworks
 from services.trainer.pretraining import precision
 from services.trainer.prompt_pool import PromptPool, header_tensor
 from services.trainer.targets import WorkloadTargets
-from services.trainer.tokenizer import BOS, EOS, PAD, decode_program
+from services.trainer.tokenizer import BOS_ID, EOS_ID, PAD_ID, decode_program
 from sparsesmith.policy.encoder import PromptBatch
 
 IsLegal = Callable[[str, WorkloadTargets], bool]
@@ -52,10 +53,10 @@ class SamplingReport:
     mean_tokens: float
     known_workloads: float
     """Share of workloads with at least one sample of known time."""
-    best_over_baseline: float
+    best_over_baseline: float | None
     """Geometric mean over those: best baseline's time / best known sample's time."""
-    best_over_oracle: float
-    """Geometric mean over those: fastest measured program's time / best known sample's time; 1 is the search's own best."""
+    best_over_oracle: float | None
+    """Geometric mean over those: fastest measured program's time / best known sample's time; at most 1."""
 
 
 @torch.no_grad()
@@ -64,12 +65,11 @@ def sample_programs(
 ) -> list[tuple[str, int, bool]]:
     """One program for each prompt: its text, its tokens, and whether it ended by itself."""
     networks.eval()
-    bos, eos, pad = (tokenizer.token_to_id(token) for token in (BOS, EOS, PAD))
     with precision(settings.device):
         soft = networks.encoder(prompts)
         table = networks.model.get_input_embeddings()
-        start = table(torch.full((len(soft), 1), bos, device=soft.device))
-        drawn: Tensor = networks.model.generate(
+        start = table(torch.full((len(soft), 1), BOS_ID, device=soft.device))
+        drawn = networks.model.generate(  # type: ignore[misc]
             inputs_embeds=torch.cat([soft.to(start.dtype), start], dim=1),
             attention_mask=torch.ones(soft.shape[0], soft.shape[1] + 1, dtype=torch.long, device=soft.device),
             do_sample=settings.temperature > 0,
@@ -77,11 +77,11 @@ def sample_programs(
             top_k=0,
             top_p=1.0,
             max_new_tokens=settings.max_program_tokens,
-            pad_token_id=pad,
-            eos_token_id=eos,
+            pad_token_id=PAD_ID,
+            eos_token_id=EOS_ID,
         )
-    rows = [row.tolist() for row in drawn.cpu()]
-    return [(decode_program(tokenizer, row), _length(row, eos), eos in row) for row in rows]
+    rows = [row.tolist() for row in cast(Tensor, drawn).cpu()]
+    return [(decode_program(tokenizer, row), _length(row), EOS_ID in row) for row in rows]
 
 
 def evaluate_policy(
@@ -129,7 +129,9 @@ def _summary(
         known_share=known / count,
         mean_tokens=sum(tokens for _, tokens, _ in results) / count,
         known_workloads=len(found) / max(len(workloads), 1),
-        best_over_baseline=_geometric_mean([each.best_baseline_us / best[id(each)] for each in found if each.best_baseline_us is not None]),
+        best_over_baseline=_geometric_mean(
+            [each.best_baseline_us / best[id(each)] for each in found if each.best_baseline_us is not None]
+        ),
         best_over_oracle=_geometric_mean([each.measured[0].median_us / best[id(each)] for each in found]),
     )
 
@@ -139,9 +141,9 @@ def _header(workload: WorkloadTargets, settings: SamplingSettings) -> Tensor:
     return header_tensor(key.operation, key.element_type, key.num_dense_cols, settings.architecture)
 
 
-def _length(row: Sequence[int], eos: int) -> int:
-    return row.index(eos) + 1 if eos in row else len(row)
+def _length(row: Sequence[int]) -> int:
+    return row.index(EOS_ID) + 1 if EOS_ID in row else len(row)
 
 
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+def _geometric_mean(values: Sequence[float]) -> float | None:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None

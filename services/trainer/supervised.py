@@ -15,7 +15,7 @@ from services.trainer.policy_model import PolicyNetworks, text_batch
 from services.trainer.pretraining import Clock, precision
 from services.trainer.prompt_pool import Noise, PromptPool, header_tensor
 from services.trainer.targets import WorkloadTargets
-from services.trainer.tokenizer import BOS, encode_program
+from services.trainer.tokenizer import BOS_ID, encode_program
 from sparsesmith.domain.refinement import timing_report
 from sparsesmith.policy.embedding import refinement_token_ids
 
@@ -80,7 +80,6 @@ class Examples:
     ) -> None:
         self._tokenizer = tokenizer
         self._settings = settings
-        self._bos = tokenizer.token_to_id(BOS)
         self.groups: list[list[Example]] = []
         """Targets of each workload that has any short enough."""
         self._workloads: list[WorkloadTargets] = []
@@ -116,13 +115,13 @@ class Examples:
         parent = slower[int(generator.integers(len(slower)))]
         report = timing_report(parent.median_us, workload.best_baseline_us)
         ids = refinement_token_ids(self._tokenizer, parent.program, report)
-        return replace(example, prompt_ids=[*ids, self._bos])
+        return replace(example, prompt_ids=[*ids, BOS_ID])
 
     def _tokenised(self, workload: WorkloadTargets) -> list[Example]:
         key = workload.key
         header = header_tensor(key.operation, key.element_type, key.num_dense_cols, self._settings.architecture)
         group = [
-            Example(key.pattern, header, [self._bos], encode_program(self._tokenizer, target.program), target.weight)
+            Example(key.pattern, header, [BOS_ID], encode_program(self._tokenizer, target.program), target.weight)
             for target in workload.targets
         ]
         return [each for each in group if len(each.program_ids) <= self._settings.max_program_tokens]

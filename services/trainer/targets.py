@@ -1,11 +1,10 @@
 """What to imitate: of the programs measured for a workload the fastest few, weighted by speed.
 
-A record is one JSON line: pattern (name or digest), operation, element_type, num_dense_cols, family, parameters, program,
-median_us, best_baseline_us. Only programs that passed belong here.
+A record is one JSON line: pattern (name or digest), operation, element_type, num_dense_cols, family, parameters,
+program, median_us, best_baseline_us (null where none was timed). Only programs that passed belong here.
 """
 
 import json
-import lzma
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,14 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparsesmith_proto.message import ElementType, Operation
+
+from services.trainer.text_files import open_text
+
 
 @dataclass(frozen=True)
 class WorkloadKey:
     """A workload by the name under which its pattern was measured."""
 
     pattern: str
-    operation: str
-    element_type: str
+    operation: Operation
+    element_type: ElementType
     num_dense_cols: int
 
 
@@ -72,8 +75,7 @@ class TargetRule:
 
 def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
     """Records of a JSON-lines file, plain or .xz."""
-    opened = lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8")
-    with opened as lines:
+    with open_text(path, "r") as lines:
         for line in lines:
             if line.strip():
                 yield json.loads(line)

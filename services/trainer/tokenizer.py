@@ -9,8 +9,9 @@ as 256 is one token of its own wherever it stands.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -18,6 +19,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 PAD, BOS, EOS, PARENT, REPORT = "<pad>", "<bos>", "<eos>", "<parent>", "<report>"
 SPECIAL_TOKENS = (PAD, BOS, EOS, PARENT, REPORT, *(f"<reserved_{number}>" for number in range(11)))
 """Ids 0 to 15. `<bos>` begins a program; `<parent>` and `<report>` begin the parts of a refinement prompt."""
+PAD_ID, BOS_ID, EOS_ID = (SPECIAL_TOKENS.index(token) for token in (PAD, BOS, EOS))
 
 _WORDS = r"\d{1,5}|\n[ ]*| ?[A-Za-z_]+| ?[^\sA-Za-z0-9_]+|\s+"
 _LINES = r"\d{1,5}|\n[ ]*|[^\d\n]+"
@@ -51,14 +53,14 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 def encode_program(tokenizer: Tokenizer, program: str) -> list[int]:
     """Token ids of a program with `<eos>`, without `<bos>`."""
-    return [*tokenizer.encode(program, add_special_tokens=False).ids, tokenizer.token_to_id(EOS)]
+    return [*tokenizer.encode(program, add_special_tokens=False).ids, EOS_ID]
 
 
 def decode_program(tokenizer: Tokenizer, token_ids: Sequence[int]) -> str:
     """The text of sampled tokens up to `<eos>`."""
-    eos = tokenizer.token_to_id(EOS)
     ids = list(token_ids)
-    return tokenizer.decode(ids[: ids.index(eos)] if eos in ids else ids, skip_special_tokens=True)
+    program: str = tokenizer.decode(ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids, skip_special_tokens=True)
+    return program
 
 
 def _train_words(texts: Iterable[str], programs: Sequence[str], vocabulary: int) -> Tokenizer:
@@ -102,14 +104,14 @@ def _learn_phrases(words: Tokenizer, programs: Sequence[str], size: TokenizerSiz
     while len(merges) < size.phrases:
         pairs: Counter[Pair] = Counter()
         for line, times in lines.items():
-            for pair in zip(line, line[1:], strict=False):
+            for pair in pairwise(line):
                 pairs[pair] += times
-        pair = _best(pairs, taken, size.phrase_characters)
-        if pair is None:
+        best = _best(pairs, taken, size.phrase_characters)
+        if best is None:
             break
-        merges.append(pair)
-        taken.add("".join(pair))
-        lines = _merge_everywhere(lines, pair)
+        merges.append(best)
+        taken.add("".join(best))
+        lines = _merge_everywhere(lines, best)
     return merges
 
 
@@ -166,8 +168,3 @@ def _append(vocabulary: dict[str, int], merges: list[list[str]], phrases: Sequen
     for pair in phrases:
         vocabulary["".join(pair)] = len(vocabulary)
         merges.append(list(pair))
-
-
-def special_ids(tokenizer: Tokenizer) -> Mapping[str, int]:
-    """Id of each special token."""
-    return {token: tokenizer.token_to_id(token) for token in SPECIAL_TOKENS}

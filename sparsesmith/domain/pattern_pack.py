@@ -119,9 +119,7 @@ def _is_symmetric(pattern: Pattern) -> bool:
 
 def _lower(pattern: Pattern) -> Pattern:
     lower = scipy.sparse.tril(_ones(pattern), format="csr")
-    return Pattern(
-        pattern.num_rows, pattern.num_cols, lower.indptr.astype(np.int32), lower.indices.astype(np.int32)
-    )
+    return Pattern(pattern.num_rows, pattern.num_cols, lower.indptr.astype(np.int32), lower.indices.astype(np.int32))
 
 
 def _mirrored(lower: Pattern) -> Pattern:

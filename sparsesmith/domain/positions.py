@@ -1,8 +1,8 @@
 """What is told of single nonzeros: position codes of their row, column and offset, as plain arrays.
 
-`sinusoidal_codes` is SparseRL's embedding (section 3.2): e = [PE(row), PE(col)]. `structural_codes` adds what survives a
-permutation or a change of size: normalised coordinates, the distance from the diagonal at several scales, the gap to the
-row's previous nonzero, and whether the rows beside repeat the nonzero.
+`sinusoidal_codes` is SparseRL's embedding (section 3.2): e = [PE(row), PE(col)]. `structural_codes` adds what survives
+a permutation or a change of size: normalised coordinates, the distance from the diagonal at several scales, the gap to
+the row's previous nonzero, and whether the rows beside repeat the nonzero.
 """
 
 from dataclasses import dataclass
@@ -81,9 +81,7 @@ def contains(pattern: Pattern, rows: IntArray, cols: IntArray) -> npt.NDArray[np
         before = pattern.col_indices[np.minimum(middle, pattern.nnz - 1)] < cols
         low = np.where(open_ & before, middle + 1, low)
         high = np.where(open_ & ~before, middle, high)
-    hit: npt.NDArray[np.bool_] = (
-        inside & (low < end) & (pattern.col_indices[np.minimum(low, pattern.nnz - 1)] == cols)
-    )
+    hit: npt.NDArray[np.bool_] = inside & (low < end) & (pattern.col_indices[np.minimum(low, pattern.nnz - 1)] == cols)
     return hit
 
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-
 from sparsesmith_proto.kernel import Parent, Prompt, Workload
 
 from sparsesmith.domain.features import NUM_FEATURES, structural_features
@@ -68,7 +67,9 @@ class PromptInputs:
 def prompt_inputs(pattern: Pattern, workload: Workload, prompt: Prompt) -> PromptInputs:
     """The arrays of a prompt. Raises InvalidOption for `encoder="text"`, which has no arrays."""
     if prompt.encoder == "text":
-        raise InvalidOption("a text prompt has no arrays", field="encoder", value="text", limit="structural, sinusoidal")
+        raise InvalidOption(
+            "a text prompt has no arrays", field="encoder", value="text", limit="structural, sinusoidal"
+        )
     header_ids = header(workload.operation, workload.element_type, workload.num_dense_cols, prompt.architecture)
     return matrix_inputs(pattern, prompt.encoder, prompt.sample_seed, header_ids, prompt.parent)
 

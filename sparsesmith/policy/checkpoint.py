@@ -1,11 +1,11 @@
 """A policy as a folder of files, and as the one file that is published to a running engine.
 
-    config.json                 the language model (Qwen3)
-    model-*.safetensors         its weights in bfloat16, Hugging Face names, tied embeddings once
-    encoder.safetensors         the matrix encoder's weights
-    tokenizer.json, tokenizer_config.json
-    policy.json                 what kind of encoder, which version of the features
-    README.md                   model card
+config.json                 the language model (Qwen3)
+model-*.safetensors         its weights in bfloat16, Hugging Face names, tied embeddings once
+encoder.safetensors         the matrix encoder's weights
+tokenizer.json, tokenizer_config.json
+policy.json                 what kind of encoder, which version of the features
+README.md                   model card
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 
 from sparsesmith.domain.features import FEATURE_VERSION
 from sparsesmith.domain.prompt import EncoderKind
@@ -75,10 +75,16 @@ def save_policy(policy: Policy, folder: Path) -> None:
 def load_policy(folder: Path, dtype: torch.dtype = torch.float32) -> Policy:
     """A policy on the CPU. Raises InvalidOption where the folder was made for other features."""
     description = load_description(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    model = load_language_model(folder, dtype)
     encoder = MatrixEncoder(description.encoder, model.config.hidden_size)
     encoder.load_state_dict(load_file(folder / ENCODER_FILE))
     return Policy(model, encoder.to(dtype), description)
+
+
+def load_language_model(folder: Path, dtype: torch.dtype = torch.float32) -> Qwen3ForCausalLM:
+    """The language model of a folder, on the CPU."""
+    model: Qwen3ForCausalLM = Qwen3ForCausalLM.from_pretrained(folder, dtype=dtype)
+    return model
 
 
 def load_description(folder: Path) -> PolicyDescription:
@@ -136,7 +142,7 @@ def write_published_weights(policy: Policy, path: Path) -> str:
     with partial.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
-    os.replace(partial, path)
+    partial.replace(path)
     return digest
 
 

@@ -26,14 +26,14 @@ def text_token_ids(tokenizer: Tokenizer, prompt: PromptInputs) -> list[int]:
     """Ids of the prompt's part after the soft tokens: the parent and its report where there is one, then `<bos>`."""
     parent = prompt.parent
     ids = [] if parent is None else refinement_token_ids(tokenizer, parent.program, parent.report)
-    return [*ids, tokenizer.token_to_id("<bos>")]
+    return [*ids, _id(tokenizer, "<bos>")]
 
 
 def refinement_token_ids(tokenizer: Tokenizer, program: str, report: str) -> list[int]:
     """`<parent>` program `<report>` words, each cut to its limit."""
     program_ids = tokenizer.encode(program, add_special_tokens=False).ids[:MAX_PARENT_TOKENS]
     report_ids = tokenizer.encode(report, add_special_tokens=False).ids[:MAX_REPORT_TOKENS]
-    return [tokenizer.token_to_id("<parent>"), *program_ids, tokenizer.token_to_id("<report>"), *report_ids]
+    return [_id(tokenizer, "<parent>"), *program_ids, _id(tokenizer, "<report>"), *report_ids]
 
 
 class PromptEmbedder(nn.Module):
@@ -63,7 +63,11 @@ class PromptEmbedder(nn.Module):
         table = tensors[EMBEDDING_NAME].float()
         encoder = MatrixEncoder("sinusoidal" if kind == "sinusoidal" else "structural", table.shape[1])
         encoder.load_state_dict(
-            {name.removeprefix(ENCODER_PREFIX): value for name, value in tensors.items() if name.startswith(ENCODER_PREFIX)}
+            {
+                name.removeprefix(ENCODER_PREFIX): value
+                for name, value in tensors.items()
+                if name.startswith(ENCODER_PREFIX)
+            }
         )
         return PromptEmbedder(encoder.float().eval(), table, tokenizer)
 
@@ -73,7 +77,9 @@ def load_embedder(folder: Path) -> PromptEmbedder:
     tensors: dict[str, Tensor] = {}
     for shard in sorted(folder.glob("model*.safetensors")):
         tensors |= _tensors(shard)
-    tensors |= {ENCODER_PREFIX + name: value for name, value in _tensors(folder / ENCODER_FILE, everything=True).items()}
+    tensors |= {
+        ENCODER_PREFIX + name: value for name, value in _tensors(folder / ENCODER_FILE, everything=True).items()
+    }
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     return PromptEmbedder.from_tensors(load_description(folder).encoder, tensors, tokenizer)
 
@@ -81,5 +87,16 @@ def load_embedder(folder: Path) -> PromptEmbedder:
 def _tensors(path: Path, everything: bool = False) -> dict[str, Tensor]:
     """Of a file, the embedding table and what begins with `encoder.`; or everything."""
     with safe_open(path, framework="pt") as file:
-        names = [name for name in file.keys() if everything or name == EMBEDDING_NAME or name.startswith(ENCODER_PREFIX)]  # noqa: SIM118
+        names = [name for name in file.keys() if everything or name == EMBEDDING_NAME or _is_encoders(name)]  # noqa: SIM118
         return {name: file.get_tensor(name) for name in names}
+
+
+def _is_encoders(name: str) -> bool:
+    return name.startswith(ENCODER_PREFIX)
+
+
+def _id(tokenizer: Tokenizer, token: str) -> int:
+    token_id: int | None = tokenizer.token_to_id(token)
+    if token_id is None:
+        raise ValueError(f"the tokenizer has no {token}")
+    return token_id

@@ -58,7 +58,9 @@ class MatrixEncoder(nn.Module):
             self.features = nn.Sequential(
                 nn.Linear(NUM_FEATURES, hidden), nn.GELU(), nn.Linear(hidden, NUM_FEATURE_TOKENS * hidden)
             )
-            self.points = nn.Sequential(nn.Linear(code_width(kind), width), nn.GELU(), nn.Linear(width, width), nn.GELU())
+            self.points = nn.Sequential(
+                nn.Linear(code_width(kind), width), nn.GELU(), nn.Linear(width, width), nn.GELU()
+            )
             self.tokens = nn.Linear(2 * width + WINDOW_WIDTH, hidden)
         else:
             self.tokens = nn.Linear(code_width(kind), hidden)
@@ -72,7 +74,7 @@ class MatrixEncoder(nn.Module):
 
     def forward(self, batch: PromptBatch) -> Tensor:
         """Soft tokens, shape [batch, num_tokens_before_matrix + matrix tokens, hidden]."""
-        parts = [self.header(batch.header_ids + self.header_offsets)]
+        parts = [self.header(batch.header_ids + self.get_buffer("header_offsets"))]
         if self.kind == "structural":
             parts.append(self.features(batch.features).unflatten(-1, (NUM_FEATURE_TOKENS, self.hidden)))
             parts.append(self.tokens(torch.cat([self._pool(batch), batch.windows], dim=-1)))

@@ -1,0 +1,134 @@
+"""Prompt arrays: deterministic, finite, and telling of what they should tell."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sparsesmith_proto.kernel import Prompt, Workload
+
+from sparsesmith.domain.pattern import Pattern, pattern_from_indices
+from sparsesmith.domain.positions import (
+    SINUSOIDAL_WIDTH,
+    STRUCTURAL_WIDTH,
+    contains,
+    nonzeros_at,
+    sinusoidal,
+    structural_codes,
+)
+from sparsesmith.domain.prompt import (
+    HEADER_SIZES,
+    NUM_SINUSOIDAL_NONZEROS,
+    NUM_WINDOWS,
+    PromptInputs,
+    code_width,
+    header,
+    prompt_inputs,
+)
+from sparsesmith.errors import InvalidOption
+
+
+def make_pattern(num_rows: int = 200, num_cols: int = 150, nnz: int = 900, seed: int = 0) -> Pattern:
+    generator = np.random.default_rng(seed)
+    return pattern_from_indices(
+        num_rows, num_cols, generator.integers(num_rows, size=nnz), generator.integers(num_cols, size=nnz)
+    )
+
+
+def make_prompt(**changes: object) -> Prompt:
+    return Prompt.model_validate({"encoder": "structural", "sample_seed": 7, "architecture": "sm_90", **changes})
+
+
+def inputs_of(pattern: Pattern, **changes: object) -> PromptInputs:
+    workload = Workload(pattern=pattern.digest, operation="spmm", element_type="float64", num_dense_cols=32)
+    return prompt_inputs(pattern, workload, make_prompt(**changes))
+
+
+def arrays(inputs: PromptInputs) -> list[np.ndarray]:
+    return [inputs.header_ids, inputs.features, inputs.points, inputs.mask, inputs.windows]
+
+
+@pytest.mark.parametrize("encoder", ["structural", "sinusoidal"])
+def test_the_same_prompt_gives_the_same_arrays(encoder: str) -> None:
+    first, second = inputs_of(make_pattern(), encoder=encoder), inputs_of(make_pattern(), encoder=encoder)
+    assert all(np.array_equal(one, other) for one, other in zip(arrays(first), arrays(second), strict=True))
+
+
+@pytest.mark.parametrize("encoder", ["structural", "sinusoidal"])
+def test_another_seed_shows_other_nonzeros_and_the_same_features(encoder: str) -> None:
+    first, second = (
+        inputs_of(make_pattern(), encoder=encoder),
+        inputs_of(make_pattern(), encoder=encoder, sample_seed=8),
+    )
+    assert np.array_equal(first.features, second.features)
+    assert not np.array_equal(first.points, second.points)
+
+
+def test_a_text_prompt_has_no_arrays() -> None:
+    with pytest.raises(InvalidOption, match="text prompt"):
+        inputs_of(make_pattern(), encoder="text")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    num_rows=st.integers(1, 300),
+    num_cols=st.integers(1, 300),
+    nnz=st.integers(1, 2000),
+    seed=st.integers(0, 2**31),
+    encoder=st.sampled_from(["structural", "sinusoidal"]),
+)
+def test_any_pattern_gives_finite_bounded_arrays_of_fixed_shape(
+    num_rows: int, num_cols: int, nnz: int, seed: int, encoder: str
+) -> None:
+    inputs = inputs_of(make_pattern(num_rows, num_cols, nnz, seed), encoder=encoder, sample_seed=seed)
+    tokens = NUM_WINDOWS if encoder == "structural" else NUM_SINUSOIDAL_NONZEROS
+    assert inputs.points.shape == (tokens, inputs.mask.shape[1], code_width(inputs.encoder))
+    assert np.isfinite(inputs.points).all() and np.abs(inputs.points).max() <= 5
+    assert np.isfinite(inputs.windows).all() and np.abs(inputs.windows).max() <= 5
+    assert inputs.mask.any()
+    assert not inputs.points[~inputs.mask].any()
+
+
+def test_a_heavy_row_is_seen_by_the_windows_placed_over_nonzeros() -> None:
+    num_rows = 100_000
+    rows = np.concatenate([np.arange(num_rows), np.full(50_000, 77_777)])
+    cols = np.concatenate([np.zeros(num_rows, np.int64), np.arange(50_000)])
+    pattern = pattern_from_indices(num_rows, num_rows, rows, cols)
+    longest = inputs_of(pattern).windows[:, 2]
+    assert longest.max() == pytest.approx(np.log2(1 + 50_000) / 4, rel=0.01)
+
+
+def test_sinusoidal_codes_are_those_of_the_paper() -> None:
+    code = sinusoidal(np.array([3], np.int64))[0]
+    rates = 10000.0 ** (-np.arange(0, SINUSOIDAL_WIDTH, 2) / SINUSOIDAL_WIDTH)
+    assert np.allclose(code[0::2], np.sin(3 * rates), atol=1e-6)
+    assert np.allclose(code[1::2], np.cos(3 * rates), atol=1e-6)
+
+
+def test_contains_agrees_with_the_dense_matrix() -> None:
+    pattern = make_pattern(30, 20, 150)
+    dense = pattern.to_scipy(np.ones(pattern.nnz)).toarray() != 0
+    rows, cols = np.meshgrid(np.arange(-2, 33), np.arange(-2, 23), indexing="ij")
+    expected = np.zeros(rows.shape, bool)
+    expected[2:32, 2:22] = dense
+    assert np.array_equal(contains(pattern, rows, cols), expected)
+
+
+def test_a_tridiagonal_matrix_moved_along_its_diagonal_keeps_all_but_its_coordinates() -> None:
+    size = 1024
+    rows = np.repeat(np.arange(size), 3)
+    cols = rows + np.tile([-1, 0, 1], size)
+    inside = (cols >= 0) & (cols < size)
+    pattern = pattern_from_indices(size, size, rows[inside], cols[inside])
+    here, there = (structural_codes(pattern, nonzeros_at(pattern, np.array([3 * row + 2]))) for row in (320, 640))
+    coordinates = 22
+    assert here.shape == (1, STRUCTURAL_WIDTH)
+    assert np.allclose(here[:, coordinates:], there[:, coordinates:], atol=1e-5)
+    assert not np.allclose(here[:, :coordinates], there[:, :coordinates], atol=1e-2)
+
+
+def test_header_ids_stay_below_their_sizes_and_unknown_architectures_share_one() -> None:
+    for columns in (1, 2, 33, 1024):
+        ids = header("spmm", "float64", columns, "sm_90a")
+        assert all(0 <= value < size for value, size in zip(ids, HEADER_SIZES, strict=True))
+    assert header("spmv", "float32", 1, "sm_52")[3] == header("spmv", "float32", 1, "sm_999")[3] == 0
+    assert header("spmm", "float32", 33, "sm_90")[2] == header("spmm", "float32", 64, "sm_90")[2] == 6
