@@ -131,7 +131,8 @@ class Stack:
         """Where a service's output goes."""
         return self.state / "logs" / f"{name}.log"
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """What every service is started with."""
         return {
             **os.environ,
             "SPARSESMITH_REDIS_URL": self.redis_url,
@@ -145,7 +146,7 @@ class Stack:
 
     def _start(self, service: _Service) -> None:
         command = [sys.executable, "-m", service.module]
-        service.process = start(command, self.log_file(service.name), self._environment())
+        service.process = start(command, self.log_file(service.name), self.environment())
         service.started_at = time.monotonic()
         service.restart_at = None
         self._on_event(f"{service.name} started (pid {service.process.pid})")

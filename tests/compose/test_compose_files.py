@@ -1,0 +1,161 @@
+"""The compose files: valid, closed, and in the words that the services read."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_settings import BaseSettings
+
+from services.evaluator.settings import EvaluatorSettings
+from services.generator.settings import GeneratorSettings
+from services.trainer.settings import TrainerSettings
+from sparsesmith.runtime.stack import Stack, StackOptions
+from tests.compose.compose_files import CPU_FILE, GPU_FILE, OWN_SERVICES, ROOT, cpu_document, document
+
+SETTINGS: dict[str, type[BaseSettings]] = {
+    "generator": GeneratorSettings,
+    "evaluator": EvaluatorSettings,
+    "trainer": TrainerSettings,
+}
+
+
+@pytest.fixture(params=["gpu", "cpu"])
+def services(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The services for a machine with and without a GPU."""
+    found: dict[str, Any] = (document(GPU_FILE) if request.param == "gpu" else cpu_document())["services"]
+    return found
+
+
+def check_against_specification(content: dict[str, Any], folder: Path) -> "subprocess.CompletedProcess[str]":
+    """The compose specification's own JSON schema, as check-jsonschema ships it."""
+    file = folder / "compose.json"
+    file.write_text(json.dumps(content))
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["gpu", "cpu", "merged"])
+def test_the_files_follow_the_compose_specification(name: str, tmp_path: Path) -> None:
+    content = {"gpu": document(GPU_FILE), "cpu": document(CPU_FILE), "merged": cpu_document()}[name]
+    checked = check_against_specification(content, tmp_path)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_a_file_outside_the_specification_is_noticed(tmp_path: Path) -> None:
+    content = document(GPU_FILE)
+    content["services"]["redis"]["reed_only"] = True
+    assert check_against_specification(content, tmp_path).returncode == 1
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="docker is not installed")
+@pytest.mark.parametrize("files", [[GPU_FILE], [GPU_FILE, CPU_FILE]], ids=["gpu", "cpu"])
+def test_docker_compose_reads_the_files(files: list[Path]) -> None:
+    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("docker has no compose plugin")
+    options = [word for file in files for word in ("--file", str(file))]
+    subprocess.run(["docker", "compose", *options, "config", "--quiet"], check=True, cwd=ROOT)
+
+
+def test_there_are_redis_and_the_three_services(services: dict[str, Any]) -> None:
+    assert set(services) == {"redis", *OWN_SERVICES}
+
+
+@pytest.mark.parametrize("name", ["redis", *OWN_SERVICES])
+def test_no_service_has_privileges_and_each_is_restarted_and_watched(name: str, services: dict[str, Any]) -> None:
+    service = services[name]
+    assert not service.get("privileged")
+    assert service["cap_drop"] == ["ALL"] and "cap_add" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["restart"] == "unless-stopped"
+    assert service["healthcheck"]["test"][0] == "CMD"
+
+
+@pytest.mark.parametrize("name", OWN_SERVICES)
+def test_each_service_waits_for_redis(name: str, services: dict[str, Any]) -> None:
+    assert services[name]["depends_on"] == {"redis": {"condition": "service_healthy"}}
+
+
+def test_the_evaluator_reaches_redis_alone_and_writes_nowhere(services: dict[str, Any]) -> None:
+    evaluator = services["evaluator"]
+    assert evaluator["networks"] == ["evaluation"]
+    assert [name for name, service in services.items() if "evaluation" in service["networks"]] == ["redis", "evaluator"]
+    assert document(GPU_FILE)["networks"]["evaluation"] == {"internal": True}
+    assert evaluator["read_only"] is True
+    assert evaluator["tmpfs"] == ["/tmp"]
+    assert evaluator["volumes"] == ["gpu-claims:/run/gpu-claims"]
+    assert "ports" not in evaluator
+
+
+def test_only_the_generator_is_open_and_only_to_this_machine(services: dict[str, Any]) -> None:
+    assert {name: service["ports"] for name, service in services.items() if "ports" in service} == {
+        "generator": ["127.0.0.1:8000:8000"]
+    }
+
+
+def test_redis_writes_before_it_answers_and_forgets_nothing(services: dict[str, Any]) -> None:
+    words = services["redis"]["command"]
+    options = dict(zip(words[1::2], words[2::2], strict=True))
+    assert options == {
+        "--appendonly": "yes",
+        "--appendfsync": "always",
+        "--save": "",
+        "--maxmemory-policy": "noeviction",
+    }
+
+
+def test_the_number_of_evaluators_is_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVALUATORS", "4")
+    for services in (document(GPU_FILE)["services"], cpu_document()["services"]):
+        assert services["evaluator"]["deploy"]["replicas"] == 4
+
+
+def test_gpus_are_reserved_with_the_one_file_and_not_with_both() -> None:
+    for name in OWN_SERVICES:
+        devices = document(GPU_FILE)["services"][name]["deploy"]["resources"]["reservations"]["devices"]
+        assert devices == [{"driver": "nvidia", "count": "all", "capabilities": ["gpu", "compute", "utility"]}]
+        assert "resources" not in cpu_document()["services"][name].get("deploy", {})
+    assert {
+        service["build"]["args"]["VARIANT"]
+        for name, service in cpu_document()["services"].items()
+        if "build" in service
+    } == {"cpu"}
+
+
+@pytest.mark.parametrize("name", OWN_SERVICES)
+def test_what_a_service_is_told_is_what_its_settings_read(
+    name: str, services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = f"SPARSESMITH_{name.upper()}_"
+    told = services[name]["environment"]
+    for variable, value in told.items():
+        monkeypatch.setenv(variable, value)
+    settings = SETTINGS[name]().model_dump()
+    assert settings["redis_url"] == told["SPARSESMITH_REDIS_URL"] == "redis://redis:6379/0"
+    own = {
+        variable.removeprefix(prefix).lower(): value for variable, value in told.items() if variable.startswith(prefix)
+    }
+    assert {field: str(settings[field]) for field in own} == own
+    others = {variable for variable in told if variable.startswith("SPARSESMITH_") and not variable.startswith(prefix)}
+    assert others == {"SPARSESMITH_REDIS_URL"}
+
+
+def test_the_local_stack_tells_its_services_no_less(tmp_path: Path, services: dict[str, Any]) -> None:
+    local = {
+        name
+        for name in Stack(StackOptions(tmp_path, redis_url="redis://x")).environment()
+        if name.startswith("SPARSESMITH_")
+    }
+    composed = {name for service in OWN_SERVICES for name in services[service]["environment"]}
+    assert local <= composed
+
+
+def test_the_published_weights_go_from_trainer_to_generator(services: dict[str, Any]) -> None:
+    place = "/var/lib/sparsesmith/policy"
+    assert f"policy:{place}" in services["trainer"]["volumes"]
+    assert f"policy:{place}:ro" in services["generator"]["volumes"]
+    assert services["trainer"]["environment"]["SPARSESMITH_TRAINER_EXCHANGE_DIR"] == place
+    assert services["generator"]["environment"]["SPARSESMITH_GENERATOR_EXCHANGE_DIR"] == place
