@@ -1,8 +1,8 @@
 """The trainer: learns online from what the evaluators measured and publishes better weights.
 
-    python -m services.trainer             serve until SIGTERM
-    python -m services.trainer --once      one update, then stop
-    python -m services.trainer --check     exit 0 if Redis answers and the trainer of this state folder lives
+python -m services.trainer             serve until SIGTERM
+python -m services.trainer --once      one update, then stop
+python -m services.trainer --check     exit 0 if Redis answers and the trainer of this state folder lives
 """
 
 import argparse

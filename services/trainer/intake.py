@@ -49,9 +49,7 @@ class RecordIntake:
         self._reader = reader
         self._options = options
 
-    def collect(
-        self, version: PolicyVersion, used: Collection[str], must_stop: Callable[[], bool]
-    ) -> Collected | None:
+    def collect(self, version: PolicyVersion, used: Collection[str], must_stop: Callable[[], bool]) -> Collected | None:
         """Wait for a full batch, or for `min_records` once `max_wait_s` passed since the first. None: must stop.
 
         What this consumer had before a restart and did not acknowledge comes first; `used` are ids of records that a
@@ -88,9 +86,7 @@ class RecordIntake:
         deliveries = self._stream.read(self._options.consumer, missing, int(POLL_S * 1000))
         return _unknown(deliveries, collected)
 
-    def _sort(
-        self, deliveries: list[Delivery], version: PolicyVersion, used: set[str], collected: Collected
-    ) -> None:
+    def _sort(self, deliveries: list[Delivery], version: PolicyVersion, used: set[str], collected: Collected) -> None:
         dropped: list[str] = []
         for delivery in deliveries:
             if len(collected.records) == self._options.batch_records:

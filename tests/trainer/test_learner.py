@@ -179,7 +179,7 @@ def test_own_logprobs_that_differ_from_the_generators_are_reported_and_warned_of
 
 
 def sampled_logprobs(record: RewardRecord) -> tuple[float, ...]:
-    return make_batch(record).behaviour_BT[0, -2:].tolist()  # type: ignore[no-any-return]
+    return tuple(make_batch(record).behaviour_BT[0, -2:].tolist())
 
 
 def test_records_of_other_versions_are_not_part_of_the_logprob_check() -> None:

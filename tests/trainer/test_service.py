@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,7 @@ def publish_records(connection: Redis, count: int = 6, version: int = 0) -> None
         stream.publish(make_record(f"job-{version}:{number}", reward=number / count, origin=origin))
 
 
-def wait_for(condition: object, process: "subprocess.Popen[bytes]") -> None:
-    assert callable(condition)
+def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
     end = time.monotonic() + LIMIT_S
     while not condition():
         assert process.poll() is None, "the trainer ended"

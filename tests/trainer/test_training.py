@@ -257,5 +257,5 @@ def served_logprobs(settings: TrainerSettings, connection: Redis) -> torch.Tenso
     assert (set(missing) - {"lm_head.weight"}, list(unexpected)) == (set(), [])
     record = make_record(origin=make_sampled(token_ids=(40, 41, 42, 50, 0)))
     prompt = prompt_inputs(PATTERN, record.workload, make_sampled().prompt)
-    served = Policy(model.eval(), embedder.encoder, make_policy().description)
+    served = Policy(model, embedder.encoder, make_policy().description)
     return reference_logprobs(served, embedder.embed([prompt])[0], (40, 41, 42, 50, 0))
