@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparsesmith.client import AsyncClient, Client, TunedKernel, tune
 
-__all__ = ["AsyncClient", "Client", "TunedKernel", "tune"]
+__version__ = "0.1.0"
+
+__all__ = ["AsyncClient", "Client", "TunedKernel", "__version__", "tune"]
 
 
 def __getattr__(name: str) -> object:

@@ -5,12 +5,14 @@ import zipfile
 from dataclasses import dataclass
 from typing import Literal
 
-from sparsesmith.artifacts.cpp_header import cpp_header
+from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+from sparsesmith_proto.kernel import Workload
+
+from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
 from sparsesmith.artifacts.python_loader import python_loader
 from sparsesmith.domain.extraction import extract_program
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import Conflict
-from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 
 ArtifactKind = Literal["cu", "hpp", "py", "json", "zip"]
 
@@ -37,9 +39,22 @@ def artifact(kind: ArtifactKind, report: KernelReport, pattern: Pattern) -> Arti
 
     Raises Conflict for `cu` and `hpp` where the answer is the vendor's routine: there is no program to hand out.
     """
-    stem = f"kernel_{report.workload.pattern[:12]}"
-    content = _zip(report, pattern, stem) if kind == "zip" else _text(kind, report, pattern).encode()
-    return Artifact(f"{stem}.{kind}", _MEDIA_TYPES[kind], content)
+    content = _zip(report, pattern) if kind == "zip" else _text(kind, report, pattern).encode()
+    return Artifact(artifact_name(report.workload, kind), _MEDIA_TYPES[kind], content)
+
+
+def artifact_name(workload: Workload, kind: ArtifactKind) -> str:
+    """File name of an artifact; the Python loader's is importable."""
+    return f"kernel_{workload_name(workload)}.{kind}"
+
+
+def kinds_of(report: KernelReport) -> tuple[ArtifactKind, ...]:
+    """The single files that an answer has."""
+    match report.answer:
+        case TunedAnswer():
+            return ("cu", "hpp", "py", "json")
+        case LibraryAnswer():
+            return ("py", "json")
 
 
 def _text(kind: ArtifactKind, report: KernelReport, pattern: Pattern) -> str:
@@ -69,12 +84,11 @@ def _program(report: KernelReport) -> str:
             )
 
 
-def _zip(report: KernelReport, pattern: Pattern, stem: str) -> bytes:
-    kinds: tuple[ArtifactKind, ...] = ("py", "json")
-    if isinstance(report.answer, TunedAnswer):
-        kinds = ("cu", "hpp", *kinds)
+def _zip(report: KernelReport, pattern: Pattern) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for kind in kinds:
-            archive.writestr(zipfile.ZipInfo(f"{stem}.{kind}"), _text(kind, report, pattern))
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for kind in kinds_of(report):
+            entry = zipfile.ZipInfo(artifact_name(report.workload, kind))  # Dated 1980: equal answers give equal files.
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, _text(kind, report, pattern), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

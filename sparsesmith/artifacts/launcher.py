@@ -1,19 +1,24 @@
 """Run a kernel program on the user's own GPU: CuPy, torch or NumPy arrays in and out.
 
-CuPy is imported when a launcher is made, so that the client works without it.
+CuPy is imported when a launcher is made, torch when a tensor comes in, so that the client works without either.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse
-
-from sparsesmith.domain.formats.format import Argument
-from sparsesmith.domain.pattern import pattern_from_scipy
-from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
-from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
+
+from sparsesmith.domain.formats.format import Argument
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
+from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
+
+COMPILER_OPTIONS = ("-std=c++17",)
+"""Those of the evaluator that change the code."""
 
 
 class Launcher(Protocol):
@@ -25,35 +30,32 @@ class Launcher(Protocol):
 
 
 def program_launcher(program: str, matrix: scipy.sparse.csr_matrix, workload: Workload) -> Launcher:
-    """A launcher of a kernel program, its format built from the matrix.
+    """A launcher of a kernel program on the current device, its format built from the matrix.
 
-    Raises InvalidProgram, InvalidMatrix where the matrix has another pattern than the workload, Unavailable without CuPy.
+    The matrix must be canonical: columns ascend in each row. Raises InvalidProgram, InvalidMatrix where the matrix has
+    another pattern than the workload, Unavailable without CuPy or a GPU.
     """
     parsed = parse_program(program, workload.operation, workload.element_type)
-    return _ProgramLauncher(parsed, matrix, workload)
+    pattern = pattern_from_scipy(matrix)
+    if pattern.digest != workload.pattern:
+        raise _another_pattern(pattern.digest, workload.pattern)
+    return _ProgramLauncher(parsed, pattern, matrix, workload)
 
 
-def library_launcher(matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> Launcher:
-    """A launcher of cuSPARSE through CuPy, for workloads where no program beat it."""
-    return _LibraryLauncher(matrix, element_type)
+def library_launcher(matrix: scipy.sparse.csr_matrix, workload: Workload) -> Launcher:
+    """A launcher of cuSPARSE through CuPy, for workloads where no program beat it. Raises Unavailable."""
+    return _LibraryLauncher(matrix, workload)
 
 
 class _ProgramLauncher:
-    def __init__(self, program: KernelProgram, matrix: scipy.sparse.csr_matrix, workload: Workload) -> None:
+    def __init__(
+        self, program: KernelProgram, pattern: Pattern, matrix: scipy.sparse.csr_matrix, workload: Workload
+    ) -> None:
         self._cupy = _import_cupy()
+        self._device = self._cupy.cuda.Device()
         self._workload = workload
-        pattern = pattern_from_scipy(matrix)
-        if pattern.digest != workload.pattern:
-            raise InvalidMatrix(
-                "the matrix has another pattern than the kernel was tuned for",
-                field="pattern",
-                value=pattern.digest,
-                limit=workload.pattern,
-            )
         self._pattern = pattern
         self._layout = program.format.build(pattern, program.parameters)
-        module = self._cupy.RawModule(code=program.source, options=("-std=c++17",))
-        num_sms = self._cupy.cuda.Device().attributes["MultiProcessorCount"]
         self._sizes = {
             "num_rows": pattern.num_rows,
             "num_cols": pattern.num_cols,
@@ -61,35 +63,42 @@ class _ProgramLauncher:
             "num_dense_cols": workload.num_dense_cols,
             **self._layout.sizes,
         }
-        launches = [launch.resolve({**self._sizes, "num_sms": num_sms}) for launch in program.launches]
-        self._kernels = [(module.get_function(launch.kernel), launch) for launch in launches]
-        for kernel, launch in self._kernels:
-            kernel.max_dynamic_shared_size_bytes = launch.shared_bytes
+        self._kernels = self._compiled(program)
         self._arguments = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
-        element = np.dtype(workload.element_type)
         self._arrays = {name: self._cupy.asarray(array) for name, array in self._layout.indices.items()}
-        self._arrays |= {name: self._cupy.empty(size, element) for name, size in self._layout.scratch.items()}
+        for name, size in self._layout.scratch.items():
+            self._arrays[name] = self._cupy.empty(size * workload.num_dense_cols, workload.element_type)
         self.update_values(matrix)
 
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
-        values = _values_for(self._pattern.col_indices, matrix, self._workload.element_type)
-        self._arrays["values"] = self._cupy.asarray(self._layout.pack(values))
+        same = matrix.shape == (self._pattern.num_rows, self._pattern.num_cols)
+        same = same and np.array_equal(matrix.indptr, self._pattern.row_offsets)
+        if not same or not np.array_equal(matrix.indices, self._pattern.col_indices):
+            raise _another_pattern(pattern_from_scipy(matrix).digest, self._pattern.digest)
+        with self._device:
+            self._arrays["values"] = self._cupy.asarray(self._layout.pack(_values(matrix, self._workload.element_type)))
 
     def __call__(self, dense: Any) -> Any:
-        operand = self._cupy.ascontiguousarray(self._cupy.asarray(dense), dtype=self._workload.element_type)
-        expected = _operand_shape(self._pattern.num_cols, self._workload)
-        if operand.shape != expected:
-            raise InvalidInput(
-                f"the dense operand has shape {operand.shape}: expected {expected}",
-                field="dense",
-                value=operand.shape,
-                limit=expected,
-            )
-        result = self._cupy.empty((self._pattern.num_rows, *expected[1:]), operand.dtype)
-        arguments = tuple(self._argument(argument, operand, result) for argument in self._arguments)
-        for kernel, launch in self._kernels:
-            kernel(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
-        return _like(dense, result)
+        with self._device, _stream_of(dense, self._cupy):
+            operand = _operand(dense, self._cupy, self._pattern.num_cols, self._workload)
+            shape = (self._pattern.num_rows, *operand.shape[1:])
+            result = self._cupy.empty(shape, operand.dtype)
+            arguments = tuple(self._argument(argument, operand, result) for argument in self._arguments)
+            for kernel, launch in self._kernels:
+                kernel(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
+            return _like(dense, result)
+
+    def _compiled(self, program: KernelProgram) -> list[tuple[Any, Any]]:
+        """Kernels and their launches, in order."""
+        module = self._cupy.RawModule(code=program.source, options=COMPILER_OPTIONS)
+        sizes = {**self._sizes, "num_sms": self._device.attributes["MultiProcessorCount"]}
+        launches = [launch.resolve(sizes) for launch in program.launches]
+        kernels = [(module.get_function(launch.kernel), launch) for launch in launches]
+        for kernel, launch in kernels:
+            needed = max(other.shared_bytes for other in launches if other.kernel == launch.kernel)
+            if needed:
+                kernel.max_dynamic_shared_size_bytes = needed
+        return kernels
 
     def _argument(self, argument: Argument, operand: Any, result: Any) -> Any:
         match argument.role:
@@ -104,18 +113,25 @@ class _ProgramLauncher:
 
 
 class _LibraryLauncher:
-    def __init__(self, matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> None:
+    def __init__(self, matrix: scipy.sparse.csr_matrix, workload: Workload) -> None:
         self._cupy = _import_cupy()
-        self._element_type = element_type
+        self._device = self._cupy.cuda.Device()
+        self._workload = workload
         self.update_values(matrix)
 
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
         from cupyx.scipy.sparse import csr_matrix
 
-        self._matrix = csr_matrix(matrix.astype(self._element_type))
+        values = _values(matrix, self._workload.element_type)
+        with self._device:
+            self._matrix = csr_matrix(
+                scipy.sparse.csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+            )
 
     def __call__(self, dense: Any) -> Any:
-        return _like(dense, self._matrix @ self._cupy.asarray(dense, dtype=self._element_type))
+        with self._device, _stream_of(dense, self._cupy):
+            operand = _operand(dense, self._cupy, self._matrix.shape[1], self._workload)
+            return _like(dense, self._cupy.ascontiguousarray(self._matrix @ operand))
 
 
 def _import_cupy() -> Any:
@@ -132,23 +148,65 @@ def _import_cupy() -> Any:
     return cupy
 
 
-def _values_for(
-    col_indices: np.ndarray[Any, Any], matrix: scipy.sparse.csr_matrix, element_type: ElementType
-) -> np.ndarray[Any, Any]:
-    if matrix.nnz != col_indices.size or not np.array_equal(matrix.indices, col_indices):
-        raise InvalidMatrix("the matrix has another pattern than the kernel was tuned for", field="matrix")
+def _values(matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> npt.NDArray[np.floating[Any]]:
     return np.ascontiguousarray(matrix.data, dtype=element_type)
 
 
-def _operand_shape(num_cols: int, workload: Workload) -> tuple[int, ...]:
-    return (num_cols,) if workload.operation == "spmv" else (num_cols, workload.num_dense_cols)
+def _operand(dense: Any, cupy: Any, num_cols: int, workload: Workload) -> Any:
+    """The dense operand on the device: contiguous, in the workload's element type. Raises InvalidInput."""
+    expected = (num_cols,) if workload.operation == "spmv" else (num_cols, workload.num_dense_cols)
+    given = _of_torch(dense, workload.element_type) if _is_torch(dense) else dense
+    if tuple(np.shape(given)) != expected:
+        raise InvalidInput(
+            f"the dense operand has shape {tuple(np.shape(given))}: expected {expected}",
+            field="dense",
+            value=tuple(np.shape(given)),
+            limit=expected,
+        )
+    operand = cupy.ascontiguousarray(cupy.asarray(given), dtype=workload.element_type)
+    here = cupy.cuda.runtime.getDevice()
+    if operand.device.id != here:
+        raise InvalidInput(
+            f"the dense operand lies on device {operand.device.id}, the matrix on device {here}",
+            field="dense",
+            value=operand.device.id,
+            limit=here,
+        )
+    return operand
+
+
+def _is_torch(array: Any) -> bool:
+    return type(array).__module__.partition(".")[0] == "torch"
+
+
+def _of_torch(tensor: Any, element_type: ElementType) -> Any:
+    """What CuPy can read: its own conversion knows not all of torch's types."""
+    import torch
+
+    converted = tensor.detach().to(getattr(torch, element_type))
+    return converted if converted.is_cuda else converted.cpu().numpy()
+
+
+def _stream_of(dense: Any, cupy: Any) -> AbstractContextManager[Any]:
+    """What torch computed on its current stream is waited for, and what follows there waits for us."""
+    if not _is_torch(dense) or not dense.is_cuda:
+        return nullcontext()
+    import torch
+
+    stream: AbstractContextManager[Any] = cupy.cuda.ExternalStream(torch.cuda.current_stream(dense.device).cuda_stream)
+    return stream
 
 
 def _like(given: Any, result: Any) -> Any:
-    """`result` (CuPy) as the kind of array that was given."""
-    module = type(given).__module__
-    if module.startswith("torch"):
+    """`result` (CuPy) as the kind of array that was given, on the device where that lies."""
+    if _is_torch(given):
         import torch
 
-        return torch.from_dlpack(result)
+        return torch.as_tensor(result.get()) if not given.is_cuda else torch.utils.dlpack.from_dlpack(result)
     return result.get() if isinstance(given, np.ndarray) else result
+
+
+def _another_pattern(found: str, expected: str) -> InvalidMatrix:
+    return InvalidMatrix(
+        "the matrix has another pattern than the kernel was tuned for", field="pattern", value=found, limit=expected
+    )

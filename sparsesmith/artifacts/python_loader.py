@@ -2,8 +2,9 @@
 
 from string import Template
 
-from sparsesmith.domain.extraction import extract_program
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+
+from sparsesmith.domain.extraction import extract_program
 
 _PROGRAM_LOADER = Template('''"""$title
 
@@ -39,11 +40,14 @@ Needs: pip install sparsesmith cupy-cuda13x
 
 from sparsesmith.artifacts.launcher import Launcher, library_launcher
 from sparsesmith.client.matrices import to_scipy
+from sparsesmith_proto.kernel import Workload
+
+WORKLOAD = Workload.model_validate_json($workload)
 
 
 def load(matrix: object) -> Launcher:
     """cuSPARSE bound to a matrix. Raises Unavailable without a GPU."""
-    return library_launcher(to_scipy(matrix), "$element_type")
+    return library_launcher(to_scipy(matrix), WORKLOAD)
 ''')
 
 
@@ -51,18 +55,17 @@ def python_loader(report: KernelReport) -> str:
     """The loader's text."""
     workload = report.workload
     title = f"Tuned by sparsesmith: {workload.operation} {workload.element_type} for pattern {workload.pattern[:12]}."
+    words = {"title": title, "workload": _literal(workload.model_dump_json())}
     match report.answer:
         case TunedAnswer(best=best):
-            program = extract_program(best.candidate.program)
-            return _PROGRAM_LOADER.substitute(
-                title=title, workload=repr(workload.model_dump_json()), program=_literal(program)
-            )
+            return _PROGRAM_LOADER.substitute(words, program=_literal(extract_program(best.candidate.program)))
         case LibraryAnswer(routine=routine):
-            return _LIBRARY_LOADER.substitute(title=title, routine=routine, element_type=workload.element_type)
+            return _LIBRARY_LOADER.substitute(words, routine=routine)
 
 
 def _literal(text: str) -> str:
     """The text as a readable Python literal, whatever it holds."""
-    if text.isprintable() or '"""' in text or "\\" in text or text.endswith('"'):
+    is_plain = all(character.isprintable() or character in "\t\n" for character in text)
+    if "\n" not in text or not is_plain or '"""' in text or "\\" in text or text.endswith('"'):
         return repr(text)
     return f'"""{text}"""'

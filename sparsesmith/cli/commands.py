@@ -1,20 +1,25 @@
 """The commands. Each is thin: it reads files, calls the client or the stack, and prints."""
 
+import importlib.util
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
-
-from sparsesmith.cli.progress import Progress
-from sparsesmith.cli.rendering import show_evaluation, show_policy, show_report
-from sparsesmith.client.clients import Client, matrix_file
-from sparsesmith.errors import InvalidInput, InvalidOption, SparsesmithError
-from sparsesmith_proto.api import KernelReport, SearchStrategy, TunedAnswer, TuningOptions
+from rich.markup import escape
+from sparsesmith_proto.api import SearchStrategy
 from sparsesmith_proto.message import ElementType, Operation
+
+import sparsesmith
+from sparsesmith.cli.files import matrix_file, program_file, save_artifacts
+from sparsesmith.cli.progress import Progress
+from sparsesmith.cli.rendering import show_evaluation, show_policy, show_report, visible
+from sparsesmith.client import Client, tuning_options
+from sparsesmith.errors import SparsesmithError, Unavailable
 
 app = typer.Typer(
     help="Post a sparse matrix, get back a CUDA kernel tuned for it.", no_args_is_help=True, add_completion=False
@@ -31,6 +36,19 @@ Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON and
 OperationOption = Annotated[Operation, typer.Option(help="y = A x, or C = A B")]
 ElementTypeOption = Annotated[ElementType, typer.Option("--type", help="Type of the values")]
 NumDenseCols = Annotated[int, typer.Option(help="Columns of B (spmm)")]
+Version = Annotated[bool, typer.Option("--version", help="Print the version and exit")]
+
+USER_MISTAKE = 2
+NOT_PASSED = 3
+INTERRUPTED = 130
+
+
+@app.callback(invoke_without_command=True)
+def about(version: Version = False) -> None:
+    """Post a sparse matrix, get back a CUDA kernel tuned for it."""
+    if version:
+        print(f"sparsesmith {sparsesmith.__version__}")
+        raise typer.Exit
 
 
 @app.command()
@@ -46,24 +64,27 @@ def tune(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Tune a kernel for a matrix."""
-    choices = options(
+    """Tune a kernel for a matrix. Ctrl-C cancels the search."""
+    options = tuning_options(
         operation=operation,
         element_type=element_type,
         num_dense_cols=num_dense_cols,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
     )
+    name, data = matrix_file(matrix)
     with Client(url) as client:
-        job = client.submit(*matrix_file(matrix), choices)
         with Progress(errors, quiet=as_json) as progress:
-            report = client.wait(job.job_id, progress.update)
-        if out is not None:
-            save_artifacts(client, job.job_id, report, out)
+            job = client.submit(name, data, options)
+            with _cancelled_by_interrupt(client, job.job_id):
+                report = client.wait(job.job_id, progress.update)
+        paths = [] if out is None else save_artifacts(client, job.job_id, report, out)
     if as_json:
         print(report.model_dump_json(indent=2))
-    else:
-        show_report(console, report)
+        return
+    show_report(console, report)
+    for path in paths:
+        console.print(f"wrote      {escape(str(path))}", soft_wrap=True)
 
 
 @app.command()
@@ -77,21 +98,17 @@ def grade(
     as_json: Json = False,
 ) -> None:
     """Grade a kernel program that you wrote. Exits with 3 unless it passed."""
-    choices = options(operation=operation, element_type=element_type, num_dense_cols=num_dense_cols)
-    try:
-        text = program.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(
-            f"{program}: not UTF-8 at byte {error.start}", field="program", value=f"byte {error.start}", limit="UTF-8"
-        ) from error
+    options = tuning_options(operation=operation, element_type=element_type, num_dense_cols=num_dense_cols)
+    text = program_file(program)
+    name, data = matrix_file(matrix)
     with Client(url) as client, Progress(errors, quiet=as_json) as progress:
-        answer = client.grade(text, *matrix_file(matrix), choices, progress.update)
+        answer = client.grade_file(text, name, data, options, progress.update)
     if as_json:
         print(answer.model_dump_json(indent=2))
     else:
         show_evaluation(console, answer)
     if answer.evaluation.outcome.outcome != "passed":
-        raise typer.Exit(3)
+        raise typer.Exit(NOT_PASSED)
 
 
 @app.command()
@@ -107,11 +124,12 @@ def policy(url: Url = None, as_json: Json = False) -> None:
 
 @app.command()
 def up(
-    evaluators: Annotated[int, typer.Option(help="Evaluator processes to start")] = 1,
-    port: Annotated[int, typer.Option(help="Port of the generator's HTTP interface")] = 8000,
+    evaluators: Annotated[int, typer.Option(help="Evaluator processes to start", min=1, max=64)] = 1,
+    port: Annotated[int, typer.Option(help="Port of the generator's HTTP interface", min=1, max=65535)] = 8000,
     state: Annotated[Path, typer.Option(help="Folder for the queue, the weights and the logs")] = Path(".sparsesmith"),
 ) -> None:
     """Start the whole stack and keep it running until Ctrl-C."""
+    _check_installed("redis", "fastapi")
     from sparsesmith.cli.local_stack import keep_up
 
     keep_up(console, evaluators=evaluators, port=port, state=state)
@@ -123,6 +141,7 @@ def demo(
     state: Annotated[Path, typer.Option(help="Folder for the queue, the weights and the logs")] = Path(".sparsesmith"),
 ) -> None:
     """Start the stack, tune a kernel for a real matrix, print it with its report, stop."""
+    _check_installed("redis", "fastapi")
     from sparsesmith.cli.local_stack import run_demo
 
     run_demo(console, matrix=matrix, state=state)
@@ -152,39 +171,42 @@ def train_ppo(context: typer.Context) -> None:
     _become("services.trainer", context.args)
 
 
-def options(**given: object) -> TuningOptions:
-    """Options from the command line. Raises InvalidOption naming the first bad one."""
-    try:
-        return TuningOptions.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "options"
-        raise InvalidOption(f"{field}: {first['msg']}", field=field, value=first.get("input")) from error
-
-
-def save_artifacts(client: Client, job_id: str, report: KernelReport, folder: Path) -> None:
-    """Write the files of an answer under their names in the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    has_program = isinstance(report.answer, TunedAnswer)
-    for kind in ("cu", "hpp", "py", "json") if has_program else ("py", "json"):
-        (folder / f"kernel_{report.workload.pattern[:12]}.{kind}").write_bytes(client.artifact(job_id, kind))
-
-
-def _become(module: str, arguments: list[str]) -> NoReturn:
-    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
-
-
 def main() -> None:
     """Run the command line; a user's mistake is one clear line and exit code 2."""
     try:
         app()
     except SparsesmithError as error:
-        errors.print(f"[bold red]error[/]: {error.message}", highlight=False)
-        sys.exit(2)
-    except FileNotFoundError as error:
-        errors.print(f"[bold red]error[/]: no such file: {error.filename}", highlight=False)
-        sys.exit(2)
+        _fail(error.message)
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
+@contextmanager
+def _cancelled_by_interrupt(client: Client, job_id: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        client.cancel(job_id)
+        raise
+
+
+def _check_installed(*packages: str) -> None:
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise Unavailable(
+            f"this command runs services, and {', '.join(missing)} is not installed: "
+            "pip install 'sparsesmith[generator,evaluator,trainer]'"
+        )
+
+
+def _become(module: str, arguments: list[str]) -> NoReturn:
+    _check_installed("torch", "redis")
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
+
+
+def _fail(message: str) -> NoReturn:
+    line = " ".join(visible(message).split())
+    errors.print(f"[bold red]error[/]: {escape(line)}", highlight=False, soft_wrap=True)
+    sys.exit(USER_MISTAKE)

@@ -3,17 +3,20 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
+from sparsesmith_proto.api import Budget, KernelReport, TuningOptions
 
+from sparsesmith.cli.files import matrix_file
 from sparsesmith.cli.progress import Progress
 from sparsesmith.cli.rendering import show_policy, show_report
-from sparsesmith.client.clients import Client, matrix_file
+from sparsesmith.client import Client
 from sparsesmith.errors import Unavailable
 from sparsesmith.runtime.ports import free_port, is_free
 from sparsesmith.runtime.stack import Stack, StackOptions
-from sparsesmith_proto.api import Budget, KernelReport, TuningOptions
 
 READY_TIMEOUT_S = 300.0
 DEMO_BUDGET = Budget(candidates=24, seconds=60)
@@ -25,10 +28,10 @@ def keep_up(console: Console, *, evaluators: int, port: int, state: Path) -> Non
         raise Unavailable(f"port {port} is taken: choose another with --port", field="port", value=port)
     signal.signal(signal.SIGTERM, _interrupt)
     options = StackOptions(state, port=port, num_evaluators=evaluators, redis_url=os.environ.get("REDIS_URL"))
-    with Stack(options, on_event=console.print) as stack, Client(stack.url) as client:
+    with Stack(options, on_event=_printer(console)) as stack, Client(stack.url) as client:
         wait_until_ready(client, stack)
         console.print(f"[bold]ready[/] at {stack.url} (try: sparsesmith tune examples/bcsstk13.mtx)")
-        console.print(f"documentation of the HTTP interface: {stack.url}/docs; logs: {state / 'logs'}; stop with Ctrl-C")
+        console.print(f"HTTP interface: {stack.url}/docs; logs: {escape(str(state / 'logs'))}; stop with Ctrl-C")
         try:
             signal.pause()
         except KeyboardInterrupt:
@@ -41,10 +44,10 @@ def run_demo(console: Console, *, matrix: Path, state: Path) -> KernelReport:
     signal.signal(signal.SIGTERM, _interrupt)
     began = time.monotonic()
     options = StackOptions(state, port=free_port(), redis_url=os.environ.get("REDIS_URL"))
-    with Stack(options, on_event=console.print) as stack, Client(stack.url) as client:
+    with Stack(options, on_event=_printer(console)) as stack, Client(stack.url) as client:
         with console.status("waiting for the stack"):
             wait_until_ready(client, stack)
-        console.print(f"the stack is ready after {time.monotonic() - began:.0f} s; posting {matrix}")
+        console.print(f"the stack is ready after {time.monotonic() - began:.0f} s; posting {escape(str(matrix))}")
         with Progress(console, quiet=False) as progress:
             job = client.submit(name, data, TuningOptions(budget=DEMO_BUDGET))
             report = client.wait(job.job_id, progress.update)
@@ -59,8 +62,14 @@ def wait_until_ready(client: Client, stack: Stack) -> None:
     end = time.monotonic() + READY_TIMEOUT_S
     while not client.is_ready():
         if time.monotonic() > end:
-            raise Unavailable(f"the stack is not ready after {READY_TIMEOUT_S:.0f} s; see {stack.log_file('generator')}")
+            raise Unavailable(
+                f"the stack is not ready after {READY_TIMEOUT_S:.0f} s; see {stack.log_file('generator')}"
+            )
         time.sleep(0.5)
+
+
+def _printer(console: Console) -> Callable[[str], None]:
+    return lambda event: console.print(escape(event), soft_wrap=True)
 
 
 def _interrupt(signal_number: int, frame: object) -> None:

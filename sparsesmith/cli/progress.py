@@ -4,9 +4,11 @@ from types import TracebackType
 from typing import Self, assert_never
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
-
 from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Queued, Running
+
+from sparsesmith.cli.rendering import visible
 
 
 class Progress:
@@ -20,13 +22,15 @@ class Progress:
             self._status.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._status is not None:
             self._status.stop()
 
     def update(self, job: JobStatus) -> None:
         if self._status is not None:
-            self._status.update(describe(job.status))
+            self._status.update(escape(visible(describe(job.status))))
 
 
 def describe(state: JobState) -> str:

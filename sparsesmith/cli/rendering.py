@@ -1,11 +1,16 @@
-"""Reports for people. Every time is labelled measured or estimated."""
+"""Reports for people. Every time is labelled measured or estimated.
 
+Programs, logs and names come from models, compilers and servers: they are shown as they are, never read as markup, and
+their control characters are replaced.
+"""
+
+import re
 from typing import assert_never
 
 from rich.console import Console
+from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
-
 from sparsesmith_proto.api import (
     BreakEven,
     EvaluationAnswer,
@@ -33,62 +38,84 @@ from sparsesmith_proto.kernel import (
     UserWritten,
 )
 
+from sparsesmith.domain.extraction import extract_program
+
+_CONTROL = re.compile(r"[^\t\n\x20-\x7e\xa0-\U0010ffff]")
+
+
+def visible(text: str) -> str:
+    """The text without control characters: a terminal would obey them."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
 
 def show_report(console: Console, report: KernelReport) -> None:
     """The whole answer: program, outcome, baselines, search, break-even."""
     workload = report.workload
     console.rule(f"{workload.operation} {workload.element_type}")
     console.print(f"matrix     {report.num_rows:,} x {report.num_cols:,}, {report.nnz:,} nonzeros")
-    console.print(f"device     {describe_device(report.device)}")
+    _line(console, "device", describe_device(report.device))
     match report.answer:
         case TunedAnswer(best=best):
-            console.print(Syntax(best.candidate.program.strip(), "cuda", word_wrap=True, background_color="default"))
-            console.print(f"written by {describe_origin(best.candidate)}")
-            console.print(f"outcome    {describe_outcome(best.outcome)}")
+            console.print(
+                Syntax(
+                    visible(extract_program(best.candidate.program)).strip(),
+                    "cuda",
+                    word_wrap=True,
+                    background_color="default",
+                )
+            )
+            _line(console, "written by", describe_origin(best.candidate))
+            _line(console, "outcome", describe_outcome(best.outcome))
         case LibraryAnswer(routine=routine, reason=reason, closest=closest):
-            console.print(f"[bold]answer     use the library's own routine {routine}[/]: {reason}")
+            _line(console, "answer", f"use the library's own routine {routine}: {reason}", style="bold")
             if closest is not None:
-                console.print(f"closest    {describe_outcome(closest.outcome)} ({describe_origin(closest.candidate)})")
+                _line(console, "closest", f"{describe_outcome(closest.outcome)} ({describe_origin(closest.candidate)})")
     _show_baselines(console, report.baselines)
     if isinstance(report.answer, TunedAnswer):
-        console.print(
-            f"[bold]speed-up   {report.answer.speedup_over_best:.2f}x over the best baseline "
+        speedup = (
+            f"{report.answer.speedup_over_best:.2f}x over the best baseline "
             f"({report.baselines.best_routine().routine}), {report.answer.speedup_over_default:.2f}x over the default "
-            f"({report.baselines.default})[/]{_estimate_note(report.device)}"
+            f"({report.baselines.default}){_estimate_note(report.device)}"
         )
-        console.print(f"break-even {describe_break_even(report.answer.break_even)}")
+        _line(console, "speed-up", speedup, style="bold")
+        _line(console, "break-even", describe_break_even(report.answer.break_even))
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(report.search.outcomes.items()))
-    console.print(
-        f"search     {report.search.strategy}: {report.search.num_candidates} candidates in "
-        f"{report.search.seconds:.1f} s, the first graded after {report.search.first_graded_s:.1f} s ({outcomes})"
+    _line(
+        console,
+        "search",
+        f"{report.search.strategy}: {report.search.num_candidates} candidates in "
+        f"{report.search.seconds:.1f} s, the first graded after {report.search.first_graded_s:.1f} s ({outcomes})",
     )
     if report.search.policy_versions:
-        console.print(f"policy     versions {', '.join(map(str, report.search.policy_versions))}")
+        _line(console, "policy", f"versions {', '.join(map(str, report.search.policy_versions))}")
 
 
 def show_evaluation(console: Console, answer: EvaluationAnswer) -> None:
     """One graded program beside the baselines."""
-    console.print(f"device     {describe_device(answer.device)}")
-    console.print(f"outcome    {describe_outcome(answer.evaluation.outcome)}")
+    _line(console, "device", describe_device(answer.device))
+    _line(console, "outcome", describe_outcome(answer.evaluation.outcome))
     _show_baselines(console, answer.baselines)
     if isinstance(answer.evaluation.outcome, Passed):
         speedup = answer.baselines.best_routine().timing.median_us / answer.evaluation.outcome.timing.median_us
-        console.print(f"[bold]speed-up   {speedup:.2f}x over the best baseline[/]{_estimate_note(answer.device)}")
+        note = _estimate_note(answer.device)
+        _line(console, "speed-up", f"{speedup:.2f}x over the best baseline{note}", style="bold")
 
 
 def show_policy(console: Console, status: PolicyStatus) -> None:
     """The policy in service."""
-    console.print(f"model      {status.model} ({status.num_parameters:,} parameters, encoder {status.encoder})")
-    console.print(f"version    {status.version}")
+    _line(console, "model", f"{status.model} ({status.num_parameters:,} parameters, encoder {status.encoder})")
+    _line(console, "version", str(status.version))
     if status.announcement is not None:
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in sorted(status.announcement.metrics.items()))
-        console.print(f"published  {status.announcement.created_at}, after {status.announcement.step} updates ({metrics})")
+        published = f"{status.announcement.created_at}, after {status.announcement.step} updates ({metrics})"
+        _line(console, "published", published)
 
 
 def describe_device(device: DeviceDescription) -> str:
     match device.kind:
         case "cuda":
-            return f"{device.name} ({device.architecture}, {device.copy_bandwidth_gbs:,.0f} GB/s copy bandwidth measured)"
+            bandwidth = f"{device.copy_bandwidth_gbs:,.0f} GB/s copy bandwidth measured"
+            return f"{device.name} ({device.architecture}, {bandwidth})"
         case "interpreter":
             return f"{device.name} for {device.architecture}: no GPU is here, every time below is ESTIMATED"
     assert_never(device.kind)
@@ -110,7 +137,7 @@ def describe_timing(timing: Timing) -> str:
     match timing:
         case MeasuredTiming(median_us=median, low_us=low, high_us=high, cold_us=cold, stable=stable):
             noise = "" if stable else ", UNSTABLE"
-            return f"{median:.2f} us (95 % {low:.2f} to {high:.2f}; cold cache {cold:.2f}{noise})"
+            return f"{median:.2f} us measured (95 % {low:.2f} to {high:.2f}; cold cache {cold:.2f}{noise})"
         case EstimatedTiming(median_us=median, traffic_model=model):
             return f"{median:.2f} us estimated by traffic model {model}"
     assert_never(timing)
@@ -151,10 +178,16 @@ def _show_baselines(console: Console, baselines: Baselines) -> None:
     table = Table("baseline", "time", "preparation", title_justify="left", box=None)
     best = baselines.best_routine().routine
     for routine in sorted(baselines.routines, key=lambda routine: routine.timing.median_us):
-        marks = [mark for mark, holds in (("best", routine.routine == best), ("default", routine.routine == baselines.default)) if holds]  # fmt: skip
-        name = f"{routine.routine} ({', '.join(marks)})" if marks else routine.routine
-        table.add_row(name, describe_timing(routine.timing), f"{routine.preparation_ms:.2f} ms")
+        held = {"best": routine.routine == best, "default": routine.routine == baselines.default}
+        marks = ", ".join(mark for mark, holds in held.items() if holds)
+        name = f"{routine.routine} ({marks})" if marks else routine.routine
+        timing = describe_timing(routine.timing)
+        table.add_row(escape(visible(name)), escape(timing), f"{routine.preparation_ms:.2f} ms")
     console.print(table)
+
+
+def _line(console: Console, label: str, text: str, style: str = "") -> None:
+    console.print(f"{label:10} {escape(visible(text))}", style=style, highlight=False)
 
 
 def _estimate_note(device: DeviceDescription) -> str:

@@ -1,6 +1,7 @@
 """The Python client: `tune(A)`, and `Client` / `AsyncClient` for everything else."""
 
 from sparsesmith.client.clients import AsyncClient, Client, tune
+from sparsesmith.client.options import tuning_options
 from sparsesmith.client.tuned_kernel import TunedKernel
 
-__all__ = ["AsyncClient", "Client", "TunedKernel", "tune"]
+__all__ = ["AsyncClient", "Client", "TunedKernel", "tune", "tuning_options"]

@@ -4,42 +4,46 @@ import asyncio
 import io
 import os
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
 import httpx
 import numpy as np
 import scipy.sparse
+from sparsesmith_proto.api import EvaluationAnswer, JobStatus, KernelReport, PolicyStatus, TuningOptions
 
+from sparsesmith.artifacts import ArtifactKind
 from sparsesmith.client import flows
 from sparsesmith.client.flows import Call, Flow, OnProgress, Pause
 from sparsesmith.client.matrices import SparseMatrix, to_scipy
+from sparsesmith.client.options import tuning_options
 from sparsesmith.client.tuned_kernel import TunedKernel
-from sparsesmith.errors import Unavailable
-from sparsesmith_proto.api import EvaluationAnswer, JobStatus, KernelReport, PolicyStatus, TuningOptions
+from sparsesmith.errors import InvalidOption, Unavailable
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 TIMEOUT = httpx.Timeout(connect=10, read=120, write=600, pool=10)
+MATRIX_NAME = "matrix.npz"
 
 Answer = TypeVar("Answer")
-
-
-def server_url(url: str | None) -> str:
-    """The given address, else SPARSESMITH_URL, else the local stack."""
-    return url or os.environ.get("SPARSESMITH_URL") or DEFAULT_URL
+Reply = httpx.Response | Unavailable | None
 
 
 class Client:
     """A connection to a sparsesmith server. Errors are those of `sparsesmith.errors`."""
 
     def __init__(self, url: str | None = None) -> None:
+        """`url`: else SPARSESMITH_URL, else http://127.0.0.1:8000. Raises InvalidOption for what is no HTTP address."""
         self._http = httpx.Client(base_url=server_url(url), timeout=TIMEOUT)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._http.close()
 
     def tune(
@@ -47,45 +51,66 @@ class Client:
     ) -> TunedKernel:
         """Tune a kernel for the matrix's pattern and bind it to its values."""
         csr = to_scipy(matrix)
-        report = self.tune_file("matrix.npz", pattern_file(csr), options or TuningOptions(), on_progress)
-        return TunedKernel(report, csr)
+        return TunedKernel(self.tune_file(MATRIX_NAME, pattern_file(csr), options, on_progress), csr)
 
     def tune_file(
-        self, name: str, data: bytes, options: TuningOptions, on_progress: OnProgress | None = None
+        self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
     ) -> KernelReport:
         """Tune a kernel for a matrix file (.mtx, .mtx.gz, .npz by its name)."""
         return self.wait(self.submit(name, data, options).job_id, on_progress)
 
-    def submit(self, name: str, data: bytes, options: TuningOptions) -> JobStatus:
+    def submit(self, name: str, data: bytes, options: TuningOptions | None = None) -> JobStatus:
         """Hand in a matrix file; the answer is there later."""
-        return self._run(flows.submit_kernel(name, data, options))
+        return self._run(flows.submit_kernel(name, data, options or TuningOptions()))
 
     def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
-        """The answer of a job handed in."""
+        """The answer of a job handed in; `on_progress` gets its state at every look.
+
+        Goes on through a restart of the server. Raises what went wrong, Conflict for a job that was cancelled.
+        """
         return self._run(flows.finished_kernel(job_id, on_progress))
 
     def grade(
-        self, program: str, name: str, data: bytes, options: TuningOptions, on_progress: OnProgress | None = None
+        self,
+        program: str,
+        matrix: SparseMatrix,
+        options: TuningOptions | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> EvaluationAnswer:
+        """Grade a kernel program on a matrix's pattern. Of the options the workload's count."""
+        return self.grade_file(program, MATRIX_NAME, pattern_file(to_scipy(matrix)), options, on_progress)
+
+    def grade_file(
+        self,
+        program: str,
+        name: str,
+        data: bytes,
+        options: TuningOptions | None = None,
+        on_progress: OnProgress | None = None,
     ) -> EvaluationAnswer:
         """Grade a kernel program on a matrix file."""
-        job = self._run(flows.submit_evaluation(program, name, data, options))
+        job = self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
         return self._run(flows.finished_evaluation(job.job_id, on_progress))
 
+    def status(self, job_id: str) -> JobStatus:
+        """State of a job, best so far, position in the queue. Raises NotFound."""
+        return self._run(flows.status(job_id))
+
     def cancel(self, job_id: str) -> None:
+        """Stop a job. Raises Conflict for one that has ended, NotFound."""
         self._run(flows.cancel(job_id))
 
-    def artifact(self, job_id: str, kind: str) -> bytes:
+    def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
+        """A file of a finished job. Raises Conflict where the job or its answer has none, NotFound."""
         return self._run(flows.artifact(job_id, kind))
 
     def policy(self) -> PolicyStatus:
+        """The policy that candidates are sampled from. Raises NotFound where the server has none."""
         return self._run(flows.policy())
 
     def is_ready(self) -> bool:
         """Whether the server answers and its engine serves."""
-        try:
-            return self._run(flows.ready())
-        except Unavailable:
-            return False
+        return self._run(flows.ready())
 
     def _run(self, flow: Flow[Answer]) -> Answer:
         reply: Reply = None
@@ -101,12 +126,12 @@ class Client:
                 case Call(method=method, path=path, options=options):
                     try:
                         reply = self._http.request(method, path, **options)
-                    except httpx.TransportError as error:
+                    except httpx.RequestError as error:
                         reply = _no_answer(self._http.base_url, error)
 
 
 class AsyncClient:
-    """`Client` for asyncio."""
+    """`Client` for asyncio: the same methods, to be awaited."""
 
     def __init__(self, url: str | None = None) -> None:
         self._http = httpx.AsyncClient(base_url=server_url(url), timeout=TIMEOUT)
@@ -117,6 +142,9 @@ class AsyncClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
         await self._http.aclose()
 
     async def tune(
@@ -124,15 +152,54 @@ class AsyncClient:
     ) -> TunedKernel:
         csr = await asyncio.to_thread(to_scipy, matrix)
         data = await asyncio.to_thread(pattern_file, csr)
-        job = await self._run(flows.submit_kernel("matrix.npz", data, options or TuningOptions()))
-        return TunedKernel(await self._run(flows.finished_kernel(job.job_id, on_progress)), csr)
+        return TunedKernel(await self.tune_file(MATRIX_NAME, data, options, on_progress), csr)
 
-    async def grade(self, program: str, name: str, data: bytes, options: TuningOptions) -> EvaluationAnswer:
-        job = await self._run(flows.submit_evaluation(program, name, data, options))
-        return await self._run(flows.finished_evaluation(job.job_id, None))
+    async def tune_file(
+        self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+    ) -> KernelReport:
+        return await self.wait((await self.submit(name, data, options)).job_id, on_progress)
+
+    async def submit(self, name: str, data: bytes, options: TuningOptions | None = None) -> JobStatus:
+        return await self._run(flows.submit_kernel(name, data, options or TuningOptions()))
+
+    async def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
+        return await self._run(flows.finished_kernel(job_id, on_progress))
+
+    async def grade(
+        self,
+        program: str,
+        matrix: SparseMatrix,
+        options: TuningOptions | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> EvaluationAnswer:
+        data = await asyncio.to_thread(lambda: pattern_file(to_scipy(matrix)))
+        return await self.grade_file(program, MATRIX_NAME, data, options, on_progress)
+
+    async def grade_file(
+        self,
+        program: str,
+        name: str,
+        data: bytes,
+        options: TuningOptions | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> EvaluationAnswer:
+        job = await self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
+        return await self._run(flows.finished_evaluation(job.job_id, on_progress))
+
+    async def status(self, job_id: str) -> JobStatus:
+        return await self._run(flows.status(job_id))
+
+    async def cancel(self, job_id: str) -> None:
+        await self._run(flows.cancel(job_id))
+
+    async def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
+        return await self._run(flows.artifact(job_id, kind))
 
     async def policy(self) -> PolicyStatus:
         return await self._run(flows.policy())
+
+    async def is_ready(self) -> bool:
+        return await self._run(flows.ready())
 
     async def _run(self, flow: Flow[Answer]) -> Answer:
         reply: Reply = None
@@ -148,7 +215,7 @@ class AsyncClient:
                 case Call(method=method, path=path, options=options):
                     try:
                         reply = await self._http.request(method, path, **options)
-                    except httpx.TransportError as error:
+                    except httpx.RequestError as error:
                         reply = _no_answer(self._http.base_url, error)
 
 
@@ -156,10 +223,23 @@ def tune(matrix: SparseMatrix, *, url: str | None = None, **options: object) -> 
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, search,
-    budget. The server is `url`, else SPARSESMITH_URL, else http://127.0.0.1:8000.
+    budget. The server is `url`, else SPARSESMITH_URL, else http://127.0.0.1:8000. Raises InvalidOption for others.
     """
+    chosen = tuning_options(**options)
     with Client(url) as client:
-        return client.tune(matrix, TuningOptions.model_validate(options))
+        return client.tune(matrix, chosen)
+
+
+def server_url(url: str | None) -> httpx.URL:
+    """The given address, else SPARSESMITH_URL, else the local stack. Raises InvalidOption."""
+    text = url or os.environ.get("SPARSESMITH_URL") or DEFAULT_URL
+    try:
+        parsed = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise InvalidOption(f"url: {text!r} is not an address: {error}", field="url", value=text) from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InvalidOption(f"url: {text!r} is not http://HOST or https://HOST", field="url", value=text)
+    return parsed
 
 
 def pattern_file(csr: scipy.sparse.csr_matrix) -> bytes:
@@ -170,14 +250,6 @@ def pattern_file(csr: scipy.sparse.csr_matrix) -> bytes:
     return buffer.getvalue()
 
 
-def matrix_file(path: Path) -> tuple[str, bytes]:
-    """Name and bytes of a matrix file."""
-    return path.name, path.read_bytes()
-
-
-Reply = httpx.Response | Unavailable | None
-
-
 def _advance(flow: Flow[Answer], reply: Reply) -> Call | Pause:
     """The flow's next step, given what its last one brought. Raises StopIteration with the flow's answer."""
     if isinstance(reply, Unavailable):
@@ -185,5 +257,9 @@ def _advance(flow: Flow[Answer], reply: Reply) -> Call | Pause:
     return next(flow) if reply is None else flow.send(reply)
 
 
-def _no_answer(url: httpx.URL, error: httpx.TransportError) -> Unavailable:
-    return Unavailable(f"no sparsesmith server answers at {url} ({type(error).__name__}): is `sparsesmith up` running?")
+def _no_answer(url: httpx.URL, error: httpx.RequestError) -> Unavailable:
+    return Unavailable(
+        f"no sparsesmith server answers at {url} ({type(error).__name__}): is `sparsesmith up` running?",
+        field="url",
+        value=url,
+    )

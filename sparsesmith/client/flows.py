@@ -1,24 +1,17 @@
 """The client's conversations with a server, without input or output of their own.
 
-A flow is a generator: it yields a request or a pause and receives the response, or Unavailable where none came. `Client` and `AsyncClient` drive the same
-flows, so nothing is written twice.
+A flow is a generator: it yields a request or a pause and receives the response, or Unavailable where none came.
+`Client` and `AsyncClient` drive the same flows, so nothing is written twice.
 """
 
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, assert_never
+from urllib.parse import quote
 
 import httpx
-from pydantic import ValidationError
-
-from sparsesmith.errors import (
-    Conflict,
-    InvalidInput,
-    LimitExceeded,
-    NotFound,
-    SparsesmithError,
-    Unavailable,
-)
+from pydantic import BaseModel, ValidationError
 from sparsesmith_proto.api import (
     Cancelled,
     EvaluationAnswer,
@@ -29,7 +22,21 @@ from sparsesmith_proto.api import (
     KernelReport,
     PolicyStatus,
     Problem,
+    Queued,
+    Running,
     TuningOptions,
+)
+
+from sparsesmith.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidMatrix,
+    InvalidOption,
+    InvalidProgram,
+    LimitExceeded,
+    NotFound,
+    SparsesmithError,
+    Unavailable,
 )
 
 
@@ -39,7 +46,7 @@ class Call:
 
     method: str
     path: str
-    options: dict[str, Any]
+    options: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -50,27 +57,47 @@ class Pause:
 
 
 Answer = TypeVar("Answer")
+Body = TypeVar("Body", bound=BaseModel)
 Flow = Generator[Call | Pause, httpx.Response, Answer]
+Collection = Literal["kernels", "evaluations"]
 OnProgress = Callable[[JobStatus], None]
 
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 120.0
 """How long polling outlasts a server that does not answer: an accepted job survives its restart."""
 
+_KINDS: Mapping[str, type[SparsesmithError]] = {
+    "/problems/invalid-input": InvalidInput,
+    "/problems/invalid-matrix": InvalidMatrix,
+    "/problems/invalid-program": InvalidProgram,
+    "/problems/invalid-option": InvalidOption,
+    "/problems/limit-exceeded": LimitExceeded,
+    "/problems/not-found": NotFound,
+    "/problems/conflict": Conflict,
+    "/problems/unavailable": Unavailable,
+}
+_KINDS_BY_STATUS: Mapping[int, type[SparsesmithError]] = {
+    404: NotFound,
+    409: Conflict,
+    413: LimitExceeded,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
+
 
 def submit_kernel(matrix_name: str, matrix: bytes, options: TuningOptions) -> Flow[JobStatus]:
     """`POST /v1/kernels` with a matrix file."""
-    fields = form_fields(options)
-    response = yield Call("POST", "/v1/kernels", {"data": fields, "files": {"file": (matrix_name, matrix)}})
-    return JobStatus.model_validate_json(_checked(response).content)
+    body = {"data": form_fields(options), "files": {"file": (matrix_name, matrix)}}
+    return _read(JobStatus, (yield Call("POST", "/v1/kernels", body)))
 
 
 def submit_evaluation(program: str, matrix_name: str, matrix: bytes, options: TuningOptions) -> Flow[JobStatus]:
-    """`POST /v1/evaluations` with a program and a matrix file."""
-    fields = {name: form_fields(options)[name] for name in ("operation", "element_type", "num_dense_cols")}
-    files = {"file": (matrix_name, matrix), "program": ("program.cu", program.encode())}
-    response = yield Call("POST", "/v1/evaluations", {"data": fields, "files": files})
-    return JobStatus.model_validate_json(_checked(response).content)
+    """`POST /v1/evaluations` with a program and a matrix file. Of the options the workload's count."""
+    fields = form_fields(options)
+    data = {name: fields[name] for name in ("operation", "element_type", "num_dense_cols")}
+    body = {"data": data, "files": {"file": (matrix_name, matrix), "program": ("program.cu", _encoded(program))}}
+    return _read(JobStatus, (yield Call("POST", "/v1/evaluations", body)))
 
 
 def form_fields(options: TuningOptions) -> dict[str, str]:
@@ -85,71 +112,105 @@ def form_fields(options: TuningOptions) -> dict[str, str]:
 def finished_kernel(job_id: str, on_progress: OnProgress | None) -> Flow[KernelReport]:
     """Poll until the job ends. Raises what the server says went wrong; Conflict if it was cancelled."""
     state = yield from _end_of("kernels", job_id, on_progress)
-    match state.status:
-        case Finished(report=report):
-            return report
-        case _:
-            raise _unfinished(state)
+    if isinstance(state.status, Finished):
+        return state.status.report
+    raise _unfinished(state)
 
 
 def finished_evaluation(job_id: str, on_progress: OnProgress | None) -> Flow[EvaluationAnswer]:
-    """Poll until the program is graded."""
+    """Poll until the program is graded. Raises as `finished_kernel` does."""
     state = yield from _end_of("evaluations", job_id, on_progress)
-    match state.status:
-        case Graded(answer=answer):
-            return answer
-        case _:
-            raise _unfinished(state)
+    if isinstance(state.status, Graded):
+        return state.status.answer
+    raise _unfinished(state)
+
+
+def status(job_id: str) -> Flow[JobStatus]:
+    """`GET /v1/kernels/{id}`."""
+    return _read(JobStatus, (yield Call("GET", _path("kernels", job_id), {})))
 
 
 def cancel(job_id: str) -> Flow[None]:
     """`DELETE /v1/kernels/{id}`."""
-    _checked((yield Call("DELETE", f"/v1/kernels/{job_id}", {})))
+    _checked((yield Call("DELETE", _path("kernels", job_id), {})))
 
 
 def artifact(job_id: str, kind: str) -> Flow[bytes]:
-    """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py or .zip."""
-    response = yield Call("GET", f"/v1/kernels/{job_id}/artifact", {"params": {"kind": kind}})
+    """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py, .json or .zip."""
+    response = yield Call("GET", f"{_path('kernels', job_id)}/artifact", {"params": {"kind": kind}})
     return _checked(response).content
 
 
 def policy() -> Flow[PolicyStatus]:
     """`GET /v1/policy`."""
-    return PolicyStatus.model_validate_json(_checked((yield Call("GET", "/v1/policy", {}))).content)
+    return _read(PolicyStatus, (yield Call("GET", "/v1/policy", {})))
 
 
 def ready() -> Flow[bool]:
     """`GET /readyz`: whether the server takes and answers requests now."""
-    response = yield Call("GET", "/readyz", {})
-    return response.status_code == httpx.codes.OK
+    try:
+        _checked((yield Call("GET", "/readyz", {})))
+    except Unavailable:
+        return False
+    return True
 
 
-def _end_of(collection: str, job_id: str, on_progress: OnProgress | None) -> Flow[JobStatus]:
-    silent_s = 0.0
+def problem_error(problem: Problem) -> SparsesmithError:
+    """The error of our tree behind a problem document."""
+    usual = InvalidInput if problem.status < httpx.codes.INTERNAL_SERVER_ERROR else SparsesmithError
+    kind = _KINDS.get(problem.type) or _KINDS_BY_STATUS.get(problem.status, usual)
+    return kind(problem.detail, field=problem.field, value=problem.value, limit=problem.limit)
+
+
+def _path(collection: Collection, job_id: str) -> str:
+    return f"/v1/{collection}/{quote(job_id, safe='')}"
+
+
+def _end_of(collection: Collection, job_id: str, on_progress: OnProgress | None) -> Flow[JobStatus]:
+    last_heard = time.monotonic()
     while True:
         try:
-            response = yield Call("GET", f"/v1/{collection}/{job_id}", {})
+            state = _read(JobStatus, (yield Call("GET", _path(collection, job_id), {})))
         except Unavailable:
-            silent_s += POLL_SECONDS
-            if silent_s > PATIENCE_SECONDS:
+            if time.monotonic() - last_heard > PATIENCE_SECONDS:
                 raise
-            yield Pause(POLL_SECONDS)
-            continue
-        silent_s = 0.0
-        state = JobStatus.model_validate_json(_checked(response).content)
-        if on_progress is not None:
-            on_progress(state)
-        if isinstance(state.status, Finished | Graded | Failed | Cancelled):
-            return state
+        else:
+            last_heard = time.monotonic()
+            if on_progress is not None:
+                on_progress(state)
+            if not isinstance(state.status, Queued | Running):
+                return state
         yield Pause(POLL_SECONDS)
 
 
-def _unfinished(state: JobStatus) -> SparsesmithError:
-    match state.status:
+def _unfinished(job: JobStatus) -> SparsesmithError:
+    match job.status:
         case Failed(problem=problem):
             return problem_error(problem)
+        case Cancelled():
+            return Conflict(f"job {job.job_id} was cancelled", field="state", value=job.status.state)
+        case Finished() | Graded():
+            return Conflict(f"job {job.job_id} answers another question", field="state", value=job.status.state)
+        case Queued() | Running():
+            return Conflict(f"job {job.job_id} has not ended", field="state", value=job.status.state)
         case _:
-            return Conflict(f"job {state.job_id} ended as {state.status.state}", field="state", value=state.status.state)
+            assert_never(job.status)
+
+
+def _encoded(program: str) -> bytes:
+    try:
+        return program.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidProgram(
+            f"the program is not UTF-8 text: character {error.start}", field="program", limit="UTF-8"
+        ) from error
+
+
+def _read(model: type[Body], response: httpx.Response) -> Body:
+    try:
+        return model.model_validate_json(_checked(response).content)
+    except ValidationError as error:
+        raise _stranger(response) from error
 
 
 def _checked(response: httpx.Response) -> httpx.Response:
@@ -157,13 +218,18 @@ def _checked(response: httpx.Response) -> httpx.Response:
         return response
     try:
         problem = Problem.model_validate_json(response.content)
-    except ValidationError:
-        raise Unavailable(f"the server answered {response.status_code}: {response.text[:200]!r}") from None
+    except ValidationError as error:
+        if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+            detail = f"{response.url} answered {response.status_code}: {response.text[:200]!r}"
+            raise Unavailable(detail, value=response.status_code) from error
+        raise _stranger(response) from error
     raise problem_error(problem)
 
 
-def problem_error(problem: Problem) -> SparsesmithError:
-    """The error of our tree behind a problem document."""
-    kinds: dict[int, type[SparsesmithError]] = {404: NotFound, 409: Conflict, 413: LimitExceeded, 422: InvalidInput}
-    kind = kinds.get(problem.status, InvalidInput if problem.status < 500 else Unavailable)
-    return kind(problem.detail, field=problem.field, value=problem.value, limit=problem.limit)
+def _stranger(response: httpx.Response) -> InvalidOption:
+    return InvalidOption(
+        f"{response.url} answered {response.status_code} with something that is no answer of a sparsesmith server of "
+        f"this release: {response.text[:80]!r}",
+        field="url",
+        value=response.url,
+    )

@@ -1,19 +1,20 @@
-"""Any sparse matrix a Python user has, as a SciPy CSR matrix on the host. CuPy and torch are recognised, never imported."""
+"""Any sparse matrix a Python user has, as SciPy CSR on the host. CuPy and torch are recognised, never imported."""
 
 from typing import Any
 
+import numpy as np
 import scipy.sparse
 
 from sparsesmith.errors import InvalidMatrix
 
 SparseMatrix = Any
-"""A SciPy sparse matrix or array, a cupyx.scipy.sparse matrix, or a torch sparse tensor (COO, CSR, CSC, BSR)."""
+"""A SciPy sparse matrix or array, a cupyx.scipy.sparse matrix, or a torch sparse tensor (COO, CSR, CSC, BSR, BSC)."""
 
 
 def to_scipy(matrix: SparseMatrix) -> scipy.sparse.csr_matrix:
-    """The matrix as SciPy CSR with sorted indices and merged duplicates; a copy where it must be, shape kept.
+    """A copy of the matrix as SciPy CSR, indices sorted and duplicates added up; explicit zeros stay.
 
-    Raises InvalidMatrix for anything else, dense arrays included.
+    Raises InvalidMatrix for anything else: dense arrays, complex numbers, other than two dimensions.
     """
     if scipy.sparse.issparse(matrix):
         host = matrix
@@ -22,25 +23,39 @@ def to_scipy(matrix: SparseMatrix) -> scipy.sparse.csr_matrix:
     elif type(matrix).__module__.startswith("torch") and hasattr(matrix, "to_sparse_coo"):
         host = _from_torch(matrix)
     else:
+        name = type(matrix).__name__
         raise InvalidMatrix(
-            f"expected a SciPy, CuPy or torch sparse matrix, got {type(matrix).__name__}",
-            field="matrix",
-            value=type(matrix).__name__,
+            f"expected a SciPy, CuPy or torch sparse matrix, got {name}", field="matrix", value=name, limit="sparse"
         )
-    if host.ndim != 2:
-        raise InvalidMatrix(f"expected a matrix of 2 dimensions, got {host.ndim}", field="matrix", value=host.ndim, limit=2)
-    csr = scipy.sparse.csr_matrix(host)
-    if not csr.has_canonical_format:
-        csr = csr.copy()
-        csr.sum_duplicates()
+    _check(host.ndim, str(host.dtype), is_real=host.dtype.kind in "biuf")
+    if host.dtype == np.float16:  # SciPy computes nothing with it.
+        host = host.astype(np.float32)
+    csr = scipy.sparse.csr_matrix(host, copy=True)
+    csr.has_sorted_indices = csr.has_canonical_format = False  # What SciPy remembers may be out of date.
+    csr.sum_duplicates()
     return csr
 
 
 def _from_torch(tensor: Any) -> scipy.sparse.coo_matrix:
-    if tensor.layout.__repr__() == "torch.strided":
+    if str(tensor.layout) == "torch.strided":
         raise InvalidMatrix(
             "expected a sparse tensor, got a dense one: use tensor.to_sparse()", field="matrix", value="torch.strided"
         )
+    _check(tensor.ndim, str(tensor.dtype), is_real=not tensor.is_complex())
     coo = tensor.detach().to_sparse_coo().coalesce().cpu()
+    values = coo.values()
+    if str(values.dtype) == "torch.bfloat16":  # NumPy has no such type.
+        values = values.float()
     rows, cols = coo.indices().numpy()
-    return scipy.sparse.coo_matrix((coo.values().numpy(), (rows, cols)), shape=tuple(coo.shape))
+    return scipy.sparse.coo_matrix((values.numpy(), (rows, cols)), shape=tuple(coo.shape))
+
+
+def _check(num_dimensions: int, element_type: str, is_real: bool) -> None:
+    if num_dimensions != 2:
+        raise InvalidMatrix(
+            f"expected a matrix of 2 dimensions, got {num_dimensions}", field="matrix", value=num_dimensions, limit=2
+        )
+    if not is_real:
+        raise InvalidMatrix(
+            f"expected real numbers, got {element_type}", field="matrix", value=element_type, limit="real numbers"
+        )

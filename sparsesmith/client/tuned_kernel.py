@@ -1,12 +1,16 @@
 """The answer in a user's hands: the report, the program, and `kernel @ x` on the GPU."""
 
-from functools import cached_property
 from typing import Any
 
 import scipy.sparse
-
-from sparsesmith.artifacts.launcher import Launcher, library_launcher, program_launcher
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+
+from sparsesmith.artifacts import ArtifactKind, artifact
+from sparsesmith.artifacts.launcher import Launcher, library_launcher, program_launcher
+from sparsesmith.client.matrices import SparseMatrix, to_scipy
+from sparsesmith.domain.extraction import extract_program
+from sparsesmith.domain.pattern import pattern_from_scipy
+from sparsesmith.errors import InvalidMatrix
 
 
 class TunedKernel:
@@ -15,31 +19,52 @@ class TunedKernel:
     def __init__(self, report: KernelReport, matrix: scipy.sparse.csr_matrix) -> None:
         self.report = report
         self._matrix = matrix
+        self._launcher: Launcher | None = None
 
     @property
     def program(self) -> str | None:
         """The kernel program; None where the vendor's routine is the answer."""
         match self.report.answer:
             case TunedAnswer(best=best):
-                return best.candidate.program
+                return extract_program(best.candidate.program)
             case LibraryAnswer():
                 return None
 
-    @cached_property
-    def _launcher(self) -> Launcher:
-        if self.program is None:
-            return library_launcher(self._matrix, self.report.workload.element_type)
-        return program_launcher(self.program, self._matrix, self.report.workload)
+    def artifact(self, kind: ArtifactKind) -> bytes:
+        """The program (`cu`), C++ header (`hpp`), Python loader (`py`), report (`json`) or all of them (`zip`).
+
+        Raises Conflict for `cu` and `hpp` where the vendor's routine is the answer.
+        """
+        return artifact(kind, self.report, pattern_from_scipy(self._matrix)).content
 
     def __matmul__(self, dense: Any) -> Any:
         """A x (spmv, shape [num_cols]) or A B (spmm, shape [num_cols, num_dense_cols]).
 
-        `dense` is a CuPy array, a torch CUDA tensor or a NumPy array; the result is of the same kind.
-        Raises Unavailable where there is no CuPy or GPU, InvalidInput for a wrong shape.
+        `dense` is a CuPy array, a torch tensor or a NumPy array, converted to the kernel's element type where it has
+        another; the result is of the same kind. Raises Unavailable where there is no CuPy or GPU, InvalidInput for a
+        wrong shape.
         """
+        if self._launcher is None:
+            self._launcher = self._new_launcher()
         return self._launcher(dense)
 
-    def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
+    def update_values(self, matrix: SparseMatrix) -> None:
         """New values in the same pattern; the kernel and its format stay. Raises InvalidMatrix for another pattern."""
-        self._launcher.update_values(matrix)
-        self._matrix = matrix
+        csr = to_scipy(matrix)
+        digest = pattern_from_scipy(csr).digest
+        if digest != self.report.workload.pattern:
+            raise InvalidMatrix(
+                "the matrix has another pattern than the kernel was tuned for",
+                field="pattern",
+                value=digest,
+                limit=self.report.workload.pattern,
+            )
+        if self._launcher is not None:
+            self._launcher.update_values(csr)
+        self._matrix = csr
+
+    def _new_launcher(self) -> Launcher:
+        program = self.program
+        if program is None:
+            return library_launcher(self._matrix, self.report.workload)
+        return program_launcher(program, self._matrix, self.report.workload)
