@@ -28,8 +28,8 @@ MAX_LOGPROB_GAP = 0.1
 """Nats a token between the generator's and our log-probabilities under the same weights; more hints at a defect."""
 
 TELLING_REWARD_STD = 0.05
-"""Below this spread of rewards (timing noise alone gives 0.03) normalisation would blow up what is noise to full-sized
-steps: the advantages of such a batch shrink with the spread, to nothing where all rewards are equal."""
+"""Below this spread of rewards (timing noise alone gives 0.03) normalisation would blow up what is noise, and both
+optimizers normalise too: advantages and steps shrink with the spread, to nothing where all rewards are equal."""
 
 Metrics = dict[str, float]
 
@@ -113,6 +113,7 @@ class Learner:
         """Improve the policy on a batch. Raises Stopped where `must_stop`, asked every few seconds, says so."""
         batch = batch.to(self._device)
         rollout = self._rollout(batch, must_stop)
+        step_size = float(_told(batch.reward_B))
         tally = _Tally()
         for minibatch in self._minibatches(len(batch)):
             losses = self._accumulate(batch, rollout, minibatch, must_stop)
@@ -120,7 +121,7 @@ class Learner:
                 self.networks.zero_grad(set_to_none=True)
                 tally.stopped_early = True
                 break
-            tally.add(losses, self._step())
+            tally.add(losses, self._step(step_size))
         metrics = _batch_metrics(batch, rollout) | tally.metrics()
         if metrics.get("logprob_gap", 0.0) > MAX_LOGPROB_GAP:
             log.warning("the generator's log-probabilities are %.3f nats off ours", metrics["logprob_gap"])
@@ -234,14 +235,14 @@ class Learner:
             hidden = networks.hidden_states(batch.prompts, batch.text)
             return hidden, *networks.logprobs(hidden, batch.text, batch.temperature_B)
 
-    def _step(self) -> float | None:
+    def _step(self, policy_step_size: float) -> float | None:
         """One step of both optimizers; the policy's gradient norm, None where gradients were not finite and dropped."""
         if not all(_all_finite(parameter) for parameter in self.networks.parameters()):
             log.warning("gradients are not finite: the step is left out")
             self.networks.zero_grad(set_to_none=True)
             return None
         self._value_optimizer.step(1.0, self._options.max_grad_norm)
-        return self._policy_optimizer.step(1.0, self._options.max_grad_norm)
+        return self._policy_optimizer.step(policy_step_size, self._options.max_grad_norm)
 
 
 class _Tally:

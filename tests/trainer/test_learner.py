@@ -82,7 +82,7 @@ def test_with_equal_rewards_the_policy_stays_where_it_is() -> None:
     learner = make_learner()
     before = logprob_of(learner, REWARDED)
     updated(learner, 2, arms=(REWARDED,))
-    assert logprob_of(learner, REWARDED) == pytest.approx(before, abs=1e-3)
+    assert logprob_of(learner, REWARDED) == before
 
 
 def test_the_critic_learns_the_rewards() -> None:
@@ -105,14 +105,14 @@ def test_the_critic_does_not_move_the_policy() -> None:
 
 
 def test_kl_pulls_a_policy_that_went_astray_back_to_the_reference() -> None:
-    learner = make_learner(kl_coefficient=1.0, kl_limit=10.0)
-    batch = make_batch(*arms(learner, arms=(REWARDED,)))
+    learner = make_learner(kl_coefficient=20.0, kl_limit=10.0, matrix_rate=1e-3, other_rate=1e-3)
+    batch = make_batch(*arms(learner))
     reference = learner.logprobs(batch)
     with torch.no_grad():
         for parameter in learner.networks.model.parameters():
             parameter.mul_(1.03)
     astray = float((learner.logprobs(batch) - reference).abs().sum())
-    history = updated(learner, 12, arms=(REWARDED,))
+    history = updated(learner, 12)
     assert history[-1]["kl_reference"] < 0.3 * history[0]["kl_reference"]
     assert float((learner.logprobs(batch) - reference).abs().sum()) < astray
 
