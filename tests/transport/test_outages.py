@@ -23,6 +23,10 @@ from tests.transport.test_stores import PATTERN, status
 from tests.transport.workers import Workers, wait_until
 
 
+OUTAGE_S = 8
+"""Longer than the patience of an ordinary connection."""
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedValkey]:
     server = EmbeddedValkey(tmp_path / "valkey")
@@ -98,7 +102,7 @@ def test_a_job_in_hand_survives_an_outage(server: EmbeddedValkey, workers: Worke
     wait_until(lambda: workers.began("hold-1"))
     kill(server)
     workers.release()  # Its report is ready while there is nowhere to put it.
-    time.sleep(4)
+    time.sleep(OUTAGE_S)
     server.start()
     assert queue.wait("hold-1", timeout_s=30) == report_for(make_job("hold-1"))
     queue.submit(make_job("next"))
@@ -112,7 +116,7 @@ def test_an_idle_worker_survives_an_outage(server: EmbeddedValkey, workers: Work
     queue.submit(make_job("first"))
     assert queue.wait("first", timeout_s=30) is not None
     kill(server)
-    time.sleep(4)
+    time.sleep(OUTAGE_S)
     server.start()
     queue.submit(make_job("second"))
     assert queue.wait("second", timeout_s=60) is not None
