@@ -1,7 +1,8 @@
 """Proximal policy optimisation (Schulman et al. 2017) as pure functions on tensors. B sequences, T tokens.
 
-Samples may be a few policy versions old, so three policies meet here: `behaviour` sampled the tokens (its log-probabilities
-travelled with the candidate), `proximal` is the policy at the start of this update, and `current` is being optimised.
+Samples may be a few policy versions old, so three policies meet here: `behaviour` sampled the tokens (its
+log-probabilities travelled with the candidate), `proximal` is the policy at the start of this update, and `current` is
+being optimised.
 Clipping is around the proximal policy; the distance from behaviour to proximal enters as a truncated importance weight
 (decoupled PPO; Hilton et al. 2022).
 """
@@ -60,4 +61,5 @@ def explained_variance(values_BT: Tensor, returns_BT: Tensor, mask_BT: Tensor) -
     kept = mask_BT > 0
     returns, residual = returns_BT[kept], returns_BT[kept] - values_BT[kept]
     variance = returns.var(unbiased=False)
-    return torch.where(variance > 1e-8, 1 - residual.var(unbiased=False) / variance.clamp(min=1e-8), torch.zeros(()).to(variance))
+    explained = 1 - residual.var(unbiased=False) / variance.clamp(min=1e-8)
+    return torch.where(variance > 1e-8, explained, torch.zeros_like(explained))
