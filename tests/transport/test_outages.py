@@ -22,7 +22,6 @@ from tests.transport.quick_evaluator import LIMITS
 from tests.transport.test_stores import PATTERN, status
 from tests.transport.workers import Workers, wait_until
 
-
 OUTAGE_S = 8
 """Longer than the patience of an ordinary connection."""
 
