@@ -50,13 +50,15 @@ class Evaluators:
 
 
 @contextmanager
-def live_service(redis_url: str, evaluators: Evaluators, **settings: Any) -> Iterator[httpx.Client]:
+def live_service(
+    redis_url: str, evaluators: Evaluators, listen_port: int = 0, **settings: Any
+) -> Iterator[httpx.Client]:
     """A client of a service without a policy. Leaving stops the service as SIGTERM does."""
     channels = Channels(redis_url)
     channels.evaluations = evaluators
     chosen = GeneratorSettings(**{"redis_url": redis_url, "policy_dir": None, "exchange_dir": Path(), **settings})
     app = create_app(Service(chosen, channels))
-    config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=2)
+    config = uvicorn.Config(app, port=listen_port, log_config=None, timeout_graceful_shutdown=2)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

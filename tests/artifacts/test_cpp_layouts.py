@@ -1,0 +1,94 @@
+"""The C++ builders of the header give the same arrays as the Python builders. Needs g++ (skipped without it)."""
+
+import shutil
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from sparsesmith.artifacts.cpp_header import cpp_parameter, fingerprint
+from sparsesmith.domain.formats import FORMATS, complete_parameters
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
+    "csr": ({}, {"index": "u16"}),
+    "csr_rowblocks": ({"nnz_per_block": 32}, {"nnz_per_block": 64, "max_rows": 5, "index": "u16"}),
+    "csr_merge": ({"items": 8}, {"items": 16, "balance": "nnz"}),
+    "coo": ({}, {"index": "u16"}),
+    "ell": ({},),
+    "sell": ({}, {"slice": 4, "sigma": 16}, {"slice": 8, "sigma": 0, "index": "u16"}),
+    "dia": ({},),
+    "bsr": ({}, {"block_rows": 3, "block_cols": 4}),
+}
+
+MAIN = """
+#include <cstdio>
+int main(int argc, char** argv) {
+  Csr csr;
+  int nnz = 0;
+  if (std::scanf("%d %d %d", &csr.num_rows, &csr.num_cols, &nnz) != 3) return 1;
+  csr.row_offsets.resize(csr.num_rows + 1);
+  csr.col_indices.resize(nnz);
+  for (int& word : csr.row_offsets) if (std::scanf("%d", &word) != 1) return 1;
+  for (int& word : csr.col_indices) if (std::scanf("%d", &word) != 1) return 1;
+  std::printf("fingerprint %llu\\n", static_cast<unsigned long long>(fingerprint(csr)));
+  const Layout layout = BUILD(csr, Parameters{PARAMETERS});
+  for (const auto& [name, size] : layout.sizes) std::printf("size_%s %d\\n", name.c_str(), size);
+  for (const auto& [name, count] : layout.scratch) std::printf("scratch_%s %zu\\n", name.c_str(), count);
+  auto print = [](const std::string& name, const auto& array) {
+    std::printf("%s", name.c_str());
+    for (auto word : array) std::printf(" %d", static_cast<int>(word));
+    std::printf("\\n");
+  };
+  for (const auto& [name, array] : layout.ints) print(name, array);
+  for (const auto& [name, array] : layout.shorts) print(name, array);
+  print("value_sources", layout.value_sources);
+}
+"""
+
+PATTERNS = {
+    "ragged": scipy.sparse.random(37, 23, 0.2, random_state=1),
+    "empty rows and one long": scipy.sparse.vstack(
+        [scipy.sparse.csr_matrix((9, 40)), np.ones((1, 40)), scipy.sparse.csr_matrix((3, 40)), np.eye(7, 40)]
+    ),
+    "one column": scipy.sparse.csr_matrix(np.ones((50, 1))),
+    "one entry": scipy.sparse.csr_matrix(([1.0], ([3], [2])), shape=(5, 4)),
+    "banded": scipy.sparse.diags([1.0, 1.0, 1.0], [-2, 0, 5], shape=(33, 33)),
+}
+
+
+def built_in_cpp(pattern: Pattern, program: Path) -> dict[str, list[int]]:
+    words = [pattern.num_rows, pattern.num_cols, pattern.nnz, *pattern.row_offsets, *pattern.col_indices]
+    run = subprocess.run([program], input=" ".join(map(str, words)), capture_output=True, text=True, check=True)
+    lines = (line.split() for line in run.stdout.splitlines())
+    return {name: [int(word) for word in words] for name, *words in lines}
+
+
+def built_in_python(pattern: Pattern, name: str, parameters: dict[str, int | str]) -> dict[str, list[int]]:
+    layout = FORMATS[name].build(pattern, parameters)
+    sources = [] if layout.value_sources is None else layout.value_sources.tolist()
+    arrays = {name: array.tolist() for name, array in layout.indices.items()}
+    sizes = {f"size_{name}": [size] for name, size in layout.sizes.items()}
+    scratch = {f"scratch_{name}": [count] for name, count in layout.scratch.items()}
+    return {"fingerprint": [fingerprint(pattern)], "value_sources": sources} | arrays | sizes | scratch
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_the_cpp_builder_of_each_format_gives_the_arrays_of_the_python_builder(name: str, tmp_path: Path) -> None:
+    folder = files("sparsesmith.artifacts") / "cpp"
+    for number, given in enumerate(CHOICES[name]):
+        parameters = complete_parameters(FORMATS[name], given)
+        listed = ", ".join(cpp_parameter(key, value) for key, value in parameters.items())
+        code = (folder / "layout.hpp").read_text() + (folder / f"{name}.hpp").read_text()
+        code += MAIN.replace("BUILD", f"build_{name}").replace("PARAMETERS", listed)
+        source, program = tmp_path / f"{number}.cpp", tmp_path / f"{number}"
+        source.write_text(code)
+        subprocess.run(["g++", "-std=c++17", "-Wall", "-Werror", "-o", program, source], check=True)
+        for title, matrix in PATTERNS.items():
+            pattern = pattern_from_scipy(scipy.sparse.csr_matrix(matrix))
+            assert built_in_cpp(pattern, program) == built_in_python(pattern, name, parameters), (title, given)
