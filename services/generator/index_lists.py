@@ -1,73 +1,186 @@
-"""Index lists of a JSON body straight into arrays: no Python object an index, no long hold of the interpreter lock.
+"""A JSON body as it streams in: index lists go straight into 32-bit arrays, the rest is kept as text.
 
-The JSON itself was checked before: msgspec validates a `Raw` value's syntax while it skips it. So a list that holds
-nothing but digits, signs, commas and white space is a list of whole numbers.
+Neither the body nor a Python object for each index is ever held: a million indices take 4 MB. What is kept is the body
+with `[]` in place of the lists, which msgspec then checks as any other JSON.
 """
 
-from collections.abc import Iterator
+import re
+from array import array
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from sparsesmith.domain.pattern import MAX_NNZ
 from sparsesmith.errors import InvalidMatrix, LimitExceeded
 
-CHUNK_BYTES = 256 * 1024
-"""Parsed at a time: about 3 ms, after which other threads get their turn."""
+PIECE_BYTES = 64 * 1024
+"""Parsed at a time: about 1 ms, after which other threads get their turn. Between a number and what follows it white
+space may not be longer."""
 
-_WHOLE_NUMBER_BYTES = b"0123456789-, \t\r\n"
+MAX_TEXT_BYTES = 2**20
+"""Of a body without its index lists: a program of 65,536 characters, all escaped, and room."""
+
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}:,]|[^"\[\]{}:,]+', re.DOTALL)
+_ENTRY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*"|\[[^\]]*\]|\{[^}]*\}|[^,\]]+)', re.DOTALL)
+_WHOLE_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
+_NUMBER_BYTES = b"0123456789-, \t\r\n"
+_MAX_SHOWN = 60
 
 
-def parse_index_list(raw: msgspec.Raw, field: str, max_indices: int) -> npt.NDArray[np.int64]:
-    """The indices of a JSON list, shape [number of indices].
+class BodyStream:
+    """Fed with a body piece by piece.
 
-    Raises InvalidMatrix where it is no list of whole numbers (naming the first that is not one), LimitExceeded where it
-    is longer than `max_indices`.
+    `members` are the lists of the object `parent` that are taken out. Raises InvalidMatrix for an entry that is no
+    whole number (naming it), LimitExceeded for a list of more than `max_indices` entries or a rest that is too long.
     """
-    text = memoryview(raw).cast("B")
-    if bytes(text[:1]) != b"[":
-        raise InvalidMatrix(f"{field}: expected a list of whole numbers", field=field, limit="a list of whole numbers")
-    chunks: list[npt.NDArray[np.int64]] = []
-    num_indices = 0
-    for chunk in _chunks(text[1:-1]):
-        if chunk.translate(None, _WHOLE_NUMBER_BYTES):
-            raise _not_whole(raw, field)
-        chunks.append(_parse(chunk))
-        num_indices += chunks[-1].size
-        if num_indices > max_indices:
+
+    def __init__(self, parent: str, members: Sequence[str], max_indices: int) -> None:
+        self._parent = parent
+        self._members = members
+        self._max_indices = max_indices
+        self._text = bytearray()
+        self._pending = b""
+        self._names: list[str | None] = []
+        """The member that is being read in each open object; None in a list."""
+        self._string = b""
+        self._list: _IndexList | None = None
+        self._lists: dict[str, _IndexList] = {}
+
+    def feed(self, chunk: bytes) -> None:
+        pending = self._pending + chunk
+        position = 0
+        while position < len(pending):
+            if self._list is not None:
+                after = self._list.read(pending, position)
+                if self._list.is_complete:
+                    self._text += b"[]"
+                    self._list = None
+            else:
+                after = self._read_token(pending, position)
+            if after == position:
+                break
+            position = after
+        self._pending = pending[position:]
+        if len(self._text) + (0 if self._list else len(self._pending)) > MAX_TEXT_BYTES:
             raise LimitExceeded(
-                f"{field} has more than {max_indices} entries; upload larger matrices as a file",
-                field=field,
-                value=f"{num_indices} or more",
-                limit=max_indices,
+                f"the body has more than {MAX_TEXT_BYTES} bytes beside its index lists",
+                field="body",
+                value=f"{MAX_TEXT_BYTES} bytes or more",
+                limit=MAX_TEXT_BYTES,
             )
-    return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
+
+    def finish(self) -> tuple[bytearray, Mapping[str, npt.NDArray[np.int32]]]:
+        """The body with `[]` for each list that was taken out, and the lists by name, shape [number of indices]."""
+        # What is incomplete is left for the JSON parser to find.
+        self._text += self._pending
+        return self._text, {name: entries.array() for name, entries in self._lists.items()}
+
+    def _read_token(self, pending: bytes, position: int) -> int:
+        match = _TOKEN.match(pending, position)
+        if match is None:  # A string whose end has not come.
+            return position
+        token = match.group()
+        if token == b"[" and self._is_index_list():
+            self._begin_list()
+        else:
+            self._text += token
+            self._follow(token)
+        return match.end()
+
+    def _follow(self, token: bytes) -> None:
+        """Keeps track of where in the body we are."""
+        match token[:1]:
+            case b"{":
+                self._names.append("")
+            case b"[":
+                self._names.append(None)
+            case b"}" | b"]":
+                del self._names[-1:]
+            case b'"':
+                self._string = token
+            case b":" if self._names and self._names[-1] is not None and len(self._names) <= 2:
+                self._names[-1] = _decoded(self._string)
+
+    def _is_index_list(self) -> bool:
+        return len(self._names) == 2 and self._names[0] == self._parent and self._names[1] in self._members
+
+    def _begin_list(self) -> None:
+        name = str(self._names[1])
+        field = f"{self._parent}.{name}"
+        if name in self._lists:
+            raise InvalidMatrix(f"{field}: given twice", field=field, limit="one list")
+        self._list = self._lists[name] = _IndexList(field, self._max_indices)
 
 
-def _chunks(text: memoryview) -> Iterator[bytes]:
-    """Pieces of about CHUNK_BYTES that end at a comma, the comma left out."""
-    start = 0
-    while start < len(text):
-        piece = bytes(text[start : start + CHUNK_BYTES])
-        if start + len(piece) < len(text):
-            cut = piece.rfind(b",")
-            # No number is that long: where there is no comma it is white space or one giant literal, taken whole.
-            piece = piece[:cut] if cut >= 0 else bytes(text[start:])
-        yield piece
-        start += len(piece) + 1
+class _IndexList:
+    """One list, from behind its opening bracket."""
+
+    def __init__(self, field: str, max_indices: int) -> None:
+        self._field = field
+        self._max_indices = max_indices
+        self._entries = array("i")
+        self.is_complete = False
+
+    def array(self) -> npt.NDArray[np.int32]:
+        return np.frombuffer(self._entries, np.int32)
+
+    def read(self, text: bytes, start: int) -> int:
+        """Takes entries from a position on; how far it came. The last entry waits until its end has come."""
+        limit = min(len(text), start + PIECE_BYTES)
+        end = text.find(b"]", start, limit)
+        stop = end if end >= 0 else text.rfind(b",", start, limit)
+        if not text[start:limit].strip():
+            return limit
+        if stop < 0:
+            if limit - start == PIECE_BYTES or text[start:limit].translate(None, _NUMBER_BYTES):
+                raise self._refusal(text, start)
+            return start
+        piece = text[start:stop]
+        if piece.translate(None, _NUMBER_BYTES):
+            raise self._refusal(text, start)
+        if piece.strip():
+            self._append(piece, text, start)
+        elif end < 0 or self._entries:  # Nothing before a comma, or between a comma and the end.
+            raise self._refusal(text, start)
+        self.is_complete = end >= 0
+        return stop + 1
+
+    def _append(self, piece: bytes, text: bytes, start: int) -> None:
+        num_before = len(self._entries)
+        try:
+            self._entries.extend(msgspec.json.decode(b"[%b]" % piece, type=list[int]))
+        except (msgspec.DecodeError, OverflowError):
+            del self._entries[num_before:]
+            raise self._refusal(text, start) from None
+        if len(self._entries) > self._max_indices:
+            raise LimitExceeded(
+                f"{self._field} has more than {self._max_indices} entries; upload larger matrices as a file",
+                field=self._field,
+                value=f"{len(self._entries)} or more",
+                limit=self._max_indices,
+            )
+
+    def _refusal(self, text: bytes, start: int) -> InvalidMatrix:
+        """Names the first entry from a position on that is not accepted."""
+        index = len(self._entries)
+        while (match := _ENTRY.match(text, start)) and _is_index(match.group(1).rstrip()):
+            start = match.end() + 1
+            index += 1
+        shown = match.group(1).rstrip()[:_MAX_SHOWN].decode(errors="replace") if match else ""
+        name = f"{self._field}[{index}]"
+        limit = f"whole number from 0 to {MAX_NNZ - 1}"
+        return InvalidMatrix(f"{name} is {shown or 'empty'}: must be a {limit}", field=name, value=shown, limit=limit)
 
 
-def _parse(chunk: bytes) -> npt.NDArray[np.int64]:
-    if not chunk.strip():
-        return np.empty(0, np.int64)
-    return np.fromstring(chunk, dtype=np.int64, sep=",")
+def _is_index(entry: bytes) -> bool:
+    """Whether it is a whole number that the array holds. Negative ones wait until the shape is known."""
+    return _WHOLE_NUMBER.fullmatch(entry) is not None and len(entry) < 12 and abs(int(entry)) < MAX_NNZ
 
 
-def _not_whole(raw: msgspec.Raw, field: str) -> InvalidMatrix:
-    """Decode once more, slowly, to name the entry."""
-    for position, entry in enumerate(msgspec.json.decode(raw, type=list[msgspec.Raw])):
-        text = bytes(entry).decode(errors="replace")
-        if not text.lstrip("-").isdecimal():
-            name = f"{field}[{position}]"
-            return InvalidMatrix(f"{name} is {text[:60]}: must be a whole number", field=name, value=text[:60])
-    return InvalidMatrix(f"{field}: expected a list of whole numbers", field=field)
+def _decoded(string: bytes) -> str:
+    try:
+        return msgspec.json.decode(string, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""

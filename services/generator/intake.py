@@ -18,12 +18,13 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from services.generator.body_limit import JSON, media_type
-from services.generator.index_lists import parse_index_list
+from services.generator.heap import trim_heap
+from services.generator.index_lists import PIECE_BYTES, BodyStream
 from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
 from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix
-from sparsesmith.domain.pattern import Pattern, pattern_from_indices
+from sparsesmith.domain.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption
 
 FORM = "multipart/form-data"
@@ -31,6 +32,9 @@ MATRIX = "matrix"
 FILE = "file"
 PROGRAM = "program"
 BUDGET_PREFIX = "budget_"
+INDEX_LISTS = ("row_indices", "col_indices")
+TRIM_BYTES = 2**20
+"""After a pattern of this size memory is given back."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -94,36 +98,45 @@ class Intake:
     async def _submission(self, request: Request) -> Submission:
         match media_type(request.headers):
             case "application/json":
-                body = bytearray()
-                async for chunk in request.stream():
-                    body += chunk
-                return await asyncio.to_thread(self._from_json, body)
+                submission = await self._from_json_stream(request)
             case "multipart/form-data":
-                return await self._from_form(request)
+                submission = await self._from_form(request)
             case other:
                 raise HTTPException(415, f"content type {other or 'none'!r}: send {JSON} or {FORM}")
+        if submission.pattern.num_bytes >= TRIM_BYTES:
+            await asyncio.to_thread(trim_heap)
+        return submission
 
-    def _from_json(self, body: bytearray) -> Submission:
-        fields = _json_object(body, "body")
+    async def _from_json_stream(self, request: Request) -> Submission:
+        body = BodyStream(MATRIX, INDEX_LISTS, self._settings.max_json_indices)
+        stream, waiting = request.stream(), bytearray()
+        try:
+            async for chunk in stream:
+                waiting += chunk
+                if len(waiting) >= PIECE_BYTES:
+                    await asyncio.to_thread(body.feed, bytes(waiting))
+                    waiting.clear()
+            await asyncio.to_thread(body.feed, bytes(waiting))
+        except InvalidInput:
+            async for _ in stream:  # So that the client is not cut off before it reads the answer.
+                pass
+            raise
+        return await asyncio.to_thread(self._from_json, *body.finish())
+
+    def _from_json(self, text: bytearray, lists: Mapping[str, Int32Array]) -> Submission:
+        fields = _json_object(text, "body")
         matrix = fields.pop(MATRIX, None)
         if matrix is None:
             raise InvalidMatrix("matrix: this field is required", field=MATRIX)
         parts = _json_object(matrix, MATRIX)
-        lists = {name: parts.pop(name, None) for name in ("row_indices", "col_indices")}
-        for name, raw in lists.items():
-            if raw is None:
-                raise InvalidMatrix(f"matrix.{name}: this field is required", field=f"matrix.{name}")
+        for name in INDEX_LISTS:
+            _check_was_list(name, parts.pop(name, None))
         try:
             shape = MatrixIndices.model_validate({**_decoded(parts, MATRIX), "row_indices": [], "col_indices": []})
         except ValidationError as error:
             raise invalid_option(error, prefix=(MATRIX,)) from error
         options = _decoded(fields, "body")
-        rows, cols = (self._index_list(name, raw) for name, raw in lists.items())
-        return Submission(options, _pattern(shape, rows, cols), ".")
-
-    def _index_list(self, name: str, raw: msgspec.Raw | None) -> Any:
-        assert raw is not None
-        return parse_index_list(raw, f"matrix.{name}", self._settings.max_json_indices)
+        return Submission(options, _pattern(shape, lists["row_indices"], lists["col_indices"]), ".")
 
     async def _from_form(self, request: Request) -> Submission:
         part_bytes = 4 * MAX_PROGRAM_CHARACTERS
@@ -169,7 +182,16 @@ def _decoded(fields: Mapping[str, msgspec.Raw], parent: str) -> dict[str, Any]:
     return decoded
 
 
-def _pattern(shape: MatrixIndices, rows: Any, cols: Any) -> Pattern:
+def _check_was_list(name: str, raw: msgspec.Raw | None) -> None:
+    """Lists were taken out of the body; what is no list still stands there."""
+    field = f"{MATRIX}.{name}"
+    if raw is None:
+        raise InvalidMatrix(f"{field}: this field is required", field=field)
+    if bytes(raw) != b"[]":
+        raise InvalidMatrix(f"{field}: expected a list of whole numbers", field=field, limit="a list of whole numbers")
+
+
+def _pattern(shape: MatrixIndices, rows: Int32Array, cols: Int32Array) -> Pattern:
     try:
         return pattern_from_indices(shape.num_rows, shape.num_cols, rows, cols)
     except InvalidMatrix as error:

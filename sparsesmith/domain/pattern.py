@@ -61,9 +61,10 @@ class Pattern:
         )
 
 
-def pattern_from_scipy(matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray") -> Pattern:
+def pattern_from_scipy(matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray", *, copy: bool = True) -> Pattern:
     """The pattern of a SciPy sparse matrix. Explicit zeros count as nonzeros; duplicates are merged.
 
+    With `copy=False` the pattern may sort the matrix's index arrays and share them: nobody may change them any more.
     Raises InvalidMatrix for an empty matrix or one whose indices contradict its shape, LimitExceeded beyond 32 bits.
     """
     if len(matrix.shape) != 2:
@@ -73,13 +74,15 @@ def pattern_from_scipy(matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray") -
     num_rows, num_cols = (int(extent) for extent in matrix.shape)
     _check_size(num_rows, num_cols, int(matrix.nnz))
     csr = _checked_csr(matrix)
+    if csr is not matrix:
+        copy = False
     offsets, columns = csr.indptr, csr.indices
     if not _is_canonical(offsets, columns):
         # An explicit zero must survive the merge, and two values must not cancel: the values are not looked at.
-        csr = scipy.sparse.csr_matrix((np.ones(columns.size, np.int8), columns, offsets), shape=csr.shape, copy=True)
+        csr = scipy.sparse.csr_matrix((np.ones(columns.size, np.int8), columns, offsets), shape=csr.shape, copy=copy)
         csr.sum_duplicates()
-        offsets, columns = csr.indptr, csr.indices
-    return Pattern(num_rows, num_cols, offsets.astype(np.int32), columns.astype(np.int32))
+        offsets, columns, copy = csr.indptr, csr.indices, False
+    return Pattern(num_rows, num_cols, offsets.astype(np.int32, copy=copy), columns.astype(np.int32, copy=copy))
 
 
 def _checked_csr(matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray") -> scipy.sparse.csr_matrix:
@@ -124,21 +127,21 @@ def pattern_from_indices(num_rows: int, num_cols: int, rows: npt.ArrayLike, cols
     return pattern_from_scipy(scipy.sparse.coo_matrix((ones, (row_array, col_array)), shape=(num_rows, num_cols)))
 
 
-def _whole_numbers(indices: npt.ArrayLike, field: str, extent: int) -> npt.NDArray[np.int64]:
+def _whole_numbers(indices: npt.ArrayLike, field: str, extent: int) -> IndexArray:
+    """32-bit where the extent allows it; no copy where they are."""
     array = np.asarray(indices)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidMatrix(f"{field}: expected a list of whole numbers, got {array.dtype} of {array.ndim} dimensions",
                             field=field, value=str(array.dtype), limit="whole numbers")  # fmt: skip
-    bad = np.flatnonzero((array < 0) | (array >= extent))
-    if bad.size:
-        first = int(bad[0])
+    if array.size and (array.min() < 0 or array.max() >= extent):
+        first = int(np.flatnonzero((array < 0) | (array >= extent))[0])
         raise InvalidMatrix(
             f"{field}[{first}] is {array[first]}: must be from 0 to {extent - 1}",
             field=f"{field}[{first}]",
             value=array[first],
             limit=f"0..{extent - 1}",
         )
-    return array.astype(np.int64, copy=False)
+    return array.astype(np.int32 if extent <= MAX_NNZ else np.int64, copy=False)
 
 
 def _check_size(num_rows: int, num_cols: int, nnz: int) -> None:
