@@ -124,7 +124,8 @@ def test_a_worker_that_is_told_to_stop_gives_its_job_back_at_no_attempt(
 
 def test_an_idle_worker_stops_when_told(workers: Workers, redis_connection: Redis) -> None:
     workers.start("a")
-    wait_until(lambda: living_workers(redis_connection) == ["a"])
+    wait_until(lambda: redis_connection.hget("rq:worker:a", "state") == b"idle")
+    assert living_workers(redis_connection) == ["a"]
     workers.send("a", signal.SIGTERM)
     assert workers.wait_for_end("a") == 0
     assert living_workers(redis_connection) == []
