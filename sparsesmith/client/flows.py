@@ -62,7 +62,8 @@ Flow = Generator[Call | Pause, httpx.Response, Answer]
 Collection = Literal["kernels", "evaluations"]
 OnProgress = Callable[[JobStatus], None]
 
-POLL_SECONDS = 0.5
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 0.5
 PATIENCE_SECONDS = 120.0
 """How long polling outlasts a server that does not answer: an accepted job survives its restart."""
 
@@ -167,7 +168,7 @@ def _path(collection: Collection, job_id: str) -> str:
 
 
 def _end_of(collection: Collection, job_id: str, on_progress: OnProgress | None) -> Flow[JobStatus]:
-    last_heard = time.monotonic()
+    last_heard, pause_s = time.monotonic(), FIRST_PAUSE_SECONDS
     while True:
         try:
             state = _read(JobStatus, (yield Call("GET", _path(collection, job_id), {})))
@@ -180,7 +181,8 @@ def _end_of(collection: Collection, job_id: str, on_progress: OnProgress | None)
                 on_progress(state)
             if not isinstance(state.status, Queued | Running):
                 return state
-        yield Pause(POLL_SECONDS)
+        yield Pause(pause_s)
+        pause_s = min(1.5 * pause_s, LONGEST_PAUSE_SECONDS)
 
 
 def _unfinished(job: JobStatus) -> SparsesmithError:

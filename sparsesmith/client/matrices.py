@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import scipy.sparse
 
 from sparsesmith.errors import InvalidMatrix
@@ -28,8 +27,6 @@ def to_scipy(matrix: SparseMatrix) -> scipy.sparse.csr_matrix:
             f"expected a SciPy, CuPy or torch sparse matrix, got {name}", field="matrix", value=name, limit="sparse"
         )
     _check(host.ndim, str(host.dtype), is_real=host.dtype.kind in "biuf")
-    if host.dtype == np.float16:  # SciPy computes nothing with it.
-        host = host.astype(np.float32)
     csr = scipy.sparse.csr_matrix(host, copy=True)
     csr.has_sorted_indices = csr.has_canonical_format = False  # What SciPy remembers may be out of date.
     csr.sum_duplicates()
@@ -44,7 +41,7 @@ def _from_torch(tensor: Any) -> scipy.sparse.coo_matrix:
     _check(tensor.ndim, str(tensor.dtype), is_real=not tensor.is_complex())
     coo = tensor.detach().to_sparse_coo().coalesce().cpu()
     values = coo.values()
-    if str(values.dtype) == "torch.bfloat16":  # NumPy has no such type.
+    if values.is_floating_point() and values.element_size() < 4:  # SciPy has no such types.
         values = values.float()
     rows, cols = coo.indices().numpy()
     return scipy.sparse.coo_matrix((values.numpy(), (rows, cols)), shape=tuple(coo.shape))

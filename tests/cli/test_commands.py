@@ -1,0 +1,245 @@
+"""The command line against a real generator on a real Valkey; the evaluators' outcomes are the test's."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import scipy.io
+import scipy.sparse
+from sparsesmith_proto.api import Cancelled, EvaluationAnswer, KernelReport
+from sparsesmith_proto.kernel import CompileFailed, Crashed
+
+import sparsesmith
+from sparsesmith.artifacts import artifact, kinds_of
+from sparsesmith.cli import main
+from sparsesmith.client import Client
+from sparsesmith.domain.pattern import pattern_from_scipy
+from sparsesmith.runtime.ports import free_port
+from tests.artifacts.answers import CSR_PROGRAM, make_matrix
+from tests.generator.live_service import Evaluators, live_service
+
+MATRIX = make_matrix()
+FAST = ("--candidates", "4", "--seconds", "20")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Shell:
+    """Runs `sparsesmith` in this process."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> None:
+        self._patch = patch
+        self._capture = capture
+
+    def __call__(self, *arguments: object) -> Ended:
+        self._patch.setattr(sys, "argv", ["sparsesmith", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        captured = self._capture.readouterr()
+        return Ended(int(caught.value.code or 0), captured.out, captured.err)
+
+
+@pytest.fixture
+def sparsesmith_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    monkeypatch.setenv("COLUMNS", "100")
+    return Shell(monkeypatch, capsys)
+
+
+@pytest.fixture
+def evaluators() -> Evaluators:
+    return Evaluators()
+
+
+@pytest.fixture
+def server(redis_url: str, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A server that the command finds by SPARSESMITH_URL."""
+    with live_service(redis_url, evaluators, cache_ttl_s=0) as http:
+        monkeypatch.setenv("SPARSESMITH_URL", str(http.base_url))
+        yield str(http.base_url)
+
+
+@pytest.fixture
+def matrix(tmp_path: Path) -> Path:
+    path = tmp_path / "a matrix.mtx"
+    scipy.io.mmwrite(path, MATRIX)
+    return path
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "kernel.cu"
+    path.write_text(CSR_PROGRAM)
+    return path
+
+
+def test_tune_shows_program_times_and_search(sparsesmith_command: Shell, server: str, matrix: Path) -> None:
+    ended = sparsesmith_command("tune", matrix, *FAST)
+    assert (ended.code, ended.err) == (0, "")
+    assert "//@ format" in ended.out
+    assert "us measured" in ended.out
+    assert "2.00x over the best baseline" in ended.out
+    assert "4 candidates" in ended.out
+
+
+def test_json_is_all_that_is_printed(sparsesmith_command: Shell, server: str, matrix: Path, program: Path) -> None:
+    tuned = sparsesmith_command("tune", matrix, *FAST, "--json")
+    assert (tuned.code, tuned.err) == (0, "")
+    assert KernelReport.model_validate_json(tuned.out).search.num_candidates == 4
+    graded = sparsesmith_command("grade", program, matrix, "--json")
+    assert (graded.code, graded.err) == (0, "")
+    assert EvaluationAnswer.model_validate_json(graded.out).evaluation.candidate.program == CSR_PROGRAM
+
+
+def test_options_reach_the_server(sparsesmith_command: Shell, server: str, matrix: Path) -> None:
+    options = ("--operation", "spmm", "--num-dense-cols", "8", "--type", "float64", "--search", "families")
+    report = json.loads(sparsesmith_command("tune", matrix, *FAST, *options, "--json").out)
+    workload = report["workload"]
+    assert (workload["operation"], workload["num_dense_cols"], workload["element_type"]) == ("spmm", 8, "float64")
+    assert report["search"]["strategy"] == "families"
+
+
+def test_out_writes_the_files_of_the_answer(
+    sparsesmith_command: Shell, server: str, matrix: Path, tmp_path: Path
+) -> None:
+    ended = sparsesmith_command("tune", matrix, *FAST, "--out", tmp_path / "new" / "folder", "--json")
+    report = KernelReport.model_validate_json(ended.out)
+    files = [artifact(kind, report, pattern_from_scipy(MATRIX)) for kind in kinds_of(report)]
+    written = {path.name: path.read_bytes() for path in (tmp_path / "new" / "folder").iterdir()}
+    assert written == {file.filename: file.content for file in files}
+    shown = sparsesmith_command("tune", matrix, *FAST, "--out", tmp_path / "new")
+    assert shown.out.count("wrote ") == 4
+
+
+def test_the_library_is_named_where_nothing_beats_it(
+    sparsesmith_command: Shell, server: str, matrix: Path, evaluators: Evaluators, tmp_path: Path
+) -> None:
+    evaluators.outcome = CompileFailed(log="no")
+    ended = sparsesmith_command("tune", matrix, *FAST, "--out", tmp_path / "out")
+    assert ended.code == 0
+    assert "use the library's own routine cusparse_coo_alg1" in " ".join(ended.out.split())
+    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".json", ".py"]
+
+
+def test_grade_exits_with_3_unless_the_program_passed(
+    sparsesmith_command: Shell, server: str, matrix: Path, program: Path, evaluators: Evaluators
+) -> None:
+    passed = sparsesmith_command("grade", program, matrix)
+    assert (passed.code, "outcome    passed on 5 inputs" in passed.out) == (0, True)
+    evaluators.outcome = CompileFailed(log='p.cu(3): error: "[bold]" is [/undefined], index[k] \x1b[2J')
+    failed = sparsesmith_command("grade", program, matrix)
+    assert failed.code == 3
+    assert '"[bold]" is [/undefined], index[k] \N{REPLACEMENT CHARACTER}[2J' in failed.out
+    evaluators.outcome = Crashed(message="illegal address")
+    as_json = sparsesmith_command("grade", program, matrix, "--json")
+    assert as_json.code == 3
+    assert EvaluationAnswer.model_validate_json(as_json.out).evaluation.outcome == evaluators.outcome
+
+
+def assert_one_line(ended: Ended, *parts: str) -> None:
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("error: ")
+    assert ended.err.count("\n") == 1
+    for part in parts:
+        assert part in ended.err
+
+
+def test_a_file_that_cannot_be_read_is_one_line(
+    sparsesmith_command: Shell, matrix: Path, program: Path, tmp_path: Path
+) -> None:
+    missing = tmp_path / ("a long name " * 10 + "[bold].mtx")
+    assert_one_line(sparsesmith_command("tune", missing), str(missing), "No such file")
+    assert_one_line(sparsesmith_command("tune", tmp_path), str(tmp_path), "Is a directory")
+    assert_one_line(sparsesmith_command("grade", missing, matrix), str(missing))
+    program.write_bytes(b"//@ format csr\n\xff")
+    assert_one_line(sparsesmith_command("grade", program, matrix), str(program), "not UTF-8 text: byte 15")
+
+
+def test_no_server_is_one_line(sparsesmith_command: Shell, matrix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("SPARSESMITH_URL", address)
+    for command in (("tune", matrix), ("policy",)):
+        assert_one_line(sparsesmith_command(*command), address, "is `sparsesmith up` running?")
+    assert_one_line(sparsesmith_command("policy", "--url", "nonsense"), "nonsense")
+
+
+def test_what_the_server_refuses_is_one_line(
+    sparsesmith_command: Shell, server: str, matrix: Path, tmp_path: Path
+) -> None:
+    assert_one_line(sparsesmith_command("policy"), "without a policy")
+    assert_one_line(sparsesmith_command("tune", matrix, "--num-dense-cols", "3"), "num_dense_cols is 3", "spmv")
+    broken = tmp_path / "broken.mtx"
+    broken.write_text("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n3 1\n")
+    assert_one_line(sparsesmith_command("tune", broken), "3")
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (("--candidates", "0"), "budget.candidates"),
+        (("--seconds", "1e9"), "budget.seconds"),
+        (("--operation", "spmm", "--num-dense-cols", "5000"), "num_dense_cols"),
+    ],
+)
+def test_an_option_out_of_range_is_one_line(
+    options: tuple[str, ...], part: str, sparsesmith_command: Shell, matrix: Path
+) -> None:
+    assert_one_line(sparsesmith_command("tune", matrix, *options), part)
+
+
+@pytest.mark.parametrize("options", [("--operation", "spgemm"), ("--type", "float16"), ("--colour", "red")])
+def test_an_unknown_option_value_is_a_usage_error(
+    options: tuple[str, ...], sparsesmith_command: Shell, matrix: Path
+) -> None:
+    ended = sparsesmith_command("tune", matrix, *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert options[0] in ended.err
+
+
+def test_a_port_that_is_taken_is_one_line(sparsesmith_command: Shell, server: str, tmp_path: Path) -> None:
+    port = server.rpartition(":")[2].strip("/")
+    ended = sparsesmith_command("up", "--port", port, "--state", tmp_path)
+    assert_one_line(ended, f"port {port} is taken", "--port")
+
+
+def test_the_version_is_the_packages(sparsesmith_command: Shell) -> None:
+    assert sparsesmith_command("--version").out == f"sparsesmith {sparsesmith.__version__}\n"
+
+
+def test_every_command_is_listed(sparsesmith_command: Shell) -> None:
+    ended = sparsesmith_command("--help")
+    assert ended.code == 0
+    for command in ("tune", "grade", "policy", "up", "demo", "train"):
+        assert f" {command} " in ended.out
+
+
+def test_ctrl_c_cancels_the_search(server: str, matrix: Path, evaluators: Evaluators) -> None:
+    evaluators.released.clear()
+    command = [sys.executable, "-m", "sparsesmith.cli", "tune", str(matrix), *FAST]
+    root = Path(__file__).resolve().parents[2]
+    path = os.pathsep.join([str(root), str(root / "proto")])
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}, text=True)
+    end = time.monotonic() + 30
+    while not evaluators.jobs:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    threading.Timer(0.3, process.send_signal, [signal.SIGINT]).start()
+    assert process.wait(30) == 130
+    job_id = next(iter(evaluators.jobs)).partition(".")[0]
+    with Client(server) as client:
+        assert isinstance(client.status(job_id).status, Cancelled)
+    evaluators.released.set()
