@@ -7,6 +7,7 @@ import sys
 import uvicorn
 from pydantic import ValidationError
 
+from services.generator.heap import configure_heap
 from services.generator.settings import GeneratorSettings
 
 
@@ -16,6 +17,7 @@ def main() -> None:
         settings = GeneratorSettings()
     except ValidationError as error:
         sys.exit(f"settings of the generator: {error}")
+    configure_heap()
     # uvicorn takes the signals over, stops gracefully and then raises them again: an ordered end is a success.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))

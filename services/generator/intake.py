@@ -23,7 +23,7 @@ from services.generator.index_lists import PIECE_BYTES, BodyStream
 from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
-from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix
+from sparsesmith.domain.matrix_files import MatrixLimits, read_pattern
 from sparsesmith.domain.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption
 
@@ -158,8 +158,7 @@ class Intake:
             shutil.copyfileobj(upload.file, copy, 2**20)
             copy.flush()
             limits = MatrixLimits(max_file_bytes=self._settings.max_body_bytes, max_nnz=self._settings.max_nnz)
-            pattern, _ = read_matrix(Path(copy.name), upload.filename or "", limits)
-            return pattern
+            return read_pattern(Path(copy.name), upload.filename or "", limits)
 
 
 def _json_object(text: bytearray | msgspec.Raw, field: str) -> dict[str, msgspec.Raw]:

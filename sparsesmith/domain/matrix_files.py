@@ -22,7 +22,7 @@ from sparsesmith.domain.npz_matrix import read_npz_matrix
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.errors import InvalidMatrix
 
-__all__ = ["MatrixLimits", "read_matrix"]
+__all__ = ["MatrixLimits", "read_matrix", "read_pattern"]
 
 Values = npt.NDArray[np.float64]
 
@@ -39,17 +39,38 @@ def read_matrix(
     nonzeros; duplicates are added up. Raises InvalidMatrix for a file that is not a sparse matrix, LimitExceeded for
     one that is too large.
     """
+    matrix, has_values = _read(data, filename, limits, keeps_values=True)
+    csr = matrix.tocsr()
+    del matrix
+    csr.sum_duplicates()
+    pattern = pattern_from_scipy(csr)
+    if not has_values:
+        return pattern, None
+    values = csr.data.astype(np.float64, copy=False)
+    check_finite(values, "sum of duplicates at nonzero", first=0)
+    return pattern, values
+
+
+def read_pattern(data: bytes | Path, filename: str, limits: MatrixLimits = DEFAULT_LIMITS) -> Pattern:
+    """The pattern alone, in less memory; like `read_matrix` in all else, but for duplicates whose sum is not finite."""
+    matrix, _ = _read(data, filename, limits, keeps_values=False)
+    return pattern_from_scipy(matrix, copy=False)
+
+
+def _read(
+    data: bytes | Path, filename: str, limits: MatrixLimits, *, keeps_values: bool
+) -> "tuple[scipy.sparse.spmatrix, bool]":
     file = _File(data)
     check_limit("file size in bytes", file.num_bytes, limits.max_file_bytes)
     name = filename.lower()
     if name.endswith(".mtx"):
-        return _canonical(*read_matrix_market(file.open, file.num_bytes, limits))
+        return read_matrix_market(file.open, file.num_bytes, limits, keeps_values=keeps_values)
     if name.endswith(".mtx.gz"):
         num_bytes = _decompressed_bytes(file.open_gzip, limits)
-        return _canonical(*read_matrix_market(file.open_gzip, num_bytes, limits))
+        return read_matrix_market(file.open_gzip, num_bytes, limits, keeps_values=keeps_values)
     if name.endswith(".npz"):
         with file.open() as stream:
-            return _canonical(*read_npz_matrix(stream, limits))
+            return read_npz_matrix(stream, limits, keeps_values=keeps_values)
     raise InvalidMatrix(
         f"file {filename!r}: expected .mtx, .mtx.gz or .npz", field="file", value=filename, limit=".mtx, .mtx.gz, .npz"
     )
@@ -80,17 +101,3 @@ def _decompressed_bytes(open_stream: Callable[[], IO[bytes]], limits: MatrixLimi
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InvalidMatrix(f"file: damaged gzip data: {error}", field="file") from error
     return total
-
-
-def _canonical(
-    matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray", has_real_values: bool
-) -> tuple[Pattern, Values | None]:
-    csr = matrix.tocsr()
-    del matrix
-    csr.sum_duplicates()
-    pattern = pattern_from_scipy(csr)
-    if not has_real_values:
-        return pattern, None
-    values = csr.data.astype(np.float64, copy=False)
-    check_finite(values, "sum of duplicates at nonzero", first=0)
-    return pattern, values

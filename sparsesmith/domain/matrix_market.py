@@ -42,9 +42,10 @@ class Header:
 
 
 def read_matrix_market(
-    open_stream: Callable[[], IO[bytes]], num_bytes: int, limits: MatrixLimits
+    open_stream: Callable[[], IO[bytes]], num_bytes: int, limits: MatrixLimits, *, keeps_values: bool = True
 ) -> "tuple[scipy.sparse.coo_matrix, bool]":
-    """The expanded matrix, duplicates kept, and whether its values are real; otherwise they are ones.
+    """The expanded matrix, duplicates kept, and whether it has its values: where they are not real, or not to be kept,
+    it has 8-bit ones.
 
     `open_stream` gives the text of `num_bytes` from its start; it is called twice. Raises InvalidMatrix, LimitExceeded.
     """
@@ -54,12 +55,13 @@ def read_matrix_market(
     with open_stream() as stream:
         coo = _read_entries(stream)
     check_limit("nnz", int(coo.nnz), limits.max_nnz)
-    if not header.has_real_values:
-        ones = np.ones(coo.nnz, np.int8)
-        return scipy.sparse.coo_matrix((ones, (coo.row, coo.col)), shape=coo.shape), False
-    # Mirrored entries follow those of the file.
-    check_finite(coo.data[: header.num_entries], "entry", first=1)
-    return coo, True
+    if header.has_real_values:
+        # Mirrored entries follow those of the file.
+        check_finite(coo.data[: header.num_entries], "entry", first=1)
+    if header.has_real_values and keeps_values:
+        return coo, True
+    coo.data = np.ones(coo.nnz, np.int8)
+    return coo, False
 
 
 def read_header(stream: IO[bytes]) -> Header:

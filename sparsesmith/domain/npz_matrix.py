@@ -19,6 +19,7 @@ Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 MAX_MEMBERS = 16
 _MAX_MEMBER_HEADER_BYTES = 10_000
+_CHUNK_BYTES = 1 << 20
 _MEMBERS = {
     "csr": ("indptr", "indices", "data"),
     "csc": ("indptr", "indices", "data"),
@@ -28,26 +29,36 @@ _MEMBERS = {
 }
 
 
-def read_npz_matrix(stream: IO[bytes], limits: MatrixLimits) -> "tuple[scipy.sparse.spmatrix, bool]":
-    """The matrix, duplicates kept, and whether its values are real; otherwise they are ones.
+def read_npz_matrix(
+    stream: IO[bytes], limits: MatrixLimits, *, keeps_values: bool = True
+) -> "tuple[scipy.sparse.spmatrix, bool]":
+    """The matrix, duplicates kept, and whether it has its values: where they are not real, or not to be kept, it has
+    8-bit ones.
 
     Raises InvalidMatrix, LimitExceeded.
     """
-    arrays = read_arrays(stream, limits)
+    arrays = dict(read_arrays(stream, limits))
     name = _format_name(arrays)
     missing = [member for member in (*_MEMBERS[name], "shape") if member not in arrays]
     if missing:
         raise InvalidMatrix(f"file: {name} matrix without {missing[0]}.npy", field=missing[0])
     num_rows, num_cols = _shape(arrays["shape"])
-    data = arrays["data"]
+    data = arrays.pop("data")
     check_shape(num_rows, num_cols, data.size, limits)
     has_real_values = data.dtype.kind in "iuf"
     if has_real_values:
         check_finite(data, "data: entry", first=0)
     elif data.dtype.kind not in "bc":
         raise InvalidMatrix(f"data has the type {data.dtype}", field="data", value=str(data.dtype), limit="numbers")
-    numbers = data.astype(np.float64, copy=False) if has_real_values else np.ones(data.shape, np.int8)
-    return _checked_matrix(name, {**arrays, "data": numbers}, (num_rows, num_cols)), has_real_values
+    has_values = has_real_values and keeps_values
+    # A stored zero of `dia` is padding.
+    numbers = data.astype(np.float64, copy=False) if has_values else _ones(data, where_nonzero=name == "dia")
+    del data
+    return _checked_matrix(name, {**arrays, "data": numbers}, (num_rows, num_cols)), has_values
+
+
+def _ones(data: npt.NDArray[np.generic], *, where_nonzero: bool) -> npt.NDArray[np.int8]:
+    return (data != 0).astype(np.int8) if where_nonzero else np.ones(data.shape, np.int8)
 
 
 def read_arrays(stream: IO[bytes], limits: MatrixLimits) -> Arrays:
@@ -79,10 +90,13 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArra
                 value=count,
             )
         # A read is bounded by the size that the archive announces, whatever the compressed data holds.
-        content = stream.read(num_bytes)
-        if len(content) < num_bytes:
-            raise InvalidMatrix(f"{member.filename}: it ends too early", field=member.filename)
-    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran_order else "C")
+        content = np.empty(num_bytes, np.uint8)
+        for start in range(0, num_bytes, _CHUNK_BYTES):
+            piece = stream.read(min(_CHUNK_BYTES, num_bytes - start))
+            if len(piece) < min(_CHUNK_BYTES, num_bytes - start):
+                raise InvalidMatrix(f"{member.filename}: it ends too early", field=member.filename)
+            content[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
+    return content.view(dtype).reshape(shape, order="F" if fortran_order else "C")
 
 
 def _read_array_header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

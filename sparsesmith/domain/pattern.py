@@ -141,7 +141,7 @@ def _whole_numbers(indices: npt.ArrayLike, field: str, extent: int) -> IndexArra
             value=array[first],
             limit=f"0..{extent - 1}",
         )
-    return array.astype(np.int32 if extent <= MAX_NNZ else np.int64, copy=False)
+    return array.astype(np.int32, copy=False) if extent <= MAX_NNZ else array.astype(np.int64, copy=False)
 
 
 def _check_size(num_rows: int, num_cols: int, nnz: int) -> None:

@@ -14,7 +14,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix
+from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix, read_pattern
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.errors import InvalidMatrix, LimitExceeded, SparsesmithError
 from tests.domain.patterns import patterns
@@ -69,6 +69,7 @@ def test_matrix_market_is_read(data: bytes, expected: list[tuple[int, int, float
         pattern, values = read_matrix(content, name)
         assert entries_of(pattern, values) == expected
         assert (values is not None) == has_values
+        assert read_pattern(content, name).digest == pattern.digest
 
 
 @settings(max_examples=30, deadline=None)
@@ -81,6 +82,7 @@ def test_what_scipy_writes_is_read_back(pattern: Pattern, kind: str, seed: int) 
     for name, data in (("m.mtx", mtx.getvalue()), ("m.npz", make_npz(matrix.asformat(kind)))):
         restored, restored_values = read_matrix(data, name)
         assert restored.digest == pattern.digest
+        assert read_pattern(data, name).digest == pattern.digest
         assert restored_values is not None
         np.testing.assert_array_equal(restored_values, values)
 
