@@ -11,8 +11,6 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 from rich.markup import escape
-from sparsesmith_proto.api import SearchStrategy
-from sparsesmith_proto.message import ElementType, Operation
 
 import sparsesmith
 from sparsesmith.cli.files import matrix_file, program_file, save_artifacts
@@ -20,6 +18,8 @@ from sparsesmith.cli.progress import Progress
 from sparsesmith.cli.rendering import show_evaluation, show_policy, show_report, visible
 from sparsesmith.client import Client, tuning_options
 from sparsesmith.errors import SparsesmithError, Unavailable
+from sparsesmith_proto.api import SearchStrategy
+from sparsesmith_proto.message import ElementType, Operation
 
 app = typer.Typer(
     help="Post a sparse matrix, get back a CUDA kernel tuned for it.", no_args_is_help=True, add_completion=False

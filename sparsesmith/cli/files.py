@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from sparsesmith_proto.api import KernelReport
-
 from sparsesmith.artifacts import artifact_name, kinds_of
 from sparsesmith.client import Client
 from sparsesmith.errors import InvalidProgram
+from sparsesmith_proto.api import KernelReport
 
 
 def matrix_file(path: Path) -> tuple[str, bytes]:

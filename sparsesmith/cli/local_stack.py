@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from sparsesmith_proto.api import Budget, KernelReport, TuningOptions
 
 from sparsesmith.cli.files import matrix_file
 from sparsesmith.cli.progress import Progress
@@ -17,6 +16,7 @@ from sparsesmith.client import Client
 from sparsesmith.errors import Unavailable
 from sparsesmith.runtime.ports import free_port, is_free
 from sparsesmith.runtime.stack import Stack, StackOptions
+from sparsesmith_proto.api import Budget, KernelReport, TuningOptions
 
 READY_TIMEOUT_S = 300.0
 DEMO_BUDGET = Budget(candidates=24, seconds=60)

@@ -6,9 +6,9 @@ from typing import Self, assert_never
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
-from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Queued, Running
 
 from sparsesmith.cli.rendering import visible
+from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Queued, Running
 
 
 class Progress:

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
+
+from sparsesmith.domain.extraction import extract_program
 from sparsesmith_proto.api import (
     BreakEven,
     EvaluationAnswer,
@@ -37,8 +39,6 @@ from sparsesmith_proto.kernel import (
     Timing,
     UserWritten,
 )
-
-from sparsesmith.domain.extraction import extract_program
 
 _CONTROL = re.compile(r"[^\t\n\x20-\x7e\xa0-\U0010ffff]")
 
@@ -67,7 +67,7 @@ def show_report(console: Console, report: KernelReport) -> None:
             _line(console, "written by", describe_origin(best.candidate))
             _line(console, "outcome", describe_outcome(best.outcome))
         case LibraryAnswer(routine=routine, reason=reason, closest=closest):
-            _line(console, "answer", f"use the library's own routine {routine}: {reason}", style="bold")
+            _line(console, "answer", f"{describe_library(routine, report.device)}: {reason}", style="bold")
             if closest is not None:
                 _line(console, "closest", f"{describe_outcome(closest.outcome)} ({describe_origin(closest.candidate)})")
     _show_baselines(console, report.baselines)
@@ -118,6 +118,15 @@ def describe_device(device: DeviceDescription) -> str:
             return f"{device.name} ({device.architecture}, {bandwidth})"
         case "interpreter":
             return f"{device.name} for {device.architecture}: no GPU is here, every time below is ESTIMATED"
+    assert_never(device.kind)
+
+
+def describe_library(routine: str, device: DeviceDescription) -> str:
+    match device.kind:
+        case "cuda":
+            return f"use the library's own routine {routine}"
+        case "interpreter":
+            return f"keep to the library; without a GPU {routine} stands for it"
     assert_never(device.kind)
 
 

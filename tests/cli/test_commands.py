@@ -14,16 +14,18 @@ from pathlib import Path
 import pytest
 import scipy.io
 import scipy.sparse
-from sparsesmith_proto.api import Cancelled, EvaluationAnswer, KernelReport
-from sparsesmith_proto.kernel import CompileFailed, Crashed
+from rich.console import Console
 
 import sparsesmith
 from sparsesmith.artifacts import artifact, kinds_of
 from sparsesmith.cli import main
+from sparsesmith.cli.rendering import show_report
 from sparsesmith.client import Client
 from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.runtime.ports import free_port
-from tests.artifacts.answers import CSR_PROGRAM, make_matrix
+from sparsesmith_proto.api import Cancelled, EvaluationAnswer, KernelReport
+from sparsesmith_proto.kernel import CompileFailed, Crashed
+from tests.artifacts.answers import CSR_PROGRAM, make_device, make_matrix, make_report
 from tests.generator.live_service import Evaluators, live_service
 
 MATRIX = make_matrix()
@@ -243,3 +245,13 @@ def test_ctrl_c_cancels_the_search(server: str, matrix: Path, evaluators: Evalua
     with Client(server) as client:
         assert isinstance(client.status(job_id).status, Cancelled)
     evaluators.released.set()
+
+
+def test_without_a_gpu_every_time_is_called_an_estimate_and_the_stand_in_is_named() -> None:
+    device = make_device().model_copy(update={"kind": "interpreter", "name": "PTX interpreter"})
+    report = make_report(MATRIX, None).model_copy(update={"device": device})
+    console = Console(width=200)
+    with console.capture() as capture:
+        show_report(console, report)
+    assert "every time below is ESTIMATED" in capture.get()
+    assert "without a GPU cusparse_csr_alg2 stands for it" in capture.get()

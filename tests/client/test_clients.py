@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import scipy.io
 import scipy.sparse
-from sparsesmith_proto.api import Budget, Finished, JobStatus, KernelReport, Queued, Running, TuningOptions
-from sparsesmith_proto.kernel import CompileFailed
 
 import sparsesmith
 from sparsesmith.artifacts import artifact
@@ -20,6 +18,8 @@ from sparsesmith.client import AsyncClient, Client
 from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.errors import Conflict, InvalidMatrix, InvalidOption, LimitExceeded, NotFound, Unavailable
 from sparsesmith.runtime.ports import free_port
+from sparsesmith_proto.api import Budget, Finished, JobStatus, KernelReport, Queued, Running, TuningOptions
+from sparsesmith_proto.kernel import CompileFailed
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix
 from tests.generator.live_service import Evaluators, live_service
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import httpx
 import pytest
-from sparsesmith_proto.api import Budget, Cancelled, JobState, JobStatus, Problem, Queued, Running, TuningOptions
 
 from sparsesmith.client import flows
 from sparsesmith.client.flows import Call, Pause
@@ -19,6 +18,7 @@ from sparsesmith.errors import (
     SparsesmithError,
     Unavailable,
 )
+from sparsesmith_proto.api import Budget, Cancelled, JobState, JobStatus, Problem, Queued, Running, TuningOptions
 
 
 def answer(status: int, content: str = "") -> httpx.Response:

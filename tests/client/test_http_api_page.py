@@ -8,17 +8,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sparsesmith_proto.api import JobStatus, Problem
 
 from services.generator.app import create_app
 from services.generator.channels import Channels
 from services.generator.service import Service
 from services.generator.settings import GeneratorSettings
+from sparsesmith_proto.api import JobStatus, Problem
 from tests.generator.live_service import Evaluators, live_service
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "http-api.md").read_text()
-EXAMPLES = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+EXAMPLES: list[str] = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

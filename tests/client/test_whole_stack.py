@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sparsesmith_proto.api import Budget, TuningOptions
-from sparsesmith_proto.kernel import CompileFailed, EstimatedTiming, Passed
 
 from sparsesmith.client import Client
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
+from sparsesmith_proto.api import Budget, TuningOptions
+from sparsesmith_proto.kernel import CompileFailed, EstimatedTiming, Passed
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
