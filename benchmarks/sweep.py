@@ -35,7 +35,13 @@ from sparsesmith.errors import SparsesmithError
 from sparsesmith_proto.kernel import Candidate, FromFamily, Passed, Workload
 from sparsesmith_proto.message import ElementType, Operation
 
-DEFAULT_PLANS = ("spmv:float32:1:28", "spmv:float64:1:14", "spmm:float32:8:10", "spmm:float32:32:10", "spmm:float32:128:6")
+DEFAULT_PLANS = (
+    "spmv:float32:1:28",
+    "spmv:float64:1:14",
+    "spmm:float32:8:10",
+    "spmm:float32:32:10",
+    "spmm:float32:128:6",
+)
 PROPOSALS_AHEAD = 8
 SPLIT = Path(__file__).parent / "split.csv"
 
@@ -90,7 +96,10 @@ def main() -> None:
             for line in _measure(proposals, process, compiler, settings, outcomes, failures):
                 records.write(json.dumps(line) + "\n")
             if number % 50 == 0:
-                print(f"{number} workloads, {options.seconds - deadline + time.monotonic():.0f} s, {dict(outcomes)}", flush=True)
+                print(
+                    f"{number} workloads, {options.seconds - deadline + time.monotonic():.0f} s, {dict(outcomes)}",
+                    flush=True,
+                )
             if time.monotonic() > deadline:
                 print(f"time is up after {number} of {len(work)} workloads", flush=True)
                 break
