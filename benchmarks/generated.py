@@ -28,7 +28,7 @@ def stencil_3d(side: int, points: int) -> Pattern:
 
 
 def fem_blocks(side: int, unknowns: int) -> Pattern:
-    """Linear elasticity on a triangulated square: `unknowns` per node, dense node blocks, nodes in random order of patches."""
+    """Linear elasticity on a triangulated square: `unknowns` a node, dense node blocks, patches in random order."""
     line = _neighbours(side)
     diagonal = scipy.sparse.diags([1], [1], shape=(side, side))
     triangles = _kron_sum(line, scipy.sparse.identity(side)) + scipy.sparse.kron(diagonal, diagonal)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.sweep PACK OUT.jsonl.xz --seconds 540 [--plan spmv:float32:1:28 spmm:float32:32:8 ...]
 
-Workloads are taken plan by plan, small patterns first, until the time is spent. Programs that fail are counted by outcome and
-written to OUT.failures.json with their texts: a family that is wrong somewhere must be seen.
+Workloads are taken plan by plan, small patterns first, until the time is spent. Programs that fail are counted by
+outcome and written to OUT.failures.json with their texts: a family that is wrong somewhere must be seen.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """sparsesmith: post a sparse matrix, get back a CUDA kernel tuned for it.
 
-    import sparsesmith
-    kernel = sparsesmith.tune(A)      # SciPy, CuPy or torch sparse matrix
-    y = kernel @ x                    # on the GPU that it was tuned for
+import sparsesmith
+kernel = sparsesmith.tune(A)      # SciPy, CuPy or torch sparse matrix
+y = kernel @ x                    # on the GPU that it was tuned for
 """
 
 from typing import TYPE_CHECKING

@@ -1,14 +1,14 @@
 """Every error a user can meet.
 
-    SparsesmithError
-    ├── InvalidInput            the request is wrong: HTTP 422
-    │   ├── InvalidMatrix       indices, shapes or a matrix file
-    │   ├── InvalidProgram      a kernel program outside the contract
-    │   └── InvalidOption       an unknown or out-of-range option
-    ├── LimitExceeded           larger than a setting allows: HTTP 413
-    ├── NotFound                no such job, pattern or artifact: HTTP 404
-    ├── Conflict                not possible in the job's state, or an Idempotency-Key reused: HTTP 409
-    └── Unavailable             a part of the stack does not answer: HTTP 503
+SparsesmithError
+├── InvalidInput            the request is wrong: HTTP 422
+│   ├── InvalidMatrix       indices, shapes or a matrix file
+│   ├── InvalidProgram      a kernel program outside the contract
+│   └── InvalidOption       an unknown or out-of-range option
+├── LimitExceeded           larger than a setting allows: HTTP 413
+├── NotFound                no such job, pattern or artifact: HTTP 404
+├── Conflict                not possible in the job's state, or an Idempotency-Key reused: HTTP 409
+└── Unavailable             a part of the stack does not answer: HTTP 503
 """
 
 

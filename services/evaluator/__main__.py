@@ -1,8 +1,8 @@
 """An evaluator: one device, one worker process, jobs from the queue until it is told to stop.
 
-    python -m services.evaluator             serve
-    python -m services.evaluator --burst     grade what is queued, then stop
-    python -m services.evaluator --check     exit 0 if Redis answers and an evaluator of this machine lives
+python -m services.evaluator             serve
+python -m services.evaluator --burst     grade what is queued, then stop
+python -m services.evaluator --check     exit 0 if Redis answers and an evaluator of this machine lives
 """
 
 import argparse

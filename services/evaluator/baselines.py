@@ -7,7 +7,6 @@ graph or whose result is wrong is left out with a logged reason. Arithmetic is t
 
 import logging
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import cupy
@@ -148,8 +147,8 @@ def _sources(layout: Layout) -> npt.NDArray[np.int32]:
     return layout.value_sources
 
 
-def _addresses(*arrays: "cupy.ndarray") -> Iterator[int]:
-    return (int(array.data.ptr) for array in arrays)
+def _addresses(offsets: "cupy.ndarray", indices: "cupy.ndarray", values: "cupy.ndarray") -> tuple[int, int, int]:
+    return int(offsets.data.ptr), int(indices.data.ptr), int(values.data.ptr)
 
 
 def _since_ms(start: float) -> float:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import cupy
 import numpy as np
 from cupy.cuda import memory, runtime
-from sparsesmith.domain.program import KernelProgram
 
 from services.evaluator.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
 from services.evaluator.baselines import LibraryRoutines
@@ -30,6 +29,7 @@ from services.evaluator.stopwatch import Stopwatch
 from services.evaluator.timed_sequence import Instruments, measure_in_turns
 from services.evaluator.timing import READ_MARGIN, ByteFloor, l2_bandwidth_bound_gbs
 from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Rejected, Workload
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import cupy
 import numpy as np
-from sparsesmith.domain.program import KernelProgram
-from sparsesmith.domain.signature import signature_of
 
 from services.evaluator.arena_plan import BufferPlan
 from services.evaluator.cuda_launch import KernelArguments, Launch, LoadedModule
@@ -16,6 +14,8 @@ from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_memory import Arena
 from services.evaluator.device_operands import DeviceLayout
 from sparsesmith.domain.formats.format import Argument, Role
+from sparsesmith.domain.program import KernelProgram
+from sparsesmith.domain.signature import signature_of
 from sparsesmith_proto.kernel import Workload
 
 

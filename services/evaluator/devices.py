@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal
 
-from sparsesmith_proto.message import Architecture
-
 from services.evaluator.device import Device
 from services.evaluator.gpu_claim import claim_gpu
 from services.evaluator.sandbox import DeviceFactory, DeviceProcess, StageLimits
 from services.evaluator.settings import EvaluatorSettings
+from sparsesmith_proto.message import Architecture
 
 logger = logging.getLogger(__name__)
 

@@ -203,9 +203,7 @@ class InterpretedKernel:
             estimate_time(counts, self._launch_resources(resolved))
             for counts, resolved in zip(self._counts, self._launches, strict=True)
         ]
-        return EstimatedTiming(
-            median_us=sum(estimate.total_us for estimate in estimates), traffic_model=TRAFFIC_MODEL
-        )
+        return EstimatedTiming(median_us=sum(estimate.total_us for estimate in estimates), traffic_model=TRAFFIC_MODEL)
 
     def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
         return self.run(draw, start)

@@ -93,7 +93,4 @@ _PROGRAMS: Mapping[Operation, Mapping[str, str]] = {
 def plain_programs(workload: Workload) -> dict[str, str]:
     """Routine name -> kernel program text."""
     c_type = "float" if workload.element_type == "float32" else "double"
-    return {
-        name: re.sub(r"\bT\b", c_type, text)
-        for name, text in _PROGRAMS[workload.operation].items()
-    }
+    return {name: re.sub(r"\bT\b", c_type, text) for name, text in _PROGRAMS[workload.operation].items()}

@@ -50,12 +50,12 @@ class Routine:
     """Of bsr."""
 
 
-_SPMV_ROUTINES = (
+_SPMV_ROUTINES: tuple[tuple[str, str], ...] = (
     ("csr", "default"), ("csr", "csr_alg1"), ("csr", "csr_alg2"),
     ("coo", "default"), ("coo", "coo_alg1"), ("coo", "coo_alg2"),
     ("sell", "sell_alg1"), ("bsr", "default"), ("bsr", "bsr_alg1"),
 )  # fmt: skip
-_SPMM_ROUTINES = (
+_SPMM_ROUTINES: tuple[tuple[str, str], ...] = (
     ("csr", "default"), ("csr", "csr_alg1"), ("csr", "csr_alg2"), ("csr", "csr_alg3"),
     ("coo", "default"), ("coo", "coo_alg1"), ("coo", "coo_alg2"), ("coo", "coo_alg3"), ("coo", "coo_alg4"),
     ("bsr", "default"), ("bsr", "bsr_alg1"),

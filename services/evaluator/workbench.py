@@ -65,7 +65,7 @@ class Workbench(Protocol):
         ...
 
     def draw(self) -> None:
-        """Draws the batch's inputs with their references where it has not been done. Slow for large and wide operands."""
+        """Draws the batch's inputs and their references unless it has; slow for large matrices and wide operands."""
         ...
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:

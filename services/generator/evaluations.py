@@ -6,10 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Protocol
 
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-
 from services.generator.metrics import Metrics
 from sparsesmith.errors import Unavailable
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 
 log = logging.getLogger(__name__)
 

@@ -4,13 +4,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from sparsesmith_proto.api import KernelReport, Running
-
 from services.generator.grading import Evaluations, GradingLimits, graded
 from services.generator.kernel_cache import TunedKernelCache
 from services.generator.search import STRATEGIES, Sources
 from services.generator.task import TuningTask
 from services.generator.verdict import Progress, conclude
+from sparsesmith_proto.api import KernelReport, Running
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-
 from services.generator.search.strategy import Batch
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 
 log = logging.getLogger(__name__)
 

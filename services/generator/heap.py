@@ -9,7 +9,7 @@ _ARENA_MAX = -8
 """Names of options as <malloc.h> has them."""
 
 MMAP_BYTES = 2**20
-"""Blocks from this size on have pages of their own, which go when the block is freed. Without a fixed value it grows."""
+"""Blocks from this size on have pages of their own, which go when the block is freed. Unless fixed, it grows."""
 
 NUM_ARENAS = 2
 """Otherwise each of many threads keeps freed memory of its own."""

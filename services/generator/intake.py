@@ -11,9 +11,6 @@ from typing import Any, TypeVar
 import msgspec
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions
-from sparsesmith_proto.kernel import Workload
-from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
@@ -26,6 +23,9 @@ from services.generator.settings import GeneratorSettings
 from sparsesmith.domain.matrix_files import MatrixLimits, read_pattern
 from sparsesmith.domain.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption
+from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions
+from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
 
 FORM = "multipart/form-data"
 MATRIX = "matrix"

@@ -9,13 +9,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued
-
 from services.generator.ledger import AcceptedJob, Ledger, has_ended
 from services.generator.orders import Order
 from services.generator.problems import problem_of
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import Conflict, SparsesmithError, Unavailable
+from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
 
 from pydantic import ValidationError
-from sparsesmith_proto.api import Budget, KernelReport
-from sparsesmith_proto.message import Message
 
 from services.generator.orders import KernelOrder
 from sparsesmith.errors import Unavailable
+from sparsesmith_proto.api import Budget, KernelReport
+from sparsesmith_proto.message import Message
 
 log = logging.getLogger(__name__)
 

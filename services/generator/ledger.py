@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from typing import assert_never
 
 from pydantic import TypeAdapter, ValidationError
-from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Queued, Running
 
 from services.generator.orders import Order, fingerprint
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import NotFound
 from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Queued, Running
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
-from sparsesmith_proto.api import JobState
-from sparsesmith_proto.evaluation import EvaluationReport
 
 from services.generator.jobs import Jobs
 from services.generator.policy_watch import PolicyWatch
 from services.generator.sampling import PolicySampler
+from sparsesmith_proto.api import JobState
+from sparsesmith_proto.evaluation import EvaluationReport
 
 JOB_SECONDS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 

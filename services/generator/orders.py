@@ -4,6 +4,7 @@ import hashlib
 from typing import Annotated, Literal
 
 from pydantic import Field
+
 from sparsesmith_proto.api import TuningOptions
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message, ProgramText

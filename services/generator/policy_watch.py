@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from sparsesmith_proto.policy import PolicyAnnouncement
-
 from services.generator.engine import Engine, EngineFailed
 from services.generator.engine_host import EngineHost
 from services.generator.prompts import PromptWriter
 from services.generator.weights import RefusedWeights, Shape, check_weights, weights_path
 from sparsesmith.errors import Unavailable
+from sparsesmith_proto.policy import PolicyAnnouncement
 
 log = logging.getLogger(__name__)
 

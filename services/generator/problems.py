@@ -9,7 +9,6 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
-from sparsesmith_proto.api import Problem
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -22,6 +21,7 @@ from sparsesmith.errors import (
     SparsesmithError,
     Unavailable,
 )
+from sparsesmith_proto.api import Problem
 
 log = logging.getLogger(__name__)
 

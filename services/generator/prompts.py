@@ -5,13 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
-from sparsesmith_proto.kernel import Prompt, Workload
-
 from services.generator.engine import EmbeddingPrompt, EnginePrompt, TokenPrompt
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.prompt import prompt_inputs
 from sparsesmith.domain.text_prompt import text_prompt
 from sparsesmith.policy.embedding import PromptEmbedder, load_embedder
+from sparsesmith_proto.kernel import Prompt, Workload
 
 
 class PromptWriter(Protocol):

@@ -7,6 +7,14 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from services.generator.ledger import has_ended
+from services.generator.orders import EvaluationOrder, KernelOrder
+from services.generator.service import Service
+from sparsesmith.artifacts import ArtifactKind, artifact
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.errors import Conflict, InvalidOption
 from sparsesmith_proto.api import (
     EvaluationRequest,
     Finished,
@@ -16,14 +24,6 @@ from sparsesmith_proto.api import (
     PolicyStatus,
     Problem,
 )
-from sse_starlette import EventSourceResponse, ServerSentEvent
-
-from services.generator.ledger import has_ended
-from services.generator.orders import EvaluationOrder, KernelOrder
-from services.generator.service import Service
-from sparsesmith.artifacts import ArtifactKind, artifact
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.errors import Conflict, InvalidOption
 
 router = APIRouter()
 

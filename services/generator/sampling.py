@@ -4,14 +4,13 @@ import asyncio
 import secrets
 from dataclasses import dataclass
 
-from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
-from sparsesmith_proto.message import Architecture
-
 from services.generator.engine import Engine, EngineFailed, EnginePrompt, InvalidPrompt
 from services.generator.engine_host import EngineHost
 from services.generator.prompts import PromptWriter
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
+from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
+from sparsesmith_proto.message import Architecture
 
 MAX_DRAWS = 3
 """A sample whose engine dies is drawn again on the next engine, this often in all."""

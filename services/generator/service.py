@@ -8,10 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import assert_never
 
-from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, PolicyStatus
-from sparsesmith_proto.evaluation import EvaluationJob
-from sparsesmith_proto.kernel import Candidate, UserWritten
-
 from services.generator.channels import Channels
 from services.generator.engine import EngineOptions
 from services.generator.engine_host import EngineHost
@@ -32,6 +28,9 @@ from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, PolicyStatus
+from sparsesmith_proto.evaluation import EvaluationJob
+from sparsesmith_proto.kernel import Candidate, UserWritten
 
 log = logging.getLogger(__name__)
 

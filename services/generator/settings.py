@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
 from sparsesmith_proto.message import Architecture
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from services.generator.task import TuningTask
 from sparsesmith_proto.api import Answer, BreakEven, KernelReport, LibraryAnswer, Running, SearchReport, TunedAnswer
 from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import (
@@ -18,8 +19,6 @@ from sparsesmith_proto.kernel import (
     Sampled,
     Timing,
 )
-
-from services.generator.task import TuningTask
 
 MIN_SPEEDUP = 1.02
 """A kernel must be this much faster than the best baseline to be recommended over it."""

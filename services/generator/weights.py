@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from sparsesmith_proto.policy import PolicyAnnouncement
 
 from services.generator.policy_worker_extension import ENCODER_PREFIX
+from sparsesmith_proto.policy import PolicyAnnouncement
 
 Shape = tuple[int, ...]
 TIED_HEAD = "lm_head.weight"

@@ -8,9 +8,6 @@ from dataclasses import dataclass, fields
 from typing import Literal, Protocol
 
 import torch
-from sparsesmith_proto.kernel import Passed, Sampled
-from sparsesmith_proto.message import Digest, PolicyVersion
-from sparsesmith_proto.reward import RewardRecord
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -20,6 +17,9 @@ from sparsesmith.domain.prompt import EncoderKind, PromptInputs, prompt_inputs
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.policy.embedding import text_token_ids
 from sparsesmith.policy.encoder import PromptBatch, collate
+from sparsesmith_proto.kernel import Passed, Sampled
+from sparsesmith_proto.message import Digest, PolicyVersion
+from sparsesmith_proto.reward import RewardRecord
 
 Skip = Literal[
     "already_used",

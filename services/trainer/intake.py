@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from sparsesmith_proto.message import PolicyVersion
-
 from services.trainer.batch import RecordReader, Skip, UsableRecord
 from sparsesmith.transport.stream import Delivery, RewardStream
+from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsesmith_proto.message import Digest, PolicyVersion
-from sparsesmith_proto.policy import PolicyAnnouncement
-
 from services.trainer.policy_model import PolicyNetworks
 from sparsesmith.policy.checkpoint import Policy, PolicyDescription, write_published_weights
 from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith_proto.message import Digest, PolicyVersion
+from sparsesmith_proto.policy import PolicyAnnouncement
 
 log = logging.getLogger(__name__)
 

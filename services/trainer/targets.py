@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsesmith_proto.message import ElementType, Operation
-
 from services.trainer.text_files import open_text
+from sparsesmith_proto.message import ElementType, Operation
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,13 @@ import zipfile
 from dataclasses import dataclass
 from typing import Literal
 
-from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
-from sparsesmith_proto.kernel import Workload
-
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
 from sparsesmith.artifacts.python_loader import python_loader
 from sparsesmith.domain.extraction import extract_program
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import Conflict
+from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+from sparsesmith_proto.kernel import Workload
 
 ArtifactKind = Literal["cu", "hpp", "py", "json", "zip"]
 

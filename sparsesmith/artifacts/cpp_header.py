@@ -11,14 +11,14 @@ from importlib.resources import files
 from string import Template
 
 import numpy as np
-from sparsesmith_proto.kernel import DeviceDescription, Workload
-from sparsesmith_proto.message import ElementType
 
 from sparsesmith.domain.directives import ResolvedLaunch
 from sparsesmith.domain.formats.format import Argument, ParameterValue
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
 from sparsesmith.domain.tokens import tokenize
+from sparsesmith_proto.kernel import DeviceDescription, Workload
+from sparsesmith_proto.message import ElementType
 
 _SOURCES = files("sparsesmith.artifacts") / "cpp"
 _MULTIPLIER = np.uint64(6364136223846793005)

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
-from sparsesmith_proto.kernel import Workload
-from sparsesmith_proto.message import ElementType
 
 from sparsesmith.domain.formats.format import Argument
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
+from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import ElementType
 
 COMPILER_OPTIONS = ("-std=c++17",)
 """Those of the evaluator that change the code."""

@@ -2,9 +2,8 @@
 
 from string import Template
 
-from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
-
 from sparsesmith.domain.extraction import extract_program
+from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 
 _PROGRAM_LOADER = Template('''"""$title
 

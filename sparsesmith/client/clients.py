@@ -10,7 +10,6 @@ from typing import Self, TypeVar, cast
 import httpx
 import numpy as np
 import scipy.sparse
-from sparsesmith_proto.api import EvaluationAnswer, JobStatus, KernelReport, PolicyStatus, TuningOptions
 
 from sparsesmith.artifacts import ArtifactKind
 from sparsesmith.client import flows
@@ -19,6 +18,7 @@ from sparsesmith.client.matrices import SparseMatrix, to_scipy
 from sparsesmith.client.options import tuning_options
 from sparsesmith.client.tuned_kernel import TunedKernel
 from sparsesmith.errors import InvalidOption, Unavailable
+from sparsesmith_proto.api import EvaluationAnswer, JobStatus, KernelReport, PolicyStatus, TuningOptions
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 TIMEOUT = httpx.Timeout(connect=10, read=120, write=600, pool=10)

@@ -12,6 +12,18 @@ from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ValidationError
+
+from sparsesmith.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidMatrix,
+    InvalidOption,
+    InvalidProgram,
+    LimitExceeded,
+    NotFound,
+    SparsesmithError,
+    Unavailable,
+)
 from sparsesmith_proto.api import (
     Cancelled,
     EvaluationAnswer,
@@ -25,18 +37,6 @@ from sparsesmith_proto.api import (
     Queued,
     Running,
     TuningOptions,
-)
-
-from sparsesmith.errors import (
-    Conflict,
-    InvalidInput,
-    InvalidMatrix,
-    InvalidOption,
-    InvalidProgram,
-    LimitExceeded,
-    NotFound,
-    SparsesmithError,
-    Unavailable,
 )
 
 

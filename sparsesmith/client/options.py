@@ -1,9 +1,9 @@
 """Tuning options as a user writes them."""
 
 from pydantic import ValidationError
-from sparsesmith_proto.api import TuningOptions
 
 from sparsesmith.errors import InvalidOption
+from sparsesmith_proto.api import TuningOptions
 
 
 def tuning_options(**given: object) -> TuningOptions:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import scipy.sparse
-from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 
 from sparsesmith.artifacts import ArtifactKind, artifact
 from sparsesmith.artifacts.launcher import Launcher, library_launcher, program_launcher
@@ -11,6 +10,7 @@ from sparsesmith.client.matrices import SparseMatrix, to_scipy
 from sparsesmith.domain.extraction import extract_program
 from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.errors import InvalidMatrix
+from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 
 
 class TunedKernel:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
-
 from sparsesmith.domain.directives import Launch, ResolvedLaunch, is_directive, parse_directives
 from sparsesmith.domain.formats.format import HEAD, Format, ParameterValue
 from sparsesmith.domain.includes import check_includes
@@ -12,6 +10,7 @@ from sparsesmith.domain.restrictions import check_restrictions
 from sparsesmith.domain.signature import check_signature, signature_of
 from sparsesmith.domain.tokens import tokenize
 from sparsesmith.errors import InvalidProgram
+from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
 
 __all__ = ["KernelProgram", "Launch", "ResolvedLaunch", "launch_names", "parse_program", "signature_of"]
 

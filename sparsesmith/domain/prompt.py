@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from sparsesmith_proto.kernel import Parent, Prompt, Workload
 
 from sparsesmith.domain.features import NUM_FEATURES, structural_features
 from sparsesmith.domain.pattern import Pattern
@@ -22,6 +21,7 @@ from sparsesmith.domain.positions import (
     structural_codes,
 )
 from sparsesmith.errors import InvalidOption
+from sparsesmith_proto.kernel import Parent, Prompt, Workload
 
 EncoderKind = Literal["structural", "sinusoidal"]
 

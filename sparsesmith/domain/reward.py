@@ -81,13 +81,9 @@ REWARDS: Mapping[str, RewardFunction] = {"milestone": milestone, "paper": paper}
 """Every scheme by name; the first is the default."""
 
 
-def rewards(
-    outcome: Outcome, best_baseline_us: float, default_baseline_us: float, csr_bytes: int
-) -> dict[str, float]:
+def rewards(outcome: Outcome, best_baseline_us: float, default_baseline_us: float, csr_bytes: int) -> dict[str, float]:
     """The outcome's reward under every scheme."""
-    return {
-        name: scheme(outcome, best_baseline_us, default_baseline_us, csr_bytes) for name, scheme in REWARDS.items()
-    }
+    return {name: scheme(outcome, best_baseline_us, default_baseline_us, csr_bytes) for name, scheme in REWARDS.items()}
 
 
 def _shrink(value: float, margin: float) -> float:

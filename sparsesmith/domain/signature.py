@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from sparsesmith_proto.message import ElementType, Operation
-
 from sparsesmith.domain.formats.format import HEAD, SPMM_TAIL, SPMV_TAIL, Argument, Format, Parameters
 from sparsesmith.domain.tokens import SourceTokens, Token, closing
 from sparsesmith.errors import InvalidProgram
+from sparsesmith_proto.message import ElementType, Operation
 
 _C_TYPES: dict[ElementType, str] = {"float32": "float", "float64": "double"}
 _TAILS: dict[Operation, tuple[Argument, ...]] = {"spmv": SPMV_TAIL, "spmm": SPMM_TAIL}

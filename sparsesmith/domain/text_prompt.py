@@ -1,7 +1,6 @@
 """The prompt for a language model that is asked in text: the contract, the format catalogue, the pattern in numbers."""
 
 import numpy as np
-from sparsesmith_proto.kernel import Prompt, Workload
 
 from sparsesmith.domain.formats import FORMATS
 from sparsesmith.domain.formats.format import (
@@ -14,6 +13,7 @@ from sparsesmith.domain.formats.format import (
     complete_parameters,
 )
 from sparsesmith.domain.pattern import Pattern
+from sparsesmith_proto.kernel import Prompt, Workload
 
 NUM_SHOWN_ROWS = 6
 NUM_SHOWN_COLS = 16

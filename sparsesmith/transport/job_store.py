@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass
 
 import redis
-from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus
 
 from sparsesmith.errors import Conflict, NotFound
 from sparsesmith.transport.connection import MAX_BLOCK_MS, Pipeline, Redis, answering
+from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus
 
 _UNFINISHED = "sparsesmith:jobs:unfinished"
 MAX_EVENTS = 1000

@@ -4,9 +4,9 @@ import logging
 
 import redis
 from pydantic import ValidationError
-from sparsesmith_proto.policy import PolicyAnnouncement
 
 from sparsesmith.transport.connection import Redis, answering
+from sparsesmith_proto.policy import PolicyAnnouncement
 
 log = logging.getLogger(__name__)
 

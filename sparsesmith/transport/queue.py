@@ -28,11 +28,11 @@ from rq.results import Result
 from rq.serializers import JSONSerializer
 from rq.utils import now
 from rq.worker import SimpleWorker
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 
 from sparsesmith.errors import Conflict, NotFound, Unavailable
 from sparsesmith.transport.abandoned_jobs import ENDED, AbandonedJobs
 from sparsesmith.transport.connection import Pipeline, Redis, answering
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 
 QUEUE_NAME = "evaluations"
 GRADE_FUNCTION = "services.evaluator.jobs.grade"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import redis
 from pydantic import ValidationError
-from sparsesmith_proto.reward import RewardRecord
 
 from sparsesmith.transport.connection import MAX_BLOCK_MS, Redis, answering
+from sparsesmith_proto.reward import RewardRecord
 
 log = logging.getLogger(__name__)
 

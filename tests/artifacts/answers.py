@@ -3,6 +3,8 @@
 from typing import Any
 
 import scipy.sparse
+
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.api import BreakEven, KernelReport, LibraryAnswer, SearchReport, TunedAnswer
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -16,8 +18,6 @@ from sparsesmith_proto.kernel import (
     UserWritten,
     Workload,
 )
-
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 
 CSR_PROGRAM = """//@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

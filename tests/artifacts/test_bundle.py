@@ -4,11 +4,11 @@ import io
 import zipfile
 
 import pytest
-from sparsesmith_proto.api import KernelReport
 
 from sparsesmith.artifacts import ArtifactKind, artifact, artifact_name, kinds_of
 from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.errors import Conflict
+from sparsesmith_proto.api import KernelReport
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix, make_report
 
 MATRIX = make_matrix()

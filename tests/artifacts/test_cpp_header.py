@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from sparsesmith_proto.kernel import Workload
 
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
 from sparsesmith.domain.formats import FORMATS
 from sparsesmith.domain.formats.format import Argument, Layout
 from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
+from sparsesmith_proto.kernel import Workload
 from tests.artifacts.answers import make_device, make_matrix, make_workload
 from tests.kernels.corpus import FOLDER, CorpusProgram, read_program
 

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
 
 from sparsesmith.domain.formats import FORMATS, complete_parameters
 from sparsesmith.domain.program import launch_names, parse_program, signature_of
 from sparsesmith.errors import InvalidProgram
+from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
 from tests.domain.patterns import parameters_of
 from tests.domain.programs import BODY, SIGNATURE, make_program
 

@@ -3,6 +3,8 @@
 from math import log2
 
 import pytest
+
+from sparsesmith.domain.reward import REWARDS, rewards
 from sparsesmith_proto.kernel import (
     CompileFailed,
     Crashed,
@@ -14,8 +16,6 @@ from sparsesmith_proto.kernel import (
     Resources,
     TimedOut,
 )
-
-from sparsesmith.domain.reward import REWARDS, rewards
 
 
 def passed(median_us: float = 10.0, format_bytes: int = 1000) -> Passed:

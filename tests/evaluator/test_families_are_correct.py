@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
-from sparsesmith_proto.message import ElementType, Operation
 
 from services.evaluator.compilation import Compiled, Compiler
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
@@ -20,6 +19,7 @@ from sparsesmith.domain.formats.format import IntegerRange, Layout, OneOf, Param
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices, pattern_from_scipy
 from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
 from sparsesmith.errors import InvalidProgram
+from sparsesmith_proto.message import ElementType, Operation
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 SMALLEST = 1e-300

@@ -9,14 +9,14 @@ from typing import Any
 
 import httpx
 import uvicorn
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Outcome
 
 from services.generator.app import create_app
 from services.generator.channels import Channels
 from services.generator.service import Service
 from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import NotFound
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import Outcome
 from tests.generator.reports import make_passed, make_timing, report_for
 
 

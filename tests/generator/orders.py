@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sparsesmith_proto.api import Budget, TuningOptions
-from sparsesmith_proto.kernel import Prompt, Workload
 
 from services.generator.orders import KernelOrder
 from services.generator.task import TuningTask
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith_proto.api import Budget, TuningOptions
+from sparsesmith_proto.kernel import Prompt, Workload
 
 
 def make_pattern(num_rows: int = 40, num_cols: int = 30, density: float = 0.1, seed: int = 0) -> Pattern:

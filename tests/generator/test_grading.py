@@ -2,12 +2,12 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 
 from services.generator.grading import GradingLimits, graded
 from services.generator.search import Batch
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from tests.generator.orders import make_task
 from tests.generator.reports import make_candidate, report_for
 

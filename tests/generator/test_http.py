@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus, LibraryAnswer, Running, TunedAnswer
 
+from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus, LibraryAnswer, Running, TunedAnswer
 from tests.generator.live_service import Evaluators, live_service
 
 MATRIX = {"num_rows": 3, "num_cols": 4, "row_indices": [0, 0, 1, 2], "col_indices": [0, 3, 1, 2]}

@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from sparsesmith_proto.api import Finished, JobStatus, Running
 
+from sparsesmith_proto.api import Finished, JobStatus, Running
 from tests.generator.processes import ServiceProcess, free_port, wait_until
 from tests.generator.tiny_policy import make_policy, write_policy
 

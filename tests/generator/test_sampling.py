@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from sparsesmith_proto.kernel import Candidate, Sampled
 
 from services.generator.engine import EmbeddingPrompt, TokenPrompt
 from services.generator.policy_folder import PolicyFolder
@@ -14,6 +13,7 @@ from sparsesmith.domain.program import parse_program
 from sparsesmith.domain.text_prompt import text_prompt
 from sparsesmith.errors import Unavailable
 from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
+from sparsesmith_proto.kernel import Candidate, Sampled
 from tests.generator.conftest import LivePolicy
 from tests.generator.orders import make_pattern, make_prompt, make_task, make_workload
 from tests.generator.tiny_policy import make_policy, reference_logprobs, write_policy

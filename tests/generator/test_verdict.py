@@ -1,9 +1,9 @@
 import pytest
+
+from services.generator.verdict import Progress, break_even, conclude
 from sparsesmith_proto.api import LibraryAnswer, TunedAnswer
 from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import CompileFailed
-
-from services.generator.verdict import Progress, break_even, conclude
 from tests.generator.orders import make_task
 from tests.generator.reports import make_baselines, make_estimate, make_passed, make_report, make_timing
 

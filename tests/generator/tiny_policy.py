@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import torch
-from sparsesmith_proto.policy import PolicyAnnouncement
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -15,6 +14,7 @@ from sparsesmith.policy.checkpoint import (
     write_published_weights,
 )
 from sparsesmith.policy.encoder import MatrixEncoder
+from sparsesmith_proto.policy import PolicyAnnouncement
 
 HIDDEN = 64
 VOCABULARY_SIZE = 384

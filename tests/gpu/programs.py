@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
-from sparsesmith.domain.program import KernelProgram
 
 from services.evaluator.compilation import Compiled, CompileError, compile_program
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.race import Race
 from services.evaluator.workbench import Workbench
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.domain.program import KernelProgram
 from sparsesmith_proto.kernel import Candidate, CompileFailed, Outcome, UserWritten, Workload
 from sparsesmith_proto.message import ElementType
 

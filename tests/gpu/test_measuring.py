@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from sparsesmith.domain.program import parse_program
 
 from benchmarks.generated import fem_blocks, stencil_2d
 from services.evaluator.compilation import Compiled
 from services.evaluator.device import Draw, Ran, StoredMatrix
 from services.evaluator.operands import draw, system_generator
 from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.program import parse_program
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Rejected, Workload
 from tests.gpu import programs
 from tests.gpu.programs import compiled, make_pattern, make_workload

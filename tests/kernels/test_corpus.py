@@ -5,7 +5,6 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from sparsesmith_proto.kernel import Outcome
 
 from services.evaluator.compilation import Compiled, CompileError, Compiler
 from sparsesmith.domain.extraction import extract_program
@@ -14,6 +13,7 @@ from sparsesmith.domain.pattern import pattern_from_indices
 from sparsesmith.domain.persistent_state import persistent_variables
 from sparsesmith.domain.program import KernelProgram, parse_program
 from sparsesmith.errors import InvalidProgram, Unavailable
+from sparsesmith_proto.kernel import Outcome
 from tests.kernels.corpus import CorpusProgram, corpus
 
 COMPILE_LIMIT_S = 6.0

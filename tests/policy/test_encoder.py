@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sparsesmith_proto.kernel import Parent
 from tokenizers import Tokenizer
 
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 from sparsesmith.domain.prompt import EncoderKind, PromptInputs, header, matrix_inputs
 from sparsesmith.policy.embedding import PromptEmbedder, text_token_ids
 from sparsesmith.policy.encoder import MatrixEncoder, collate
+from sparsesmith_proto.kernel import Parent
 
 HIDDEN = 32
 TOKENIZER = Tokenizer.from_file(str(Path(__file__).parents[2] / "models" / "sparsesmith-30m" / "tokenizer.json"))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sparsesmith_proto.kernel import Prompt, Workload
 
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 from sparsesmith.domain.positions import (
@@ -25,6 +24,7 @@ from sparsesmith.domain.prompt import (
     prompt_inputs,
 )
 from sparsesmith.errors import InvalidOption
+from sparsesmith_proto.kernel import Prompt, Workload
 
 
 def make_pattern(num_rows: int = 200, num_cols: int = 150, nnz: int = 900, seed: int = 0) -> Pattern:

@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pydantic
 import pytest
+
 from sparsesmith_proto import schema
 from sparsesmith_proto.message import Message
 

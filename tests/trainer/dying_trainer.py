@@ -8,8 +8,6 @@ import signal
 import sys
 from dataclasses import replace
 
-from sparsesmith_proto.policy import PolicyAnnouncement
-
 from services.trainer.intake import Collected, RecordIntake
 from services.trainer.publishing import Publisher
 from services.trainer.service import open_workshop
@@ -17,6 +15,7 @@ from services.trainer.settings import TrainerSettings
 from services.trainer.training import train
 from sparsesmith.transport.connection import connect
 from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith_proto.policy import PolicyAnnouncement
 
 
 class DyingChannel(PolicyChannel):

@@ -4,6 +4,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+
+from services.trainer.batch import BatchRules, Patterns, RecordReader, TrainingBatch, UsableRecord, assemble
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.errors import NotFound
 from sparsesmith_proto.kernel import (
     Candidate,
     DeviceDescription,
@@ -16,10 +20,6 @@ from sparsesmith_proto.kernel import (
     Workload,
 )
 from sparsesmith_proto.reward import RewardRecord
-
-from services.trainer.batch import BatchRules, Patterns, RecordReader, TrainingBatch, UsableRecord, assemble
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
-from sparsesmith.errors import NotFound
 from tests.generator.tiny_policy import VOCABULARY_SIZE, make_tokenizer
 
 DEVICE = DeviceDescription(

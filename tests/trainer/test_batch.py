@@ -4,13 +4,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sparsesmith_proto.kernel import FromFamily, Parent, Workload
 
 from services.trainer.batch import UsableRecord
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.prompt import prompt_inputs
 from sparsesmith.errors import Unavailable
 from sparsesmith.policy.encoder import collate
+from sparsesmith_proto.kernel import FromFamily, Parent, Workload
 from tests.generator.tiny_policy import VOCABULARY_SIZE, make_tokenizer
 from tests.trainer.records import PATTERN, make_batch, make_reader, make_record, make_sampled
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from sparsesmith_proto.reward import RewardRecord
 
 from services.trainer.batch import TrainingBatch
 from services.trainer.learner import Learner, LearnerOptions, Stopped
 from services.trainer.policy_model import PolicyNetworks, ValueHead
+from sparsesmith_proto.reward import RewardRecord
 from tests.generator.tiny_policy import HIDDEN, make_policy
 from tests.trainer.records import make_batch, make_record, make_sampled
 

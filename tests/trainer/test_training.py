@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from sparsesmith_proto.kernel import Workload
-from sparsesmith_proto.policy import PolicyAnnouncement
 from transformers import Qwen3ForCausalLM
 
 from services.trainer.checkpoints import CheckpointFolder
@@ -29,6 +27,8 @@ from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith.transport.stream import RewardStream
+from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.policy import PolicyAnnouncement
 from tests.generator.tiny_policy import make_policy, reference_logprobs, write_policy
 from tests.trainer.records import PATTERN, make_batch, make_record, make_sampled
 

@@ -9,12 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-
 from services.evaluator import jobs
 from services.evaluator.jobs import GradingService
 from sparsesmith.transport.connection import connect
 from sparsesmith.transport.queue import EvaluationWorker, QueueLimits, evaluation_worker
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from tests.transport.messages import report_for
 
 LIMITS = QueueLimits(

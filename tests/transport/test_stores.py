@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued, Running
 
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 from sparsesmith.errors import Conflict, NotFound, Unavailable
@@ -11,6 +10,7 @@ from sparsesmith.transport.job_store import IdempotencyKey, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith.transport.tuned_kernel_store import TunedKernelStore
+from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued, Running
 from tests.transport.messages import make_announcement
 
 PATTERN = pattern_from_indices(3, 4, [0, 0, 2], [1, 3, 0])

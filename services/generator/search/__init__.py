@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from sparsesmith_proto.api import SearchStrategy
-
 from services.generator.search.auto import auto
 from services.generator.search.families import families
 from services.generator.search.sample import sample
 from services.generator.search.strategy import Batch, Sources, Strategy
+from sparsesmith_proto.api import SearchStrategy
 
 STRATEGIES: Mapping[SearchStrategy, Strategy] = {"auto": auto, "families": families, "sample": sample}
 

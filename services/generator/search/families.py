@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from sparsesmith_proto.kernel import Candidate, FromFamily
-
 from services.generator.search.strategy import Batch, Sources
 from services.generator.task import TuningTask
 from sparsesmith.domain.families import FamilyInstance, propose
+from sparsesmith_proto.kernel import Candidate, FromFamily
 
 FIRST_BATCH = 4
 """Small, so that the first graded candidates come soon."""

@@ -4,12 +4,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 
-from sparsesmith_proto.kernel import Candidate
-
 from services.generator.sampling import PolicySampler, SampleGroup
 from services.generator.search.strategy import Batch, Sources
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
+from sparsesmith_proto.kernel import Candidate
 
 log = logging.getLogger(__name__)
 

@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparsesmith_proto.kernel import Candidate
-
 from services.generator.sampling import PolicySampler
 from services.generator.task import TuningTask
+from sparsesmith_proto.kernel import Candidate
 
 Batch = tuple[Candidate, ...]
 

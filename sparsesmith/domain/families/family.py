@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sparsesmith_proto.message import ElementType, Operation
-
 from sparsesmith.domain.formats.format import IntegerRange, OneOf, ParameterSpec, ParameterValue
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import InvalidOption
+from sparsesmith_proto.message import ElementType, Operation
 
 
 @dataclass(frozen=True)

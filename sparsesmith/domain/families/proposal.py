@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from sparsesmith_proto.message import ElementType, Operation
-
 from sparsesmith.domain.families.catalogue import FAMILIES
 from sparsesmith.domain.families.family import Family, FamilyInstance
 from sparsesmith.domain.families.prospects import Prospect, Work, with_registers
@@ -13,6 +11,7 @@ from sparsesmith.domain.families.source import BYTES
 from sparsesmith.domain.families.spmm_prospects import PROSPECTS as SPMM_PROSPECTS
 from sparsesmith.domain.families.spmv_prospects import PROSPECTS as SPMV_PROSPECTS
 from sparsesmith.domain.pattern import Pattern
+from sparsesmith_proto.message import ElementType, Operation
 
 VARIATION_PENALTY = 0.06
 """The n-th choice of a family competes as if it were estimated n x 6 % slower: families take turns, winners more."""

@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparsesmith_proto.message import ElementType, Operation
-
 from sparsesmith.domain.formats import format_named
 from sparsesmith.domain.formats.format import HEAD, SPMM_TAIL, SPMV_TAIL, ParameterValue
+from sparsesmith_proto.message import ElementType, Operation
 
 SCALARS: Mapping[ElementType, str] = {"float32": "float", "float64": "double"}
 BYTES: Mapping[ElementType, int] = {"float32": 4, "float64": 8}

@@ -5,12 +5,12 @@ import random
 from collections.abc import Iterator, Mapping
 
 import pytest
-from sparsesmith_proto.message import ElementType
 
 from sparsesmith.domain.families import FAMILIES, Family
 from sparsesmith.domain.formats.format import IntegerRange, OneOf, ParameterSpec, ParameterValue
 from sparsesmith.domain.program import KernelProgram, parse_program
 from sparsesmith.errors import InvalidOption
+from sparsesmith_proto.message import ElementType
 
 DENSE_COLS = (8, 32, 128)
 ELEMENT_TYPES: tuple[ElementType, ...] = ("float32", "float64")
