@@ -156,7 +156,10 @@ class EvaluationQueue:
         job = self._fetch(job_id)
         match job.get_status(refresh=False):
             case JobStatus.FINISHED:
-                return EvaluationReport.model_validate_json(str(job.return_value()))
+                report = job.return_value()
+                if report is None:  # It expired after the job was read.
+                    raise _not_queued(job_id)
+                return EvaluationReport.model_validate_json(report)
             case JobStatus.FAILED:
                 reason = f"evaluation {job_id} failed on every attempt: {_last_line(job.latest_result())}"
                 raise Unavailable(reason, field="job_id", value=job_id)
@@ -169,7 +172,7 @@ class EvaluationQueue:
         try:
             return Job.fetch(_rq_id(job_id), connection=self._connection, serializer=JSONSerializer)
         except NoSuchJobError as error:
-            raise NotFound(f"no evaluation {job_id} is queued", field="job_id", value=job_id) from error
+            raise _not_queued(job_id) from error
 
 
 class EvaluationWorker(SimpleWorker):
@@ -336,6 +339,10 @@ def _reason_to_refuse(job: Job) -> str | None:
     if any((job._success_callback_name, job._failure_callback_name, job._stopped_callback_name, job.webhooks)):
         return "it names a callback"
     return None
+
+
+def _not_queued(job_id: str) -> NotFound:
+    return NotFound(f"no evaluation {job_id} is queued", field="job_id", value=job_id)
 
 
 def _last_line(failure: Result | None) -> str:

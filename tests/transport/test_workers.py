@@ -9,7 +9,7 @@ from rq import Queue
 from rq.job import Callback, Job, JobStatus
 from rq.serializers import JSONSerializer
 
-from sparsesmith.errors import Conflict, Unavailable
+from sparsesmith.errors import Conflict, NotFound, Unavailable
 from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.queue import GRADE_FUNCTION, QUEUE_NAME, EvaluationQueue, living_workers
 from tests.transport.messages import make_job, report_for
@@ -28,6 +28,15 @@ def test_a_job_goes_to_a_worker_and_its_report_comes_back(queue: EvaluationQueue
     assert queue.wait("job-1", timeout_s=30) == report_for(make_job())
     assert queue.wait("job-1", timeout_s=0) == report_for(make_job())
     assert queue.position("job-1") == 0
+
+
+def test_a_report_that_expired_is_not_found(queue: EvaluationQueue, workers: Workers, redis_connection: Redis) -> None:
+    workers.start("a")
+    queue.submit(make_job())
+    assert queue.wait("job-1", timeout_s=30) is not None
+    redis_connection.delete(*redis_connection.keys("rq:results:*"))
+    with pytest.raises(NotFound, match="no evaluation job-1 is queued"):
+        queue.wait("job-1", timeout_s=0)
 
 
 def test_a_waiting_generator_hears_of_the_report_at_once(queue: EvaluationQueue, workers: Workers) -> None:
