@@ -200,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
 def report(uploads: list[Upload], idle_bytes: int) -> dict[str, object]:
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return {
-        "benchmark": "memory",
+        "kind": "memory",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit.stdout.strip(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",

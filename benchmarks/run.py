@@ -185,7 +185,9 @@ def _line(row: dict[str, Any]) -> str:
     ours = f"{best['us']:9.2f} {best['family']:22s} x{baseline['us'] / best['us']:.2f}" if best else "none passed"
     policy = row["policy"]["best"]
     passed = sum(outcome == "passed" for outcome in row["policy"]["outcomes"])
-    sampled = f" policy {passed}/{len(row['policy']['outcomes'])} x{baseline['us'] / policy['us']:.2f}" if policy else ""
+    sampled = (
+        f" policy {passed}/{len(row['policy']['outcomes'])} x{baseline['us'] / policy['us']:.2f}" if policy else ""
+    )
     return f"{row['name']:44s} {row['nnz']:9d} {baseline['us']:9.2f} {baseline['routine']:22s} {ours}{sampled} {row['seconds']:.1f} s"
 
 
@@ -218,7 +220,9 @@ def _write(out: Path, plan: Plan, device: DeviceDescription, rows: list[dict[str
         "commit": commit or _commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "command": " ".join(["python -m benchmarks.run", *(Path(word).name if "/" in word else word for word in sys.argv[1:])]),
+        "command": " ".join(
+            ["python -m benchmarks.run", *(Path(word).name if "/" in word else word for word in sys.argv[1:])]
+        ),
         "rows": rows,
     }
     name = f"suite-{plan.operation}{columns}-{plan.element_type}.json"

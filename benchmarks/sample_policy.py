@@ -1,6 +1,6 @@
 """Programs that a policy writes for the core development matrices: one JSON line a workload.
 
-    python -m benchmarks.sample_policy PACK OUT.jsonl [--policy models/sparsesmith-30m] [--samples 16]
+python -m benchmarks.sample_policy PACK OUT.jsonl [--policy models/sparsesmith-30m] [--samples 16]
 """
 
 import argparse

@@ -58,6 +58,13 @@ class ServiceProcess:
                     found.append(pid)
         return found
 
+    def left_behind(self, within_s: float = 10) -> list[int]:
+        """Members that still live after a while: what was told to end may take a moment."""
+        end = time.monotonic() + within_s
+        while (members := self.members()) and time.monotonic() < end:
+            time.sleep(0.1)
+        return members
+
     def end(self) -> None:
         """Whatever is left of it."""
         for pid in self.members():

@@ -100,11 +100,11 @@ def test_families_and_samples_are_raced_and_a_killed_generator_answers_after_its
     stack.start_generator()
     wait_until(f"{stack.url}/healthz", 60)
     assert stack.finished(interrupted).report.search.num_candidates > 0
-    assert killed.members() == [], "the killed generator left its engine behind"
+    assert killed.left_behind() == [], "the killed generator left its engine behind"
 
     ended = stack.generator
     assert ended.terminate() == 0
-    assert ended.members() == []
+    assert ended.left_behind() == []
 
 
 def test_a_generator_that_is_stopped_while_its_engine_loads_ends_soon_and_whole(stack: Stack) -> None:
@@ -112,4 +112,4 @@ def test_a_generator_that_is_stopped_while_its_engine_loads_ends_soon_and_whole(
     while len(stack.generator.members()) < 3:
         time.sleep(0.1)
     assert stack.generator.terminate(timeout_s=30) == 0
-    assert stack.generator.members() == []
+    assert stack.generator.left_behind() == []
