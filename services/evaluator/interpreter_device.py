@@ -11,13 +11,13 @@ between blocks); a program that passes here is checked again where a GPU is.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from math import prod
 
 import numpy as np
 
-from services.evaluator.compilation import Compiled, KernelResources, compile_program
+from services.evaluator.compilation import Compiled, compile_program
 from services.evaluator.correctness import Correct, check
 from services.evaluator.device import (
     Array,
@@ -41,13 +41,13 @@ from services.evaluator.interpreter import (
     load_module,
 )
 from services.evaluator.interpreter.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
-from services.evaluator.interpreter.traffic import H200, TRAFFIC_MODEL, LaunchResources, estimate_time
+from services.evaluator.interpreter.traffic import H200, TRAFFIC_MODEL, estimate_time
 from services.evaluator.operands import draw as draw_inputs
 from services.evaluator.operands import system_generator
 from services.evaluator.plain_kernels import DEFAULT_ROUTINE, plain_programs
 from sparsesmith.domain.formats.format import Argument as KernelArgument
 from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.program import KernelProgram, ResolvedLaunch, parse_program
+from sparsesmith.domain.program import KernelProgram, parse_program
 from sparsesmith.domain.signature import signature_of
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import (
@@ -119,7 +119,7 @@ class InterpreterBench:
             module = load_module(binary.ptx)
         except UnsupportedPtx as error:
             return Rejected(message=f"the interpreter does not model this program: {error}")
-        return InterpretedKernel(self, program, matrix, module, binary.resources)
+        return InterpretedKernel(self, program, matrix, module)
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
         """Estimates do not drift: the ones there are."""
@@ -155,13 +155,11 @@ class InterpretedKernel:
         program: KernelProgram,
         matrix: StoredMatrix,
         module: PtxModule,
-        resources: Mapping[str, KernelResources],
     ) -> None:
         """Raises InvalidProgram for a launch beyond CUDA's limits."""
         workload, pattern = bench.workload, bench.pattern
         self._matrix = matrix
         self._module = module
-        self._resources = resources
         self._num_dense_cols = workload.num_dense_cols
         self._signature = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
         self._sizes = {
@@ -199,26 +197,18 @@ class InterpretedKernel:
 
     def time(self, draw: Draw, effort: Effort) -> EstimatedTiming:
         """The sum of the launches' estimates, from the counts of the last run; another draw would give the same."""
-        estimates = [
-            estimate_time(counts, self._launch_resources(resolved))
-            for counts, resolved in zip(self._counts, self._launches, strict=True)
-        ]
-        return EstimatedTiming(median_us=sum(estimate.total_us for estimate in estimates), traffic_model=TRAFFIC_MODEL)
+        total_us = sum(estimate_time(counts, grid_blocks).total_us for counts, grid_blocks in self.work())
+        return EstimatedTiming(median_us=total_us, traffic_model=TRAFFIC_MODEL)
+
+    def work(self) -> list[tuple[Counts, int]]:
+        """What each launch did in the last run, and the number of its blocks."""
+        return [(counts, prod(resolved.grid)) for counts, resolved in zip(self._counts, self._launches, strict=True)]
 
     def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
         return self.run(draw, start)
 
     def close(self) -> None:
         """Nothing is held."""
-
-    def _launch_resources(self, resolved: ResolvedLaunch) -> LaunchResources:
-        used = self._resources[resolved.kernel]
-        return LaunchResources(
-            grid_blocks=prod(resolved.grid),
-            block_threads=prod(resolved.block),
-            shared_bytes=used.shared_bytes + resolved.shared_bytes,
-            registers_per_thread=used.registers,
-        )
 
     def _arrays(self, draw: Draw, start: Array | None) -> dict[str, np.ndarray]:
         """The array behind every pointer argument."""

@@ -15,7 +15,6 @@ from services.evaluator.interpreter.traffic import (
     H200,
     TRAFFIC_MODEL,
     DeviceDescription,
-    LaunchResources,
     TrafficEstimate,
     estimate_time,
 )
@@ -31,7 +30,6 @@ __all__ = [
     "FindingKind",
     "KernelInfo",
     "LaunchReport",
-    "LaunchResources",
     "LineCounts",
     "PtxModule",
     "TrafficEstimate",

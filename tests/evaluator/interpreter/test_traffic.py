@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.evaluator.interpreter import H200, Buffer, Counts, LaunchReport, LaunchResources, estimate_time
+from services.evaluator.interpreter import H200, Buffer, Counts, LaunchReport, estimate_time
 
 RUN = Callable[..., LaunchReport]
-RESOURCES = LaunchResources(grid_blocks=1000, block_threads=256)
+GRID_BLOCKS = 1000
 
 
 def make_counts(**changes: int) -> Counts:
@@ -19,44 +19,49 @@ def make_counts(**changes: int) -> Counts:
 
 
 def test_an_empty_launch_costs_its_overhead() -> None:
-    estimate = estimate_time(Counts(), LaunchResources(1, 32))
-    assert estimate.model == "sector-v1"
+    estimate = estimate_time(Counts(), 1)
+    assert estimate.model == "sector-v2"
     assert estimate.total_us == pytest.approx(H200.launch_overhead_us)
 
 
 def test_a_cold_stream_takes_its_bytes_over_the_bandwidth() -> None:
     sectors = (1 << 30) // 32
     estimate = estimate_time(
-        make_counts(unique_sectors_read=sectors, global_load_sectors=sectors), RESOURCES, warm=False
+        make_counts(unique_sectors_read=sectors, global_load_sectors=sectors), GRID_BLOCKS, warm=False
     )
-    assert estimate.dram_us == pytest.approx((1 << 30) / 4.26e6)
-    assert estimate.total_us == pytest.approx(estimate.dram_us + H200.launch_overhead_us)
+    assert estimate.dram_us == pytest.approx((1 << 30) / H200.dram_bytes_per_us)
+    rest_us = estimate.issue_us + estimate.longest_warp_us + H200.launch_overhead_us
+    assert estimate.total_us == pytest.approx(estimate.dram_us + rest_us)
+    assert rest_us < 0.05 * estimate.dram_us
 
 
 def test_data_that_fits_the_l2_cache_comes_from_there_when_warm() -> None:
     sectors = (10 << 20) // 32
     counts = make_counts(unique_sectors_read=sectors, global_load_sectors=sectors)
-    assert estimate_time(counts, RESOURCES).dram_us == 0
-    assert estimate_time(counts, RESOURCES, warm=False).dram_us > 0
-    assert estimate_time(counts, RESOURCES).l2_us == pytest.approx((10 << 20) / H200.l2_bytes_per_us)
+    assert estimate_time(counts, GRID_BLOCKS).dram_us == 0
+    assert estimate_time(counts, GRID_BLOCKS, warm=False).dram_us > 0
+    assert estimate_time(counts, GRID_BLOCKS).l2_us == pytest.approx((10 << 20) / H200.l2_bytes_per_us)
 
 
 def test_hits_in_the_first_level_cache_do_not_load_the_l2() -> None:
     counts = make_counts(global_load_sectors=100_000)
     assert (
-        estimate_time(replace(counts, l1_hit_sectors=90_000), RESOURCES).l2_us < estimate_time(counts, RESOURCES).l2_us
+        estimate_time(replace(counts, l1_hit_sectors=90_000), GRID_BLOCKS).l2_us
+        < estimate_time(counts, GRID_BLOCKS).l2_us
     )
 
 
 def test_counts_of_a_sample_are_scaled_to_the_grid() -> None:
     whole = make_counts(global_load_sectors=16_000)
     sample = make_counts(blocks=100, global_load_sectors=1_600, warp_instructions=800)
-    assert estimate_time(sample, RESOURCES).l2_us == pytest.approx(estimate_time(whole, RESOURCES).l2_us)
+    assert estimate_time(sample, GRID_BLOCKS).l2_us == pytest.approx(estimate_time(whole, GRID_BLOCKS).l2_us)
 
 
 def test_one_long_warp_keeps_the_launch_waiting() -> None:
-    counts = make_counts(longest_warp_instructions=10_000, longest_warp_waits=1_000)
-    assert estimate_time(counts, RESOURCES).latency_us > 1_000 * H200.memory_latency_us
+    short, long = (
+        estimate_time(make_counts(longest_warp_instructions=count), GRID_BLOCKS).total_us for count in (10, 10_000)
+    )
+    assert long - short == pytest.approx(9_990 * H200.clocks_per_instruction / H200.clock_mhz)
 
 
 def test_strided_reads_are_estimated_slower_than_consecutive_ones(run: RUN) -> None:
@@ -67,6 +72,6 @@ def test_strided_reads_are_estimated_slower_than_consecutive_ones(run: RUN) -> N
         x, y = np.zeros(1 << 18, np.float32), np.zeros(1 << 15, np.float32)
         report = run(source, 128, 256, Buffer("x", x, False), Buffer("y", y, True), stride)
         assert report.finding is None
-        estimates.append(estimate_time(report.counts, LaunchResources(128, 256), warm=False))
+        estimates.append(estimate_time(report.counts, 128, warm=False))
     assert estimates[1].dram_us > 4 * estimates[0].dram_us
     assert estimates[1].l2_us > 4 * estimates[0].l2_us
