@@ -166,7 +166,7 @@ def main() -> None:
     validation = [sample for sample in samples if sample.split == "validation"]
     fitted = fit(train)
     result = {
-        "benchmark": "traffic model",
+        "kind": "traffic_model",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "measured_on": H200.name,
         "model": TRAFFIC_MODEL,

@@ -76,7 +76,12 @@ def report(results: list[Result]) -> str:
             *_rows_table(result),
             "",
         ]
-    return "\n".join([*parts, *_policy_lines(results), "", *_end_to_end(results), *_memory(results)]).rstrip() + "\n"
+    return (
+        "\n".join(
+            [*parts, *_policy_lines(results), "", *_end_to_end(results), *_memory(results), *_traffic_models(results)]
+        ).rstrip()
+        + "\n"
+    )
 
 
 def _suites(results: list[Result]) -> list[Result]:
@@ -242,6 +247,30 @@ def _memory(results: list[Result]) -> list[str]:
             )
         lines.append("")
     return lines
+
+
+def _traffic_models(results: list[Result]) -> list[str]:
+    models = sorted((result for result in results if result.get("kind") == "traffic_model"), key=lambda r: r["model"])
+    if not models:
+        return []
+    device = models[0]["measured_on"]
+    lines = [
+        "## The interpreter's traffic model",
+        "",
+        f"Estimates against times of an {device}, float32 SpMV, on patterns",
+    ]
+    lines += ["that no constant was fitted to (`python -m benchmarks.calibrate_traffic`).", ""]
+    lines += [
+        "| model | patterns | programs | median error | rank correlation within a pattern | its pick over the best |"
+    ]
+    lines += ["|---|---|---|---|---|---|"]
+    for result in models:
+        judged = result["validation"]
+        lines.append(
+            f"| {result['model']} | {judged['patterns']} | {judged['programs']} | {judged['median_relative_error']:.0%} "
+            f"| {judged['rank_correlation_within_a_pattern']:.2f} | {judged['time_of_the_pick_over_the_best']:.2f}x |"
+        )
+    return [*lines, ""]
 
 
 def _with_table(readme: str, table: str) -> str:
