@@ -124,7 +124,10 @@ def pattern_from_indices(num_rows: int, num_cols: int, rows: npt.ArrayLike, cols
         )
     _check_size(num_rows, num_cols, row_array.size)
     ones = np.ones(row_array.size, np.int8)
-    return pattern_from_scipy(scipy.sparse.coo_matrix((ones, (row_array, col_array)), shape=(num_rows, num_cols)))
+    csr = scipy.sparse.coo_matrix((ones, (row_array, col_array)), shape=(num_rows, num_cols)).tocsr()
+    return Pattern(
+        num_rows, num_cols, csr.indptr.astype(np.int32, copy=False), csr.indices.astype(np.int32, copy=False)
+    )
 
 
 def _whole_numbers(indices: npt.ArrayLike, field: str, extent: int) -> IndexArray:
