@@ -1,15 +1,16 @@
 """Matrix Market coordinate files. The format: Boisvert, Pozo, Remington, NISTIR 5935 (1996).
 
-Banner and size line are read and checked here; the entries by SciPy's parser, which names the line of a bad entry.
+Banner and size line are read and checked here; the entries by NumPy's text reader, which names the row of a bad one.
 """
 
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
-import scipy.io
+import numpy.typing as npt
 import scipy.sparse
 
 from sparsesmith.domain.matrix_limits import MatrixLimits, check_finite, check_limit, check_shape
@@ -20,10 +21,18 @@ SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 
 _BANNER = re.compile(rb"%%MatrixMarket\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*", re.IGNORECASE)
 _SIZES = re.compile(rb"\s*([0-9]{1,18})\s+([0-9]{1,18})\s+([0-9]{1,18})\s*")
+_WRONG_COLUMNS = re.compile(r"requires (\d+) columns but (\d+) were found at row (\d+)")
 _MAX_LINE_BYTES = 1 << 16
 _MAX_COMMENT_LINES = 1 << 16
 _LEAST_ENTRY_BYTES = 4
 """`1 1` and a line break."""
+
+
+_VALUE_COLUMNS: dict[str, list[tuple[str, type]]] = {
+    "pattern": [],
+    "complex": [("real", np.float64), ("imaginary", np.float64)],
+}
+"""Columns after the indices, where they are not one real value."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +56,12 @@ def read_matrix_market(
     """The expanded matrix, duplicates kept, and whether it has its values: where they are not real, or not to be kept,
     it has 8-bit ones.
 
-    `open_stream` gives the text of `num_bytes` from its start; it is called twice. Raises InvalidMatrix, LimitExceeded.
+    `open_stream` gives the text of `num_bytes` from its start. Raises InvalidMatrix, LimitExceeded.
     """
     with open_stream() as stream:
         header = read_header(stream)
-    _check_header(header, num_bytes, limits)
-    with open_stream() as stream:
-        coo = _read_entries(stream)
+        _check_header(header, num_bytes, limits)
+        coo = _read_entries(stream, header)
     check_limit("nnz", int(coo.nnz), limits.max_nnz)
     if header.has_real_values:
         # Mirrored entries follow those of the file.
@@ -142,8 +150,59 @@ def _check_header(header: Header, num_bytes: int, limits: MatrixLimits) -> None:
         )
 
 
-def _read_entries(stream: IO[bytes]) -> scipy.sparse.coo_matrix:
+def _read_entries(stream: IO[bytes], header: Header) -> scipy.sparse.coo_matrix:
+    """Entries with the mirrored ones behind them. `stream` stands after the size line.
+
+    NumPy's reader, not SciPy's faster one: that one ends the process on some damaged files.
+    """
+    columns = [("row", np.int64), ("col", np.int64), *_VALUE_COLUMNS.get(header.field, [("value", np.float64)])]
     try:
-        return scipy.io.mmread(stream)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # no entries: counted below
+            entries = np.loadtxt(
+                stream, dtype=columns, comments="%", ndmin=1, max_rows=header.num_entries + 1, encoding="latin1"
+            )
     except (ValueError, OverflowError) as error:
-        raise InvalidMatrix(f"file: {error}", field="entries") from error
+        raise InvalidMatrix(f"file: {_in_entries(str(error))}", field="entries") from error
+    _check_count(header, entries.size)
+    rows = _zero_based(entries["row"], "row", header.num_rows)
+    cols = _zero_based(entries["col"], "column", header.num_cols)
+    values = np.ascontiguousarray(entries["value"]) if header.has_real_values else np.ones(rows.size, np.int8)
+    del entries
+    if header.symmetry != "general":
+        off = np.flatnonzero(rows != cols)
+        mirrored = -values[off] if header.symmetry == "skew-symmetric" else values[off]
+        rows, cols = np.concatenate([rows, cols[off]]), np.concatenate([cols, rows[off]])
+        values = np.concatenate([values, mirrored])
+    return scipy.sparse.coo_matrix((values, (rows, cols)), shape=(header.num_rows, header.num_cols))
+
+
+def _in_entries(message: str) -> str:
+    """NumPy's complaint with entries counted from 1 (it counts rows from 0, but from 1 where columns are missing)."""
+    columns = _WRONG_COLUMNS.search(message)
+    if columns is not None:
+        return f"entry {columns[3]} has {columns[2]} columns instead of {columns[1]}"
+    return re.sub(r"at row (\d+)", lambda row: f"at entry {int(row[1]) + 1}", message)
+
+
+def _check_count(header: Header, found: int) -> None:
+    if found != header.num_entries:
+        known = "more" if found > header.num_entries else str(found)
+        raise InvalidMatrix(
+            f"file: the size line announces {header.num_entries} entries, the file has {known}",
+            field="entries",
+            value=known,
+            limit=header.num_entries,
+        )
+
+
+def _zero_based(indices: npt.NDArray[np.int64], what: str, extent: int) -> npt.NDArray[np.int32]:
+    bad = np.flatnonzero((indices < 1) | (indices > extent))
+    if bad.size:
+        raise InvalidMatrix(
+            f"file: {what} index {indices[bad[0]]} of entry {bad[0] + 1} is out of bounds: must be from 1 to {extent}",
+            field=f"entry {bad[0] + 1}",
+            value=indices[bad[0]],
+            limit=f"1..{extent}",
+        )
+    return (indices - 1).astype(np.int32)
