@@ -48,10 +48,9 @@ def summary(results: list[Result]) -> str:
     ]
     lines += [_summary_line(result) for result in _suites(results)]
     note = (
-        "Speed-up of the best family program over the best cuSPARSE routine (in brackets: over its CSR default), warm, "
-    )
-    note += (
-        "geometric means, fallback counted as 1.0; the number of matrices behind each; *lost* is the share below 0.98x."
+        "Validation and generated matrices: speed-up of the best family program over the best cuSPARSE routine (in "
+        "brackets: over its CSR default), warm, geometric means with fallback counted as 1.0, and the number of matrices "
+        "behind each; *lost* is the share below 0.98x before fallback."
     )
     return "\n".join([*lines, "", note, "", *_policy_lines(results)])
 
@@ -123,6 +122,8 @@ def _cells(rows: list[Row], time: str) -> list[str]:
     best, default = (_class_means(rows, against, time) for against in ("best_baseline", "default"))
     counts = [sum(low <= row["nnz"] < high for row in rows) for _, low, high in NNZ_CLASSES]
     cells = [f"{b:.2f}x ({d:.2f}x), {count}" for b, d, count in zip(best, default, counts, strict=True)]
+    cells = ["-" if cell.startswith("nan") else cell for cell in cells]
+    best, default = ([mean for mean in means if not math.isnan(mean)] for means in (best, default))
     return [*cells, f"{geometric_mean(best):.2f}x ({geometric_mean(default):.2f}x)"]
 
 
@@ -133,7 +134,7 @@ def _lost(rows: list[Row]) -> list[Row]:
 
 
 def _summary_line(result: Result) -> str:
-    rows = _good(result)
+    rows = [row for row in _good(result) if row["split"] != "train"]
     cells = [f"{_title(result)}, {result['device']['name']}", *_cells(rows, "us")]
     return f"| {' | '.join(cells)} | {len(_lost(rows)) / len(rows):.0%} |"
 
@@ -149,7 +150,7 @@ def _means_table(result: Result) -> list[str]:
     for name, group in groups:
         if group:
             for cache, time in (("warm", "us"), ("cold", "cold_us")):
-                lines.append(f"| {name} | {cache} | {' | '.join(_cells(group, time)).replace('nanx (nanx), 0', '-')} |")
+                lines.append(f"| {name} | {cache} | {' | '.join(_cells(group, time))} |")
     return lines
 
 

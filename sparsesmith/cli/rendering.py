@@ -56,19 +56,13 @@ def show_report(console: Console, report: KernelReport) -> None:
     _line(console, "device", describe_device(report.device))
     match report.answer:
         case TunedAnswer(best=best):
-            console.print(
-                Syntax(
-                    visible(extract_program(best.candidate.program)).strip(),
-                    "cuda",
-                    word_wrap=True,
-                    background_color="default",
-                )
-            )
+            _show_program(console, best.candidate)
             _line(console, "written by", describe_origin(best.candidate))
             _line(console, "outcome", describe_outcome(best.outcome))
         case LibraryAnswer(routine=routine, reason=reason, closest=closest):
             _line(console, "answer", f"{describe_library(routine, report.device)}: {reason}", style="bold")
             if closest is not None:
+                _show_program(console, closest.candidate)
                 _line(console, "closest", f"{describe_outcome(closest.outcome)} ({describe_origin(closest.candidate)})")
     _show_baselines(console, report.baselines)
     if isinstance(report.answer, TunedAnswer):
@@ -181,6 +175,11 @@ def describe_break_even(break_even: BreakEven) -> str:
         f"{products(break_even.products_against_default)} against the default "
         f"(conversion {break_even.conversion_ms:.1f} ms, tuning {break_even.tuning_s:.1f} s)"
     )
+
+
+def _show_program(console: Console, candidate: Candidate) -> None:
+    text = visible(extract_program(candidate.program)).strip()
+    console.print(Syntax(text, "cuda", word_wrap=True, background_color="default"))
 
 
 def _show_baselines(console: Console, baselines: Baselines) -> None:
