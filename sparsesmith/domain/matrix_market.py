@@ -5,7 +5,7 @@ Banner and size line are read and checked here; the entries by NumPy's text read
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
@@ -22,6 +22,8 @@ SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 _BANNER = re.compile(rb"%%MatrixMarket\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*", re.IGNORECASE)
 _SIZES = re.compile(rb"\s*([0-9]{1,18})\s+([0-9]{1,18})\s+([0-9]{1,18})\s*")
 _WRONG_COLUMNS = re.compile(r"requires (\d+) columns but (\d+) were found at row (\d+)")
+_ENTRIES_AT_A_TIME = 1 << 18
+"""Bounds the memory of records that are not yet index arrays."""
 _MAX_LINE_BYTES = 1 << 16
 _MAX_COMMENT_LINES = 1 << 16
 _LEAST_ENTRY_BYTES = 4
@@ -61,15 +63,10 @@ def read_matrix_market(
     with open_stream() as stream:
         header = read_header(stream)
         _check_header(header, num_bytes, limits)
-        coo = _read_entries(stream, header)
+        has_values = header.has_real_values and keeps_values
+        coo = _read_entries(stream, header, has_values)
     check_limit("nnz", int(coo.nnz), limits.max_nnz)
-    if header.has_real_values:
-        # Mirrored entries follow those of the file.
-        check_finite(coo.data[: header.num_entries], "entry", first=1)
-    if header.has_real_values and keeps_values:
-        return coo, True
-    coo.data = np.ones(coo.nnz, np.int8)
-    return coo, False
+    return coo, has_values
 
 
 def read_header(stream: IO[bytes]) -> Header:
@@ -150,25 +147,27 @@ def _check_header(header: Header, num_bytes: int, limits: MatrixLimits) -> None:
         )
 
 
-def _read_entries(stream: IO[bytes], header: Header) -> scipy.sparse.coo_matrix:
+def _read_entries(stream: IO[bytes], header: Header, keeps_values: bool) -> scipy.sparse.coo_matrix:
     """Entries with the mirrored ones behind them. `stream` stands after the size line.
 
     NumPy's reader, not SciPy's faster one: that one ends the process on some damaged files.
     """
-    columns = [("row", np.int64), ("col", np.int64), *_VALUE_COLUMNS.get(header.field, [("value", np.float64)])]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # no entries: counted below
-            entries = np.loadtxt(
-                stream, dtype=columns, comments="%", ndmin=1, max_rows=header.num_entries + 1, encoding="latin1"
-            )
-    except (ValueError, OverflowError) as error:
-        raise InvalidMatrix(f"file: {_in_entries(str(error))}", field="entries") from error
-    _check_count(header, entries.size)
-    rows = _zero_based(entries["row"], "row", header.num_rows)
-    cols = _zero_based(entries["col"], "column", header.num_cols)
-    values = np.ascontiguousarray(entries["value"]) if header.has_real_values else np.ones(rows.size, np.int8)
-    del entries
+    rows, cols = (np.empty(header.num_entries, np.int32) for _ in range(2))
+    values = np.empty(header.num_entries, np.float64) if keeps_values else np.ones(header.num_entries, np.int8)
+    lines, read = iter(stream), 0
+    while (part := _read_part(lines, header, read)).size:
+        end = read + part.size
+        if end > header.num_entries:
+            raise _wrong_count(header, "more")
+        rows[read:end] = _zero_based(part["row"], "row", header.num_rows, read)
+        cols[read:end] = _zero_based(part["col"], "column", header.num_cols, read)
+        if header.has_real_values:
+            check_finite(part["value"], "entry", first=read + 1)
+        if keeps_values:
+            values[read:end] = part["value"]
+        read = end
+    if read < header.num_entries:
+        raise _wrong_count(header, str(read))
     if header.symmetry != "general":
         off = np.flatnonzero(rows != cols)
         mirrored = -values[off] if header.symmetry == "skew-symmetric" else values[off]
@@ -177,31 +176,43 @@ def _read_entries(stream: IO[bytes], header: Header) -> scipy.sparse.coo_matrix:
     return scipy.sparse.coo_matrix((values, (rows, cols)), shape=(header.num_rows, header.num_cols))
 
 
-def _in_entries(message: str) -> str:
+def _read_part(lines: Iterator[bytes], header: Header, num_before: int) -> npt.NDArray[np.void]:
+    """The next entries as records; none at the end of the file."""
+    columns = [("row", np.int64), ("col", np.int64), *_VALUE_COLUMNS.get(header.field, [("value", np.float64)])]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # no entries: counted by the caller
+            return np.loadtxt(
+                lines, dtype=columns, comments="%", ndmin=1, max_rows=_ENTRIES_AT_A_TIME, encoding="latin1"
+            )
+    except (ValueError, OverflowError) as error:
+        raise InvalidMatrix(f"file: {_in_entries(str(error), num_before)}", field="entries") from error
+
+
+def _in_entries(message: str, num_before: int) -> str:
     """NumPy's complaint with entries counted from 1 (it counts rows from 0, but from 1 where columns are missing)."""
     columns = _WRONG_COLUMNS.search(message)
     if columns is not None:
-        return f"entry {columns[3]} has {columns[2]} columns instead of {columns[1]}"
-    return re.sub(r"at row (\d+)", lambda row: f"at entry {int(row[1]) + 1}", message)
+        return f"entry {num_before + int(columns[3])} has {columns[2]} columns instead of {columns[1]}"
+    return re.sub(r"at row (\d+)", lambda row: f"at entry {num_before + int(row[1]) + 1}", message)
 
 
-def _check_count(header: Header, found: int) -> None:
-    if found != header.num_entries:
-        known = "more" if found > header.num_entries else str(found)
-        raise InvalidMatrix(
-            f"file: the size line announces {header.num_entries} entries, the file has {known}",
-            field="entries",
-            value=known,
-            limit=header.num_entries,
-        )
+def _wrong_count(header: Header, found: str) -> InvalidMatrix:
+    return InvalidMatrix(
+        f"file: the size line announces {header.num_entries} entries, the file has {found}",
+        field="entries",
+        value=found,
+        limit=header.num_entries,
+    )
 
 
-def _zero_based(indices: npt.NDArray[np.int64], what: str, extent: int) -> npt.NDArray[np.int32]:
+def _zero_based(indices: npt.NDArray[np.int64], what: str, extent: int, num_before: int) -> npt.NDArray[np.int32]:
     bad = np.flatnonzero((indices < 1) | (indices > extent))
     if bad.size:
+        entry = num_before + int(bad[0]) + 1
         raise InvalidMatrix(
-            f"file: {what} index {indices[bad[0]]} of entry {bad[0] + 1} is out of bounds: must be from 1 to {extent}",
-            field=f"entry {bad[0] + 1}",
+            f"file: {what} index {indices[bad[0]]} of entry {entry} is out of bounds: must be from 1 to {extent}",
+            field=f"entry {entry}",
             value=indices[bad[0]],
             limit=f"1..{extent}",
         )

@@ -271,3 +271,17 @@ def test_damage_anywhere_gives_a_matrix_or_an_error_of_ours(data: st.DataObject)
     else:
         assert pattern_from_scipy(pattern.to_scipy(np.ones(pattern.nnz))).digest == pattern.digest
         assert values is None or values.size == pattern.nnz
+
+
+def test_a_bad_entry_far_into_a_file_is_named_by_its_number() -> None:
+    lines = [f"{row} {row}" for row in range(1, 300_001)]
+    lines[270_000] = "270001 300001"
+    file = "%%MatrixMarket matrix coordinate pattern general\n300000 300000 300000\n" + "\n".join(lines)
+    with pytest.raises(InvalidMatrix, match="column index 300001 of entry 270001 is out of bounds"):
+        read_matrix(file.encode(), "a.mtx")
+    lines[270_000] = "270001 1"
+    good = "%%MatrixMarket matrix coordinate pattern general\n300000 300000 300000\n" + "\n".join(lines)
+    pattern, values = read_matrix(good.encode(), "a.mtx")
+    assert values is None
+    assert pattern.nnz == 300_000
+    assert pattern.col_indices[[269_999, 270_000, 270_001]].tolist() == [269_999, 0, 270_001]
