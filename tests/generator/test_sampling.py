@@ -69,15 +69,17 @@ def test_auto_goes_on_with_families_where_the_policy_takes_no_prompt(live_policy
 
 def test_a_search_that_is_given_up_ends_its_samples(live_policy: LivePolicy) -> None:
     async def take_one_batch() -> int:
+        idle = len(asyncio.all_tasks())
         sources = Sources(make_sampler(live_policy, 900), batch_candidates=1, samples_in_flight=8)
         batches = STRATEGIES["sample"](make_task(), sources, 64)
         await anext(batches)
-        before = len(asyncio.all_tasks())
+        assert len(asyncio.all_tasks()) > idle + 1, "samples are under way"
         await batches.aclose()  # type: ignore[attr-defined]
         await asyncio.sleep(0.1)
-        return before - len(asyncio.all_tasks())
+        return len(asyncio.all_tasks()) - idle
 
-    assert live_policy.run(take_one_batch()) >= 7
+    # The engine may have started a task of its own that reads its output.
+    assert live_policy.run(take_one_batch()) <= 1
 
 
 def test_a_folder_without_an_encoder_is_prompted_in_text(tmp_path: Path) -> None:
