@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.generated import generated_patterns
+from benchmarks.split import SPLIT_FILE
 from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.pattern_pack import pack_index, read_pack
 
 ROOT = Path(__file__).resolve().parents[1]
-SPLIT = ROOT / "benchmarks" / "split.csv"
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Matrix:
 
 def core_matrices(pack: Path) -> Iterator[Matrix]:
     """The core development matrices of a pack, small ones first."""
-    with SPLIT.open(encoding="utf-8", newline="") as rows:
+    with SPLIT_FILE.open(encoding="utf-8", newline="") as rows:
         known = {row["name"]: row for row in csv.DictReader(rows) if row["suite"] == "core"}
     for name in sorted(known.keys() & pack_index(pack).keys(), key=lambda name: int(known[name]["nnz"])):
         row = known[name]

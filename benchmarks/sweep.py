@@ -21,6 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import cast
 
+from benchmarks.split import SPLIT_FILE
 from services.evaluator.compilation import Compiler
 from services.evaluator.compile_ahead import CompilationsAhead
 from services.evaluator.devices import device_process
@@ -43,7 +44,6 @@ DEFAULT_PLANS = (
     "spmm:float32:128:6",
 )
 PROPOSALS_AHEAD = 8
-SPLIT = Path(__file__).parent / "split.csv"
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def main() -> None:
 def _names(pack: Path, max_nnz: int, wanted: list[str] | None) -> list[str]:
     """Patterns of the pack that the development split knows, small ones first."""
     packed = pack_index(pack)
-    with SPLIT.open(encoding="utf-8", newline="") as rows:
+    with SPLIT_FILE.open(encoding="utf-8", newline="") as rows:
         sizes = {row["name"]: int(row["nnz"]) for row in csv.DictReader(rows) if row["name"] in packed}
     chosen = [name for name, nnz in sizes.items() if nnz <= max_nnz and (not wanted or name in wanted)]
     return sorted(chosen, key=sizes.__getitem__)
