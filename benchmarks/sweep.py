@@ -1,8 +1,11 @@
 """Measures kernel families over a pack of patterns: the records that the supervised stage learns from.
 
     python -m benchmarks.sweep PACK OUT.jsonl.xz --seconds 540 [--plan spmv:float32:1:28 spmm:float32:32:8 ...]
+    python -m benchmarks.sweep PACK OUT.jsonl.xz --random 0.5        half of each plan's programs drawn from all prospects
+    python -m benchmarks.sweep PACK OUT.jsonl.xz --exhaustive --names FILE [--families csr_vector,sell]
 
-Workloads are taken plan by plan, small patterns first, until the time is spent. Programs that fail are counted by
+A plan's programs are proposals (likely winners); `--random` draws some from everything that the families offer, so that
+a cost model sees what is not promising; `--exhaustive` measures all of it, whatever the plan's number. Workloads are taken plan by plan, small patterns first, until the time is spent. Programs that fail are counted by
 outcome and written to OUT.failures.json with their texts: a family that is wrong somewhere must be seen.
 """
 
@@ -11,12 +14,14 @@ import csv
 import json
 import lzma
 import os
+import random
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import cast
@@ -29,7 +34,8 @@ from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.race import Race
 from services.evaluator.sandbox import DeviceProcess
 from services.evaluator.settings import EvaluatorSettings
-from sparsesmith.domain.families import FamilyInstance, propose
+from sparsesmith.domain.families import FamilyInstance
+from sparsesmith.domain.families.proposal import FamilyProspect, by_estimate, different, prospects_of, work_of
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.pattern_pack import pack_index, read_pack
 from sparsesmith.errors import SparsesmithError
@@ -44,6 +50,9 @@ DEFAULT_PLANS = (
     "spmm:float32:128:6",
 )
 PROPOSALS_AHEAD = 8
+COMPILE_S = 120
+EXHAUSTIVE_COMPILE_S = 900
+"""How long programs of one workload may come out of the compiler."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,28 @@ class Plan:
     element_type: ElementType
     num_dense_cols: int
     limit: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which of the prospects are measured."""
+
+    random_share: float = 0.0
+    """Of a plan's programs, drawn from all prospects instead of proposed."""
+    exhaustive: bool = False
+    families: frozenset[str] = frozenset()
+    """Only these; empty: all."""
+
+    def prospects(self, prospects: list[FamilyProspect], limit: int, seed: str) -> Iterator[FamilyProspect]:
+        """At least `limit` of them where there are so many, the chosen ones first."""
+        offered = [entry for entry in prospects if not self.families or entry.family.name in self.families]
+        if self.exhaustive:
+            return iter(offered)
+        num_random = round(self.random_share * limit)
+        ranked = by_estimate(offered)
+        likely, rest = ranked[: limit - num_random], ranked[limit - num_random :]
+        drawn = random.Random(seed).sample(rest, len(rest)) if num_random else rest
+        return chain(likely, drawn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +109,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--plan", nargs="+", default=DEFAULT_PLANS, help="operation:type:columns:programs")
     parser.add_argument("--max-nnz", type=int, default=3_000_000)
-    parser.add_argument("--names", nargs="*", help="only these patterns")
+    parser.add_argument("--names", type=Path, help="file with one pattern name a line: only these")
+    parser.add_argument("--families", default="", help="names with commas between: only these")
+    parser.add_argument("--random", type=float, default=0.0, help="share of a plan's programs drawn from all prospects")
+    parser.add_argument("--exhaustive", action="store_true", help="all prospects, whatever the plan's number")
     options = parser.parse_args()
+    choice = Choice(options.random, options.exhaustive, frozenset(filter(None, options.families.split(","))))
     deadline = time.monotonic() + options.seconds
     settings, outcomes, failures = EvaluatorSettings(), Counter[str](), list[dict[str, str]]()
     num_workers = max(1, (os.cpu_count() or 1) - 3)
-    names = _names(options.pack, options.max_nnz, options.names)
+    wanted = options.names.read_text(encoding="utf-8").split() if options.names else None
+    names = _names(options.pack, options.max_nnz, wanted)
     with (
         closing(device_process(settings)) as process,
         Compiler(num_workers, timeout_s=settings.compile_limit_s) as compiler,
@@ -92,7 +128,7 @@ def main() -> None:
         device = process.start()
         work = [(name, plan) for plan in map(parse_plan, options.plan) for name in names]
         print(f"{device.name}: {len(work)} workloads, {num_workers} compilers", flush=True)
-        for number, proposals in enumerate(_proposed(options.pack, work), start=1):
+        for number, proposals in enumerate(_proposed(options.pack, work, choice), start=1):
             for line in _measure(proposals, process, compiler, settings, outcomes, failures):
                 records.write(json.dumps(line) + "\n")
             if number % 50 == 0:
@@ -116,13 +152,13 @@ def _names(pack: Path, max_nnz: int, wanted: list[str] | None) -> list[str]:
     return sorted(chosen, key=sizes.__getitem__)
 
 
-def _proposed(pack: Path, work: list[tuple[str, Plan]]) -> Iterator[Proposals]:
+def _proposed(pack: Path, work: list[tuple[str, Plan]], choice: Choice) -> Iterator[Proposals]:
     """Proposals in order, made ahead in other processes."""
     waiting: list[Future[Proposals]] = []
     pool = ProcessPoolExecutor(2, mp_context=get_context("spawn"))
     try:
         for name, plan in work:
-            waiting.append(pool.submit(_propose, pack, name, plan))
+            waiting.append(pool.submit(_propose, pack, name, plan, choice))
             if len(waiting) > PROPOSALS_AHEAD:
                 yield waiting.pop(0).result()
         for future in waiting:
@@ -131,10 +167,13 @@ def _proposed(pack: Path, work: list[tuple[str, Plan]]) -> Iterator[Proposals]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _propose(pack: Path, name: str, plan: Plan) -> Proposals:
+def _propose(pack: Path, name: str, plan: Plan, choice: Choice) -> Proposals:
     pattern = dict(read_pack(pack, [name]))[name]
-    instances = propose(pattern, plan.operation, plan.element_type, plan.num_dense_cols, limit=plan.limit)
-    return Proposals(name, plan, pattern, instances)
+    work = work_of(pattern, plan.element_type, plan.num_dense_cols)
+    chosen = choice.prospects(prospects_of(work, plan.operation, plan.element_type), plan.limit, name)
+    instances = different(entry.instance(plan.element_type, plan.num_dense_cols) for entry in chosen)
+    limit = None if choice.exhaustive else plan.limit
+    return Proposals(name, plan, pattern, list(islice(instances, limit)))
 
 
 def _measure(
@@ -163,11 +202,13 @@ def _measure(
     )
     by_program = {instance.program: instance for instance in proposals.instances}
     race = Race(float("inf"))
+    patience_s = COMPILE_S if len(candidates) <= 256 else EXHAUSTIVE_COMPILE_S
     try:
         with CompilationsAhead(compiler, process.description().architecture, settings.compile_limit_s) as ahead:
             ahead.start(candidates, workload)
             bench = process.open(workload, proposals.pattern)
-            for candidate in ahead.as_compiled(candidates, workload, time.monotonic() + 120):
+            for candidate in ahead.as_compiled(candidates, workload, time.monotonic() + patience_s):
+                began = time.monotonic()
                 outcome = evaluate_kernel(candidate, workload, ahead.result, bench, race)
                 outcomes[outcome.outcome] += 1
                 instance = by_program[candidate.program]
@@ -182,6 +223,7 @@ def _measure(
                         "program": candidate.program,
                         "median_us": outcome.timing.median_us,
                         "best_baseline_us": None,
+                        "grading_s": round(time.monotonic() - began, 5),
                     }
                 elif len(failures) < 500:
                     failures.append(

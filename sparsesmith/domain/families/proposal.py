@@ -1,7 +1,8 @@
-"""Family instances for a pattern, most promising first: what classical autotuning tries, and supervised data."""
+"""Family instances for a pattern: every prospect of every family, and a pick of likely winners by estimates alone."""
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
 
 from sparsesmith.domain.families.catalogue import FAMILIES
 from sparsesmith.domain.families.family import Family, FamilyInstance
@@ -10,6 +11,7 @@ from sparsesmith.domain.families.shape import Shape
 from sparsesmith.domain.families.source import BYTES
 from sparsesmith.domain.families.spmm_prospects import PROSPECTS as SPMM_PROSPECTS
 from sparsesmith.domain.families.spmv_prospects import PROSPECTS as SPMV_PROSPECTS
+from sparsesmith.domain.formats.format import ParameterValue
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith_proto.message import ElementType, Operation
 
@@ -23,38 +25,68 @@ REPEAT_PENALTY = 0.8
 """Every choice of a family but its first: families that are not far behind all get a turn before variations start."""
 
 
-def propose(
-    pattern: Pattern, operation: Operation, element_type: ElementType, num_dense_cols: int = 1, limit: int = 64
-) -> list[FamilyInstance]:
-    """At most `limit` different instances that can be built for the pattern, most promising first."""
-    work = Work(Shape(pattern), BYTES[element_type], num_dense_cols)
-    ranked = sorted(_ranked(work, operation, element_type), key=lambda entry: entry[0])
-    instances = (
-        FamilyInstance(
-            family.name, prospect.parameters, family.render(prospect.parameters, element_type, num_dense_cols)
-        )
-        for _, family, prospect in ranked
-    )
-    return list(islice(_different(instances), limit))
+@dataclass(frozen=True, eq=False)
+class FamilyProspect:
+    """A family with parameters worth trying; its program is not written yet."""
+
+    family: Family
+    prospect: Prospect
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        return self.prospect.parameters
+
+    @property
+    def estimated_us(self) -> float:
+        return self.prospect.estimated_us
+
+    def instance(self, element_type: ElementType, num_dense_cols: int) -> FamilyInstance:
+        """With the program written."""
+        program = self.family.render(self.parameters, element_type, num_dense_cols)
+        return FamilyInstance(self.family.name, self.parameters, program)
 
 
-def _ranked(work: Work, operation: Operation, element_type: ElementType) -> Iterator[tuple[float, Family, Prospect]]:
-    """Every prospect of every family that suits, with the penalty for its place in its family."""
+def work_of(pattern: Pattern, element_type: ElementType, num_dense_cols: int = 1) -> Work:
+    """What prospects are made for."""
+    return Work(Shape(pattern), BYTES[element_type], num_dense_cols)
+
+
+def prospects_of(work: Work, operation: Operation, element_type: ElementType) -> list[FamilyProspect]:
+    """Every legal prospect of every family that suits the pattern, family by family: hundreds to thousands."""
+    found = []
     for family in FAMILIES.values():
         if family.operation != operation or not family.suits(work.shape.pattern):
             continue
         prospects = SPMV_PROSPECTS[family.name] if operation == "spmv" else SPMM_PROSPECTS[family.name]
-        legal = [
-            prospect
+        found += [
+            FamilyProspect(family, prospect)
             for prospect in with_registers(work, prospects(work))
             if family.accepts(prospect.parameters, element_type, work.num_dense_cols)
         ]
-        for place, prospect in enumerate(sorted(legal, key=lambda prospect: prospect.estimated_us)):
+    return found
+
+
+def propose(
+    pattern: Pattern, operation: Operation, element_type: ElementType, num_dense_cols: int = 1, limit: int = 64
+) -> list[FamilyInstance]:
+    """At most `limit` different instances that can be built for the pattern, most promising first."""
+    work = work_of(pattern, element_type, num_dense_cols)
+    ranked = by_estimate(prospects_of(work, operation, element_type))
+    return list(islice(different(entry.instance(element_type, num_dense_cols) for entry in ranked), limit))
+
+
+def by_estimate(prospects: Sequence[FamilyProspect]) -> list[FamilyProspect]:
+    """Likely winners first, families taking turns. `prospects` come family by family."""
+    ranked = []
+    for _, of_family in groupby(prospects, key=lambda entry: entry.family.name):
+        for place, entry in enumerate(sorted(of_family, key=lambda entry: entry.estimated_us)):
             penalty = VARIATION_PENALTY * place + REPEAT_PENALTY * (place > 0)
-            yield prospect.estimated_us**TRUST * (1 + penalty), family, prospect
+            ranked.append((entry.estimated_us**TRUST * (1 + penalty), entry))
+    return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def _different(instances: Iterator[FamilyInstance]) -> Iterator[FamilyInstance]:
+def different(instances: Iterator[FamilyInstance]) -> Iterator[FamilyInstance]:
+    """The first instance of each program text: parameters of a family may come to the same."""
     seen = set()
     for instance in instances:
         if instance.program not in seen:
