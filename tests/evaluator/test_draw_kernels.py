@@ -1,0 +1,149 @@
+"""The kernels that draw inputs and compute references on a GPU, run on the interpreter against NumPy and SciPy."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from services.evaluator.compilation import Compiled, compile_program
+from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
+from services.evaluator.reference import LONG_ROW, TOLERANCES, error_bound, product
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith_proto.message import ElementType
+from tests.evaluator.grading_tools import make_pattern
+
+EVALUATOR = Path(__file__).parents[2] / "services" / "evaluator"
+SOURCE = "".join((EVALUATOR / name).read_text() for name in ("device_kernels.cu", "draw_kernels.cu"))
+KEY = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
+STREAM = 3
+ELEMENT_TYPES: tuple[ElementType, ...] = ("float32", "float64")
+
+
+@pytest.fixture(scope="module")
+def module() -> PtxModule:
+    binary = compile_program(SOURCE, "sm_90", timeout_s=60)
+    assert isinstance(binary, Compiled), binary
+    return load_module(binary.ptx)
+
+
+def run(module: PtxModule, kernel: str, blocks: int, *arguments: Any) -> None:
+    report = launch(module, kernel, blocks, 256, arguments)
+    assert report.finding is None, report.finding
+
+
+def output(name: str, array: npt.NDArray[Any]) -> Buffer:
+    return Buffer(name, array, writable=True)
+
+
+def constant(name: str, array: npt.NDArray[Any]) -> Buffer:
+    return Buffer(name, np.ascontiguousarray(array).reshape(-1), writable=False)
+
+
+def filled(module: PtxModule, kind: str, length: int, element_type: ElementType) -> npt.NDArray[Any]:
+    numbers = np.full(length, np.nan, element_type)
+    run(module, f"fill_{kind}_{element_type}", 2, output("numbers", numbers), length, STREAM, *KEY)
+    return numbers
+
+
+def random_words(count: int) -> npt.NDArray[np.uint64]:
+    """Of NumPy's Philox under the same key and counter."""
+    generator = np.random.Philox(key=KEY[1] << 64 | KEY[0], counter=STREAM << 64)
+    return generator.random_raw(count)
+
+
+def units(count: int) -> npt.NDArray[np.float64]:
+    return (random_words(count) >> np.uint64(11)) * 2.0**-53
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES)
+def test_uniform_numbers_are_those_of_philox(module: PtxModule, element_type: ElementType) -> None:
+    expected = (2 * units(3001) - 1).astype(element_type)
+    assert np.array_equal(filled(module, "uniform", 3001, element_type), expected)
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES)
+def test_neighbours_of_a_cancelling_draw_differ_in_sign_alone(module: PtxModule, element_type: ElementType) -> None:
+    numbers = filled(module, "cancelling", 2001, element_type)
+    assert np.array_equal(numbers[1::2], -numbers[:2000:2])
+    assert numbers[::2].min() >= 0.5
+    assert numbers[::2].max() <= 1
+    near = filled(module, "near_one", 2001, element_type)
+    assert abs(near - 1).max() <= 1.001e-3
+    assert abs(near - 1).max() > 0.9e-3
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES)
+def test_a_wide_range_has_both_signs_and_is_even_in_the_logarithm(
+    module: PtxModule, element_type: ElementType
+) -> None:
+    numbers = filled(module, "wide_range", 4000, element_type).astype(np.float64)
+    exponents = np.log10(abs(numbers))
+    assert np.allclose(exponents, 12 * units(4000) - 6, atol=1e-6)
+    assert 0.45 < (numbers < 0).mean() < 0.55
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES)
+def test_integers_are_one_two_and_three(module: PtxModule, element_type: ElementType) -> None:
+    numbers, counts = np.unique(filled(module, "integers", 3000, element_type), return_counts=True)
+    assert list(numbers) == [1, 2, 3]
+    assert counts.min() > 900
+
+
+def test_another_key_or_stream_gives_other_numbers(module: PtxModule) -> None:
+    def drawn(stream: int, key: tuple[int, int]) -> npt.NDArray[Any]:
+        numbers = np.empty(64)
+        run(module, "fill_uniform_float64", 1, output("numbers", numbers), 64, stream, *key)
+        return numbers
+
+    first = drawn(0, KEY)
+    assert np.array_equal(first, drawn(0, KEY))
+    for other in (drawn(1, KEY), drawn(0, (KEY[0] + 1, KEY[1])), drawn(0, (KEY[0], KEY[1] + 1))):
+        assert not np.any(first == other)
+
+
+@pytest.mark.parametrize("num_dense_cols", [1, 5])
+def test_each_dense_column_picks_out_one_column_that_has_a_nonzero(module: PtxModule, num_dense_cols: int) -> None:
+    pattern = make_pattern()
+    dense = np.zeros(pattern.num_cols * num_dense_cols, np.float32)
+    arguments = constant("col_indices", pattern.col_indices), pattern.nnz, num_dense_cols, STREAM, *KEY
+    run(module, "pick_float32", 1, output("dense", dense), *arguments)
+    rows, columns = np.nonzero(dense.reshape(-1, num_dense_cols))
+    assert sorted(columns) == list(range(num_dense_cols))
+    assert np.isin(rows, pattern.col_indices).all()
+    assert dense[dense != 0].min() >= 1
+
+
+def long_row_pattern() -> Pattern:
+    """Rows of 0, 1 and 5,000 nonzeros among others."""
+    lengths = np.array([0, 1, 5000, 33, 32, 0, 7])
+    columns = np.concatenate([np.arange(length) for length in lengths]).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return Pattern(lengths.size, 5000, offsets, columns)
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES)
+@pytest.mark.parametrize("num_dense_cols", [1, 2, 5, 32, 40])
+def test_the_reference_and_its_bound_are_those_of_scipy(
+    module: PtxModule, element_type: ElementType, num_dense_cols: int
+) -> None:
+    pattern = long_row_pattern()
+    generator = np.random.default_rng(4)
+    values = generator.uniform(-1, 1, pattern.nnz).astype(element_type)
+    shape = (pattern.num_cols,) if num_dense_cols == 1 else (pattern.num_cols, num_dense_cols)
+    dense = generator.uniform(-1, 1, shape).astype(element_type)
+    num_entries = pattern.num_rows * num_dense_cols
+    reference, magnitude, bound = (np.full(num_entries, np.nan) for _ in range(3))
+    run(
+        module, f"refer_{element_type}", 2,
+        constant("row_offsets", pattern.row_offsets), constant("col_indices", pattern.col_indices),
+        constant("values", values), constant("dense", dense),
+        output("reference", reference), output("magnitude", magnitude), output("bound", bound),
+        pattern.num_rows, num_dense_cols, min(32, 1 << (num_dense_cols - 1).bit_length()),
+        TOLERANCES[element_type], float(LONG_ROW),
+    )  # fmt: skip
+    expected, scale = product(pattern, values, dense)
+    assert np.all(abs(reference - expected.reshape(-1)) <= 1e-14 * scale.reshape(-1))
+    assert np.allclose(magnitude, scale.reshape(-1), rtol=1e-13, atol=0)
+    assert np.allclose(bound, error_bound(pattern, scale, element_type).reshape(-1), rtol=1e-13, atol=0)
