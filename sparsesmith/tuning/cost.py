@@ -1,0 +1,44 @@
+"""What a prospect is expected to take, before anything of the matrix was measured."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from sparsesmith.tuning.grid import FloatArray, Grid
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """How far a cost model is off, as standard deviations of the natural logarithm of a time."""
+
+    workload: float
+    """The same for all prospects of a workload; does not change their order."""
+    family: float
+    """The same for all prospects of a family."""
+    parameters: float
+    """What neighbours in a family share; fades with the distance of their parameters."""
+    noise: float
+    """What no neighbour tells."""
+    reach: float
+    """Distance, in doublings of one parameter, at which neighbours still tell most."""
+
+
+class CostModel(Protocol):
+    """Ranks the prospects of a workload."""
+
+    @property
+    def doubt(self) -> Doubt: ...
+
+    def log_costs(self, grid: Grid) -> FloatArray:
+        """Natural logarithm of the expected time but for a constant of the workload, shape [prospects]."""
+        ...
+
+
+class AnalyticCost:
+    """The estimates that come with the prospects: launches, chains of loads, bytes, instructions. For any device."""
+
+    doubt = Doubt(workload=1.0, family=0.35, parameters=0.2, noise=0.05, reach=2.0)
+
+    def log_costs(self, grid: Grid) -> FloatArray:
+        return np.log(grid.estimates())

@@ -1,0 +1,141 @@
+"""Autotuning of one workload, as batches out and measurements in. No clock, no device, no chance: a replay of the same
+measurements asks for the same programs.
+
+    tuner = Tuner(grid_of(pattern, "spmv", "float32"), cost_model)
+    while not tuner.done:
+        for instance in tuner.next_batch(8):
+            tuner.tell(instance, measure(instance.program))
+
+The whole grid is ranked by the cost model; measured times correct it through the surrogate; each next program is the
+one with the largest expected improvement, given what was asked for already. It ends when the budget is spent, when
+nothing is left that is likely to be faster by more than the noise, or when many in a row brought nothing.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtr
+
+from sparsesmith.domain.families import FamilyInstance
+from sparsesmith.tuning.cost import CostModel
+from sparsesmith.tuning.grid import FloatArray, Grid
+from sparsesmith.tuning.surrogate import Surrogate
+
+Failure = Literal["rejected", "compile_failed", "mismatch", "crashed", "timed_out"]
+"""A program that did not pass: the outcome's name."""
+
+FAILURE_FACTOR = 3.0
+"""A program that fails makes its neighbours look this much slower than they were expected to be."""
+
+_DENSITY = 1 / math.sqrt(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class TuningLimits:
+    """When a tuner has had enough."""
+
+    candidates: int = 96
+    """Programs that it may ask for."""
+    patience: int = 32
+    """Measurements in a row without an improvement by `worthwhile` after which it stops..."""
+    worthwhile: float = 0.01
+    """...that is, by this share of the best time."""
+    hope: float = 0.1
+    """It stops, too, when no prospect has a larger chance than this to be better by `worthwhile`."""
+
+
+class Tuner:
+    """Proposes programs of a grid and learns from their times."""
+
+    def __init__(self, grid: Grid, cost: CostModel, limits: TuningLimits | None = None) -> None:
+        self._grid = grid
+        self._limits = limits or TuningLimits()
+        self._surrogate = Surrogate(grid, cost.log_costs(grid), cost.doubt)
+        self._taken = np.zeros(len(grid.prospects), np.bool_)
+        self._index_of: dict[str, int] = {}
+        self._pending: dict[int, None] = {}
+        self._best = math.inf
+        self._num_fruitless = 0
+
+    @property
+    def num_asked(self) -> int:
+        """Programs handed out so far."""
+        return len(self._index_of)
+
+    @property
+    def best_us(self) -> float | None:
+        """The best time told so far."""
+        return None if math.isinf(self._best) else math.exp(self._best)
+
+    @property
+    def done(self) -> bool:
+        """Whether asking for more is not worth it, as far as is known now."""
+        if self.num_asked >= self._limits.candidates or self._taken.all():
+            return True
+        if math.isinf(self._best):
+            return False
+        return self._num_fruitless >= self._limits.patience or self._chance() < self._limits.hope
+
+    def next_batch(self, size: int) -> list[FamilyInstance]:
+        """At most `size` programs that were not asked for before; none when it is done."""
+        batch: list[FamilyInstance] = []
+        if self.done:
+            return batch
+        surrogate = self._surrogate.copy()
+        for index in self._pending:
+            surrogate.suppose(index)
+        while len(batch) < size and self.num_asked < self._limits.candidates and not self._taken.all():
+            index = self._most_promising(surrogate)
+            self._taken[index] = True
+            instance = self._grid.prospects[index].instance(self._grid.element_type, self._grid.work.num_dense_cols)
+            if instance.program in self._index_of:
+                continue
+            self._index_of[instance.program] = index
+            self._pending[index] = None
+            surrogate.suppose(index)
+            batch.append(instance)
+        return batch
+
+    def tell(self, instance: FamilyInstance, result: float | Failure) -> None:
+        """What became of a program that was handed out: its time in microseconds, or how it failed.
+
+        The first word counts; raises KeyError for a program that was not handed out.
+        """
+        index = self._index_of[instance.program]
+        if index not in self._pending:
+            return
+        del self._pending[index]
+        if isinstance(result, str):
+            self._surrogate.observe(index, float(self._surrogate.mean[index]) + math.log(FAILURE_FACTOR))
+            self._num_fruitless += 1
+            return
+        log_time = math.log(result)
+        self._surrogate.observe(index, log_time)
+        gained = log_time < self._best + math.log1p(-self._limits.worthwhile)
+        self._num_fruitless = 0 if gained else self._num_fruitless + 1
+        self._best = min(self._best, log_time)
+
+    def _most_promising(self, surrogate: Surrogate) -> int:
+        """The prospect with the largest expected improvement; at first, the one expected to be the fastest."""
+        free = np.flatnonzero(~self._taken)
+        best = min(self._best, *(float(surrogate.mean[index]) for index in self._pending), math.inf)
+        mean = surrogate.mean[free]
+        if math.isinf(best):
+            return int(free[np.argmin(mean)])
+        return int(free[np.argmax(expected_improvement(mean, surrogate.deviation[free], best))])
+
+    def _chance(self) -> float:
+        """The largest chance that any one prospect is better than the best by what is worthwhile."""
+        free = ~self._taken
+        aim = self._best + math.log1p(-self._limits.worthwhile)
+        surest = (aim - self._surrogate.mean[free]) / self._surrogate.deviation[free]
+        return float(ndtr(surest.max()))
+
+
+def expected_improvement(mean: FloatArray, deviation: FloatArray, best: float) -> FloatArray:
+    """Of normal variables that are to be small over a best value (Jones et al. 1998, equation 15)."""
+    gain = best - mean
+    score = gain / deviation
+    return np.asarray(gain * ndtr(score) + deviation * _DENSITY * np.exp(-0.5 * score**2), np.float64)
