@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparsesmith.domain.formats import format_named
+from sparsesmith.domain.formats import complete_parameters, format_named
 from sparsesmith.domain.formats.format import HEAD, SPMM_TAIL, SPMV_TAIL, ParameterValue
 from sparsesmith_proto.message import ElementType, Operation
 
@@ -39,6 +39,13 @@ class Launch:
     body: str
     registers: str = "few"
     """`few` for many resident warps; `free` lets the compiler keep all loads of a batch in flight."""
+    shared: str = ""
+    """Bytes of dynamic shared memory, an expression; none if empty."""
+
+    @property
+    def directive(self) -> str:
+        shared = f" shared={self.shared}" if self.shared else ""
+        return f"//@ launch {self.kernel} grid={self.grid} block={self.block}{shared}"
 
     @property
     def bounds(self) -> str:
@@ -56,7 +63,7 @@ def program(
     """The whole program text: format, launches, kernels in launch order."""
     settings = "".join(f" {name}={value}" for name, value in format_parameters.items())
     lines = [f"//@ format {format_name}{settings}"]
-    lines += [f"//@ launch {launch.kernel} grid={launch.grid} block={launch.block}" for launch in launches]
+    lines += [launch.directive for launch in launches]
     arguments = _arguments(operation, element_type, format_name, format_parameters)
     for launch in launches:
         head = f'extern "C" __global__ void __launch_bounds__({launch.bounds}) {launch.kernel}('
@@ -185,7 +192,8 @@ def _arguments(
     operation: Operation, element_type: ElementType, format_name: str, parameters: Mapping[str, ParameterValue]
 ) -> str:
     tail = SPMV_TAIL if operation == "spmv" else SPMM_TAIL
-    arguments = (*HEAD, *format_named(format_name).arguments(parameters), *tail)
+    format_ = format_named(format_name)
+    arguments = (*HEAD, *format_.arguments(complete_parameters(format_, parameters)), *tail)
     return ", ".join(_declaration(argument.c_type, argument.name, element_type) for argument in arguments)
 
 
