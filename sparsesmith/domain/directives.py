@@ -1,16 +1,19 @@
-"""The `//@` lines of a kernel program: one `format`, one to eight `launch`.
+"""The `//@` lines of a kernel program: one `format`, one to eight `launch`, at most one `values`.
 
 //@ format sell slice=32 sigma=1024 index=u16
-//@ launch spmv grid=ceil_div(num_slices,8) block=256 shared=4096
+//@ values dictionary code=u8
+//@ launch spmv grid=ceil_div(num_slices,8) block=256 shared=4096 dependency=programmatic
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Literal, NoReturn, cast, get_args
 
 from sparsesmith.domain.formats import Format, complete_parameters, format_named
+from sparsesmith.domain.formats.compressed import compressed
 from sparsesmith.domain.formats.format import ParameterValue
+from sparsesmith.domain.formats.value_storage import VALUE_STORAGES, ValueStorage
 from sparsesmith.domain.launch_expression import Expression, parse_expression
 from sparsesmith.errors import InvalidProgram
 
@@ -30,6 +33,16 @@ _LAUNCH_KEY = re.compile(r"(?:^|\s)([A-Za-z_]+)\s*=")
 
 Dimensions = tuple[int, int, int]
 
+Dependency = Literal["full", "programmatic"]
+"""How a launch waits for what the stream did before. `programmatic` (CUDA's programmatic dependent launch): the grid may
+start while the kernel before it drains; it must execute `griddepcontrol.wait` before it touches a vector or scratch.
+Reads of the matrix may come before, so that they overlap with the end of whatever ran before."""
+
+WAIT_INSTRUCTION = "griddepcontrol.wait"
+
+_LAUNCH_KEYS = ("grid", "block", "shared", "dependency")
+_LAUNCH_FORM = "grid=, block=, shared=, dependency="
+
 
 @dataclass(frozen=True)
 class ResolvedLaunch:
@@ -40,6 +53,7 @@ class ResolvedLaunch:
     block: Dimensions
     shared_bytes: int
     """Dynamic shared memory."""
+    dependency: Dependency = "full"
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,7 @@ class Launch:
     """One to three; the rest are 1."""
     shared: Expression
     """Bytes of dynamic shared memory."""
+    dependency: Dependency = "full"
 
     @property
     def names(self) -> frozenset[str]:
@@ -64,6 +79,7 @@ class Launch:
             self._dimensions("grid", self.grid, MAX_GRID, sizes),
             self._block(sizes),
             self._bounded("shared", self.shared.evaluate(sizes), 0, MAX_SHARED_BYTES),
+            self.dependency,
         )
 
     def check_constants(self) -> None:
@@ -114,6 +130,7 @@ def parse_directives(text: str) -> Directives:
     """Raises InvalidProgram for a missing, repeated, unknown or malformed directive, with its line."""
     formats: list[tuple[Format, dict[str, ParameterValue]]] = []
     launches: list[Launch] = []
+    storages: list[ValueStorage] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not is_directive(line):
             continue
@@ -123,8 +140,10 @@ def parse_directives(text: str) -> Directives:
                 formats.append(_parse_format(rest, number))
             case "launch":
                 launches.append(_parse_launch(rest, number))
+            case "values":
+                storages.append(_parse_value_storage(rest, number))
             case _:
-                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch")
+                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch, values")
     if len(formats) != 1:
         raise InvalidProgram(
             f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
@@ -136,7 +155,12 @@ def parse_directives(text: str) -> Directives:
             value=len(launches),
             limit=f"1..{MAX_LAUNCHES}",
         )
-    return Directives(*formats[0], tuple(launches))
+    if len(storages) > 1:
+        raise InvalidProgram(
+            f"{len(storages)} `//@ values` lines: at most one", field="values", value=len(storages), limit=1
+        )
+    format_, parameters = formats[0]
+    return Directives(compressed(format_, storages[0]) if storages else format_, parameters, tuple(launches))
 
 
 def _parse_format(rest: str, number: int) -> tuple[Format, dict[str, ParameterValue]]:
@@ -151,6 +175,13 @@ def _parse_format(rest: str, number: int) -> tuple[Format, dict[str, ParameterVa
         given[match[1]] = _parameter_value(match[2])
     format_ = format_named(name)
     return format_, complete_parameters(format_, given)
+
+
+def _parse_value_storage(rest: str, number: int) -> ValueStorage:
+    storage = VALUE_STORAGES.get(" ".join(rest.split()))
+    if storage is None:
+        _refuse(number, f"unknown value storage {rest.strip()!r}", rest.strip(), ", ".join(VALUE_STORAGES))
+    return storage
 
 
 def _parameter_value(text: str) -> ParameterValue:
@@ -170,19 +201,26 @@ def _parse_launch(rest: str, number: int) -> Launch:
         _dimension_expressions(values["grid"], number),
         _dimension_expressions(values["block"], number),
         parse_expression(values.get("shared", "0")),
+        _parse_dependency(values.get("dependency", "full").strip(), number),
     )
+
+
+def _parse_dependency(word: str, number: int) -> Dependency:
+    if word not in get_args(Dependency):
+        _refuse(number, f"dependency={word} is unknown", word, ", ".join(get_args(Dependency)))
+    return cast(Dependency, word)
 
 
 def _launch_values(arguments: str, number: int) -> dict[str, str]:
     keys = list(_LAUNCH_KEY.finditer(arguments))
     leading = arguments[: keys[0].start()] if keys else arguments
     if leading.strip():
-        _refuse(number, f"{leading.strip()!r} is not KEY=EXPRESSION", leading.strip(), "grid=, block=, shared=")
+        _refuse(number, f"{leading.strip()!r} is not KEY=EXPRESSION", leading.strip(), _LAUNCH_FORM)
     ends = [*(key.start() for key in keys), len(arguments)][1:]
     values: dict[str, str] = {}
     for key, end in zip(keys, ends, strict=True):
-        if key[1] not in ("grid", "block", "shared") or key[1] in values:
-            _refuse(number, f"launch key {key[1]!r} is unknown or given twice", key[1], "grid=, block=, shared=")
+        if key[1] not in _LAUNCH_KEYS or key[1] in values:
+            _refuse(number, f"launch key {key[1]!r} is unknown or given twice", key[1], _LAUNCH_FORM)
         values[key[1]] = arguments[key.end() : end]
     return values
 

@@ -1,0 +1,155 @@
+"""What to try where a request fixes the values: families of their own, and the general ones with values compressed."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, product, zip_longest
+
+import numpy as np
+
+from sparsesmith.domain.families.compression import Compression, compressed_program
+from sparsesmith.domain.families.family import Family, FamilyInstance
+from sparsesmith.domain.families.fixed_values import (
+    DIA_ROWS,
+    DIA_ROWS_LONG,
+    ELL_ROWS,
+    MAX_WIDTH,
+    SELL_CONSTANT,
+)
+from sparsesmith.domain.families.shape import Shape
+from sparsesmith.domain.fixed_values import FixedValues
+from sparsesmith.domain.formats.format import ParameterValue
+from sparsesmith.domain.formats.value_storage import Constant, Dictionary, Float32, distinct
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith_proto.message import ElementType, Operation
+
+MAX_ROW_VALUES = 4096
+"""Matrices of more distinct values than this hardly have few distinct rows."""
+MAX_CONSTANT_PADDING = 2.0
+OWN_CHOICES = 24
+
+
+def compressions(values: FixedValues) -> list[Compression]:
+    """What the values allow, smallest first."""
+    array = values.array
+    table = distinct(array, 2**16)
+    found: list[Compression] = []
+    if table is not None and table.size == 1:
+        found.append(Compression(Constant()))
+    if table is not None and table.size < 2**8:  # One is left for the zero of padding.
+        found += [Compression(Dictionary("u8"), "cached"), Compression(Dictionary("u8"), "shared")]
+    elif table is not None and table.size < 2**16:
+        found.append(Compression(Dictionary("u16")))
+    if array.dtype == np.float64 and _is_float32(array):
+        found.append(Compression(Float32()))
+    return found
+
+
+def propose_fixed(
+    pattern: Pattern,
+    values: FixedValues,
+    operation: Operation,
+    element_type: ElementType,
+    general: Sequence[FamilyInstance],
+    limit: int,
+) -> list[FamilyInstance]:
+    """At most `limit` different instances for these values, most promising first.
+
+    `general`: proposals for any values, in order; each comes after its compressed forms.
+    """
+    allowed = compressions(values)
+    own = islice(_own(pattern, values, element_type), OWN_CHOICES) if operation == "spmv" else iter(())
+    rewritten = (form for instance in general for form in _forms(instance, allowed))
+    mixed = (one for pair in zip_longest(own, rewritten) for one in pair if one is not None)
+    return list(islice(_different(mixed), limit))
+
+
+def _forms(instance: FamilyInstance, allowed: Sequence[Compression]) -> Iterator[FamilyInstance]:
+    """The instance with its values compressed in each way that can be, then as it is."""
+    for compression in allowed:
+        program = compressed_program(instance.program, compression)
+        if program is not None:
+            yield FamilyInstance(instance.family, {**instance.parameters, "values": str(compression)}, program)
+    yield instance
+
+
+def _own(pattern: Pattern, values: FixedValues, element_type: ElementType) -> Iterator[FamilyInstance]:
+    """Instances of the families for fixed values, in turns."""
+    shape = Shape(pattern)
+    table = distinct(values.array, MAX_ROW_VALUES)
+    choices: list[Iterator[FamilyInstance]] = []
+    if table is not None and DIA_ROWS.suits(pattern):
+        choices.append(_instances(DIA_ROWS, _dia_rows(shape), element_type))
+        choices.append(_instances(DIA_ROWS_LONG, _dia_rows_long(shape), element_type))
+    if table is not None and ELL_ROWS.suits(pattern):
+        choices.append(_instances(ELL_ROWS, _ell_rows(shape), element_type))
+    if table is not None and table.size == 1 and SELL_CONSTANT.suits(pattern):
+        choices.append(_instances(SELL_CONSTANT, _sell_constant(shape), element_type))
+    for turn in zip_longest(*choices):
+        yield from (instance for instance in turn if instance is not None)
+
+
+Choice = dict[str, ParameterValue]
+
+
+def _instances(family: Family, choices: Iterator[Choice], element_type: ElementType) -> Iterator[FamilyInstance]:
+    for choice in choices:
+        if family.accepts(choice, element_type):
+            yield FamilyInstance(family.name, choice, family.render(choice, element_type))
+
+
+def _blocks(shape: Shape) -> tuple[int, ...]:
+    return (32, 64, 128) if shape.pattern.num_rows < 30_000 else (128, 256, 512)
+
+
+def _dia_rows(shape: Shape) -> Iterator[Choice]:
+    if shape.diagonals > MAX_WIDTH:
+        return
+    rows = (1, 2) if shape.pattern.num_rows < 100_000 else (2, 1, 4)
+    for block, each, load, registers in product(_blocks(shape), rows, ("ldg", "ldcs"), ("free", "few")):
+        yield {
+            "width": shape.diagonals,
+            "rows": each,
+            "block": block,
+            "load": load,
+            "registers": registers,
+            "code": "u8",
+        }
+
+
+def _dia_rows_long(shape: Shape) -> Iterator[Choice]:
+    for code, unroll, block in product(("u8", "u16"), (4, 8), _blocks(shape)):
+        yield {"unroll": unroll, "block": block, "load": "ldg", "registers": "free", "code": code}
+
+
+def _ell_rows(shape: Shape) -> Iterator[Choice]:
+    for code, block, load, registers in product(("u8", "u16"), _blocks(shape), ("ldcs", "ldg"), ("free", "few")):
+        yield {"width": shape.longest, "block": block, "load": load, "registers": registers, "code": code}
+
+
+def _sell_constant(shape: Shape) -> Iterator[Choice]:
+    sigmas = [sigma for sigma in (1, 256, 4096) if shape.sell_padding(32, sigma) < MAX_CONSTANT_PADDING]
+    for registers, load, block, sigma, unroll in product(
+        ("free", "few"), ("ldcs", "ldg"), _blocks(shape), sigmas[:2], (4, 8, 2)
+    ):
+        index = "u16" if shape.narrow_slices(32, sigma) else "i32"
+        yield {
+            "slice": 32,
+            "sigma": sigma,
+            "unroll": unroll,
+            "block": block,
+            "load": load,
+            "registers": registers,
+            "index": index,
+        }
+
+
+def _is_float32(values: np.ndarray) -> bool:
+    with np.errstate(over="ignore"):
+        return bool((values.astype(np.float32) == values).all())
+
+
+def _different(instances: Iterator[FamilyInstance]) -> Iterator[FamilyInstance]:
+    seen = set()
+    for instance in instances:
+        if instance.program not in seen:
+            seen.add(instance.program)
+            yield instance

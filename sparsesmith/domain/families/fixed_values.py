@@ -1,0 +1,237 @@
+"""SpMV for fixed values: equal rows share one row of a table, equal values need none.
+
+These families are proposed only where a request fixes the values; they stand apart from the catalogue for that reason.
+"""
+
+from collections.abc import Mapping
+
+from sparsesmith.domain.families.compression import with_constant, with_row_dictionary
+from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
+from sparsesmith.domain.families.family import Choice, Family
+from sparsesmith.domain.families.source import Launch, fill, load, program, scalar
+from sparsesmith.domain.families.structured import dia_suits
+from sparsesmith.domain.formats.format import OneOf
+from sparsesmith.domain.formats.value_storage import Code
+from sparsesmith.domain.pattern import Pattern
+
+MAX_WIDTH = 32
+CODE = OneOf("u8", ("u8", "u16"))
+BLOCK = OneOf(128, (32, 64, 128, 256, 512))
+WIDTH = OneOf(5, tuple(range(1, MAX_WIDTH + 1)))
+
+
+def _rows_suit_ell(pattern: Pattern) -> bool:
+    longest = int(pattern.row_lengths.max())
+    return longest <= MAX_WIDTH and longest * pattern.num_rows <= 2 * pattern.nnz + 4096
+
+
+def _code(choice: Choice) -> Code:
+    return "u8" if choice.word("code") == "u8" else "u16"
+
+
+def has_no_empty_row(pattern: Pattern) -> bool:
+    return bool(pattern.row_lengths.all())
+
+
+def _write_dia_rows(choice: Choice) -> str:
+    block, rows = choice.integer("block"), choice.integer("rows")
+    body = fill(
+        """
+if (num_diagonals != $width) return;
+int start = blockIdx.x * $tile + threadIdx.x;
+int code[$rows];
+$T right[$rows][$width], value[$width];
+#pragma unroll
+for (int r = 0; r < $rows; r++) {
+  int row = min(start + r * $block, num_rows - 1);
+  code[r] = $load_code;
+  #pragma unroll
+  for (int d = 0; d < $width; d++) right[r][d] = x[max(0, min(row + diagonal_offsets[d], num_cols - 1))];
+}
+#pragma unroll
+for (int r = 0; r < $rows; r++) {
+  if (r == 0 || code[r] != code[max(r - 1, 0)]) {
+    #pragma unroll
+    for (int d = 0; d < $width; d++) value[d] = row_values[code[r] * $width + d];
+  }
+  $T sum = 0;
+  #pragma unroll
+  for (int d = 0; d < $width; d++) sum += value[d] * right[r][d];
+  if (start + r * $block < num_rows) y[start + r * $block] = sum;
+}
+""",
+        block=block,
+        rows=rows,
+        tile=block * rows,
+        width=choice.integer("width"),
+        T=scalar(choice.element_type),
+        load_code=load(choice.word("load"), "row_codes + row"),
+    )
+    launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))
+    return with_row_dictionary(program("spmv", choice.element_type, "dia", {}, launch), _code(choice))
+
+
+def _write_dia_rows_long(choice: Choice) -> str:
+    block = choice.integer("block")
+    body = fill(
+        """
+int row = blockIdx.x * $block + threadIdx.x;
+if (row >= num_rows) return;
+const $T* value = row_values + (long long)$load_code * num_diagonals;
+$T sum = 0;
+#pragma unroll $unroll
+for (int d = 0; d < num_diagonals; d++) {
+  int col = row + diagonal_offsets[d];
+  if (col >= 0 && col < num_cols) sum += value[d] * x[col];
+}
+y[row] = sum;
+""",
+        block=block,
+        unroll=choice.integer("unroll"),
+        T=scalar(choice.element_type),
+        load_code=load(choice.word("load"), "row_codes + row"),
+    )
+    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
+    return with_row_dictionary(program("spmv", choice.element_type, "dia", {}, launch), _code(choice))
+
+
+def _write_ell_rows(choice: Choice) -> str:
+    block = choice.integer("block")
+    body = fill(
+        """
+int row = blockIdx.x * $block + threadIdx.x;
+if (row >= num_rows || width != $width) return;
+int col[$width];
+#pragma unroll
+for (int k = 0; k < $width; k++) col[k] = $load_col;
+int code = $load_code;
+$T sum = 0;
+#pragma unroll
+for (int k = 0; k < $width; k++) sum += row_values[code * $width + k] * x[col[k]];
+y[row] = sum;
+""",
+        block=block,
+        width=choice.integer("width"),
+        T=scalar(choice.element_type),
+        load_col=load(choice.word("load"), "col_indices + k * stride + row"),
+        load_code=load(choice.word("load"), "row_codes + row"),
+    )
+    launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
+    return with_row_dictionary(program("spmv", choice.element_type, "ell", {}, launch), _code(choice))
+
+
+def _write_sell_constant(choice: Choice) -> str:
+    block, slice_, narrow = choice.integer("block"), choice.integer("slice"), choice.word("index") == "u16"
+    sorted_ = choice.integer("sigma") != 1
+    body = fill(
+        """
+int slot = blockIdx.x * $block + threadIdx.x;
+int slice = slot / $slice;
+if (slice >= num_slices) return;
+int begin = slice_offsets[slice] + slot % $slice;
+int end = slice_offsets[slice + 1] - $slice + slot % $slice;
+$base
+$row
+int last = -1;
+$T sum = 0;
+#pragma unroll 1
+for (int j = begin; j <= end; j += $stride) {
+  int col[$unroll];
+  $T right[$unroll];
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) {
+    int k = min(j + u * $slice, end);
+    col[u] = $load_col;
+  }
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) right[u] = x[$column];
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) {
+    if (col[u] != last) sum += right[u];
+    last = col[u];
+  }
+}
+if ($guard) y[row] = sum * constant_value[0];
+""",
+        block=block,
+        slice=slice_,
+        base="int base = slice_col_base[slice];" if narrow else "",
+        row="int row = row_permutation[slot];" if sorted_ else "int row = slot;",
+        T=scalar(choice.element_type),
+        unroll=choice.integer("unroll"),
+        stride=slice_ * choice.integer("unroll"),
+        load_col=load(choice.word("load"), "col_indices + k"),
+        column="base + col[u]" if narrow else "col[u]",
+        guard="row >= 0" if sorted_ else "row < num_rows",
+    )
+    settings: Mapping[str, int | str] = {
+        "slice": slice_,
+        "sigma": choice.integer("sigma"),
+        "index": choice.word("index"),
+    }
+    launch = Launch("spmv", f"ceil_div(num_slices*{slice_},{block})", block, body, choice.word("registers"))
+    return with_constant(program("spmv", choice.element_type, "sell", settings, launch))
+
+
+DIA_ROWS = Family(
+    name="dia_rows",
+    operation="spmv",
+    strategy="Diagonals, and a code for each row into a table of the distinct rows: stencils read x and a byte a row.",
+    parameters={
+        "width": WIDTH,
+        "rows": OneOf(1, (1, 2, 4)),
+        "block": BLOCK,
+        "load": LOAD,
+        "registers": REGISTERS,
+        "code": CODE,
+    },
+    suits=dia_suits,
+    write=_write_dia_rows,
+    allows=lambda choice: choice.integer("width") * choice.integer("rows") <= 64,
+)
+
+DIA_ROWS_LONG = Family(
+    name="dia_rows_long",
+    operation="spmv",
+    strategy="As dia_rows, diagonal by diagonal: for more diagonals than fit into registers.",
+    parameters={
+        "unroll": OneOf(4, (2, 4, 8, 16)),
+        "block": BLOCK,
+        "load": LOAD,
+        "registers": REGISTERS,
+        "code": CODE,
+    },
+    suits=dia_suits,
+    write=_write_dia_rows_long,
+)
+
+ELL_ROWS = Family(
+    name="ell_rows",
+    operation="spmv",
+    strategy="ELL columns, and for each row a code into a table of the distinct rows: meshes whose rows repeat.",
+    parameters={"width": WIDTH, "block": BLOCK, "load": LOAD, "registers": REGISTERS, "code": CODE},
+    suits=_rows_suit_ell,
+    write=_write_ell_rows,
+)
+
+SELL_CONSTANT = Family(
+    name="sell_constant",
+    operation="spmv",
+    strategy="Sliced ELL without values, padding told by its repeated column: unweighted graphs and meshes.",
+    parameters={
+        "slice": OneOf(32, (32, 64)),
+        "sigma": OneOf(1, (1, 64, 256, 1024, 4096, 16384, 0)),
+        "unroll": OneOf(4, (1, 2, 4, 8)),
+        "block": BLOCK,
+        "load": LOAD,
+        "registers": REGISTERS,
+        "index": INDEX,
+    },
+    suits=has_no_empty_row,
+    write=_write_sell_constant,
+)
+
+FIXED_FAMILIES: Mapping[str, Family] = {
+    family.name: family for family in (DIA_ROWS, DIA_ROWS_LONG, ELL_ROWS, SELL_CONSTANT)
+}
+"""By name; every one needs fixed values."""

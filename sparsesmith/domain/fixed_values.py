@@ -1,0 +1,49 @@
+"""The values of a matrix where a request fixes them: a kernel may then rely on them."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.errors import InvalidMatrix
+from sparsesmith_proto.message import ElementType
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class FixedValues:
+    """Values in the element type, shape [nnz], in the order of the pattern; finite, no negative zeros."""
+
+    array: FloatArray
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over element type and values (little-endian), in hexadecimal."""
+        sha = hashlib.sha256(f"sparsesmith-values-1 {self.array.dtype.name} {self.array.size}\n".encode())
+        sha.update(np.ascontiguousarray(self.array, self.array.dtype.newbyteorder("<")).data.cast("B"))
+        return sha.hexdigest()
+
+
+def fixed_values(values: npt.ArrayLike, element_type: ElementType) -> FixedValues:
+    """Values in CSR order, shape [nnz], rounded to the element type.
+
+    Raises InvalidMatrix for one that is not finite there.
+    """
+    wide = np.asarray(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = wide.astype(element_type)
+    array += 0  # -0 becomes 0: equal values have equal bits.
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        first = int(bad[0])
+        raise InvalidMatrix(
+            f"the value of nonzero {first} (in row order) is {wide[first]}: it must be finite in {element_type}",
+            field="values",
+            value=wide[first],
+            limit=f"finite in {element_type}",
+        )
+    return FixedValues(array)
