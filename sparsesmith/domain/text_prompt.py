@@ -10,6 +10,9 @@ from sparsesmith.domain.formats.format import (
     Argument,
     Format,
     IntegerRange,
+    NumberList,
+    OneOf,
+    ParameterSpec,
     complete_parameters,
 )
 from sparsesmith.domain.pattern import Pattern
@@ -95,12 +98,21 @@ def _listed(arguments: tuple[Argument, ...]) -> str:
 def _described(format_: Format) -> str:
     ranges = []
     for name, spec in format_.parameters.items():
-        legal = f"{spec.low}..{spec.high}" if isinstance(spec, IntegerRange) else "|".join(map(str, spec.values))
-        ranges.append(f"{name}={legal} (default {spec.default})")
+        ranges.append(f"{name}={_legal(spec)} (default {spec.default})")
     lines = [f"- {format_.name} {', '.join(ranges)}".rstrip()]
     for argument in format_.arguments(complete_parameters(format_, {})):
         lines.append(f"    {argument.c_type} {argument.name}: {argument.meaning}")
     return "\n".join(lines)
+
+
+def _legal(spec: ParameterSpec) -> str:
+    match spec:
+        case IntegerRange():
+            return f"{spec.low}..{spec.high}"
+        case OneOf():
+            return "|".join(map(str, spec.values))
+        case NumberList():
+            return spec.limit
 
 
 def _example(workload: Workload) -> str:

@@ -18,11 +18,18 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not 
 CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
     "csr": ({}, {"index": "u16"}),
     "csr_rowblocks": ({"nnz_per_block": 32}, {"nnz_per_block": 64, "max_rows": 5, "index": "u16"}),
+    "csr_tiles": (
+        {"chunks": 5, "vector": 2, "max_rows": 9},
+        {"chunks": 5, "vector": 2, "max_rows": 7, "index": "u16", "order": "column", "rows": "length"},
+        {"chunks": 1, "vector": 2, "max_rows": 3, "order": "column", "rows": "column", "long_rows": "split"},
+        {"max_rows": 64, "index": "u16", "long_rows": "split"},
+        {"chunks": 5, "vector": 2, "max_rows": 64, "rows": "column"},
+    ),
     "csr_merge": ({"items": 8}, {"items": 16, "balance": "nnz"}),
     "coo": ({}, {"index": "u16"}),
     "ell": ({},),
     "sell": ({}, {"slice": 4, "sigma": 16}, {"slice": 8, "sigma": 0, "index": "u16"}),
-    "dia": ({},),
+    "dia": ({}, {"slice": 32}),
     "bsr": ({}, {"block_rows": 3, "block_cols": 4}),
 }
 
@@ -55,6 +62,9 @@ PATTERNS = {
     "ragged": scipy.sparse.random(37, 23, 0.2, random_state=1),
     "empty rows and one long": scipy.sparse.vstack(
         [scipy.sparse.csr_matrix((9, 40)), np.ones((1, 40)), scipy.sparse.csr_matrix((3, 40)), np.eye(7, 40)]
+    ),
+    "rows of several tiles": scipy.sparse.vstack(
+        [np.eye(3, 300), np.ones((1, 300)), np.eye(20, 300), np.ones((2, 300)), scipy.sparse.csr_matrix((4, 300))]
     ),
     "one column": scipy.sparse.csr_matrix(np.ones((50, 1))),
     "one entry": scipy.sparse.csr_matrix(([1.0], ([3], [2])), shape=(5, 4)),

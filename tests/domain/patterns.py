@@ -5,7 +5,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sparsesmith.domain.formats.format import Format, IntegerRange, OneOf, ParameterValue
+from sparsesmith.domain.formats.format import Format, IntegerRange, NumberList, OneOf, ParameterSpec, ParameterValue
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 
 Mask = npt.NDArray[np.bool_]
@@ -48,7 +48,7 @@ def patterns(draw: st.DrawFn, max_extent: int = 40) -> Pattern:
 def parameters_of(format_: Format) -> st.SearchStrategy[dict[str, ParameterValue]]:
     """Complete parameters, small numbers preferred: they cut small patterns into many pieces."""
 
-    def values(spec: IntegerRange | OneOf) -> st.SearchStrategy[ParameterValue]:
+    def values(spec: ParameterSpec) -> st.SearchStrategy[ParameterValue]:
         match spec:
             case OneOf():
                 return st.sampled_from(spec.values)
@@ -56,5 +56,8 @@ def parameters_of(format_: Format) -> st.SearchStrategy[dict[str, ParameterValue
                 return st.one_of(
                     st.integers(spec.low, min(spec.low + 40, spec.high)), st.sampled_from([spec.default, spec.high])
                 )
+            case NumberList():
+                listed = st.sets(st.integers(spec.low, min(spec.low + 40, spec.high)), max_size=spec.most - 1)
+                return listed.map(lambda chosen: ",".join(map(str, sorted({*chosen, spec.high}))))
 
     return st.fixed_dictionaries({name: values(spec) for name, spec in format_.parameters.items()})

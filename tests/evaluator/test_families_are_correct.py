@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from services.evaluator.compilation import Compiled, Compiler
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
 from sparsesmith.domain.families import FAMILIES, Family
-from sparsesmith.domain.formats.format import IntegerRange, Layout, OneOf, ParameterSpec, ParameterValue
+from sparsesmith.domain.formats.format import IntegerRange, Layout, NumberList, OneOf, ParameterSpec, ParameterValue
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices, pattern_from_scipy
 from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
 from sparsesmith.errors import InvalidProgram
@@ -89,6 +89,8 @@ def _values(spec: ParameterSpec) -> tuple[ParameterValue, ...]:
             return spec.values
         case IntegerRange():
             return (spec.low, spec.default, spec.high)
+        case NumberList():
+            return (spec.default,)
 
 
 def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
@@ -96,6 +98,9 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
     longest = int(pattern.row_lengths.max())
     if "width" in choice:
         return {**choice, "width": longest} if longest <= 32 else None
+    if "offsets" in choice:
+        diagonals = np.unique(pattern.col_indices - pattern.row_indices())
+        return {**choice, "offsets": ",".join(map(str, diagonals))} if diagonals.size <= 64 else None
     if "capacity" in choice and pattern.num_cols > int(choice["capacity"]):
         return None
     return choice

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sparsesmith.domain.formats.format import IntegerRange, OneOf, ParameterSpec, ParameterValue
+from sparsesmith.domain.formats.format import IntegerRange, NumberList, OneOf, ParameterSpec, ParameterValue
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import InvalidOption
 from sparsesmith_proto.message import ElementType, Operation
@@ -89,6 +89,8 @@ def _within(spec: ParameterSpec, value: ParameterValue) -> bool:
             return isinstance(value, int) and spec.low <= value <= spec.high
         case OneOf():
             return value in spec.values
+        case NumberList():
+            return spec.is_legal(value)
 
 
 def _limits(spec: ParameterSpec) -> str:
@@ -97,3 +99,5 @@ def _limits(spec: ParameterSpec) -> str:
             return f"{spec.low}..{spec.high}"
         case OneOf():
             return ", ".join(map(str, spec.values))
+        case NumberList():
+            return spec.limit

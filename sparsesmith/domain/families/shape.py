@@ -48,6 +48,14 @@ class Shape:
     def diagonals(self) -> int:
         return distinct_diagonals(self.pattern)
 
+    @cached_property
+    def listed_diagonals(self) -> str:
+        """Column minus row of every diagonal in use, ascending, with commas between: exact."""
+        pattern = self.pattern
+        in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
+        in_use[pattern.col_indices.astype(np.int64) - pattern.row_indices() + (pattern.num_rows - 1)] = True
+        return ",".join(map(str, np.flatnonzero(in_use) - (pattern.num_rows - 1)))
+
     @property
     def dia_padding(self) -> float:
         return self.diagonals / self.mean

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 
+from sparsesmith.domain.families import diagonals_prospects
 from sparsesmith.domain.families.prospects import (
     Prospect,
     Values,
@@ -343,5 +344,6 @@ PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {
     "dia_batched": _dia_batched,
     "bsr_lanes": _bsr_lanes,
     "bsr_rows": _bsr_rows,
+    **diagonals_prospects.PROSPECTS,
 }
 """Parameters worth trying, by family."""

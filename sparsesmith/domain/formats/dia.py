@@ -1,17 +1,23 @@
-"""Diagonals: no column indices at all, one stored value for each row and each diagonal in use."""
+"""Diagonals: no column indices at all, one stored value for each row and each diagonal in use.
+
+Whole diagonals one after another, or slices of rows one after another that hold their part of every diagonal.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from sparsesmith.domain.formats.format import (
     Argument,
     Layout,
+    OneOf,
     Parameters,
     ParameterSpec,
     pattern_of_slots,
     refuse_padding,
+    whole,
 )
 from sparsesmith.domain.pattern import Pattern
 
@@ -22,9 +28,11 @@ class Dia:
 
     @property
     def parameters(self) -> Mapping[str, ParameterSpec]:
-        return {}
+        return {"slice": OneOf(0, (0, 32, 64, 128, 256))}
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
+        slice_ = parameters["slice"]
+        slot = f"(i / {slice_} * num_diagonals + d) * {slice_} + i % {slice_}" if slice_ else "d * num_rows + i"
         return (
             Argument("int", "num_diagonals", "size", "diagonals with a nonzero"),
             Argument(
@@ -37,7 +45,7 @@ class Dia:
                 "const T*",
                 "values",
                 "values",
-                "value of diagonal d in row i at d * num_rows + i, zero where there is no nonzero; columns outside "
+                f"value of diagonal d in row i at {slot}, zero where there is no nonzero; columns outside "
                 "0 to num_cols - 1 are padding: x must not be read there",
             ),
         )
@@ -50,10 +58,11 @@ class Dia:
         in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
         in_use[diagonals] = True
         shifted_offsets = np.flatnonzero(in_use)
-        num_slots = shifted_offsets.size * pattern.num_rows
+        slice_ = whole(parameters, "slice")
+        num_slots = shifted_offsets.size * stored_rows(pattern.num_rows, slice_)
         refuse_padding(self.name, num_slots, pattern.nnz)
         rank = np.cumsum(in_use, dtype=np.int64) - 1
-        slots = rank[diagonals] * pattern.num_rows + rows
+        slots = _slots(rank[diagonals], rows, shifted_offsets.size, pattern.num_rows, slice_)
         value_sources = np.full(num_slots, -1, np.int32)
         value_sources[slots] = np.arange(pattern.nnz, dtype=np.int32)
         return Layout(
@@ -64,6 +73,24 @@ class Dia:
         )
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
+        slice_ = whole(parameters, "slice")
         offsets = layout.indices["diagonal_offsets"].astype(np.int64)
-        slot_rows = np.tile(np.arange(num_rows, dtype=np.int64), offsets.size)
-        return pattern_of_slots(num_rows, num_cols, slot_rows, slot_rows + np.repeat(offsets, num_rows), layout)
+        rows = np.arange(stored_rows(num_rows, slice_), dtype=np.int64).reshape(-1, slice_ or num_rows)
+        shape = (rows.shape[0], offsets.size, rows.shape[1])
+        slot_rows = np.broadcast_to(rows[:, None, :], shape)
+        slot_cols = slot_rows + offsets[:, None]
+        return pattern_of_slots(num_rows, num_cols, slot_rows.reshape(-1), slot_cols.reshape(-1), layout)
+
+
+def stored_rows(num_rows: int, slice_: int) -> int:
+    """Values of a diagonal that are stored: whole slices, or just the rows where there are none (0)."""
+    return -(-num_rows // slice_) * slice_ if slice_ else num_rows
+
+
+def _slots(
+    diagonals: npt.NDArray[np.int64], rows: npt.NDArray[np.int32], num_diagonals: int, num_rows: int, slice_: int
+) -> npt.NDArray[np.int64]:
+    """Slot of each nonzero, from the rank of its diagonal and its row."""
+    if slice_ == 0:
+        return diagonals * num_rows + rows
+    return (rows // slice_ * np.int64(num_diagonals) + diagonals) * slice_ + rows % slice_

@@ -4,8 +4,10 @@ A format splits into a **layout** (index arrays and sizes, built once for a patt
 it (a gather, done for every set of values). That is what lets one kernel serve any values.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
@@ -36,7 +38,37 @@ class OneOf:
     values: tuple[ParameterValue, ...]
 
 
-ParameterSpec = IntegerRange | OneOf
+@dataclass(frozen=True)
+class NumberList:
+    """Ascending whole numbers with commas between, such as `-1,0,1`; a text even where it is one number."""
+
+    default: str
+    low: int
+    high: int
+    most: int
+    """Numbers in a list at most; at least one."""
+
+    def is_legal(self, value: ParameterValue) -> bool:
+        """Whether a value is a list as it is canonically written."""
+        if not isinstance(value, str) or not _NUMBER_LIST.fullmatch(value):
+            return False
+        listed = numbers(value)
+        ascending = all(left < right for left, right in pairwise(listed))
+        return ascending and len(listed) <= self.most and self.low <= listed[0] and listed[-1] <= self.high
+
+    @property
+    def limit(self) -> str:
+        return f"up to {self.most} ascending numbers from {self.low} to {self.high}, such as {self.default}"
+
+
+def numbers(listed: str) -> tuple[int, ...]:
+    """The numbers of a legal list."""
+    return tuple(map(int, listed.split(",")))
+
+
+_NUMBER_LIST = re.compile(r"(0|-?[1-9][0-9]{0,9})(,(0|-?[1-9][0-9]{0,9}))*", re.ASCII)
+
+ParameterSpec = IntegerRange | OneOf | NumberList
 
 Role = Literal["size", "index", "values", "scratch", "input", "output"]
 
@@ -154,6 +186,10 @@ def _check(format_: Format, name: str, spec: ParameterSpec, value: ParameterValu
         case OneOf():
             limit = ", ".join(map(str, spec.values))
             legal = value in spec.values
+        case NumberList():
+            value = str(value)
+            limit = spec.limit
+            legal = spec.is_legal(value)
     if not legal:
         raise InvalidProgram(
             f"format {format_.name}: {name}={value} is not one of {limit}", field=name, value=value, limit=limit

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from sparsesmith.domain.families import FAMILIES, Family
-from sparsesmith.domain.formats.format import IntegerRange, OneOf, ParameterSpec, ParameterValue
+from sparsesmith.domain.formats.format import IntegerRange, NumberList, OneOf, ParameterSpec, ParameterValue
 from sparsesmith.domain.program import KernelProgram, parse_program
 from sparsesmith.errors import InvalidOption
 from sparsesmith_proto.message import ElementType
@@ -23,6 +23,8 @@ def values_of(spec: ParameterSpec) -> tuple[ParameterValue, ...]:
             return spec.values
         case IntegerRange():
             return (spec.low, spec.default, spec.high)
+        case NumberList():
+            return (spec.default, str(spec.high))
 
 
 def choices(family: Family, element_type: ElementType, num_dense_cols: int) -> list[dict[str, ParameterValue]]:

@@ -62,6 +62,42 @@ def _csr_rowblocks(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _csr_tiles(o: Operands) -> dict[int, float]:
+    vector, max_rows = int(o.parameters["vector"]), int(o.parameters["max_rows"])
+    capacity = 32 * vector * int(o.parameters["chunks"])
+    columns, bounds = o.array("col_indices"), o.array("local_offsets")
+    splits = o.parameters["long_rows"] == "split"
+    num_whole = o.size("num_whole_tiles") if splits else o.size("num_tiles")
+    sums: dict[int, float] = {}
+    carry: list[float] = []
+    for tile in range(o.size("num_tiles")):
+        base = o.array("tile_col_base")[tile] if o.is_narrow else 0
+        products: list[float] = [0.0] * capacity
+        for q in range(capacity):
+            slot = tile * capacity + (q // 32 // vector * 32 + q % 32) * vector + q // 32 % vector
+            place = o.array("places")[slot] if o.parameters["order"] == "column" else q
+            products[place] = o.values[slot] * o.x[base + columns[slot]]
+        local = bounds[tile * (max_rows + 1) : (tile + 1) * (max_rows + 1)]
+        assert not any(products[local[-1] :])
+        if tile >= num_whole:
+            carry.append(sum(products))
+            continue
+        if o.parameters["rows"] == "natural":
+            first, end = o.array("tile_rows")[2 * tile : 2 * tile + 2]
+            rows = list(range(first, end))
+        else:
+            rows = [row for row in o.array("row_ids")[tile * max_rows : (tile + 1) * max_rows] if row >= 0]
+        for place, row in enumerate(rows):
+            assert row not in sums
+            sums[row] = sum(products[local[place] : local[place + 1]])
+    for number in range(o.size("num_split_rows") if splits else 0):
+        pieces = o.array("split_pieces")[number : number + 2]
+        row = o.array("split_rows")[number]
+        assert row not in sums
+        sums[row] = sum(carry[pieces[0] : pieces[1]])
+    return sums
+
+
 def _csr_merge(o: Operands) -> dict[int, float]:
     rows, starts = o.array("segment_rows"), o.array("segment_offsets")
     offsets, columns = o.array("row_offsets"), o.array("col_indices")
@@ -118,9 +154,10 @@ def _sell(o: Operands) -> dict[int, float]:
 
 def _dia(o: Operands) -> dict[int, float]:
     sums = dict.fromkeys(range(o.num_rows), 0.0)
+    count, lanes = o.size("num_diagonals"), int(o.parameters["slice"]) or o.num_rows
     for d, offset in enumerate(o.array("diagonal_offsets")):
         for row in range(o.num_rows):
-            value = o.values[d * o.num_rows + row]
+            value = o.values[(row // lanes * count + d) * lanes + row % lanes]
             if 0 <= row + offset < o.num_cols:
                 sums[row] += value * o.x[row + offset]
             else:
@@ -148,6 +185,7 @@ def _bsr(o: Operands) -> dict[int, float]:
 WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "csr": _csr,
     "csr_rowblocks": _csr_rowblocks,
+    "csr_tiles": _csr_tiles,
     "csr_merge": _csr_merge,
     "coo": _coo,
     "ell": _ell,
