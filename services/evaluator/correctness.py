@@ -13,9 +13,9 @@ before it skips the work (which costs it more than many a product), and one that
 reference by reading out of bounds where the device has no memory checker.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -109,10 +109,19 @@ def _describe(output: Array, held: Draw, wrong: Array) -> str:
     )
 
 
-def fingerprint(draws: Sequence[Draw]) -> tuple[int, ...]:
-    """Sums over the bits of everything the draws hold: changes when a kernel wrote into them."""
-    return tuple(_bit_sum(array) for held in draws for array in (held.values, held.dense, held.reference, held.bound))
+class HostSeal:
+    """A digest of draws in host memory; implements the Seal protocol."""
 
+    def __init__(self, draws: Sequence[Draw]) -> None:
+        self._draws = tuple(draws)
+        self._digest = self._digested()
 
-def _bit_sum(array: Any) -> int:
-    return int(array.view(f"u{array.dtype.itemsize}").sum(dtype="u8"))
+    def is_intact(self) -> bool:
+        return self._digested() == self._digest
+
+    def _digested(self) -> bytes:
+        digest = hashlib.blake2b()
+        for held in self._draws:
+            for array in (held.values, held.dense, held.reference, held.bound, held.magnitude):
+                digest.update(np.ascontiguousarray(array).data.cast("B"))
+        return digest.digest()

@@ -16,15 +16,16 @@ from cupy.cuda import memory, runtime
 from services.evaluator.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
 from services.evaluator.baselines import LibraryRoutines
 from services.evaluator.clocks import Clocks
-from services.evaluator.correctness import fingerprint, judge
+from services.evaluator.correctness import judge
 from services.evaluator.cuda_kernel import BUDGETS, MAX_ATTEMPTS, CudaKernel
 from services.evaluator.cuda_launch import LaunchRefused, cuda_errors
 from services.evaluator.cuda_program import DeviceProgram, MatrixShape
 from services.evaluator.cusparse import CuSparse
 from services.evaluator.device import Draw, LoadedKernel, Ran, Retimed, StoredMatrix
+from services.evaluator.device_draws import DeviceDraws
 from services.evaluator.device_kernels import DeviceKernels
+from services.evaluator.device_memory import SealedMemory, whole_array
 from services.evaluator.device_operands import HeldDraws, LayoutCache
-from services.evaluator.operands import draw, system_generator
 from services.evaluator.stopwatch import Stopwatch
 from services.evaluator.timed_sequence import Instruments, measure_in_turns
 from services.evaluator.timing import READ_MARGIN, ByteFloor, l2_bandwidth_bound_gbs
@@ -139,6 +140,7 @@ class CudaBench:
         self._workload = workload
         self._pattern = pattern
         self._draws = HeldDraws(device.kernels)
+        self._source = DeviceDraws(pattern, workload, device.kernels, self._draws)
         self._layouts = LayoutCache(device.kernels, int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE)
         self._kernels: list[CudaKernel] = []
         self._floor = byte_floor(device, workload, pattern)
@@ -155,16 +157,23 @@ class CudaBench:
 
     def baselines(self) -> Baselines:
         """See Bench.baselines. Checked on two draws of its own."""
-        generator = system_generator()
-        draws = HeldDraws(self._device.kernels)
-        first, second = (
-            draws.hold(draw(name, self._pattern, self._workload, generator)) for name in ("uniform", "integers")
-        )
-        return self._routines.baselines(first, second)
+        return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
 
-    def hold(self, draw: Draw) -> Draw:
-        """See Bench.hold."""
-        return self._draws.hold(draw)
+    def draw(self, name: str) -> Draw:
+        """See Bench.draw."""
+        return self._source.draw(name)
+
+    def seal(self, draws: Sequence[Draw]) -> SealedMemory:
+        """See Bench.seal."""
+        arrays = {
+            f"{field} of {held.name}": getattr(held, field)
+            for held in draws
+            for field in ("values", "dense", "reference", "bound", "magnitude")
+        }
+        segments = [whole_array(label, array) for label, array in (arrays | self._source.pattern_arrays()).items()]
+        sealed = SealedMemory(segments, self._device.kernels)
+        sealed.seal()
+        return sealed
 
     def load(self, program: KernelProgram, matrix: StoredMatrix, binary: "Compiled") -> CudaKernel | Rejected | Crashed:
         """See Bench.load."""
@@ -215,7 +224,6 @@ def rehearse_judging() -> None:
             rehearsal = Draw("rehearsal", ones, ones, wide, wide, wide)
             judge(Ran(output=ones, guards_intact=True, inputs_intact=True), rehearsal)
             judge(Ran(output=ones + 1, guards_intact=True, inputs_intact=True), rehearsal)
-            fingerprint([rehearsal])
             # As check_as_timed does: a starting output with one entry spoiled.
             spoiled = wide.astype(dtype).copy()
             spoiled.reshape(-1)[1] = 2.0
@@ -235,12 +243,13 @@ def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> Byte
 
 
 def resident_bytes(workload: Workload, pattern: Pattern) -> int:
-    """Device memory for the draws, one format and one program's buffers, generously."""
+    """Device memory for the pattern, the draws, one format and one program's buffers, generously."""
     element_bytes = np.dtype(workload.element_type).itemsize
     columns = workload.num_dense_cols
+    of_pattern = 4 * (pattern.nnz + pattern.num_rows + 1)
     a_draw = pattern.nnz * element_bytes + columns * (pattern.num_cols * element_bytes + 3 * 8 * pattern.num_rows)
     a_program = 3 * pattern.nnz * (element_bytes + 8) + columns * element_bytes * (pattern.num_cols + pattern.num_rows)
-    return _RESIDENT_DRAWS * a_draw + a_program
+    return of_pattern + _RESIDENT_DRAWS * a_draw + a_program
 
 
 def _text(name: bytes | str) -> str:

@@ -61,7 +61,7 @@ class DeviceLost(Exception):
 class Draw:
     """One set of values for A and the dense operand, with the result and its error bound.
 
-    Made on the host by `operands`, moved to the device once a batch by `Bench.hold`, used for all candidates.
+    Made once a batch by `Bench.draw`, used for all candidates.
     """
 
     name: str
@@ -137,6 +137,14 @@ class LoadedKernel(Protocol):
         ...
 
 
+class Seal(Protocol):
+    """Contents of memory as they were at one moment."""
+
+    def is_intact(self) -> bool:
+        """Whether nothing was written since; waits for the device."""
+        ...
+
+
 class Bench(Protocol):
     """One workload on a device."""
 
@@ -149,8 +157,15 @@ class Bench(Protocol):
         """Times every library routine that applies. Slow; the worker keeps the result for each workload."""
         ...
 
-    def hold(self, draw: Draw) -> Draw:
-        """The same draw with the device's arrays; kept until the bench is closed."""
+    def draw(self, name: str) -> Draw:
+        """Inputs of a kind (`operands.choose_draws`) from the operating system's randomness, in the device's memory.
+
+        Kept as long as somebody refers to it. Raises Unavailable where the device's references cannot be trusted.
+        """
+        ...
+
+    def seal(self, draws: Sequence[Draw]) -> Seal:
+        """Remembers the contents of draws, and of what they are judged by."""
         ...
 
     def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> LoadedKernel | Rejected | Crashed:

@@ -1,6 +1,7 @@
-"""The evaluator's own kernels on the device (device_kernels.cu), as methods."""
+"""The evaluator's own kernels on the device (device_kernels.cu, draw_kernels.cu), as methods."""
 
 import ctypes
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -11,10 +12,14 @@ from cupy.cuda import runtime
 
 from services.evaluator.cuda_launch import KernelArguments, Launch, cuda_errors
 
-_SOURCE = Path(__file__).with_name("device_kernels.cu")
+_SOURCES = tuple(Path(__file__).with_name(name) for name in ("device_kernels.cu", "draw_kernels.cu"))
+_MAX_COLUMNS_A_WARP = 32
 _BLOCK = 256
 _VECTOR_BYTES = 16
 _VECTORS_A_BLOCK = _BLOCK * 8
+_LATE_BLOCKS = 8
+"""Few, so that the next kernel finds room beside them."""
+_LATE_NANOSECONDS = 20_000
 
 
 class DeviceKernels:
@@ -24,10 +29,11 @@ class DeviceKernels:
         self.stream = stream
         self._num_sms = num_sms
         self._functions: dict[str, int] = {}
+        self._late_tables: cupy.ndarray | None = None
 
     @cached_property
     def _module(self) -> "cupy.RawModule":
-        return cupy.RawModule(code=_SOURCE.read_text(), options=("-std=c++17",))
+        return cupy.RawModule(code="".join(path.read_text() for path in _SOURCES), options=("-std=c++17",))
 
     def _launch(self, name: str, grid: tuple[int, int, int], block: int, *arguments: ctypes.c_double | int) -> None:
         self.prepared(name, grid, block, *arguments).enqueue(self.stream.ptr)
@@ -71,6 +77,42 @@ class DeviceKernels:
         with cuda_errors():
             self._launch(f"refresh_{element_type}", self._blocks_for(length), _BLOCK, x, length, seed)
 
+    def fill(self, kind: str, numbers: "cupy.ndarray", stream: int, key_low: int, key_high: int) -> None:
+        """Draws every number of an array; `stream` tells apart arrays under the same key. Kinds: see draw_kernels.cu."""
+        with cuda_errors():
+            self._launch(
+                f"fill_{kind}_{numbers.dtype.name}", self._blocks_for(-(-numbers.size // 4)), _BLOCK,
+                _address(numbers), int(numbers.size), stream, key_low, key_high,
+            )  # fmt: skip
+
+    def pick(
+        self, dense: "cupy.ndarray", col_indices: "cupy.ndarray", num_dense_cols: int, stream: int, low: int, high: int
+    ) -> None:
+        """Each dense column of an operand of zeros picks out one column of A; `low`, `high`: the key."""
+        with cuda_errors():
+            self._launch(
+                f"pick_{dense.dtype.name}", self._blocks_for(num_dense_cols), _BLOCK,
+                _address(dense), _address(col_indices), int(col_indices.size), num_dense_cols, stream, low, high,
+            )  # fmt: skip
+
+    def refer(
+        self,
+        arrays: Sequence["cupy.ndarray"],
+        num_rows: int,
+        num_dense_cols: int,
+        tolerance: float,
+        long_row: float,
+    ) -> None:
+        """The float64 product. `arrays`: row offsets, columns, values, dense; reference, magnitude and bound to fill."""
+        width = min(_MAX_COLUMNS_A_WARP, 1 << (num_dense_cols - 1).bit_length())
+        num_warps = num_rows * -(-num_dense_cols // width)
+        with cuda_errors():
+            self._launch(
+                f"refer_{arrays[2].dtype.name}", self._blocks_for(32 * num_warps), _BLOCK,
+                *map(_address, arrays), num_rows, num_dense_cols, width,
+                ctypes.c_double(tolerance), ctypes.c_double(long_row),
+            )  # fmt: skip
+
     def copying(self, source: int, target: int, num_bytes: int) -> Launch:
         """A copy of a multiple of 16 bytes."""
         vectors = num_bytes // _VECTOR_BYTES
@@ -86,6 +128,19 @@ class DeviceKernels:
         with cuda_errors():
             self._launch("delay", (1, 1, 1), 1, int(microseconds * 1000))
 
+    def writing_late(self, regions: Sequence[Sequence[int]]) -> Launch:
+        """Lets the next kernel start, waits, then writes. Regions: source (0: NaN), target, number of 4-byte words."""
+        table = cupy.asarray(np.array(regions, dtype=np.uint64))
+        launch = self.prepared(
+            "write_late", (_LATE_BLOCKS, 1, 1), _BLOCK, int(table.data.ptr), len(regions), _LATE_NANOSECONDS
+        )
+        self._late_tables = table  # the launch holds its address only
+        return launch
+
     def emptiness(self) -> Launch:
         """A kernel that does nothing."""
         return self.prepared("empty", (1, 1, 1), 1)
+
+
+def _address(array: "cupy.ndarray") -> int:
+    return int(array.data.ptr)

@@ -49,6 +49,11 @@ class SealedMemory:
         """Computes what `changed` compares, on the stream."""
         self._compute(1)
 
+    def is_intact(self) -> bool:
+        """Whether nothing changed since the seal; waits for the stream."""
+        self.look()
+        return not self.changed()
+
     def changed(self) -> tuple[Segment, ...]:
         """The segments that differ between seal and look; waits for the stream."""
         sums = self._kernels.download(self._sums)
@@ -93,6 +98,10 @@ class Arena:
     def address(self, name: str) -> int:
         """Device address of a buffer in the present placement."""
         return self._addresses[name]
+
+    def num_words(self, name: str) -> int:
+        """4-byte words of a buffer."""
+        return self._sizes[name] // 4
 
     def copy_in(self, name: str, source: "cupy.ndarray") -> None:
         """Copies an array of exactly the buffer's size into it, on the stream."""

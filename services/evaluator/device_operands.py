@@ -8,7 +8,7 @@ import secrets
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import cupy
 import numpy as np
@@ -30,18 +30,9 @@ class HeldDraws:
         self._rows: list[tuple[int, int]] = []
 
     def hold(self, draw: Draw) -> Draw:
-        """The draw with device arrays. Raises cupy.cuda.memory.OutOfMemoryError."""
-        with cuda_errors():
-            held = replace(
-                draw,
-                values=cupy.asarray(np.ascontiguousarray(draw.values)),
-                dense=cupy.asarray(np.ascontiguousarray(draw.dense)),
-                reference=cupy.asarray(np.ascontiguousarray(draw.reference)),
-                bound=cupy.asarray(np.ascontiguousarray(draw.bound)),
-                magnitude=cupy.asarray(np.ascontiguousarray(draw.magnitude)),
-            )
-        self._held.append(weakref.ref(held))
-        return held
+        """The draw, whose arrays are in device memory, from now on hidden while programs run."""
+        self._held.append(weakref.ref(draw))
+        return draw
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
@@ -83,8 +74,7 @@ class DeviceLayout:
 
     def is_intact(self) -> bool:
         """Whether no kernel wrote into it; waits for the stream."""
-        self.sealed.look()
-        return not self.sealed.changed()
+        return self.sealed.is_intact()
 
 
 def upload_layout(layout: Layout, kernels: DeviceKernels) -> DeviceLayout:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from services.evaluator.correctness import Correct, MemoryDamaged, check, check_as_timed, fingerprint
-from services.evaluator.device import Device, Draw, Effort, LoadedKernel, RunFailure, StoredMatrix, Timing
-from services.evaluator.operands import FULL_CHECK, choose_draws, draw, system_generator
+from services.evaluator.correctness import Correct, MemoryDamaged, check, check_as_timed
+from services.evaluator.device import Device, Draw, Effort, LoadedKernel, RunFailure, Seal, StoredMatrix, Timing
+from services.evaluator.operands import FULL_CHECK, choose_draws, system_generator
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.persistent_state import persistent_variables
 from sparsesmith.domain.program import KernelProgram
@@ -65,7 +65,7 @@ class Workbench(Protocol):
         ...
 
     def draw(self) -> None:
-        """Draws the batch's inputs and their references unless it has; slow for large matrices and wide operands."""
+        """Draws the batch's inputs and their references unless it has."""
         ...
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
@@ -99,7 +99,7 @@ class LocalWorkbench:
         self._kernels: dict[str, LoadedKernel] = {}
         self._generator = system_generator()
         self._draws: tuple[Draw, ...] = ()
-        self._fingerprint: tuple[int, ...] = ()
+        self._seal: Seal = self._bench.seal(())
         self._num_repeated = 1
 
     def description(self) -> DeviceDescription:
@@ -126,9 +126,8 @@ class LocalWorkbench:
             return
         num_products = self._pattern.nnz * self.workload.num_dense_cols
         names = choose_draws(num_products, self._bench.max_products, self._generator)
-        hosts = (draw(name, self._pattern, self.workload, self._generator) for name in names)
-        self._draws = tuple(self._bench.hold(host) for host in hosts)
-        self._fingerprint = fingerprint(self._draws)
+        self._draws = tuple(map(self._bench.draw, names))
+        self._seal = self._bench.seal(self._draws)
         everything_fits = self._bench.max_products >= FULL_CHECK * num_products
         self._num_repeated = len(names) if everything_fits else 1
 
@@ -187,7 +186,7 @@ class LocalWorkbench:
         return timing if isinstance(verdict, Correct) else verdict
 
     def _check_memory(self) -> None:
-        if fingerprint(self._draws) != self._fingerprint:
+        if not self._seal.is_intact():
             raise MemoryDamaged("the kernel wrote outside its output, into the inputs of other runs")
 
     def _matrix(self, program: KernelProgram) -> StoredMatrix:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.evaluator.compilation import Compiled
+from services.evaluator.correctness import HostSeal
 from services.evaluator.device import (
     Array,
     DeviceLost,
@@ -18,6 +19,7 @@ from services.evaluator.device import (
     RunFailure,
     StoredMatrix,
 )
+from services.evaluator.operands import draw, system_generator
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import LimitExceeded
@@ -55,7 +57,7 @@ class MisbehavingFactory:
 
     at_start: str = "right"
     hold_s: float = 0
-    """What it takes to hold one draw."""
+    """What it takes to make one draw."""
 
     def __call__(self) -> "MisbehavingDevice":
         behave(self.at_start)
@@ -79,7 +81,7 @@ class MisbehavingDevice:
     def open(self, workload: Workload, pattern: Pattern) -> "MisbehavingBench":
         if pattern.nnz > MAX_NNZ:
             raise LimitExceeded(f"nnz is {pattern.nnz}: at most {MAX_NNZ}", field="nnz")
-        return MisbehavingBench(self._hold_s)
+        return MisbehavingBench(workload, pattern, self._hold_s)
 
     def close(self) -> None:
         pass
@@ -88,7 +90,9 @@ class MisbehavingDevice:
 class MisbehavingBench:
     max_products = 10**9
 
-    def __init__(self, hold_s: float) -> None:
+    def __init__(self, workload: Workload, pattern: Pattern, hold_s: float) -> None:
+        self._workload = workload
+        self._pattern = pattern
         self._hold_s = hold_s
 
     def baselines(self) -> Baselines:
@@ -96,9 +100,12 @@ class MisbehavingBench:
             default="library", routines=(BaselineTiming(routine="library", timing=measured(10), preparation_ms=0),)
         )
 
-    def hold(self, draw: Draw) -> Draw:
+    def draw(self, name: str) -> Draw:
         time.sleep(self._hold_s)
-        return draw
+        return draw(name, self._pattern, self._workload, system_generator())
+
+    def seal(self, draws: Sequence[Draw]) -> HostSeal:
+        return HostSeal(draws)
 
     def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> "MisbehavingKernel":
         return MisbehavingKernel(program.text.partition("// behaviour: ")[2].splitlines()[0])

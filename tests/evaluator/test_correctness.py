@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from services.evaluator.correctness import Correct, MemoryDamaged, check, check_as_timed, fingerprint, judge
+from services.evaluator.correctness import Correct, HostSeal, MemoryDamaged, check, check_as_timed, judge
 from services.evaluator.device import Array, Draw, Effort, Ran, RunFailure
 from services.evaluator.operands import draw, system_generator
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
@@ -178,9 +178,17 @@ def test_a_run_that_was_stopped_is_the_verdict() -> None:
     assert check(Stopped(right), make_draws(), 5) == stopped
 
 
-@pytest.mark.parametrize("field", ["values", "dense", "reference", "bound"])
-def test_the_fingerprint_shows_a_change_of_one_bit(field: str) -> None:
+@pytest.mark.parametrize("field", ["values", "dense", "reference", "bound", "magnitude"])
+def test_a_seal_shows_a_change_of_one_bit(field: str) -> None:
     draws = make_draws()
-    before = fingerprint(draws)
+    seal = HostSeal(draws)
+    assert seal.is_intact()
     getattr(draws[2], field).view(np.uint8)[0] ^= 1
-    assert fingerprint(draws) != before
+    assert not seal.is_intact()
+
+
+def test_a_seal_shows_two_entries_that_changed_places() -> None:
+    draws = make_draws()
+    seal = HostSeal(draws)
+    draws[0].dense[[0, 1]] = draws[0].dense[[1, 0]]
+    assert not seal.is_intact()

@@ -8,7 +8,6 @@ import pytest
 from benchmarks.generated import fem_blocks, stencil_2d
 from services.evaluator.compilation import Compiled
 from services.evaluator.device import Draw, Ran, StoredMatrix
-from services.evaluator.operands import draw, system_generator
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import parse_program
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Rejected, Workload
@@ -20,10 +19,6 @@ if TYPE_CHECKING:
     from services.evaluator.cuda_kernel import CudaKernel
 
 pytestmark = pytest.mark.gpu
-
-
-def held_draw(bench: "CudaBench", pattern: Pattern, workload: Workload, name: str = "uniform") -> Draw:
-    return bench.hold(draw(name, pattern, workload, system_generator()))
 
 
 def loaded(text: str, bench: "CudaBench", pattern: Pattern, workload: Workload) -> "CudaKernel":
@@ -57,7 +52,7 @@ def test_the_same_program_timed_twice_takes_the_same_time(device: "CudaDevice") 
     pattern = stencil_2d(400, 5)
     workload = make_workload(pattern)
     bench = device.open(workload, pattern)
-    held = held_draw(bench, pattern, workload)
+    held = bench.draw("uniform")
     first, second = (measured(loaded(programs.WARP_A_ROW, bench, pattern, workload), held) for _ in range(2))
     assert first.stable
     assert second.stable
@@ -68,7 +63,7 @@ def test_a_program_against_itself_in_turns_is_a_draw(device: "CudaDevice") -> No
     pattern = stencil_2d(400, 5)
     workload = make_workload(pattern)
     bench = device.open(workload, pattern)
-    held = held_draw(bench, pattern, workload)
+    held = bench.draw("uniform")
     kernels = [loaded(programs.GOOD, bench, pattern, workload) for _ in range(2)]
     retimed = bench.retime(kernels, held, "cusparse_csr_default")
     one, other = retimed.kernels
@@ -82,7 +77,7 @@ def test_a_matrix_in_the_l2_is_slower_when_cold(device: "CudaDevice") -> None:
     pattern = stencil_2d(500, 9)
     workload = make_workload(pattern)
     bench = device.open(workload, pattern)
-    timing = measured(loaded(programs.GOOD, bench, pattern, workload), held_draw(bench, pattern, workload))
+    timing = measured(loaded(programs.GOOD, bench, pattern, workload), bench.draw("uniform"))
     assert timing.cold_us > 1.1 * timing.median_us
 
 
@@ -91,7 +86,7 @@ def test_a_program_that_does_nothing_is_below_the_byte_floor(device: "CudaDevice
     workload = make_workload(pattern)
     bench = device.open(workload, pattern)
     nothing = programs.GOOD.replace("if (row >= num_rows) return;", "if (num_rows > 0) return;")
-    timing = loaded(nothing, bench, pattern, workload).time(held_draw(bench, pattern, workload), "quick")
+    timing = loaded(nothing, bench, pattern, workload).time(bench.draw("uniform"), "quick")
     assert not isinstance(timing, MeasuredTiming)
     assert "is below" in timing.message
 
@@ -102,7 +97,7 @@ def test_a_program_that_works_only_when_its_output_was_lost_is_suspicious(device
     bench = device.open(workload, pattern)
     # Skips a row whose output is there already: right after NaN, and very fast when repeated.
     lazy = programs.GOOD.replace("float sum = 0;", "if (y[row] == y[row]) return; float sum = 0;")
-    timing = loaded(lazy, bench, pattern, workload).time(held_draw(bench, pattern, workload), "full")
+    timing = loaded(lazy, bench, pattern, workload).time(bench.draw("uniform"), "full")
     assert not isinstance(timing, MeasuredTiming)
     assert "does not do the whole work every time" in timing.message or "is below" in timing.message
 
@@ -111,7 +106,7 @@ def test_a_replay_gives_the_result_of_the_new_input(device: "CudaDevice") -> Non
     pattern = make_pattern()
     workload = make_workload(pattern)
     bench = device.open(workload, pattern)
-    timed, other = (held_draw(bench, pattern, workload, name) for name in ("uniform", "integers"))
+    timed, other = (bench.draw(name) for name in ("uniform", "integers"))
     kernel = loaded(programs.SELL_16_BIT, bench, pattern, workload)
     measured(kernel, timed)
     ran = kernel.replay(other, timed.reference.astype("float32"))
@@ -122,18 +117,19 @@ def test_a_replay_gives_the_result_of_the_new_input(device: "CudaDevice") -> Non
 
 
 def test_references_are_hidden_while_a_program_runs(device: "CudaDevice") -> None:
+    from services.evaluator.device_draws import DeviceDraws
     from services.evaluator.device_operands import HeldDraws
 
     pattern = make_pattern()
     workload = make_workload(pattern)
-    host = draw("uniform", pattern, workload, system_generator())
     draws = HeldDraws(device.kernels)
-    held = draws.hold(host)
+    held = DeviceDraws(pattern, workload, device.kernels, draws).draw("uniform")
+    before = held.reference.get(stream=device.stream)
     with draws.hidden():
         hidden = held.reference.get(stream=device.stream)
     shown = held.reference.get(stream=device.stream)
-    assert (hidden == host.reference).mean() < 0.01
-    assert np.array_equal(shown, host.reference)
+    assert (hidden == before).mean() < 0.01
+    assert np.array_equal(shown, before)
 
 
 def test_every_routine_of_the_library_is_checked_and_timed(device: "CudaDevice") -> None:

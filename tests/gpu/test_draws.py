@@ -1,0 +1,87 @@
+"""Inputs drawn on the GPU are those of `operands` in kind, their references SciPy's; large ones take milliseconds."""
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from benchmarks.generated import stencil_3d
+from services.evaluator.operands import FULL_CHECK, choose_draws, system_generator
+from services.evaluator.reference import error_bound, product
+from tests.gpu.programs import make_pattern, make_workload
+
+if TYPE_CHECKING:
+    from services.evaluator.cuda_device import CudaDevice
+
+pytestmark = pytest.mark.gpu
+
+NAMES = choose_draws(1, FULL_CHECK, system_generator())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+@pytest.mark.parametrize("num_dense_cols", [0, 1, 7, 32, 100])
+def test_a_draw_carries_the_product_of_scipy_and_its_bound(
+    name: str, element_type: str, num_dense_cols: int, device: "CudaDevice"
+) -> None:
+    """No columns: spmv."""
+    pattern = make_pattern(num_rows=700, num_cols=900)
+    changes = {"operation": "spmm", "num_dense_cols": num_dense_cols} if num_dense_cols else {}
+    workload = make_workload(pattern, element_type=element_type, **changes)
+    drawn = device.open(workload, pattern).draw(name)
+    values, dense, reference, bound, magnitude = (
+        array.get() for array in (drawn.values, drawn.dense, drawn.reference, drawn.bound, drawn.magnitude)
+    )
+    assert (values.dtype, dense.dtype, dense.shape) == (
+        np.dtype(element_type), np.dtype(element_type),
+        (pattern.num_cols, num_dense_cols) if num_dense_cols else (pattern.num_cols,),
+    )  # fmt: skip
+    expected, scale = product(pattern, values, dense)
+    assert np.all(abs(reference - expected) <= 1e-14 * scale)
+    assert np.allclose(magnitude, scale, rtol=1e-13, atol=0)
+    assert np.allclose(bound, error_bound(pattern, scale, workload.element_type), rtol=1e-13, atol=0)
+
+
+def test_two_draws_differ_everywhere(device: "CudaDevice") -> None:
+    pattern = make_pattern()
+    bench = device.open(make_workload(pattern), pattern)
+    first, second = bench.draw("uniform"), bench.draw("uniform")
+    assert float((first.values == second.values).mean()) < 0.001
+    assert float((first.dense == second.dense).mean()) < 0.001
+
+
+def test_references_are_the_same_bits_for_the_same_inputs(device: "CudaDevice") -> None:
+    from services.evaluator.device_draws import DeviceDraws, system_key
+    from services.evaluator.device_operands import HeldDraws
+
+    pattern = make_pattern()
+    source = DeviceDraws(pattern, make_workload(pattern), device.kernels, HeldDraws(device.kernels))
+    key = system_key()
+    once, again = (source._drawn("wide_range", key) for _ in range(2))
+    assert bool((once.values == again.values).all())
+    assert bool((once.reference == again.reference).all())
+
+
+def test_a_write_into_a_draw_or_the_pattern_behind_it_breaks_the_seal(device: "CudaDevice") -> None:
+    pattern = make_pattern()
+    bench = device.open(make_workload(pattern), pattern)
+    drawn = bench.draw("uniform")
+    for array in (drawn.values, drawn.bound, bench._source.pattern_arrays()["col_indices"]):
+        seal = bench.seal((drawn,))
+        assert seal.is_intact()
+        array[7] += 1
+        assert not seal.is_intact()
+        array[7] -= 1
+
+
+def test_the_inputs_of_a_batch_on_ten_million_nonzeros_take_milliseconds(device: "CudaDevice") -> None:
+    pattern = stencil_3d(120, 7)
+    bench = device.open(make_workload(pattern), pattern)
+    bench.draw("uniform")  # Compares with SciPy.
+    device.stream.synchronize()
+    started = time.perf_counter()
+    draws = [bench.draw(name) for name in NAMES]
+    device.stream.synchronize()
+    assert time.perf_counter() - started < 0.1
+    assert len(draws) == 5
