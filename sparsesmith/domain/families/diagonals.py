@@ -68,7 +68,7 @@ if (row >= $below && row < num_cols - $above) {
     $V value = $value;
     #pragma unroll
     for (int i = 0; i < $rows; i++)
-      sum[i] += part(value, i) * part(near[offsets[d] + i >> $shift], offsets[d] + i & $mask);
+      sum[i] += part(value, i) * part(__ldg(near + (offsets[d] + i >> $shift)), offsets[d] + i & $mask);
   }
 } else {
   for (int d = 0; d < $count; d++) {
@@ -81,7 +81,11 @@ if (row >= $below && row < num_cols - $above) {
   }
 }
 if (row + $rows <= num_rows) *($V*)(y + row) = make_$V($sums);
-else for (int i = 0; row + i < num_rows; i++) y[row + i] = part(make_$V($sums), i);
+else {
+  #pragma unroll
+  for (int i = 0; i < $rows; i++)
+    if (row + i < num_rows) y[row + i] = sum[i];
+}
 """,
         offsets=", ".join(map(str, offsets)),
         count=len(offsets),
