@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 
 from services.evaluator.compilation import Compiled, compile_program
-from services.evaluator.correctness import Correct, check
+from services.evaluator.correctness import Correct, HostSeal, check
 from services.evaluator.device import (
     Array,
     Draw,
@@ -102,17 +102,21 @@ class InterpreterBench:
         self._device = device
         self.workload = workload
         self.pattern = pattern
+        self._generator = system_generator()
         self._routines: dict[str, Timing] = {}
 
     def baselines(self) -> Baselines:
         """The plain kernels, checked on one draw. Raises Unavailable where they cannot be compiled or fail."""
-        checked = draw_inputs("uniform", self.pattern, self.workload, system_generator())
+        checked = self.draw("uniform")
         timed = tuple(self._routine(name, text, checked) for name, text in plain_programs(self.workload).items())
         self._routines = {routine.routine: routine.timing for routine in timed}
         return Baselines(default=DEFAULT_ROUTINE, routines=timed)
 
-    def hold(self, draw: Draw) -> Draw:
-        return draw
+    def draw(self, name: str) -> Draw:
+        return draw_inputs(name, self.pattern, self.workload, self._generator)
+
+    def seal(self, draws: Sequence[Draw]) -> HostSeal:
+        return HostSeal(draws)
 
     def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> "InterpretedKernel | Rejected":
         try:
