@@ -19,6 +19,9 @@ from sparsesmith_proto.policy import PolicyAnnouncement
 
 SearchStrategy = Literal["auto", "families", "sample"]
 
+ValuesOption = Literal["any", "fixed"]
+"""`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own values, which it may exploit."""
+
 
 class Budget(Message):
     """How much a request may spend; the search ends when either is used up."""
@@ -33,6 +36,7 @@ class TuningOptions(Message):
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
     num_dense_cols: int = Field(default=1, ge=1, le=1024)
+    values: ValuesOption = "any"
     search: SearchStrategy = "auto"
     budget: Budget = Budget()
 
@@ -44,6 +48,8 @@ class MatrixIndices(Message):
     num_cols: int = Field(ge=1, lt=2**31)
     row_indices: list[int]
     col_indices: list[int]
+    values: list[float] | None = None
+    """One for each pair of indices, for `values="fixed"`. Those of duplicates are added up."""
 
 
 class KernelRequest(TuningOptions):
@@ -58,6 +64,7 @@ class EvaluationRequest(Message):
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
     num_dense_cols: int = Field(default=1, ge=1, le=1024)
+    values: ValuesOption = "any"
     program: ProgramText
     matrix: MatrixIndices
 

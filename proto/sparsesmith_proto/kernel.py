@@ -28,6 +28,8 @@ class Workload(Message):
     element_type: ElementType
     num_dense_cols: int = Field(default=1, ge=1, le=1024)
     """Columns of the dense operand: 1 for spmv."""
+    values: Digest | None = None
+    """Digest of the values where the request fixes them: kernels are right for these only. None: for any values."""
 
     @model_validator(mode="after")
     def _spmv_has_one_column(self) -> "Workload":
