@@ -1,0 +1,116 @@
+"""Prospects of the spmm families that share a row or a tile among groups of lanes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from math import ceil, log2
+
+from sparsesmith.domain.families.prospects import (
+    L2_BYTES_A_US,
+    Prospect,
+    Values,
+    Work,
+    combine,
+    estimate,
+    index_bytes,
+    indices,
+    near,
+    number,
+)
+from sparsesmith.domain.formats.format import ParameterValue
+
+GATHER_SHARE = 0.6
+"""Part of the gathers of B that L1 does not catch."""
+
+MAX_PADDING = 8
+"""Slots a nonzero beyond which tiles are not worth building."""
+
+
+def _tiles(work: Work) -> list[dict[str, ParameterValue]]:
+    """Ways to share the dense columns among lanes: all in one group, then fewer columns a group and more groups."""
+    widest = work.max_vector
+    tiles: list[dict[str, ParameterValue]] = []
+    for vector in (widest, max(1, widest // 2)):
+        covering = min(32, 1 << max(0, ceil(work.num_dense_cols / vector) - 1).bit_length())
+        choices = [covering, covering // 2, covering // 4] if vector == widest else [covering]
+        tiles += [{"vector": vector, "lanes": lanes} for lanes in choices if lanes >= 1]
+    return [tile for place, tile in enumerate(tiles) if tile not in tiles[:place]]
+
+
+def _shared(
+    work: Work, values: Values, matrix_bytes: float, groups: float, read: float, chain: float, launches: int = 1
+) -> Prospect:
+    """A prospect whose `groups` groups read `read` nonzeros, padding and repeats included."""
+    vector, lanes = number(values, "vector"), number(values, "lanes")
+    tiles = ceil(work.num_dense_cols / (vector * lanes))
+    instructions = (read * (8 + vector) + groups * 60) * lanes * tiles / 32
+    us = estimate(work, matrix_bytes * tiles, instructions, min(chain, 400), groups * lanes * tiles, launches)
+    gathered = work.nnz * work.num_dense_cols * work.element_bytes * GATHER_SHARE
+    return Prospect(us + gathered / L2_BYTES_A_US, dict(values))
+
+
+def _spmm_rows_split(work: Work) -> Iterator[Prospect]:
+    mean, longest = work.shape.mean, work.shape.longest
+    splits = sorted({*near(mean / 2, (2, 4, 8, 16, 32), 3), *near(longest / 8, (2, 4, 8, 16, 32), 2)})
+    for tile in _tiles(work):
+        for rest in combine(
+            splits=tuple(splits), unroll=(4, 2, 1, 8), block=(128, 256, 64), load=("ldg",),
+            index=indices(work.shape.narrow),
+        ):  # fmt: skip
+            batch = number(rest, "splits") * number(rest, "unroll")
+            if batch > 4 * max(mean, longest / 16):
+                continue
+            read = work.rows * batch * ceil(mean / batch)
+            chain = 1.3 + 2 * ceil(longest / batch) + 0.3 * log2(number(rest, "splits"))
+            groups = float(work.rows * number(rest, "splits"))
+            yield _shared(work, {**tile, **rest}, work.csr_bytes(str(rest["index"])), groups, read, chain)
+
+
+def _spmm_ell(work: Work) -> Iterator[Prospect]:
+    width = work.shape.longest
+    slots = float(width * work.rows)
+    for tile in _tiles(work):
+        for rest in combine(splits=(1, 2, 4, 8, 16), block=(128, 64, 256, 32), load=("ldg",)):
+            splits = number(rest, "splits")
+            chain = 2 + 0.3 * log2(splits) + 0.1 * width / splits
+            values = {**tile, **rest, "width": width}
+            if splits <= width:
+                yield _shared(work, values, slots * (4 + work.element_bytes), work.rows * splits, slots, chain)
+
+
+def _spmm_tiles(work: Work) -> Iterator[Prospect]:
+    for tile in _tiles(work):
+        for rest in combine(share=(4, 8, 2, 16), block=(128, 256, 64, 512), load=("ldg",), index=("u16", "i32")):
+            share = number(rest, "share")
+            capacity = number(rest, "block") // number(tile, "lanes") * share
+            if rest["index"] == "u16" and not work.shape.narrow_row_blocks(capacity):
+                continue
+            for rows in near(1.5 * capacity / work.shape.mean, (16, 32, 64, 128, 256), 2):
+                yield from _tiles_of(work, {**tile, **rest, "rows": rows}, capacity)
+
+
+def _tiles_of(work: Work, values: Values, capacity: int) -> Iterator[Prospect]:
+    longest, mean = work.shape.longest, work.shape.mean
+    rows, share = number(values, "rows"), number(values, "share")
+    num_tiles = max(work.nnz / capacity * (1 + min(mean / capacity, 1)), work.rows / rows)
+    slots = num_tiles * capacity
+    if slots > MAX_PADDING * work.nnz:
+        return
+    split = longest > capacity
+    size = slots * (index_bytes(values["index"]) + work.element_bytes) + num_tiles * (2 * rows + 8)
+    chain = 3 + 0.1 * min(longest, capacity) / share + 0.02 * rows
+    yield _shared(
+        work,
+        {**values, "long_rows": "split" if split else "refuse"},
+        size,
+        slots / share,
+        slots,
+        chain,
+        launches=2 if split else 1,
+    )
+
+
+PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {
+    "spmm_rows_split": _spmm_rows_split,
+    "spmm_ell": _spmm_ell,
+    "spmm_tiles": _spmm_tiles,
+}
+"""Parameters worth trying, by family."""

@@ -1,0 +1,192 @@
+"""SpMM over tiles of whole rows: equal shares of a tile's nonzeros for its groups of lanes, cut rows joined in shared memory.
+
+Columns, values and row bounds are addressed by the tile's number; the gathers of B are under way before the block
+learns which rows they belong to.
+"""
+
+from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
+from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, tile_fits, tile_of
+from sparsesmith.domain.families.family import Choice, Family
+from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, vector
+from sparsesmith.domain.families.spmm_splits import own_column
+from sparsesmith.domain.formats.csr_tiles import LANES, LONG_ROWS
+from sparsesmith.domain.formats.format import OneOf, ParameterValue
+
+MAX_GATHERED_BYTES = 256
+"""Rows of B that a thread holds in registers."""
+
+
+def _capacity(choice: Choice) -> int:
+    """Slots of a tile: a share for each group of the block."""
+    return choice.integer("block") // choice.integer("lanes") * choice.integer("share")
+
+
+def _reads(array: str, c_type: str, size: int, choice: Choice) -> str:
+    """Loads a group's share of `array` with the widest vectors that divide it."""
+    share, how = choice.integer("share"), choice.word("load")
+    step = min(share, 4, 16 // size)
+    wide = vector(c_type, step)
+    name = {"col_indices": "col", "values": "value"}[array]
+    lines = []
+    for u in range(0, share, step):
+        address = f"{array} + slot + {u}" if u else f"{array} + slot"
+        read = load(how, address if step == 1 else f"(const {wide}*)({address})")
+        lines.append(f"{name}[{u}] = {read};" if step == 1 else f"*({wide}*)({name} + {u}) = {read};")
+    return "\n".join(lines)
+
+
+def _output(choice: Choice) -> str:
+    """Where the tile's first row goes: pieces of long rows wait in `carry`."""
+    width = choice.num_dense_cols
+    if choice.word("long_rows") == "refuse":
+        return f"c + (size_t)range.x * {width}"
+    return (
+        f"tile < num_whole_tiles ? c + (size_t)range.x * {width} : carry + (size_t)(tile - num_whole_tiles) * {width}"
+    )
+
+
+def _store(choice: Choice, tile: DenseTile) -> str:
+    """Writes `sum` to local row `row`."""
+    store = tile.store(f"out + row * {choice.num_dense_cols}")
+    return f"if (inside) {store}" if tile.guard else store
+
+
+def _write_tiles(choice: Choice) -> str:
+    block, tile, share, rows = choice.integer("block"), tile_of(choice), choice.integer("share"), choice.integer("rows")
+    narrow = choice.word("index") == "u16"
+    size = BYTES[choice.element_type]
+    body = fill(
+        """
+__shared__ int offsets[$bounds];
+__shared__ $V partials[$block];
+int tile = blockIdx.x, group = threadIdx.x / $lanes;
+$column
+int slot = tile * $capacity + group * $share;
+__align__(16) $I col[$share];
+__align__(16) $T value[$share];
+$read_cols
+$read_values
+int2 range = *(const int2*)(tile_rows + 2 * tile);
+$base
+for (int i = threadIdx.x; i < $bounds; i += $block) offsets[i] = local_offsets[tile * $bounds + i];
+$V right[$share];
+#pragma unroll
+for (int u = 0; u < $share; u++) right[u] = $gather;
+__syncthreads();
+int rows = range.y - range.x;
+$T* out = $output;
+int begin = min(group * $share, offsets[rows]), end = min(begin + $share, offsets[rows]);
+int row = 0;
+for (int above = rows; row < above;) {
+  int middle = (row + above) / 2;
+  if (offsets[middle + 1] > begin - (group == 0)) above = middle;
+  else row = middle + 1;
+}
+int cut = rows;
+$V sum = {}, head = {};
+#pragma unroll
+for (int u = 0; u <= $share; u++) {
+  for (; row < rows && offsets[row + 1] <= min(begin + u, end); row++) {
+    if (offsets[row] < begin) {
+      cut = row;
+      head = sum;
+    } else {
+      $store
+    }
+    sum = $zero;
+  }
+  if (u < $share) {
+    $add
+  }
+}
+partials[threadIdx.x] = sum;
+__syncthreads();
+if (cut < rows) {
+  row = cut;
+  sum = head;
+  for (int g = offsets[row] / $share; g < group; g++) {
+    $V part = partials[g * $lanes + threadIdx.x % $lanes];
+    $join
+  }
+  $store
+}
+""",
+        bounds=rows + 1,
+        V=tile.c_type,
+        block=block,
+        lanes=tile.lanes,
+        column=own_column(tile),
+        capacity=_capacity(choice),
+        share=share,
+        I="unsigned short" if narrow else "int",
+        T=tile.scalar,
+        read_cols=_reads("col_indices", "unsigned short" if narrow else "int", 2 if narrow else 4, choice),
+        read_values=_reads("values", tile.scalar, size, choice),
+        base="int base = tile_col_base[tile];" if narrow else "",
+        gather=tile.read(f"b + (size_t){'(base + col[u])' if narrow else 'col[u]'} * {choice.num_dense_cols} + column"),
+        output=_output(choice),
+        store=_store(choice, tile),
+        zero=tile.zero,
+        add=tile.multiply_add("sum", "value[u]").replace("right", "right[u]"),
+        join=" ".join(f"sum{field} += part{field};" for field in tile.fields),
+    )
+    settings: dict[str, ParameterValue] = {
+        "chunks": _capacity(choice) // LANES,
+        "vector": 1,
+        "max_rows": rows,
+        "index": choice.word("index"),
+        "long_rows": choice.word("long_rows"),
+    }
+    main = Launch("spmm", f"num_tiles{tile.grid}", block, body, choice.word("registers"))
+    ends = (_add_pieces(choice),) if choice.word("long_rows") == "split" else ()
+    return program("spmm", choice.element_type, "csr_tiles", settings, main, *ends)
+
+
+def _add_pieces(choice: Choice) -> Launch:
+    """A thread an entry of the long rows' part of the result."""
+    width = choice.num_dense_cols
+    body = fill(
+        """
+int row = (blockIdx.x * 256 + threadIdx.x) / $width;
+int column = (blockIdx.x * 256 + threadIdx.x) % $width;
+if (row >= num_split_rows) return;
+$T sum = 0;
+#pragma unroll 8
+for (int piece = split_pieces[row]; piece < split_pieces[row + 1]; piece++)
+  sum += carry[(size_t)piece * $width + column];
+c[(size_t)split_rows[row] * $width + column] = sum;
+""",
+        width=width,
+        T=tile_of(choice).scalar,
+    )
+    return Launch("add_pieces", f"max(1,ceil_div(num_split_rows*{width},256))", 256, body)
+
+
+def _tiles_fit(choice: Choice) -> bool:
+    """Groups share the tile evenly, gathers fit in registers."""
+    size = BYTES[choice.element_type] * choice.integer("vector")
+    gathered = choice.integer("share") * size <= MAX_GATHERED_BYTES
+    return tile_fits(choice) and gathered and _capacity(choice) % LANES == 0 and _capacity(choice) // LANES <= 128
+
+
+SPMM_TILES = Family(
+    name="spmm_tiles",
+    operation="spmm",
+    strategy="A block a tile of whole rows, equal shares of its nonzeros for the groups of lanes, all gathers in flight "
+    "before rows are known, cut rows joined in shared memory; any lengths, small matrices above all.",
+    parameters={
+        **ONE_CHUNK_PARAMETERS,
+        "share": OneOf(8, (2, 4, 8, 16)),
+        "rows": OneOf(64, (16, 32, 64, 128, 256)),
+        "block": OneOf(128, (64, 128, 256, 512)),
+        "long_rows": LONG_ROWS,
+        "load": LOAD,
+        "registers": REGISTERS,
+        "index": INDEX,
+    },
+    suits=lambda pattern: True,
+    write=_write_tiles,
+    allows=_tiles_fit,
+)
+
+FAMILIES = (SPMM_TILES,)
