@@ -1,10 +1,12 @@
-"""Measures library routines, kernel families and a policy's samples side by side, through the evaluator itself.
+"""Measures library routines, the tuner's kernels and a policy's samples side by side, through the evaluator itself.
 
     python -m benchmarks.run                                  the examples and the generated matrices
     python -m benchmarks.run --pack CORE.pack [--samples SAMPLES.jsonl]     the core development matrices too
 
-One result file a workload kind under benchmarks/results/<device>/, written anew after every matrix, so that a run that is
-cut off leaves what it had. `python -m benchmarks.report` turns the files into REPORT.md and the README's table.
+One result file a plan under benchmarks/results/<device>/, written anew after every matrix, so that a run that is cut off
+leaves what it had; `--resume` goes on where such a run of the same commit stopped. Without a GPU the interpreter's
+estimates go to a folder of their own and into no report. `python -m benchmarks.report` turns the files into REPORT.md,
+the plots and the README's table.
 """
 
 import argparse
@@ -14,24 +16,33 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suites import ROOT, Matrix, core_matrices, example_matrices, generated_matrices
+import numpy as np
+
+from benchmarks.contest import Contest, hold
+from benchmarks.preparation import Prepared, prepared_workloads
+from benchmarks.structure import vector_bytes
+from benchmarks.suites import ROOT, Source, core_sources, example_sources, generated_sources
 from benchmarks.sweep import Plan, parse_plan
 from services.evaluator.compilation import Compiler
 from services.evaluator.devices import device_process
-from services.evaluator.jobs import Grader
+from services.evaluator.evaluation import parse_candidate
+from services.evaluator.grading import csr_bytes
+from services.evaluator.sandbox import DeviceProcess
 from services.evaluator.settings import EvaluatorSettings
-from sparsesmith.domain.families import propose
-from sparsesmith.domain.pattern import Pattern
+from services.generator.verdict import Contender, break_even
+from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import SparsesmithError
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
+    Baselines,
+    BaselineTiming,
     Candidate,
     DeviceDescription,
     Evaluation,
@@ -43,93 +54,123 @@ from sparsesmith_proto.kernel import (
     Workload,
 )
 
-PLANS = ("spmv:float32:1:48", "spmv:float64:1:32", "spmm:float32:32:24")
-JOB_BUDGET_S = 120
+PLANS = ("spmv:float32:1:32", "spmv:float64:1:32", "spmm:float32:8:24", "spmm:float32:32:24", "spmm:float32:128:24")
+GENERATED_PRODUCTS = 3.3e8
+"""Multiply-adds of a product up to which generated matrices are measured: all with 8 columns, the smaller with 32."""
 SAMPLE_PREFIX = "policy"
 
-
-@dataclass(frozen=True)
-class OnePattern:
-    """What the grader takes a pattern from, without a Redis."""
-
-    pattern: Pattern
-
-    def get(self, digest: str) -> Pattern:
-        assert digest == self.pattern.digest
-        return self.pattern
-
-
+Row = dict[str, Any]
 Samples = dict[tuple[str, str, str, int], list[str]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", type=Path, help="pack of development patterns (benchmarks.matrix_pack)")
-    parser.add_argument("--samples", type=Path, help="a policy's programs (benchmarks.sample_policy)")
-    parser.add_argument("--plan", nargs="+", default=PLANS, help="operation:type:columns:programs")
-    parser.add_argument("--seconds", type=float, default=3600, help="no new workload is begun after this time")
-    parser.add_argument("--commit", default="", help="of the code, where git does not say")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
-    parser.add_argument("--no-generated", action="store_true")
-    options = parser.parse_args()
+    options = _options()
     deadline = time.monotonic() + options.seconds
     settings, samples = EvaluatorSettings(), _read_samples(options.samples)
-    num_compilers = max(1, (os.cpu_count() or 1) - 1)
+    commit = options.commit or _commit()
     with (
         closing(device_process(settings)) as process,
-        Compiler(num_compilers, timeout_s=settings.compile_limit_s) as compiler,
+        Compiler(max(1, (os.cpu_count() or 1) - 1), timeout_s=settings.compile_limit_s) as compiler,
     ):
         device = process.start()
-        grader = Grader(process, compiler)
         for plan in map(parse_plan, options.plan):
-            rows: list[dict[str, Any]] = []
-            for matrix in _matrices(options, plan):
-                if time.monotonic() > deadline:
-                    print(f"time is up at {matrix.name}", flush=True)
-                    break
-                programs = samples.get((matrix.name, plan.operation, plan.element_type, plan.num_dense_cols), [])
-                try:
-                    rows.append(measure(grader, matrix, plan, programs))
-                except SparsesmithError as error:
-                    rows.append({"name": matrix.name, "failed": error.message})
-                print(_line(rows[-1]), flush=True)
-                _write(options.out, plan, device, rows, options.commit)
+            sources = _sources(options, plan)
+            result = SuiteResult(options.out, plan, device, commit, [source.name for source in sources])
+            if options.resume:
+                result.resume(options.resume)
+            work = ((source, plan) for source in sources if source.name not in result.names())
+            workloads = prepared_workloads(work, compiler, device.architecture, settings.compile_limit_s)
+            with closing(workloads):
+                _measure_all(workloads, samples, process, result, deadline)
+            print(result.summary(), flush=True)
 
 
-def measure(grader: Grader, matrix: Matrix, plan: Plan, programs: list[str]) -> dict[str, Any]:
-    """One row: every library routine, the best family program, the samples' outcomes."""
-    workload = Workload(
-        pattern=matrix.pattern.digest,
-        operation=plan.operation,
-        element_type=plan.element_type,
-        num_dense_cols=plan.num_dense_cols,
-    )
-    instances = propose(matrix.pattern, plan.operation, plan.element_type, plan.num_dense_cols, limit=plan.limit)
-    families = [
-        Candidate(
-            candidate_id=f"family-{number}",
-            program=instance.program,
-            origin=FromFamily(family=instance.family, parameters=dict(instance.parameters)),
-        )
-        for number, instance in enumerate(instances)
-    ]
-    sampled = [
-        Candidate(candidate_id=f"{SAMPLE_PREFIX}-{number}", program=program, origin=UserWritten())
-        for number, program in enumerate(programs)
-    ]
-    job = EvaluationJob(
-        job_id=f"bench-{matrix.name}", workload=workload, candidates=(*families, *sampled), budget_s=JOB_BUDGET_S
-    )
+def _measure_all(
+    workloads: Iterable[Prepared], samples: Samples, process: DeviceProcess, result: "SuiteResult", deadline: float
+) -> None:
+    """Row by row until the time is up; a workload that cannot be measured leaves a row that says why."""
     began = time.monotonic()
-    report = grader.grade(job, OnePattern(matrix.pattern))  # type: ignore[arg-type]
-    return _row(matrix, report, time.monotonic() - began)
+    for prepared in workloads:
+        if time.monotonic() > deadline:
+            prepared.ahead.__exit__(None, None, None)
+            return
+        row = _measured(prepared, _candidates_of(samples, prepared), process)
+        now = time.monotonic()
+        row["wall_s"], began = now - began, now
+        print(_line(row), flush=True)
+        result.add(row)
 
 
-def _row(matrix: Matrix, report: EvaluationReport, seconds: float) -> dict[str, Any]:
-    by_kind = {"family": list[Evaluation](), SAMPLE_PREFIX: list[Evaluation]()}
-    for evaluation in report.evaluations:
-        by_kind[evaluation.candidate.candidate_id.rsplit("-", 1)[0]].append(evaluation)
-    best = report.baselines.best_routine()
+def _measured(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProcess) -> Row:
+    try:
+        return measured_row(prepared, hold(prepared, samples, process), process.description())
+    except SparsesmithError as error:
+        return {"name": prepared.matrix.name, "failed": error.message}
+
+
+class SuiteResult:
+    """The result file of a plan."""
+
+    def __init__(self, out: Path, plan: Plan, device: DeviceDescription, commit: str, names: list[str]) -> None:
+        self._file = out / _folder(device) / _file_name(plan)
+        self._plan, self._device, self._commit, self._wanted = plan, device, commit, names
+        self._rows: list[Row] = []
+
+    def names(self) -> set[str]:
+        return {row["name"] for row in self._rows}
+
+    def resume(self, folder: Path) -> None:
+        """Takes over the rows of an earlier run of this commit, if there are any, but those that failed."""
+        path = folder / _folder(self._device) / self._file.name
+        if not path.exists():
+            return
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before["commit"] == self._commit and before["candidates"] == self._plan.limit:
+            self._rows = [row for row in before["rows"] if row["name"] in self._wanted and "failed" not in row]
+
+    def add(self, row: Row) -> None:
+        """The file is written anew."""
+        self._rows.append(row)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self._file.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(self._content(), indent=1) + "\n", encoding="utf-8")
+        unfinished.replace(self._file)
+
+    def missing(self) -> list[str]:
+        """Matrices of the suite that were not measured."""
+        return [name for name in self._wanted if name not in self.names()]
+
+    def summary(self) -> str:
+        missing = self.missing()
+        lacks = f"; not reached: {', '.join(missing)}" if missing else ""
+        return f"{self._file.stem}: {len(self._rows)} of {len(self._wanted)} matrices{lacks}"
+
+    def _content(self) -> dict[str, Any]:
+        words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
+        order = {name: place for place, name in enumerate(self._wanted)}
+        return {
+            "kind": "suite",
+            "operation": self._plan.operation,
+            "element_type": self._plan.element_type,
+            "num_dense_cols": self._plan.num_dense_cols,
+            "candidates": self._plan.limit,
+            "device": self._device.model_dump(),
+            "commit": self._commit,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+            "cpu_cores": os.cpu_count(),
+            "command": " ".join(["python -m benchmarks.run", *words]),
+            "missing": self.missing(),
+            "rows": sorted(self._rows, key=lambda row: order[row["name"]]),
+        }
+
+
+def measured_row(prepared: Prepared, contest: Contest, device: DeviceDescription) -> Row:
+    """What is kept of a contest; times in microseconds, warm (`us`) and cold (`cold_us`)."""
+    matrix, plan, baselines = prepared.matrix, prepared.plan, contest.baselines
+    element_bytes = np.dtype(plan.element_type).itemsize
+    default, best = baselines.default_routine(), baselines.best_routine()
+    tuning_s = prepared.prepare_s + contest.search_s
     return {
         "name": matrix.name,
         "class": matrix.matrix_class,
@@ -137,36 +178,65 @@ def _row(matrix: Matrix, report: EvaluationReport, seconds: float) -> dict[str, 
         "num_rows": matrix.pattern.num_rows,
         "num_cols": matrix.pattern.num_cols,
         "nnz": matrix.pattern.nnz,
-        "csr_bytes": report.csr_bytes,
-        "default": _times(report.baselines.default_routine().timing),
-        "best_baseline": {"routine": best.routine, **_times(best.timing)},
-        "routines_us": {each.routine: each.timing.median_us for each in report.baselines.routines},
-        "families": _summary(by_kind["family"]),
-        "policy": _summary(by_kind[SAMPLE_PREFIX]),
-        "grading_s": report.seconds,
-        "seconds": seconds,
-    }
-
-
-def _summary(evaluations: list[Evaluation]) -> dict[str, Any]:
-    """Outcomes in order, and the fastest that passed."""
-    passed = [each for each in evaluations if isinstance(each.outcome, Passed)]
-    if not passed:
-        return {"outcomes": [each.outcome.outcome for each in evaluations], "best": None}
-    best = min(passed, key=lambda each: each.outcome.timing.median_us)  # type: ignore[union-attr]
-    assert isinstance(best.outcome, Passed)
-    origin = best.candidate.origin
-    written = {"family": origin.family, "parameters": origin.parameters} if isinstance(origin, FromFamily) else {}
-    return {
-        "outcomes": [each.outcome.outcome for each in evaluations],
-        "best": {
-            **written,
-            **_times(best.outcome.timing),
-            "storage_format": best.outcome.storage_format,
-            "format_bytes": best.outcome.format_bytes,
-            "conversion_ms": best.outcome.conversion_ms,
+        "structure": asdict(prepared.structure),
+        "csr_bytes": csr_bytes(matrix.pattern, prepared.workload),
+        "vector_bytes": vector_bytes(matrix.pattern, prepared.structure, element_bytes, plan.num_dense_cols),
+        "default": _routine(default),
+        "best_baseline": {"routine": best.routine, **_routine(best)},
+        "routines": {each.routine: _routine(each) for each in baselines.routines},
+        "families": _summary(contest.families, prepared.workload, baselines, device, tuning_s),
+        "policy": _summary(contest.policy, prepared.workload, baselines, device, tuning_s),
+        "search": {
+            "candidates": len(contest.families),
+            "prepare_s": prepared.prepare_s,
+            "search_s": contest.search_s,
+            "device_s": sum(s for stage, s in contest.seconds.items() if stage != "compile_wait"),
+            "stages_s": contest.seconds,
         },
     }
+
+
+def _summary(
+    evaluations: tuple[Evaluation, ...],
+    workload: Workload,
+    baselines: Baselines,
+    device: DeviceDescription,
+    tuning_s: float,
+) -> dict[str, Any]:
+    """Outcomes counted, and the fastest that passed."""
+    outcomes = dict(sorted(Counter(each.outcome.outcome for each in evaluations).items()))
+    passed = [(each, each.outcome) for each in evaluations if isinstance(each.outcome, Passed)]
+    if not passed:
+        return {"outcomes": outcomes, "best": None}
+    evaluation, outcome = min(passed, key=lambda pair: pair[1].timing.median_us)
+    origin = evaluation.candidate.origin
+    written = {"family": origin.family, "parameters": origin.parameters} if isinstance(origin, FromFamily) else {}
+    repaid = break_even(Contender(evaluation, outcome, baselines, device), tuning_s)
+    return {
+        "outcomes": outcomes,
+        "best": {
+            **written,
+            **_times(outcome.timing),
+            "storage_format": outcome.storage_format,
+            "format_bytes": outcome.format_bytes,
+            "launches": _num_launches(evaluation.candidate, workload),
+            "registers": outcome.resources.registers,
+            "conversion_ms": outcome.conversion_ms,
+            "tuning_s": repaid.tuning_s,
+            "products_against_best": repaid.products_against_best,
+            "products_against_default": repaid.products_against_default,
+        },
+    }
+
+
+def _num_launches(candidate: Candidate, workload: Workload) -> int:
+    program = parse_candidate(candidate.program, workload)
+    assert isinstance(program, KernelProgram), "it passed"
+    return len(program.launches)
+
+
+def _routine(routine: BaselineTiming) -> dict[str, Any]:
+    return {**_times(routine.timing), "preparation_ms": routine.preparation_ms}
 
 
 def _times(timing: Timing) -> dict[str, float | bool | str]:
@@ -178,55 +248,72 @@ def _times(timing: Timing) -> dict[str, float | bool | str]:
             return {"us": timing.median_us, "traffic_model": timing.traffic_model}
 
 
-def _line(row: dict[str, Any]) -> str:
+def _line(row: Row) -> str:
     if "failed" in row:
         return f"{row['name']:44s} FAILED {row['failed'][:200]}"
     best, baseline = row["families"]["best"], row["best_baseline"]
     ours = f"{best['us']:9.2f} {best['family']:22s} x{baseline['us'] / best['us']:.2f}" if best else "none passed"
-    policy = row["policy"]["best"]
-    passed = sum(outcome == "passed" for outcome in row["policy"]["outcomes"])
-    sampled = (
-        f" policy {passed}/{len(row['policy']['outcomes'])} x{baseline['us'] / policy['us']:.2f}" if policy else ""
+    policy, search = row["policy"], row["search"]
+    num_samples = sum(policy["outcomes"].values())
+    sampled = ""
+    if policy["best"]:
+        passed = policy["outcomes"]["passed"]
+        sampled = f" policy {passed}/{num_samples} x{baseline['us'] / policy['best']['us']:.2f}"
+    spent = f"{search['candidates']} in {search['search_s']:.1f} s, device {search['device_s']:.1f}, all {row['wall_s']:.1f}"
+    return f"{row['name']:44s} {row['nnz']:9d} {baseline['us']:9.2f} {baseline['routine']:22s} {ours}{sampled} {spent}"
+
+
+def _sources(options: argparse.Namespace, plan: Plan) -> list[Source]:
+    chosen: list[Source] = [*(example_sources() if options.pack is None else core_sources(options.pack))]
+    if not options.no_generated:
+        affordable = options.generated_products / plan.num_dense_cols
+        chosen += [source for source in generated_sources() if source.nnz <= affordable]
+    return [source for source in chosen if options.names is None or source.name in options.names]
+
+
+def _candidates_of(samples: Samples, prepared: Prepared) -> tuple[Candidate, ...]:
+    plan = prepared.plan
+    programs = samples.get((prepared.matrix.name, plan.operation, plan.element_type, plan.num_dense_cols), [])
+    return tuple(
+        Candidate(candidate_id=f"{SAMPLE_PREFIX}-{number}", program=program, origin=UserWritten())
+        for number, program in enumerate(programs)
     )
-    return f"{row['name']:44s} {row['nnz']:9d} {baseline['us']:9.2f} {baseline['routine']:22s} {ours}{sampled} {row['seconds']:.1f} s"
-
-
-def _matrices(options: argparse.Namespace, plan: Plan) -> Iterator[Matrix]:
-    if options.pack is not None:
-        yield from core_matrices(options.pack)
-    else:
-        yield from example_matrices()
-    if not options.no_generated and plan == parse_plan(options.plan[0]):
-        yield from generated_matrices()
 
 
 def _read_samples(path: Path | None) -> Samples:
     lines: Iterable[str] = path.read_text(encoding="utf-8").splitlines() if path else ()
-    parsed = map(json.loads, lines)
+    parsed: Iterator[Mapping[str, Any]] = map(json.loads, lines)
     return {(e["pattern"], e["operation"], e["element_type"], e["num_dense_cols"]): e["programs"] for e in parsed}
 
 
-def _write(out: Path, plan: Plan, device: DeviceDescription, rows: list[dict[str, Any]], commit: str) -> None:
-    folder = out / ("h200" if "H200" in device.name else device.name.lower().replace(" ", "-"))
-    folder.mkdir(parents=True, exist_ok=True)
+def _folder(device: DeviceDescription) -> str:
+    return "h200" if "H200" in device.name else device.name.lower().replace(" ", "-")
+
+
+def _file_name(plan: Plan) -> str:
     columns = f"-{plan.num_dense_cols}" if plan.operation == "spmm" else ""
-    result = {
-        "kind": "suite",
-        "operation": plan.operation,
-        "element_type": plan.element_type,
-        "num_dense_cols": plan.num_dense_cols,
-        "proposals": plan.limit,
-        "device": device.model_dump(),
-        "commit": commit or _commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "command": " ".join(
-            ["python -m benchmarks.run", *(Path(word).name if "/" in word else word for word in sys.argv[1:])]
-        ),
-        "rows": rows,
-    }
-    name = f"suite-{plan.operation}{columns}-{plan.element_type}.json"
-    (folder / name).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return f"suite-{plan.operation}{columns}-{plan.element_type}.json"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pack", type=Path, help="pack of development patterns (benchmarks.matrix_pack)")
+    parser.add_argument("--samples", type=Path, help="a policy's programs (benchmarks.sample_policy)")
+    parser.add_argument("--plan", nargs="+", default=PLANS, help="operation:type:columns:candidates, in this order")
+    parser.add_argument(
+        "--candidates", type=int, help="most programs of the search, in place of the plans' own numbers"
+    )
+    parser.add_argument("--names", nargs="+", help="only these matrices")
+    parser.add_argument("--seconds", type=float, default=3600, help="no new workload is begun after this time")
+    parser.add_argument("--commit", default="", help="of the code, where git does not say")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--resume", type=Path, help="results of this commit that are taken over instead of measured")
+    parser.add_argument("--generated-products", type=float, default=GENERATED_PRODUCTS, help="nnz x columns at most")
+    parser.add_argument("--no-generated", action="store_true")
+    options = parser.parse_args()
+    if options.candidates:
+        options.plan = [f"{plan.rpartition(':')[0]}:{options.candidates}" for plan in options.plan]
+    return options
 
 
 def _commit() -> str:

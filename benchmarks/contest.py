@@ -1,0 +1,149 @@
+"""One workload tuned and raced against every routine of the library, with the seconds that each stage took.
+
+The same parts as in production: the tuner proposes, `evaluate_kernel` grades, the race decides on effort, finalists are
+timed again in turns with the best routine. What a job queue adds is not in these seconds (see `end_to_end`).
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from benchmarks.preparation import Prepared
+from services.evaluator.compilation import Compiled
+from services.evaluator.correctness import Correct
+from services.evaluator.device import Effort, RunFailure, Timing
+from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.grading import Outcomes, run_finals
+from services.evaluator.race import Race
+from services.evaluator.sandbox import DeviceProcess
+from services.evaluator.workbench import FinalTimes, Stored, Workbench
+from sparsesmith.domain.program import KernelProgram
+from sparsesmith_proto.kernel import Baselines, Candidate, DeviceDescription, Evaluation, Passed, Rejected
+
+BATCH = 8
+COMPILE_S = 120
+"""Longest wait for the programs of a batch."""
+
+
+@dataclass
+class StageSeconds:
+    """Wall seconds by stage. All but `compile_wait` pass while the device's process works."""
+
+    spent: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def of(self, stage: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent[stage] += time.monotonic() - began
+
+
+@dataclass(frozen=True)
+class ClockedBench:
+    """A workbench that keeps account of its seconds."""
+
+    bench: Workbench
+    seconds: StageSeconds
+
+    def description(self) -> DeviceDescription:
+        return self.bench.description()
+
+    def baselines(self) -> Baselines:
+        with self.seconds.of("baselines"):
+            return self.bench.baselines()
+
+    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
+        with self.seconds.of("store"):
+            return self.bench.store(program)
+
+    def draw(self) -> None:
+        with self.seconds.of("draw"):
+            self.bench.draw()
+
+    def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        with self.seconds.of("check"):
+            return self.bench.check(kernel_id, program, binary)
+
+    def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
+        with self.seconds.of("time"):
+            return self.bench.time(kernel_id, effort)
+
+    def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
+        with self.seconds.of("finals"):
+            return self.bench.retime(kernel_ids, routine)
+
+    def unload(self, kernel_id: str) -> None:
+        with self.seconds.of("check"):
+            self.bench.unload(kernel_id)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What came of a workload."""
+
+    baselines: Baselines
+    families: tuple[Evaluation, ...]
+    policy: tuple[Evaluation, ...]
+    seconds: dict[str, float]
+    """By stage, of the families' search; the policy's samples come after it."""
+    search_s: float
+    """Wall, from opening the workload to the end of the families' finals."""
+
+
+def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProcess) -> Contest:
+    """Tunes by families, then grades a policy's samples, each field with its own finals.
+
+    Raises what the evaluator raises where the workload does not fit the device or the device is lost.
+    """
+    seconds, began = StageSeconds(), time.monotonic()
+    bench = ClockedBench(process.open(prepared.workload, prepared.matrix.pattern), seconds)
+    with prepared.ahead:
+        baselines = bench.baselines()
+        bench.draw()
+        families, baselines = _tune(prepared, bench, baselines)
+        search_s, spent = time.monotonic() - began, dict(seconds.spent)
+        policy: tuple[Evaluation, ...] = ()
+        if samples:
+            race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
+            _grade(samples, prepared, bench, race, outcomes)
+            outcomes, _ = run_finals(race, bench, samples, outcomes, baselines)
+            policy = _evaluations(samples, outcomes)
+    return Contest(baselines, families, policy, spent, search_s)
+
+
+def _tune(prepared: Prepared, bench: ClockedBench, baselines: Baselines) -> tuple[tuple[Evaluation, ...], Baselines]:
+    """The search to its end; the next batch compiles while one is graded."""
+    race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
+    entered: list[Candidate] = []
+    batch = prepared.first
+    while batch:
+        entered += batch
+        upcoming = prepared.search.next_batch(BATCH)
+        prepared.ahead.start(upcoming, prepared.workload)
+        _grade(batch, prepared, bench, race, outcomes)
+        batch = upcoming or prepared.search.next_batch(BATCH)
+    outcomes, baselines = run_finals(race, bench, tuple(entered), outcomes, baselines)
+    return _evaluations(entered, outcomes), baselines
+
+
+def _grade(batch: Sequence[Candidate], prepared: Prepared, bench: ClockedBench, race: Race, outcomes: Outcomes) -> None:
+    """Grades a batch as its programs come out of the compilers; the tuner hears of its own."""
+    compiled = iter(prepared.ahead.as_compiled(batch, prepared.workload, time.monotonic() + COMPILE_S))
+    while True:
+        with bench.seconds.of("compile_wait"):
+            candidate = next(compiled, None)
+        if candidate is None:
+            return
+        outcome = evaluate_kernel(candidate, prepared.workload, prepared.ahead.result, bench, race)
+        outcomes[candidate.program] = outcome
+        prepared.search.tell(candidate, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome)
+
+
+def _evaluations(candidates: Sequence[Candidate], outcomes: Outcomes) -> tuple[Evaluation, ...]:
+    return tuple(
+        Evaluation(candidate=each, outcome=outcomes[each.program]) for each in candidates if each.program in outcomes
+    )
