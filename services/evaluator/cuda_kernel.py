@@ -43,7 +43,10 @@ class CudaKernel:
         program = self._open_program()
         self._timed = None
         program.place(shifted=True)
-        return self._run(program, draw, start, program.sequence().enqueue)
+        sequence = program.sequence()
+        early = sequence.starts_early
+        enqueue = program.behind_late_writes(sequence, draw, start) if early else sequence.enqueue
+        return self._run(program, draw, start, enqueue)
 
     def time(self, draw: Draw, effort: Effort) -> MeasuredTiming | RunFailure:
         """See LoadedKernel.time."""

@@ -16,6 +16,8 @@ import cupy
 from cupy.cuda import driver, function, runtime
 
 from services.evaluator.device import DeviceLost
+from sparsesmith.artifacts.cuda_driver import LaunchFailed, launch_programmatic
+from sparsesmith.domain.directives import Dependency
 
 STICKY_STATUSES = frozenset(
     {
@@ -56,7 +58,7 @@ def cuda_errors() -> Iterator[None]:
     """Turns CUDA's errors into DeviceLost or LaunchRefused."""
     try:
         yield
-    except (driver.CUDADriverError, runtime.CUDARuntimeError) as error:
+    except (driver.CUDADriverError, runtime.CUDARuntimeError, LaunchFailed) as error:
         if int(error.status) in STICKY_STATUSES:
             raise DeviceLost(str(error)) from error
         raise LaunchRefused(str(error)) from error
@@ -87,9 +89,13 @@ class Launch:
     block: tuple[int, int, int]
     shared_bytes: int
     arguments: KernelArguments
+    dependency: Dependency = "full"
 
     def enqueue(self, stream: int) -> None:
         """Puts the launch on a stream (or into the graph the stream is capturing)."""
+        if self.dependency == "programmatic":
+            launch_programmatic(self.function, self.grid, self.block, self.shared_bytes, stream, self.arguments.address)
+            return
         driver.launchKernel(
             self.function, *self.grid, *self.block, self.shared_bytes, stream, self.arguments.address, 0
         )

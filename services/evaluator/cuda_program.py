@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 
 from services.evaluator.arena_plan import BufferPlan
-from services.evaluator.cuda_launch import KernelArguments, Launch, LoadedModule
+from services.evaluator.cuda_launch import Enqueue, KernelArguments, Launch, LoadedModule
 from services.evaluator.device import Array, Draw
 from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_memory import Arena
@@ -33,6 +33,11 @@ class LaunchSequence:
     """All launches of a program, in order."""
 
     launches: tuple[Launch, ...]
+
+    @property
+    def starts_early(self) -> bool:
+        """Whether it may start while what ran before still drains."""
+        return self.launches[0].dependency == "programmatic"
 
     def enqueue(self, stream: int) -> None:
         for launch in self.launches:
@@ -72,7 +77,8 @@ class DeviceProgram:
         self._functions = [self._module.function(launch.kernel, launch.shared_bytes) for launch in self._resolved]
         self._input_name = self._name_of("input")
         self._output_name = self._name_of("output")
-        self._values_name = self._name_of("values")
+        self._values_name = next(iter(_names_of(self._signature, "values")), None)
+        """None: the format has the values in it."""
         self.arena = Arena([self._plan(argument) for argument in self._signature if argument.role != "size"], kernels)
 
     @property
@@ -88,7 +94,9 @@ class DeviceProgram:
 
     def fill(self, draw: Draw, start: Array | None) -> None:
         """Puts a draw's values, its dense operand and the output's first contents (None: NaN) in place."""
-        if self._layout.value_sources is None:
+        if self._values_name is None:
+            pass
+        elif self._layout.value_sources is None:
             self.arena.copy_in(self._values_name, draw.values)
         else:
             self._kernels.pack(
@@ -121,10 +129,32 @@ class DeviceProgram:
         arguments = KernelArguments([self._value_of(argument) for argument in self._signature])
         return LaunchSequence(
             tuple(
-                Launch(function, launch.grid, launch.block, launch.shared_bytes, arguments)
+                Launch(function, launch.grid, launch.block, launch.shared_bytes, arguments, launch.dependency)
                 for function, launch in zip(self._functions, self._resolved, strict=True)
             )
         )
+
+    def behind_late_writes(self, sequence: LaunchSequence, draw: Draw, start: Array | None) -> Enqueue:
+        """The sequence behind a kernel that lets it start at once and only then writes x, the output and scratch.
+
+        What a program reads of them before `griddepcontrol.wait` is NaN, and what it writes there is lost.
+        """
+        sources = {self._input_name: draw.dense, self._output_name: start}
+        sources |= dict.fromkeys(_names_of(self._signature, "scratch"))
+        held = {name: None if source is None else cupy.ascontiguousarray(source) for name, source in sources.items()}
+        rows = [
+            [0 if source is None else int(source.data.ptr), self.arena.address(name), self.arena.num_words(name)]
+            for name, source in held.items()
+        ]
+        writer = self._kernels.writing_late(rows)
+
+        def enqueue(stream: int) -> None:
+            for name in held:
+                self.arena.poison(name)
+            writer.enqueue(stream)
+            sequence.enqueue(stream)
+
+        return enqueue
 
     @property
     def _dense_length(self) -> int:

@@ -77,6 +77,26 @@ extern "C" __global__ void __launch_bounds__(256) flush(float4* buffer, u64 num_
 
 extern "C" __global__ void empty() {}
 
+// Lets the next kernel start, waits, then writes the buffers that this one may not touch before griddepcontrol.wait:
+// what it did too early is lost or was read from the garbage of before. regions: [3 * num_regions], source (0: fill
+// with NaN), target, 4-byte words.
+extern "C" __global__ void __launch_bounds__(256) write_late(const u64* regions, u64 num_regions, u64 nanoseconds) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+  u64 start, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+  do {
+    __nanosleep(200);
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - start < nanoseconds);
+  for (u64 r = 0; r < num_regions; r++) {
+    const u32* from = (const u32*)regions[3 * r];
+    u32* to = (u32*)regions[3 * r + 1];
+    for (u64 i = first_thread(); i < regions[3 * r + 2]; i += num_threads()) to[i] = from ? from[i] : 0xffffffffu;
+  }
+}
+
 // Keeps the stream busy so that the host can queue what follows: the time between two events then holds no host time.
 extern "C" __global__ void delay(u64 nanoseconds) {
   u64 start, now;

@@ -78,7 +78,7 @@ class DeviceKernels:
             self._launch(f"refresh_{element_type}", self._blocks_for(length), _BLOCK, x, length, seed)
 
     def fill(self, kind: str, numbers: "cupy.ndarray", stream: int, key_low: int, key_high: int) -> None:
-        """Draws every number of an array; `stream` tells apart arrays under the same key. Kinds: see draw_kernels.cu."""
+        """Draws every number of an array; `stream` tells apart arrays under one key. Kinds: see draw_kernels.cu."""
         with cuda_errors():
             self._launch(
                 f"fill_{kind}_{numbers.dtype.name}", self._blocks_for(-(-numbers.size // 4)), _BLOCK,
@@ -103,7 +103,7 @@ class DeviceKernels:
         tolerance: float,
         long_row: float,
     ) -> None:
-        """The float64 product. `arrays`: row offsets, columns, values, dense; reference, magnitude and bound to fill."""
+        """The float64 product. `arrays`: row offsets, columns, values, dense; to fill: reference, magnitude, bound."""
         width = min(_MAX_COLUMNS_A_WARP, 1 << (num_dense_cols - 1).bit_length())
         num_warps = num_rows * -(-num_dense_cols // width)
         with cuda_errors():

@@ -45,9 +45,10 @@ from services.evaluator.interpreter.traffic import H200, TRAFFIC_MODEL, estimate
 from services.evaluator.operands import draw as draw_inputs
 from services.evaluator.operands import system_generator
 from services.evaluator.plain_kernels import DEFAULT_ROUTINE, plain_programs
+from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.formats.format import Argument as KernelArgument
 from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.program import KernelProgram, parse_program
+from sparsesmith.domain.program import KernelProgram, ResolvedLaunch, parse_program
 from sparsesmith.domain.signature import signature_of
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import (
@@ -86,8 +87,8 @@ class InterpreterDevice:
             versions={name: metadata.version(name) for name in ("numba", "nvidia-cuda-nvrtc")},
         )
 
-    def open(self, workload: Workload, pattern: Pattern) -> "InterpreterBench":
-        return InterpreterBench(self, workload, pattern)
+    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "InterpreterBench":
+        return InterpreterBench(self, workload, pattern, values)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -98,10 +99,13 @@ class InterpreterBench:
 
     max_products = MAX_PRODUCTS
 
-    def __init__(self, device: InterpreterDevice, workload: Workload, pattern: Pattern) -> None:
+    def __init__(
+        self, device: InterpreterDevice, workload: Workload, pattern: Pattern, values: FixedValues | None = None
+    ) -> None:
         self._device = device
         self.workload = workload
         self.pattern = pattern
+        self._values = values
         self._generator = system_generator()
         self._routines: dict[str, Timing] = {}
 
@@ -113,7 +117,7 @@ class InterpreterBench:
         return Baselines(default=DEFAULT_ROUTINE, routines=timed)
 
     def draw(self, name: str) -> Draw:
-        return draw_inputs(name, self.pattern, self.workload, self._generator)
+        return draw_inputs(name, self.pattern, self.workload, self._generator, self._values)
 
     def seal(self, draws: Sequence[Draw]) -> HostSeal:
         return HostSeal(draws)
@@ -188,7 +192,7 @@ class InterpretedKernel:
                 resolved.kernel,
                 resolved.grid,
                 resolved.block,
-                [self._argument(argument, arrays, is_first=position == 0) for argument in self._signature],
+                [self._argument(argument, arrays, resolved, is_first=position == 0) for argument in self._signature],
                 dynamic_shared_bytes=resolved.shared_bytes,
                 max_warp_steps=self._max_warp_steps,
             )
@@ -234,12 +238,18 @@ class InterpretedKernel:
                     pass
         return arrays
 
-    def _argument(self, argument: KernelArgument, arrays: dict[str, np.ndarray], *, is_first: bool) -> Argument:
+    def _argument(
+        self, argument: KernelArgument, arrays: dict[str, np.ndarray], resolved: ResolvedLaunch, *, is_first: bool
+    ) -> Argument:
         if argument.role == "size":
             return self._sizes[argument.name]
         is_writable = argument.role in ("scratch", "output")
         return Buffer(
-            argument.name, arrays[argument.name], writable=is_writable, initialised=not (is_writable and is_first)
+            argument.name,
+            arrays[argument.name],
+            writable=is_writable,
+            initialised=not (is_writable and is_first),
+            dependent=resolved.dependency == "programmatic" and (is_writable or argument.role == "input"),
         )
 
     def _name_of(self, role: str) -> str:
@@ -250,7 +260,7 @@ def failure(finding: Finding, where: str) -> RunFailure:
     """The outcome of a run that the interpreter stopped."""
     message = f"{where}: {finding.message}"
     match finding.kind:
-        case "race":
+        case "race" | "early_access":
             return Mismatch(message=message)
         case "deadlock" | "step_limit":
             return TimedOut(stage="run", limit_s=0, message=message)

@@ -76,7 +76,9 @@ def cpp_parameter(name: str, value: ParameterValue) -> str:
     """Whole numbers as they are; a word as a flag: index=u16 becomes index_u16 = 1, index=i32 index_u16 = 0."""
     if isinstance(value, int):
         return f'{{"{name}", {value}}}'
-    flag = {"index": "u16", "balance": "nnz"}[name]
+    if name == "rows":
+        return f'{{"rows", {("natural", "length", "column").index(value)}}}'
+    flag = {"index": "u16", "balance": "nnz", "order": "column", "long_rows": "split"}[name]
     return f'{{"{name}_{flag}", {int(value == flag)}}}'
 
 
@@ -123,11 +125,14 @@ def _macros(source: str) -> list[str]:
 
 def _launches(plan: _Plan) -> str:
     call = ", ".join(_argument(argument, plan.sizes) for argument in plan.arguments)
-    return "".join(
-        f"    device_code::{launch.kernel}<<<dim3({_extent(launch.grid)}), dim3({_extent(launch.block)}), "
-        f"{launch.shared_bytes}, stream>>>(\n        {call});\n"
-        for launch in plan.launches
-    )
+    return "".join(_launch(launch, call) for launch in plan.launches)
+
+
+def _launch(launch: ResolvedLaunch, call: str) -> str:
+    extents = f"dim3({_extent(launch.grid)}), dim3({_extent(launch.block)}), {launch.shared_bytes}"
+    if launch.dependency == "full":
+        return f"    device_code::{launch.kernel}<<<{extents}, stream>>>(\n        {call});\n"
+    return f"    launch_programmatic(device_code::{launch.kernel}, {extents}, stream,\n        {call});\n"
 
 
 def _extent(extent: tuple[int, int, int]) -> str:

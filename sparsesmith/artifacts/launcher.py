@@ -3,6 +3,7 @@
 CuPy is imported when a launcher is made, torch when a tensor comes in, so that the client works without either.
 """
 
+import ctypes
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -10,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
+from sparsesmith.artifacts.cuda_driver import launch_programmatic
 from sparsesmith.domain.formats.format import Argument
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
-from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
+from sparsesmith.domain.program import KernelProgram, ResolvedLaunch, parse_program, signature_of
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
@@ -85,7 +87,7 @@ class _ProgramLauncher:
             result = self._cupy.empty(shape, operand.dtype)
             arguments = tuple(self._argument(argument, operand, result) for argument in self._arguments)
             for kernel, launch in self._kernels:
-                kernel(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
+                self._launch(kernel, launch, arguments)
             return _like(dense, result)
 
     def _compiled(self, program: KernelProgram) -> list[tuple[Any, Any]]:
@@ -100,6 +102,17 @@ class _ProgramLauncher:
                 kernel.max_dynamic_shared_size_bytes = needed
         return kernels
 
+    def _launch(self, kernel: Any, launch: ResolvedLaunch, arguments: tuple[Any, ...]) -> None:
+        if launch.dependency == "full":
+            kernel(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
+            return
+        values = [_passed(argument) for argument in arguments]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        stream = self._cupy.cuda.get_current_stream().ptr
+        launch_programmatic(
+            int(kernel.kernel.ptr), launch.grid, launch.block, launch.shared_bytes, stream, ctypes.addressof(pointers)
+        )
+
     def _argument(self, argument: Argument, operand: Any, result: Any) -> Any:
         match argument.role:
             case "size":
@@ -110,6 +123,11 @@ class _ProgramLauncher:
                 return result
             case "index" | "values" | "scratch":
                 return self._arrays[argument.name]
+
+
+def _passed(argument: Any) -> ctypes.c_int | ctypes.c_void_p:
+    """An argument as the driver takes it."""
+    return ctypes.c_int(int(argument)) if isinstance(argument, np.integer) else ctypes.c_void_p(argument.data.ptr)
 
 
 class _LibraryLauncher:

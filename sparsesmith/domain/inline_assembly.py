@@ -16,7 +16,11 @@ _RULES: Sequence[tuple[re.Pattern[str], str]] = [
         re.compile(r"%(clock\w*|globaltimer\w*|n?smid|n?warpid|gridid|pm\d\w*|envreg\d+|current_graph_exec)\b"),
         "clocks and positions could tell a timed run from a checked one",
     ),
-    (re.compile(r"(?<![\w.%$])(call|pmevent|brkpt|griddepcontrol)\b"), "asm may not call or signal"),
+    (re.compile(r"(?<![\w.%$])(call|pmevent|brkpt)\b"), "asm may not call or signal"),
+    (
+        re.compile(r"(?<![\w.%$])griddepcontrol\b(?!\.wait\b)"),
+        "a kernel may wait for what ran before it, not let start early what comes after",
+    ),
     (
         re.compile(r"(?<![\w.%\]>])\.(?!(?:reg|pred|[busf](?:8|16|32|64|128)|f16x2|bf16|bf16x2|v[24])\b)[a-z]\w*"),
         "asm may declare registers only",

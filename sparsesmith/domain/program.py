@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparsesmith.domain.directives import Launch, ResolvedLaunch, is_directive, parse_directives
+from sparsesmith.domain.directives import WAIT_INSTRUCTION, Launch, ResolvedLaunch, is_directive, parse_directives
 from sparsesmith.domain.formats.format import HEAD, Format, ParameterValue
 from sparsesmith.domain.includes import check_includes
 from sparsesmith.domain.restrictions import check_restrictions
@@ -50,6 +50,7 @@ def parse_program(text: str, operation: Operation, element_type: ElementType) ->
         _check_names(launch, known)
         launch.check_constants()
         check_signature(tokens, launch.kernel, signature)
+        _check_wait(launch, source)
     return KernelProgram(text, directives.format, directives.parameters, directives.launches, source)
 
 
@@ -73,6 +74,18 @@ def _check_text(text: str) -> None:
         raise InvalidProgram(
             "the program is not UTF-8 text", field="program", value=f"position {error.start}"
         ) from error
+
+
+def _check_wait(launch: Launch, source: str) -> None:
+    """A word in time; whether the wait comes early enough is seen when the program runs."""
+    if launch.dependency == "programmatic" and WAIT_INSTRUCTION not in source:
+        raise InvalidProgram(
+            f"launch {launch.kernel}: dependency=programmatic needs `{WAIT_INSTRUCTION}` before the first access to a "
+            "vector or to scratch",
+            field="dependency",
+            value=launch.dependency,
+            limit=WAIT_INSTRUCTION,
+        )
 
 
 def _check_names(launch: Launch, known: tuple[str, ...]) -> None:

@@ -89,6 +89,9 @@ cudaError_t __cudaGetKernel(void** kernel, const void* host) {
 cudaError_t __cudaLaunchKernel(void* kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared, cudaStream_t) {
   return launch(kernel, grid, block, arguments, shared);
 }
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* launched, const void* kernel, void** arguments) {
+  return launch(kernel, launched->gridDim, launched->blockDim, arguments, launched->dynamicSmemBytes);
+}
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
                              cudaStream_t) {
   return launch(kernel, grid, block, arguments, shared);

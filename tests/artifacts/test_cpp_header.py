@@ -33,6 +33,7 @@ PROGRAMS = [
     "csr_macros_and_conditions",
     "csr_merge_merge",
     "csr_merge_nnz",
+    "csr_programmatic",
     "csr_rowblocks_u16",
     "csr_scalar",
     "csr_spmm",

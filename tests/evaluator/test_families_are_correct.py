@@ -15,7 +15,15 @@ import scipy.sparse as sp
 from services.evaluator.compilation import Compiled, Compiler
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
 from sparsesmith.domain.families import FAMILIES, Family
-from sparsesmith.domain.formats.format import IntegerRange, Layout, NumberList, OneOf, ParameterSpec, ParameterValue
+from sparsesmith.domain.formats.format import (
+    Argument,
+    IntegerRange,
+    Layout,
+    NumberList,
+    OneOf,
+    ParameterSpec,
+    ParameterValue,
+)
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices, pattern_from_scipy
 from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
 from sparsesmith.errors import InvalidProgram
@@ -120,14 +128,18 @@ def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Patt
     sizes = {"num_rows": pattern.num_rows, "num_cols": pattern.num_cols, "nnz": pattern.nnz, **layout.sizes}
     sizes |= {"num_sms": FEW_SMS, "num_dense_cols": num_dense_cols}
     signature = signature_of(program.format, program.parameters, operation, element_type)
-    arguments = [
-        sizes[argument.name]
-        if argument.role == "size"
-        else Buffer(argument.name, np.ascontiguousarray(arrays[argument.name]), argument.role in ("output", "scratch"))
-        for argument in signature
-    ]
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+    def passed(argument: Argument, starts_early: bool) -> Buffer | int:
+        if argument.role == "size":
+            return sizes[argument.name]
+        is_writable = argument.role in ("output", "scratch")
+        dependent = starts_early and (is_writable or argument.role == "input")
+        return Buffer(argument.name, contiguous[argument.name], is_writable, dependent=dependent)
+
     for step in program.launches:
         resolved = step.resolve(sizes)
+        arguments = [passed(argument, resolved.dependency == "programmatic") for argument in signature]
         report = launch(
             module,
             resolved.kernel,

@@ -61,6 +61,8 @@ def _what_happened(
             return f"misaligned {access} of {size} bytes: {target} is not on a multiple of {size} bytes"
         case layout.FINDING_READ_ONLY:
             return f"{access} to read-only memory: {target}"
+        case layout.FINDING_EARLY_ACCESS:
+            return f"{access} before griddepcontrol.wait, while earlier kernels may still run: {target}"
         case layout.FINDING_UNINITIALISED_SHARED:
             return f"read of shared memory that no thread of the block has written: {target}"
         case layout.FINDING_UNINITIALISED_READ:

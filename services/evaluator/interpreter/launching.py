@@ -55,6 +55,8 @@ class Buffer:
     writable: bool
     initialised: bool = True
     offset_bytes: int = 0
+    dependent: bool = False
+    """Kernels before this one may still be writing it: only accesses after `griddepcontrol.wait` are allowed."""
 
     def __post_init__(self) -> None:
         if self.array.ndim != 1 or not self.array.flags.c_contiguous:
@@ -257,6 +259,7 @@ class _Stored:
     contents: NDArray[np.uint8]
     writable: bool
     initialised: bool
+    dependent: bool = False
     arena: int = 0
 
 
@@ -288,7 +291,7 @@ class _Launch:
                     argument.name, buffer_address(index, argument), argument.array.itemsize, argument.array.size
                 )
                 contents = argument.array.view(np.uint8)
-                stored.append(_Stored(place, contents, argument.writable, argument.initialised))
+                stored.append(_Stored(place, contents, argument.writable, argument.initialised, argument.dependent))
         for variable in self._module.variables:
             size = TYPE_BITS[variable.type_name] // 8
             address = self._module.variable_addresses[variable.name]
@@ -323,7 +326,7 @@ class _Launch:
             ),
         ]
         for item in self._stored:
-            flags = 0 if item.writable else layout.FLAG_READ_ONLY
+            flags = (0 if item.writable else layout.FLAG_READ_ONLY) | (layout.FLAG_DEPENDENT if item.dependent else 0)
             rows.append((item.place.address, len(item.contents), item.arena, layout.SPACE_GLOBAL, flags))
         regions = np.zeros((len(rows), layout.NUM_REGION_COLUMNS), dtype=np.int64)
         for row, (start, size, arena, space, flags) in zip(regions, rows, strict=True):

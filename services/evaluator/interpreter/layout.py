@@ -29,7 +29,8 @@ WINDOW_BYTES = 1 << 32
     KIND_ACTIVE_MASK,
     KIND_COPY,
     KIND_PHASE_BARRIER,
-) = range(15)
+    KIND_WAIT_FOR_GRID,  # griddepcontrol.wait
+) = range(16)
 
 # -- instruction columns --------------------------------------------------------------------------------------------
 (
@@ -114,7 +115,8 @@ PHASE_INIT, PHASE_ARRIVE, PHASE_WAIT, PHASE_DROP, PHASE_NOTHING = range(5)
     REGION_SECTOR,  # first sector stamp
     NUM_REGION_COLUMNS,
 ) = range(8)
-FLAG_READ_ONLY, FLAG_UNINITIALISED = 1, 2
+FLAG_READ_ONLY, FLAG_UNINITIALISED, FLAG_DEPENDENT = 1, 2, 4
+# FLAG_DEPENDENT: the kernels before may still be writing it; a lane may touch it after griddepcontrol.wait.
 
 # -- special registers: one row each at the start of the register file of a warp --------------------------------------
 SINK_OFFSET = 0
@@ -144,6 +146,7 @@ FINDING_KINDS = (
     "step_limit",
     "trap",
     "write_to_read_only",
+    "early_access",
 )
 (
     FINDING_NONE,
@@ -156,7 +159,8 @@ FINDING_KINDS = (
     FINDING_STEP_LIMIT,
     FINDING_TRAP,
     FINDING_READ_ONLY,
-) = range(10)
+    FINDING_EARLY_ACCESS,
+) = range(11)
 (
     FOUND_KIND,
     FOUND_INSTRUCTION,

@@ -77,6 +77,7 @@ from services.evaluator.interpreter.layout import (
     KIND_RETURN,
     KIND_STORE,
     KIND_TRAP,
+    KIND_WAIT_FOR_GRID,
     NUM_PROFILE,
     PROFILE_INSTRUCTIONS,
     PROFILE_LANES,
@@ -104,6 +105,7 @@ from services.evaluator.interpreter.state import (
     MAX_JOINS,
     NUM_BARRIERS,
     READY,
+    WARP_AFTER_GRID,
     WARP_FRONTS,
     WARP_INSTRUCTIONS,
     WARP_LIVE,
@@ -149,6 +151,7 @@ def _start_block(m: Machine, block: int) -> None:
         warp_of(m, warp)[WARP_FRONTS] = 0
         warp_of(m, warp)[WARP_INSTRUCTIONS] = 0
         warp_of(m, warp)[WARP_WAITS] = 0
+        warp_of(m, warp)[WARP_AFTER_GRID] = 0
         for index in range(MAX_JOINS):
             join_of(m, warp, index)[JOIN_EXPECTED] = 0
         push_front(m, warp, 0, warp_of(m, warp)[WARP_LIVE], -1, READY)
@@ -327,6 +330,8 @@ def _execute(m: Machine, pc: int, kind: int, warp: int, active: int, now: int) -
         phase_barrier(m, pc, warp, active, now)
     elif kind == KIND_FENCE:
         m.counters[COUNT_FENCE_TIME] = now
+    elif kind == KIND_WAIT_FOR_GRID:
+        warp_of(m, warp)[WARP_AFTER_GRID] |= active
     elif kind == KIND_BARRIER:
         number = barrier_number(m, pc, warp, active)
         m.barriers[2 * number + 0] += 32

@@ -35,9 +35,11 @@ from services.evaluator.interpreter.layout import (
     COUNT_STORE_SECTORS,
     COUNT_UNIQUE_READ,
     COUNT_UNIQUE_WRITTEN,
+    FINDING_EARLY_ACCESS,
     FINDING_MISALIGNED,
     FINDING_OUT_OF_BOUNDS,
     FINDING_READ_ONLY,
+    FLAG_DEPENDENT,
     FLAG_READ_ONLY,
     FOUND_KIND,
     NUM_PROFILE,
@@ -63,12 +65,14 @@ from services.evaluator.interpreter.state import (
     LAUNCH_REGIONS,
     SCRATCH_MASKS,
     SCRATCH_VALUES,
+    WARP_AFTER_GRID,
     Machine,
     as_int64,
     instruction_of,
     record,
     region_of,
     registers_of,
+    warp_of,
 )
 
 
@@ -106,6 +110,11 @@ def translate(m: Machine, pc: int, thread: int, address: int, size: int, access:
         return -1
     if access != ACCESS_READ and region_of(m, region)[REGION_FLAGS] & FLAG_READ_ONLY:
         record(m, FINDING_READ_ONLY, pc, thread, address, size, access)
+        return -1
+    if region_of(m, region)[REGION_FLAGS] & FLAG_DEPENDENT and not (
+        warp_of(m, thread >> 5)[WARP_AFTER_GRID] >> (thread & 31) & 1
+    ):
+        record(m, FINDING_EARLY_ACCESS, pc, thread, address, size, access)
         return -1
     offset = address - region_of(m, region)[REGION_START] + region_of(m, region)[REGION_ARENA]
     space = region_of(m, region)[REGION_SPACE]

@@ -15,6 +15,7 @@ FindingKind = Literal[
     "step_limit",
     "trap",
     "write_to_read_only",
+    "early_access",
     "invalid_launch",
 ]
 Position = tuple[int, int, int]

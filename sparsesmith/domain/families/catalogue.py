@@ -8,15 +8,25 @@ from sparsesmith.domain.families import (
     diagonals,
     merge,
     padded,
+    panels,
     row_blocks,
     spmm_balanced,
     spmm_rows,
+    spmm_splits,
     spmm_structured,
+    spmm_tiles,
     structured,
+    tiles,
 )
+from sparsesmith.domain.families.dependency import with_dependency
 from sparsesmith.domain.families.family import Family
 
-_MODULES = (csr, row_blocks, merge, coo, padded, structured, diagonals, spmm_rows, spmm_balanced, spmm_structured)
+_MODULES = (
+    *(csr, row_blocks, tiles, merge, coo, padded, structured, diagonals, panels),
+    *(spmm_rows, spmm_balanced, spmm_structured, spmm_splits, spmm_tiles),
+)
 
-FAMILIES: Mapping[str, Family] = {family.name: family for module in _MODULES for family in module.FAMILIES}
+FAMILIES: Mapping[str, Family] = {
+    family.name: with_dependency(family) for module in _MODULES for family in module.FAMILIES
+}
 """Spmv families first, then those of spmm."""

@@ -6,7 +6,7 @@ from itertools import groupby, islice
 
 from sparsesmith.domain.families.catalogue import FAMILIES
 from sparsesmith.domain.families.family import Family, FamilyInstance
-from sparsesmith.domain.families.prospects import Prospect, Work, with_registers
+from sparsesmith.domain.families.prospects import Prospect, Work, with_dependency, with_registers
 from sparsesmith.domain.families.shape import Shape
 from sparsesmith.domain.families.source import BYTES
 from sparsesmith.domain.families.spmm_prospects import PROSPECTS as SPMM_PROSPECTS
@@ -60,7 +60,7 @@ def prospects_of(work: Work, operation: Operation, element_type: ElementType) ->
         prospects = SPMV_PROSPECTS[family.name] if operation == "spmv" else SPMM_PROSPECTS[family.name]
         found += [
             FamilyProspect(family, prospect)
-            for prospect in with_registers(work, prospects(work))
+            for prospect in with_dependency(with_registers(work, prospects(work)))
             if family.accepts(prospect.parameters, element_type, work.num_dense_cols)
         ]
     return found

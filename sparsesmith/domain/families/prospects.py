@@ -14,6 +14,8 @@ from sparsesmith.domain.formats.format import ParameterValue
 LAUNCH_US = 0.9
 LOAD_US = 0.17
 """One dependent read that hits L2."""
+OVERLAP_US = 0.2
+"""What a programmatic dependency saves of a launch."""
 L2_BYTES = 45e6
 L2_BYTES_A_US = 5.5e6
 DRAM_BYTES_A_US = 3.9e6
@@ -86,6 +88,14 @@ def with_registers(work: Work, prospects: Iterator[Prospect]) -> Iterator[Prospe
     for prospect in prospects:
         yield Prospect(prospect.estimated_us, {**prospect.parameters, "registers": "free"})
         yield Prospect(slower * prospect.estimated_us, {**prospect.parameters, "registers": "few"})
+
+
+def with_dependency(prospects: Iterator[Prospect]) -> Iterator[Prospect]:
+    """Each prospect started early and not: overlap with the launch before saves the same time whatever the size."""
+    for prospect in prospects:
+        early_us = max(prospect.estimated_us - OVERLAP_US, prospect.estimated_us / 2)
+        yield Prospect(early_us, {**prospect.parameters, "dependency": "programmatic"})
+        yield Prospect(prospect.estimated_us, {**prospect.parameters, "dependency": "full"})
 
 
 def combine(**axes: tuple[ParameterValue, ...]) -> Iterator[dict[str, ParameterValue]]:

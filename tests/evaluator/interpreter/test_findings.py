@@ -351,3 +351,31 @@ def test_a_thread_with_too_much_local_memory_cannot_be_launched(load: Callable[[
     assert report.finding is not None
     assert report.finding.kind == "invalid_launch"
     assert "local memory" in report.finding.message
+
+
+WAIT = 'asm volatile("griddepcontrol.wait;" ::: "memory");'
+
+
+def run_dependent(run: RUN, body: str) -> Finding | None:
+    """As finding_of, where kernels before may still be writing x and y; `a` was written long ago."""
+    head = 'extern "C" __global__ void k(const float* a, const float* x, float* y) { int t = threadIdx.x;'
+    a, x = (Buffer(name, np.ones(100, np.float32), False, dependent=name == "x") for name in "ax")
+    y = Buffer("y", np.zeros(100, np.float32), True, dependent=True)
+    return run(f"{head}\n{body}\n}}", 1, 32, a, x, y).finding
+
+
+def test_what_earlier_kernels_do_not_write_may_be_read_before_the_wait(run: RUN) -> None:
+    assert run_dependent(run, f"float early = a[t]; {WAIT} y[t] = early * x[t];") is None
+
+
+def test_a_vector_read_before_the_wait_is_an_early_access(run: RUN) -> None:
+    finding = run_dependent(run, f"float early = x[t]; {WAIT} y[t] = early;")
+    assert finding is not None
+    assert finding.kind == "early_access"
+    assert finding.message.startswith("read before griddepcontrol.wait, while earlier kernels may still run: x[0]")
+
+
+def test_each_lane_has_to_wait_itself(run: RUN) -> None:
+    finding = run_dependent(run, f"if (t != 7) {{ {WAIT} }} y[t] = a[t];")
+    assert finding is not None
+    assert (finding.kind, finding.thread) == ("early_access", (7, 0, 0))

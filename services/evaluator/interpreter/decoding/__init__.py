@@ -55,7 +55,7 @@ _HANDLERS: dict[str, Handler] = {
     "prefetchu": control.decode_nothing,
     "discard": control.decode_nothing,
     "applypriority": control.decode_nothing,
-    "griddepcontrol": control.decode_nothing,
+    "griddepcontrol": control.decode_grid_dependency,
     "setmaxnreg": control.decode_nothing,
     "pmevent": control.decode_nothing,
 }

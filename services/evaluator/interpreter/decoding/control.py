@@ -85,5 +85,10 @@ def decode_fence(decoder: Decoder) -> None:
     decoder.emit(layout.KIND_FENCE)
 
 
+def decode_grid_dependency(decoder: Decoder) -> None:
+    waits = "wait" in decoder.instruction.opcode
+    decoder.emit(layout.KIND_WAIT_FOR_GRID if waits else layout.KIND_NOTHING)
+
+
 def decode_trap(decoder: Decoder) -> None:
     decoder.emit(layout.KIND_TRAP)

@@ -1,0 +1,73 @@
+"""Launches that CuPy does not offer, through the CUDA driver itself.
+
+Source: CUDA driver API, "Execution Control", cuLaunchKernelEx; CUDA programming guide, "Programmatic dependent launch".
+"""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+Dimensions = tuple[int, int, int]
+
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6
+"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"""
+
+
+class LaunchFailed(Exception):
+    """The driver refused a launch. `status` is its CUresult."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the CUDA driver refused the launch with status {status}")
+        self.status = status
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: an identifier and a union of 64 bytes."""
+
+    _fields_ = (
+        ("identifier", ctypes.c_int),
+        ("padding", ctypes.c_byte * 4),
+        ("value", ctypes.c_int),
+        ("rest", ctypes.c_byte * 60),
+    )
+
+
+class _Configuration(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("num_attributes", ctypes.c_uint),
+    )
+
+
+def launch_programmatic(
+    function: int, grid: Dimensions, block: Dimensions, shared_bytes: int, stream: int, arguments: int
+) -> None:
+    """Puts a kernel on a stream that may start while the kernel before it drains.
+
+    `function`: CUfunction; `arguments`: address of the array of pointers to the arguments. Raises LaunchFailed.
+    """
+    attribute = _Attribute(identifier=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
+    configuration = _Configuration(
+        (ctypes.c_uint * 3)(*grid),
+        (ctypes.c_uint * 3)(*block),
+        shared_bytes,
+        stream,
+        ctypes.pointer(attribute),
+        1,
+    )
+    status = _driver().cuLaunchKernelEx(
+        ctypes.byref(configuration), ctypes.c_void_p(function), ctypes.c_void_p(arguments), None
+    )
+    if status:
+        raise LaunchFailed(status)
+
+
+@cache
+def _driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
