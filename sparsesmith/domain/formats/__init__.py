@@ -7,15 +7,22 @@ from sparsesmith.domain.formats.coo import Coo
 from sparsesmith.domain.formats.csr import Csr
 from sparsesmith.domain.formats.csr_merge import CsrMerge
 from sparsesmith.domain.formats.csr_rowblocks import CsrRowblocks
+from sparsesmith.domain.formats.csr_tiles import CsrTiles
 from sparsesmith.domain.formats.dia import Dia
 from sparsesmith.domain.formats.ell import Ell
 from sparsesmith.domain.formats.format import Argument, Format, Layout, Parameters, complete_parameters
+from sparsesmith.domain.formats.panels import Panels
+from sparsesmith.domain.formats.row_bins import RowBins
 from sparsesmith.domain.formats.sell import Sell
 from sparsesmith.errors import InvalidProgram
 
 __all__ = ["FORMATS", "Argument", "Format", "Layout", "Parameters", "complete_parameters", "format_named"]
 
-_CATALOGUE: tuple[Format, ...] = (Csr(), CsrRowblocks(), CsrMerge(), Coo(), Ell(), Sell(), Dia(), Bsr())
+_CATALOGUE: tuple[Format, ...] = (
+    *(Csr(), CsrRowblocks(), CsrTiles(), CsrMerge(), Coo(), Ell(), Sell(), Dia(), Bsr()),
+    Panels(),
+    RowBins(),
+)
 
 FORMATS: Mapping[str, Format] = {format_.name: format_ for format_ in _CATALOGUE}
 """Every storage format by its name."""

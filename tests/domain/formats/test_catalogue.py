@@ -24,6 +24,19 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "const unsigned short* col_indices, const T* values",
     ),
     (
+        "csr_tiles",
+        {},
+        "int num_tiles, const int* tile_rows, const unsigned short* local_offsets, const int* col_indices, "
+        "const T* values",
+    ),
+    (
+        "csr_tiles",
+        {"index": "u16", "order": "column", "rows": "length", "long_rows": "split"},
+        "int num_tiles, int num_whole_tiles, int num_split_rows, const int* row_ids, "
+        "const unsigned short* local_offsets, const int* tile_col_base, const unsigned short* col_indices, "
+        "const unsigned short* places, const T* values, const int* split_rows, const int* split_pieces, T* carry",
+    ),
+    (
         "csr_merge",
         {},
         "int num_segments, const int* segment_rows, const int* segment_offsets, const int* row_offsets, "
@@ -48,6 +61,18 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "bsr",
         {},
         "int num_block_rows, const int* block_row_offsets, const int* block_col_indices, const T* values",
+    ),
+    (
+        "row_bins",
+        {},
+        "int num_bins, int num_warps, const int* bins, const int* row_permutation, const int* col_indices, "
+        "const T* values",
+    ),
+    (
+        "row_bins",
+        {"index": "u16"},
+        "int num_bins, int num_warps, const int* bins, const int* row_permutation, const int* warp_col_base, "
+        "const unsigned short* col_indices, const T* values",
     ),
 ]
 
@@ -92,7 +117,7 @@ def test_an_unknown_format_is_refused_with_those_there_are() -> None:
         format_named("csr5")
 
 
-@pytest.mark.parametrize("name", ["csr", "coo", "csr_rowblocks", "sell"])
+@pytest.mark.parametrize("name", ["csr", "coo", "csr_rowblocks", "sell", "row_bins"])
 def test_sixteen_bits_reach_65536_columns_and_no_further(name: str) -> None:
     format_ = format_named(name)
     parameters = complete_parameters(format_, {"index": "u16"})
@@ -103,7 +128,7 @@ def test_sixteen_bits_reach_65536_columns_and_no_further(name: str) -> None:
     assert (refusal.value.field, refusal.value.value, refusal.value.limit) == ("index", "65537", "65536")
 
 
-@pytest.mark.parametrize("name", ["csr_rowblocks", "sell"])
+@pytest.mark.parametrize("name", ["csr_rowblocks", "sell", "row_bins"])
 def test_relative_columns_fit_where_absolute_ones_do_not(name: str) -> None:
     mask = np.zeros((40, 80_000), bool)
     mask[:32, 79_000:79_100] = True

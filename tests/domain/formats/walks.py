@@ -1,5 +1,6 @@
 """A plain Python kernel for each format, written from the meanings in the catalogue, not from the builders."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -182,6 +183,31 @@ def _bsr(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _row_bins(o: Operands) -> dict[int, float]:
+    bins = [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
+    permutation, columns = o.array("row_permutation"), o.array("col_indices")
+    bases = o.array("warp_col_base") if o.is_narrow else [0] * o.size("num_warps")
+    sums: dict[int, float] = {}
+    for (warp, lanes, place, slot), (past_warp, _, _, past_slot) in itertools.pairwise(bins):
+        warp_slots = (past_slot - slot) // (past_warp - warp)
+        for offset in range(past_warp - warp):
+            for within in range(32 // lanes):
+                lane_slots = [
+                    slot + offset * warp_slots + step + within * lanes + lane
+                    for step in range(0, warp_slots, 32)
+                    for lane in range(lanes)
+                ]
+                total = sum(o.values[s] * o.x[bases[warp + offset] + columns[s]] for s in lane_slots)
+                row = permutation[place + offset * (32 // lanes) + within]
+                assert row not in sums
+                if row >= 0:
+                    sums[row] = total
+                else:
+                    assert total == 0
+    assert bins[-1][0] == o.size("num_warps")
+    return sums
+
+
 WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "csr": _csr,
     "csr_rowblocks": _csr_rowblocks,
@@ -192,4 +218,5 @@ WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "sell": _sell,
     "dia": _dia,
     "bsr": _bsr,
+    "row_bins": _row_bins,
 }

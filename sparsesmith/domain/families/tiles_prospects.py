@@ -1,0 +1,144 @@
+"""Prospects of the families over tiles."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsesmith.domain.families.prospects import (
+    Prospect,
+    Values,
+    Work,
+    combine,
+    estimate,
+    index_bytes,
+    loads,
+    near,
+    number,
+)
+from sparsesmith.domain.families.tiles import LONG_ROW
+from sparsesmith.domain.formats.format import ParameterValue
+
+SAMPLED_TILES = 512
+CAPACITIES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+ROWS = (1, 2, 4, 8)
+SPLIT_CAPACITIES = (256, 512, 1024, 2048, 4096)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How tiles of some capacity come out: sampled, as if a tile began at each sampled row."""
+
+    needed_rows: int
+    """Rows that nine of ten tiles hold at most."""
+    fill: float
+    """Share of the slots that hold nonzeros, with at most `max_rows` rows a tile."""
+
+
+def packing(work: Work, capacity: int, max_rows: int = 4096) -> Packing:
+    offsets = work.shape.pattern.row_offsets
+    starts = np.linspace(0, work.rows - 1, min(work.rows, SAMPLED_TILES)).astype(np.int64)
+    begins = offsets[starts].astype(np.int64)
+    ends = np.searchsorted(offsets, begins + capacity, side="right") - 1
+    rows = np.clip(ends - starts, 1, max_rows)
+    nonzeros = offsets[np.minimum(starts + rows, work.rows)] - begins
+    # Rows are drawn evenly, tiles hold many or few of them: each tile counts once.
+    weights = 1 / rows
+    order = np.argsort(rows)
+    quantile = np.searchsorted(np.cumsum(weights[order]), 0.9 * weights.sum())
+    fill = float((np.minimum(nonzeros, capacity) * weights).sum() / (capacity * weights.sum()))
+    return Packing(int(rows[order][min(quantile, rows.size - 1)]), max(fill, 1e-3))
+
+
+def _tiled(work: Work, values: Values, threads: int, *, launches: int = 1, sorts: bool = False) -> Prospect:
+    """Two dependent loads, then shared memory."""
+    items, lanes = number(values, "items"), number(values, "lanes")
+    capacity, max_rows = threads * items, threads // lanes * number(values, "rows")
+    slots = work.nnz / packing(work, capacity, max_rows).fill
+    tiles = slots / capacity
+    size = slots * (work.element_bytes + index_bytes(values["index"]) + 2 * sorts) + tiles * (2 * max_rows + 10)
+    longest = min(work.shape.longest, capacity)
+    serial = min(longest, LONG_ROW * lanes) / lanes + longest / 32 * (values["long"] == "warp")
+    chain = 3.2 + 0.07 * serial + 0.1 * items + 0.15 * number(values, "rows") + 0.1 * (threads > 32)
+    instructions = slots * (12 + 2 * sorts) / 32 + tiles * threads * (30 + 12 * number(values, "rows")) / 32
+    us = estimate(work, size, instructions, chain, tiles * threads, launches)
+    penalty = 1.0 if values.get("sequence", "natural") == "natural" else 1.04
+    return Prospect(us * penalty, dict(values))
+
+
+def _shapes(work: Work, capacities: tuple[int, ...], blocks: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Threads of a tile and items of a thread: those that give about one of the capacities."""
+    for capacity in capacities:
+        for items in (4, 8, 2, 16) if work.nnz < 1_000_000 else (8, 16, 4):
+            if capacity // items in blocks:
+                yield capacity // items, items
+
+
+def _choices(work: Work, threads: int, items: int) -> Iterator[dict[str, ParameterValue]]:
+    """Everything but how threads are grouped: lanes, rows, loads, indices."""
+    shape, capacity = work.shape, threads * items
+    needed = packing(work, capacity).needed_rows
+    narrow = ("u16", "i32") if shape.narrow_row_blocks(capacity) else ("i32",)
+    width = min(items, 16 // work.element_bytes)
+    for lanes in near(shape.mean / 3, (1, 2, 4, 8, 16, 32), 2):
+        rows = next((rows for rows in ROWS if rows * (threads // lanes) >= needed), ROWS[-1])
+        long = "warp" if min(shape.longest, capacity) > LONG_ROW * lanes else "lanes"
+        for values in combine(load=loads(work), index=narrow):
+            yield {"lanes": lanes, "rows": rows, "long": long, "items": items, "vector": max(width, 2), **values}
+
+
+def _sequenced(work: Work, choices: Iterator[dict[str, ParameterValue]]) -> Iterator[dict[str, ParameterValue]]:
+    """Each choice with rows as they are, and some with rows in another sequence."""
+    for values in choices:
+        yield {**values, "sequence": "natural"}
+        if values["load"] == loads(work)[0] and (values["index"] == "u16") == work.shape.narrow:
+            for sequence in ("length", "column"):
+                yield {**values, "sequence": sequence}
+
+
+def _capacities(work: Work, count: int) -> tuple[int, ...]:
+    """Enough tiles to fill the device, long enough to hold the longest row."""
+    aim = min(max(work.nnz / 400, 128), 2048)
+    fitting = tuple(capacity for capacity in CAPACITIES if capacity >= work.shape.longest)
+    return near(aim, fitting, count)
+
+
+def _block_tiles(work: Work, *, sorts: bool) -> Iterator[Prospect]:
+    for block, items in _shapes(work, _capacities(work, 3 if sorts else 4), (32, 64, 128, 256, 512)):
+        for values in _sequenced(work, _choices(work, block, items)):
+            yield _tiled(work, {**values, "block": block}, block, sorts=sorts)
+
+
+def _csr_tiles(work: Work) -> Iterator[Prospect]:
+    yield from _block_tiles(work, sorts=False)
+
+
+def _csr_tiles_sorted(work: Work) -> Iterator[Prospect]:
+    yield from _block_tiles(work, sorts=True)
+
+
+def _csr_warp_tiles(work: Work) -> Iterator[Prospect]:
+    capacities = tuple(capacity for capacity in (128, 64, 256, 512) if capacity >= work.shape.longest)
+    for _, items in _shapes(work, capacities, (32,)):
+        for values in _sequenced(work, _choices(work, 32, items)):
+            for block in (64, 128, 256):
+                yield _tiled(work, {**values, "block": block}, 32)
+
+
+def _csr_tiles_split(work: Work) -> Iterator[Prospect]:
+    capacities = tuple(capacity for capacity in SPLIT_CAPACITIES if capacity < work.shape.longest)
+    aim = min(max(work.nnz / 400, 256), 2048)
+    for block, items in _shapes(work, near(aim, capacities, 2), (64, 128, 256, 512)):
+        for values in _choices(work, block, items):
+            for order in ("row", "column"):
+                chosen = {**values, "block": block, "order": order}
+                yield _tiled(work, chosen, block, launches=2, sorts=order == "column")
+
+
+PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {
+    "csr_tiles": _csr_tiles,
+    "csr_warp_tiles": _csr_warp_tiles,
+    "csr_tiles_sorted": _csr_tiles_sorted,
+    "csr_tiles_split": _csr_tiles_split,
+}
+"""Parameters worth trying, by family."""
