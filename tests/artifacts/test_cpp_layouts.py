@@ -30,6 +30,7 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
     "ell": ({},),
     "sell": ({}, {"slice": 4, "sigma": 16}, {"slice": 8, "sigma": 0, "index": "u16"}),
     "dia": ({}, {"slice": 32}),
+    "row_bins": ({}, {"widths": "1,3,300", "steps": 2}, {"widths": "300", "steps": 16, "index": "u16"}),
     "bsr": ({}, {"block_rows": 3, "block_cols": 4}),
 }
 
