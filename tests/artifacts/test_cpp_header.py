@@ -37,6 +37,7 @@ PROGRAMS = [
     "csr_rowblocks_u16",
     "csr_scalar",
     "csr_spmm",
+    "csr_tiles_split",
     "csr_u16",
     "dia",
     "ell",
