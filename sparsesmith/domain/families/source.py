@@ -60,12 +60,12 @@ def program(
     format_parameters: Mapping[str, ParameterValue],
     *launches: Launch,
 ) -> str:
-    """The whole program text: format, launches, kernels in launch order."""
+    """The whole program text: format, launches, kernels in launch order, one launched again only once."""
     settings = "".join(f" {name}={value}" for name, value in format_parameters.items())
     lines = [f"//@ format {format_name}{settings}"]
     lines += [launch.directive for launch in launches]
     arguments = _arguments(operation, element_type, format_name, format_parameters)
-    for launch in launches:
+    for launch in {launch.kernel: launch for launch in launches}.values():
         head = f'extern "C" __global__ void __launch_bounds__({launch.bounds}) {launch.kernel}('
         lines += [head + arguments + ") {", _indent(launch.body), "}"]
     return "\n".join(lines) + "\n"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 
-from sparsesmith.domain.families import diagonals_prospects, panels_prospects, tiles_prospects
+from sparsesmith.domain.families import diagonals_prospects, panels_prospects, row_bins_prospects, tiles_prospects
 from sparsesmith.domain.families.prospects import (
     Prospect,
     Values,
@@ -345,6 +345,7 @@ PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {
     "bsr_lanes": _bsr_lanes,
     "bsr_rows": _bsr_rows,
     **diagonals_prospects.PROSPECTS,
+    **row_bins_prospects.PROSPECTS,
     **tiles_prospects.PROSPECTS,
     **panels_prospects.PROSPECTS,
 }

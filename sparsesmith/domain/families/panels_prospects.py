@@ -1,0 +1,101 @@
+"""Which parameters of the families made for scattered columns are worth trying."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from sparsesmith.domain.families.panels import MAX_SHARED_BYTES, PANELS
+from sparsesmith.domain.families.prospects import (
+    DRAM_BYTES_A_US,
+    L2_BYTES,
+    L2_BYTES_A_US,
+    LAUNCH_US,
+    Prospect,
+    Values,
+    Work,
+    combine,
+    near,
+    number,
+)
+from sparsesmith.domain.features import sample_windows
+from sparsesmith.domain.formats.format import OneOf, ParameterValue
+from sparsesmith.domain.pattern import Pattern
+
+NUM_SMS = 132
+SHARED_BYTES_AN_SM = 233472
+PANEL_BYTES = (65536, 32768, 98304, 196608)
+SECTOR_BYTES = 32
+SCATTERED = 0.4
+"""Sectors of x a nonzero, from which on the gather of x rather than the matrix is what takes the time."""
+ALIGNED_SEGMENT = 32
+"""Nonzeros a segment, below which padding and short reads eat the gain."""
+
+
+def sectors_a_nonzero(pattern: Pattern, element_bytes: int) -> float:
+    """Sectors of x that a run of a few thousand nonzeros touches, for each nonzero of the run; from a sample."""
+    columns = sample_windows(pattern).cols // (SECTOR_BYTES // element_bytes)
+    ordered = np.sort(columns, axis=1)
+    return float((np.diff(ordered, axis=1) != 0).sum() + ordered.shape[0]) / ordered.size
+
+
+def panels(work: Work) -> Iterator[Prospect]:
+    """Products through scratch, where they cost less than the scattered reads of x."""
+    if sectors_a_nonzero(work.shape.pattern, work.element_bytes) < SCATTERED:
+        return
+    for cut in _cuts(work):
+        for place, rest in enumerate(_variations(work, number(cut, "rounds"))):
+            values = {**cut, **rest}
+            if _fits(work, values):
+                yield Prospect(_estimated_us(work, values) * (1 + 0.03 * place), values)
+
+
+def _cuts(work: Work) -> Iterator[dict[str, ParameterValue]]:
+    """Panels of some widths and the parts that are resident at once, in one round or several."""
+    widths = _listed(PANELS.parameters["panel_cols"])
+    chosen = dict.fromkeys(near(size / work.element_bytes, widths, 1)[0] for size in PANEL_BYTES)
+    for values in combine(panel_cols=tuple(chosen), block=(512, 1024), rounds=(2, 1, 4)):
+        blocks = SHARED_BYTES_AN_SM // (number(values, "panel_cols") * work.element_bytes + 1024)
+        yield {**values, "parts": NUM_SMS * min(blocks, 2048 // number(values, "block"))}
+
+
+def _variations(work: Work, rounds: int) -> Iterator[dict[str, ParameterValue]]:
+    """What is left, first the likeliest and then one thing changed at a time."""
+    bins = near(work.nnz * work.element_bytes / (50_000 * rounds), _listed(PANELS.parameters["bins"]), 3)
+    lanes = near(work.shape.mean / 16, (1, 2, 4), 2)
+    likeliest: dict[str, ParameterValue] = {"bins": bins[0], "unroll": 2, "lanes": lanes[0]}
+    likeliest |= {"add_unroll": 2, "add_block": 512}
+    yield likeliest
+    changes = (("add_block", 256), ("bins", bins[1]), ("unroll", 4), ("add_block", 1024))
+    for name, value in (*changes, ("bins", bins[2]), ("add_unroll", 1), ("lanes", lanes[1])):
+        yield {**likeliest, name: value}
+
+
+def _estimated_us(work: Work, values: Values) -> float:
+    """Every product is written and read once, in L2 if a round's fit; every part reads its panel of x."""
+    rounds, parts, panel_cols = (number(values, name) for name in ("rounds", "parts", "panel_cols"))
+    matrix = work.nnz * (work.element_bytes + 4)
+    products = work.nnz * work.element_bytes
+    bandwidth = L2_BYTES_A_US if products / rounds < L2_BYTES * 0.8 else DRAM_BYTES_A_US
+    staged = rounds * parts * panel_cols * work.element_bytes
+    return 2 * rounds * LAUNCH_US + matrix / DRAM_BYTES_A_US + 2 * products / bandwidth + staged / L2_BYTES_A_US
+
+
+def _fits(work: Work, values: Values) -> bool:
+    """Whether bins fit shared memory, parts do for the panels, and segments are long enough."""
+    bins = number(values, "bins") * number(values, "rounds")
+    panels = -(-work.shape.pattern.num_cols // number(values, "panel_cols"))
+    bin_slots = work.nnz / bins + 3 * panels
+    return (
+        1.04 * bin_slots * work.element_bytes <= MAX_SHARED_BYTES
+        and bin_slots <= 65536
+        and panels <= number(values, "parts")
+        and work.nnz >= ALIGNED_SEGMENT * panels * bins
+    )
+
+
+def _listed(spec: object) -> tuple[int, ...]:
+    assert isinstance(spec, OneOf)
+    return tuple(value for value in spec.values if isinstance(value, int))
+
+
+PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {"panels": panels}

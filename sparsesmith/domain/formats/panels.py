@@ -1,0 +1,256 @@
+"""Column panels: nonzeros grouped by the panel of x that they read, products handed on to bins of rows.
+
+Propagation blocking (Beamer, Asanovic, Patterson, "Reducing Pagerank Communication via Propagation Blocking", IPDPS17;
+Buono et al., "Optimizing sparse matrix-vector multiplication for large-scale data analytics", ICS16): a first launch
+multiplies panel by panel, with the panel's x in shared memory, and writes every product to scratch; a second adds up
+the products of one bin of rows at a time. All of it streams: no read of x reaches beyond a multiprocessor at random.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.domain.formats.format import (
+    Argument,
+    IntegerRange,
+    Layout,
+    OneOf,
+    Parameters,
+    ParameterSpec,
+    pattern_of_slots,
+    refuse_overflow,
+    refuse_padding,
+    whole,
+)
+from sparsesmith.domain.pattern import Int32Array, Pattern
+from sparsesmith.errors import InvalidProgram
+
+IntArray = npt.NDArray[np.int64]
+
+ALIGNMENT_SLOTS = 4
+"""Segments begin at multiples: vector loads of columns, values and positions."""
+
+PART_SLOTS = 32
+"""Parts are whole multiples, the last of a panel aside."""
+
+_ARGUMENTS = (
+    Argument("int", "num_panels", "size", "panels of panel_cols columns"),
+    Argument("int", "num_parts", "size", "parts of a round, some empty at its end"),
+    Argument("int", "num_bins", "size", "bins of a round"),
+    Argument("int", "bin_nnz", "size", "nonzeros of a bin: bin b holds nonzeros b * bin_nnz to (b + 1) * bin_nnz"),
+    Argument("int", "bin_slots", "size", "most slots that any bin has, padding included"),
+    Argument("const int*", "part_panels", "index", "panel of each part, length rounds * num_parts"),
+    Argument("const int*", "part_offsets", "index", "first slot of each part, length rounds * num_parts + 1"),
+    Argument(
+        "const int*",
+        "segment_offsets",
+        "index",
+        "first slot of round r, panel p and the round's bin b at (r * num_panels + p) * num_bins + b; one more at the "
+        "end",
+    ),
+    Argument(
+        "const int*",
+        "bin_rows",
+        "index",
+        "first row and one past the last row of each bin, length 2 * rounds * num_bins; the first and the last row may "
+        "be cut; equal for a bin without nonzeros",
+    ),
+    Argument(
+        "const int*",
+        "cut_rows",
+        "index",
+        "for each bin the row that begins in it and goes on in the next, -1 for none, length rounds * num_bins",
+    ),
+    Argument("const int*", "row_offsets", "index", "first nonzero of each row, length num_rows + 1"),
+    Argument("const unsigned short*", "col_indices", "index", "column of each slot within its panel"),
+    Argument(
+        "const unsigned short*",
+        "positions",
+        "index",
+        "nonzero of each slot in CSR order, counted from the bin's first; padding has those after the bin's last",
+    ),
+    Argument("const T*", "values", "values", "value of each slot, zero for padding"),
+    Argument("T*", "products", "scratch", "garbage at the start; length: most slots that a round has"),
+)
+
+
+@dataclass(frozen=True)
+class Panels:
+    name: str = "panels"
+
+    @property
+    def parameters(self) -> Mapping[str, ParameterSpec]:
+        return {
+            "panel_cols": IntegerRange(16384, 32, 65536),
+            "parts": IntegerRange(264, 1, 16384),
+            "bins": IntegerRange(792, 1, 16384),
+            "rounds": OneOf(1, (1, 2, 3, 4)),
+        }
+
+    def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
+        return _ARGUMENTS
+
+    def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        grid = _grid(pattern, parameters)
+        order, segments = _by_panel(pattern, grid)
+        counts = np.bincount(segments, minlength=grid.num_segments)
+        padded = -(-counts // ALIGNMENT_SLOTS) * ALIGNMENT_SLOTS
+        offsets = np.concatenate([[0], np.cumsum(padded)])
+        num_slots = int(offsets[-1])
+        refuse_padding("panels", num_slots, pattern.nnz)
+        slots = np.arange(pattern.nnz) + np.repeat(offsets[:-1] - (np.cumsum(counts) - counts), counts)
+        sources = np.full(num_slots, -1, np.int32)
+        sources[slots] = order
+        columns = np.zeros(num_slots, np.uint16)
+        columns[slots] = pattern.col_indices[order] % grid.panel_cols
+        positions, bin_slots = _positions(grid, counts, padded, offsets, slots, order)
+        part_panels, part_offsets, num_parts = _parts(grid, offsets, whole(parameters, "parts"))
+        bin_rows, cut_rows = _bins(pattern, grid)
+        round_offsets = offsets[:: grid.num_panels * grid.num_bins]
+        return Layout(
+            sizes={
+                "num_panels": grid.num_panels,
+                "num_parts": num_parts,
+                "num_bins": grid.num_bins,
+                "bin_nnz": grid.bin_nnz,
+                "bin_slots": bin_slots,
+            },
+            indices={
+                "part_panels": part_panels,
+                "part_offsets": part_offsets,
+                "segment_offsets": offsets.astype(np.int32),
+                "bin_rows": bin_rows,
+                "cut_rows": cut_rows,
+                "row_offsets": pattern.row_offsets,
+                "col_indices": columns,
+                "positions": positions,
+            },
+            value_sources=sources,
+            num_slots=num_slots,
+            scratch={"products": int(np.diff(round_offsets).max())},
+        )
+
+    def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
+        sizes, indices = layout.sizes, layout.indices
+        lengths = np.diff(indices["segment_offsets"])
+        segments = np.repeat(np.arange(lengths.size), lengths)
+        panels = segments // sizes["num_bins"] % sizes["num_panels"]
+        rounds = segments // (sizes["num_bins"] * sizes["num_panels"])
+        bins = rounds * sizes["num_bins"] + segments % sizes["num_bins"]
+        nonzeros = bins * sizes["bin_nnz"] + indices["positions"]
+        rows = np.searchsorted(indices["row_offsets"], nonzeros, side="right") - 1
+        columns = panels * whole(parameters, "panel_cols") + indices["col_indices"]
+        return pattern_of_slots(num_rows, num_cols, rows, columns, layout)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Segments: rounds x panels x bins of a round, in storage order."""
+
+    panel_cols: int
+    num_rounds: int
+    num_panels: int
+    num_bins: int
+    bin_nnz: int
+
+    @property
+    def num_segments(self) -> int:
+        return self.num_rounds * self.num_panels * self.num_bins
+
+
+def _grid(pattern: Pattern, parameters: Parameters) -> _Grid:
+    panel_cols, bins = whole(parameters, "panel_cols"), whole(parameters, "bins")
+    rounds = whole(parameters, "rounds")
+    num_panels = -(-pattern.num_cols // panel_cols)
+    bin_nnz = -(-pattern.nnz // (bins * rounds))
+    refuse_overflow("panels", "nnz + rounds * bins", pattern.nnz + bins * rounds)
+    grid = _Grid(panel_cols, rounds, num_panels, bins, bin_nnz)
+    limit = 2**20 + pattern.nnz
+    if grid.num_segments > limit or rounds * num_panels > 2**16:
+        raise InvalidProgram(
+            f"format panels would cut {pattern.nnz} nonzeros into {grid.num_segments} segments of "
+            f"{num_panels} panels (at most {limit}, of {2**16 // rounds} panels)",
+            field="panel_cols",
+            value=panel_cols,
+            limit=limit,
+        )
+    return grid
+
+
+def _by_panel(pattern: Pattern, grid: _Grid) -> tuple[IntArray, IntArray]:
+    """Nonzeros in storage order, by round, panel and bin, and their segments. CSR order is ordered by bin."""
+    bins = np.arange(pattern.nnz) // grid.bin_nnz
+    keys = bins // grid.num_bins * grid.num_panels + pattern.col_indices // grid.panel_cols
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    return order, keys[order] * grid.num_bins + bins[order] % grid.num_bins
+
+
+def _positions(
+    grid: _Grid, counts: IntArray, padded: IntArray, offsets: IntArray, slots: IntArray, order: IntArray
+) -> tuple[npt.NDArray[np.uint16], int]:
+    """The position of each slot in its bin, and the most slots of a bin. Raises InvalidProgram beyond 16 bits."""
+    shape = (grid.num_rounds, grid.num_panels, grid.num_bins)
+    bin_slots = int(padded.reshape(shape).sum(axis=1).max())
+    if bin_slots > 2**16:
+        raise InvalidProgram(
+            f"format panels: positions are 16 bits wide, {grid.num_bins} bins need {bin_slots} (at most {2**16})",
+            field="bins",
+            value=bin_slots,
+            limit=2**16,
+        )
+    pads = (padded - counts).reshape(shape)
+    first_pads = (counts.reshape(shape).sum(axis=1, keepdims=True) + np.cumsum(pads, axis=1) - pads).reshape(-1)
+    pads = padded - counts
+    within = np.arange(int(pads.sum())) - np.repeat(np.cumsum(pads) - pads, pads)
+    positions = np.empty(int(offsets[-1]), np.uint16)
+    positions[slots] = order % grid.bin_nnz
+    positions[np.repeat(offsets[:-1] + counts, pads) + within] = np.repeat(first_pads, pads) + within
+    return positions, bin_slots
+
+
+def _parts(grid: _Grid, offsets: IntArray, parts: int) -> tuple[Int32Array, Int32Array, int]:
+    """Panel and first slot of each part, parts of a round: as many as asked for, or one for each panel in use."""
+    panel_starts = offsets[:: grid.num_bins].astype(np.int64)
+    sizes = np.diff(panel_starts).reshape(grid.num_rounds, grid.num_panels)
+    cuts = [_cut(row, parts) for row in sizes]
+    num_parts = max(int(cut.sum()) for cut, _ in cuts)
+    panels = np.zeros((grid.num_rounds, num_parts), np.int32)
+    starts = np.empty((grid.num_rounds, num_parts), np.int64)
+    for number, (cut, part_slots) in enumerate(cuts):
+        used = int(cut.sum())
+        first = number * grid.num_panels
+        panels[number, :used] = np.repeat(np.arange(grid.num_panels), cut)
+        within = np.arange(used) - np.repeat(np.cumsum(cut) - cut, cut)
+        starts[number, :used] = np.repeat(panel_starts[first : first + grid.num_panels], cut) + within * part_slots
+        starts[number, used:] = panel_starts[first + grid.num_panels]
+    return panels.reshape(-1), np.append(starts.reshape(-1), offsets[-1]).astype(np.int32), num_parts
+
+
+def _cut(panel_slots: IntArray, parts: int) -> tuple[IntArray, int]:
+    """Parts of each panel and the slots of a part: the smallest that needs no more parts than that."""
+    low, high = 1, max(1, -(-int(panel_slots.max()) // PART_SLOTS))
+    while low < high:
+        middle = (low + high) // 2
+        if int((-(-panel_slots // (middle * PART_SLOTS))).sum()) <= parts:
+            high = middle
+        else:
+            low = middle + 1
+    return -(-panel_slots // (low * PART_SLOTS)), low * PART_SLOTS
+
+
+def _bins(pattern: Pattern, grid: _Grid) -> tuple[Int32Array, Int32Array]:
+    """First row and end row of each bin, interleaved; the row that begins in each bin and goes on, or -1.
+
+    Empty rows belong to the bin that holds the nonzero before them, those at the start to the first bin.
+    """
+    num_bins = grid.num_rounds * grid.num_bins
+    starts = np.minimum(np.arange(num_bins + 1) * grid.bin_nnz, pattern.nnz)
+    rows = np.searchsorted(pattern.row_offsets, starts, side="right") - 1
+    rows[0] = 0
+    is_cut = pattern.row_offsets[rows] < starts
+    ends = rows[1:] + is_cut[1:]
+    begins_here = is_cut[1:] & (pattern.row_offsets[rows[1:]] >= starts[:-1])
+    cut_rows = np.where(begins_here, rows[1:], -1)
+    return np.stack([rows[:-1], ends], axis=1).reshape(-1).astype(np.int32), cut_rows.astype(np.int32)
