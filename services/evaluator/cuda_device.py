@@ -29,6 +29,7 @@ from services.evaluator.device_operands import HeldDraws, LayoutCache
 from services.evaluator.stopwatch import Stopwatch
 from services.evaluator.timed_sequence import Instruments, measure_in_turns
 from services.evaluator.timing import READ_MARGIN, ByteFloor, l2_bandwidth_bound_gbs
+from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import InvalidProgram, LimitExceeded
@@ -113,7 +114,7 @@ class CudaDevice:
             },
         )
 
-    def open(self, workload: Workload, pattern: Pattern) -> "CudaBench":
+    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "CudaBench":
         """See Device.open."""
         cupy.get_default_memory_pool().free_all_blocks()
         free_bytes, _ = runtime.memGetInfo()
@@ -125,7 +126,7 @@ class CudaDevice:
                 value=needed,
                 limit=free_bytes,
             )
-        return CudaBench(self, workload, pattern)
+        return CudaBench(self, workload, pattern, values)
 
     def close(self) -> None:
         """See Device.close."""
@@ -135,12 +136,14 @@ class CudaDevice:
 class CudaBench:
     """Implements the Bench protocol."""
 
-    def __init__(self, device: CudaDevice, workload: Workload, pattern: Pattern) -> None:
+    def __init__(
+        self, device: CudaDevice, workload: Workload, pattern: Pattern, values: FixedValues | None = None
+    ) -> None:
         self._device = device
         self._workload = workload
         self._pattern = pattern
         self._draws = HeldDraws(device.kernels)
-        self._source = DeviceDraws(pattern, workload, device.kernels, self._draws)
+        self._source = DeviceDraws(pattern, workload, device.kernels, self._draws, values)
         self._layouts = LayoutCache(device.kernels, int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE)
         self._kernels: list[CudaKernel] = []
         self._floor = byte_floor(device, workload, pattern)
@@ -234,8 +237,10 @@ def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> Byte
     element_bytes = np.dtype(workload.element_type).itemsize
     used_columns = int(np.count_nonzero(np.bincount(pattern.col_indices, minlength=pattern.num_cols)))
     dense_elements = (pattern.num_rows + used_columns) * workload.num_dense_cols
+    # Fixed values may stand in the program.
+    value_elements = pattern.nnz if workload.values is None else 0
     return ByteFloor(
-        required_bytes=(pattern.nnz + dense_elements) * element_bytes,
+        required_bytes=(value_elements + dense_elements) * element_bytes,
         l2_bytes=device.l2_bytes,
         dram_gbs=max(READ_MARGIN * device.rates.copy_bandwidth_gbs, device.peak_memory_gbs),
         l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),

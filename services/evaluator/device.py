@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.formats.format import Layout
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
@@ -80,7 +81,8 @@ class Draw:
 
 @dataclass(frozen=True, eq=False)
 class StoredMatrix:
-    """The pattern in a program's format, without values. Shared by all programs that ask for the same format."""
+    """The pattern in a program's format, without values unless the program has them compressed. Shared by all programs
+    that ask for the same format."""
 
     key: str
     """Format and parameters as text: equal keys within a bench mean the same object, so uploads may be cached by it."""
@@ -186,8 +188,8 @@ class Device(Protocol):
 
     def description(self) -> DeviceDescription: ...
 
-    def open(self, workload: Workload, pattern: Pattern) -> Bench:
-        """Raises LimitExceeded where the workload does not fit the device's memory."""
+    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> Bench:
+        """`values`: where the workload fixes them. Raises LimitExceeded where it does not fit the device's memory."""
         ...
 
     def close(self) -> None: ...

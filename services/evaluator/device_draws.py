@@ -17,7 +17,9 @@ from services.evaluator.cuda_launch import cuda_errors
 from services.evaluator.device import Draw
 from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_operands import HeldDraws
+from services.evaluator.operands import dense_scale, underflow_bound
 from services.evaluator.reference import LONG_ROW, TOLERANCES, error_bound, product
+from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import Workload
@@ -52,8 +54,16 @@ def system_key() -> Key:
 class DeviceDraws:
     """Draws of one workload, straight into device memory."""
 
-    def __init__(self, pattern: Pattern, workload: Workload, kernels: DeviceKernels, held: HeldDraws) -> None:
-        """Uploads the pattern. Raises cupy.cuda.memory.OutOfMemoryError."""
+    def __init__(
+        self,
+        pattern: Pattern,
+        workload: Workload,
+        kernels: DeviceKernels,
+        held: HeldDraws,
+        fixed: FixedValues | None = None,
+    ) -> None:
+        """Uploads the pattern, and the values where they are fixed. Raises cupy.cuda.memory.OutOfMemoryError."""
+        self._fixed = fixed
         self._pattern = pattern
         self._workload = workload
         self._kernels = kernels
@@ -62,6 +72,7 @@ class DeviceDraws:
         with cuda_errors():
             self._row_offsets = cupy.asarray(pattern.row_offsets)
             self._col_indices = cupy.asarray(pattern.col_indices)
+            self._values = None if fixed is None else cupy.asarray(fixed.array)
 
     def draw(self, name: str) -> Draw:
         """One set of inputs, kept as long as somebody refers to it.
@@ -71,7 +82,10 @@ class DeviceDraws:
         if not self._is_checked:
             self._check()
             self._is_checked = True
-        return self._held.hold(self._drawn(name, system_key()))
+        drawn = self._drawn(name, system_key())
+        if self._fixed is not None:
+            drawn.bound[...] += underflow_bound(self._pattern, self._fixed)
+        return self._held.hold(drawn)
 
     def pattern_arrays(self) -> dict[str, "cupy.ndarray"]:
         """What references are computed from, by name: no kernel may write into it."""
@@ -83,14 +97,18 @@ class DeviceDraws:
         by_row: tuple[int, ...] = () if workload.operation == "spmv" else (columns,)
         kind_of_values, kind_of_dense = _KINDS[name]
         with cuda_errors():
-            values = cupy.empty(pattern.nnz, dtype=workload.element_type)
+            values = cupy.empty(pattern.nnz, workload.element_type) if self._values is None else self._values
             dense = cupy.zeros((pattern.num_cols, *by_row), dtype=workload.element_type)
             reference, magnitude, bound = (cupy.empty((pattern.num_rows, *by_row), dtype="float64") for _ in range(3))
-        kernels.fill(kind_of_values, values, _VALUES_STREAM, key.low, key.high)
+        if self._fixed is None:
+            kernels.fill(kind_of_values, values, _VALUES_STREAM, key.low, key.high)
         if kind_of_dense == "one_hot":
             kernels.pick(dense, self._col_indices, columns, _DENSE_STREAM, key.low, key.high)
         else:
             kernels.fill(kind_of_dense, dense, _DENSE_STREAM, key.low, key.high)
+        if self._fixed is not None:
+            with cuda_errors():
+                dense *= dense_scale(self._fixed)
         kernels.refer(
             (self._row_offsets, self._col_indices, values, dense, reference, magnitude, bound),
             pattern.num_rows,

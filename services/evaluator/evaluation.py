@@ -8,6 +8,7 @@ from services.evaluator.correctness import Correct
 from services.evaluator.race import Race
 from services.evaluator.workbench import Stored, Workbench
 from sparsesmith.domain.extraction import extract_program
+from sparsesmith.domain.formats.compressed import storage_name
 from sparsesmith.domain.program import KernelProgram, parse_program
 from sparsesmith.errors import InvalidProgram
 from sparsesmith_proto.kernel import (
@@ -49,7 +50,7 @@ def evaluate_kernel(
     return Passed(
         timing=timing,
         resources=heaviest_kernel(binary),
-        storage_format=program.format.name,
+        storage_format=storage_name(program.format),
         format_bytes=stored.format_bytes,
         conversion_ms=stored.conversion_ms,
         worst_error=verdict.worst_error,

@@ -45,12 +45,13 @@ class Grader:
 
     def grade(self, job: EvaluationJob, patterns: PatternStore) -> EvaluationReport:
         """Raises NotFound for an unknown pattern, LimitExceeded beyond the device, Unavailable without a device."""
-        pattern = patterns.get(job.workload.pattern)
+        pattern, fixed = patterns.get(job.workload.pattern), job.workload.values
+        values = None if fixed is None else patterns.get_values(fixed)
         architecture = self._process.description().architecture
         try:
             with CompilationsAhead(self._compiler, architecture, self._compile_limit_s) as ahead:
                 ahead.start(job.candidates, job.workload)
-                bench = self._process.open(job.workload, pattern)
+                bench = self._process.open(job.workload, pattern, values)
                 baselines = self._baselines_of(job.workload, bench)
                 return grade_batch(job, pattern, bench, ahead, baselines, self._must_stop)
         except (SparsesmithError, Stopped):
@@ -86,7 +87,12 @@ class GradingService:
 
 
 def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardRecord]:
-    """One record for each candidate that the policy wrote and that was reached."""
+    """One record for each candidate that the policy wrote and that was reached.
+
+    None for fixed values: the policy does not see them and must not learn that they can be left out.
+    """
+    if job.workload.values is not None:
+        return []
     best_us = report.baselines.best_routine().timing.median_us
     default_us = report.baselines.default_routine().timing.median_us
     return [

@@ -7,12 +7,14 @@ differ in kind so that the usual shortcuts fail on one of them at least: skipped
 
 import os
 from collections.abc import Callable, Mapping
+from math import frexp
 
 import numpy as np
 import numpy.typing as npt
 
 from services.evaluator.device import Draw
 from services.evaluator.reference import error_bound, product
+from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith_proto.kernel import Workload
 
@@ -23,6 +25,10 @@ MIN_DRAWS = 2
 
 FULL_CHECK = 10
 """Executions of the program when all five draws are used, each twice."""
+
+
+MAX_SCALE_EXPONENT = 60
+"""Beyond 2**60 a dense operand is not scaled: it would not be representable in float32 after the draw's own range."""
 
 
 def system_generator() -> np.random.Generator:
@@ -44,15 +50,37 @@ def choose_draws(num_products: int, max_products: int, generator: np.random.Gene
     return ("uniform", *generator.choice(others, size=num_others, replace=False).tolist())
 
 
-def draw(name: str, pattern: Pattern, workload: Workload, generator: np.random.Generator) -> Draw:
-    """One set of inputs of a kind with its reference and error bound, as host arrays."""
+def draw(
+    name: str,
+    pattern: Pattern,
+    workload: Workload,
+    generator: np.random.Generator,
+    fixed: FixedValues | None = None,
+) -> Draw:
+    """One set of inputs of a kind with its reference and error bound, as host arrays.
+
+    `fixed`: the values of A where the request fixes them; then the dense operand alone is drawn.
+    """
     shape = (pattern.num_cols,) if workload.operation == "spmv" else (pattern.num_cols, workload.num_dense_cols)
     wide_values, wide_dense = _DRAWS[name](pattern, shape, generator)
-    values = wide_values.astype(workload.element_type)
-    dense = wide_dense.astype(workload.element_type)
+    values = wide_values.astype(workload.element_type) if fixed is None else fixed.array
+    dense = (wide_dense if fixed is None else wide_dense * dense_scale(fixed)).astype(workload.element_type)
     reference, magnitude = product(pattern, values, dense)
     bound = error_bound(pattern, magnitude, workload.element_type)
+    if fixed is not None:
+        bound += underflow_bound(pattern, fixed)
     return Draw(name, values, dense, reference, bound, magnitude)
+
+
+def dense_scale(fixed: FixedValues) -> float:
+    """A power of two that brings dense operands to where products with these values neither overflow nor vanish."""
+    largest = float(np.abs(fixed.array).max(initial=0))
+    return 2.0 ** -min(max(frexp(largest)[1], -MAX_SCALE_EXPONENT), MAX_SCALE_EXPONENT)
+
+
+def underflow_bound(pattern: Pattern, fixed: FixedValues) -> float:
+    """What products that underflow may lose in the longest row: fixed values may be small next to the largest."""
+    return float(np.finfo(fixed.array.dtype).tiny) * int(pattern.row_lengths.max())
 
 
 Shape = tuple[int, ...]

@@ -27,6 +27,7 @@ from services.evaluator.compilation import Compiled
 from services.evaluator.correctness import Correct, MemoryDamaged
 from services.evaluator.device import Device, DeviceLost, Effort, RunFailure, Timing
 from services.evaluator.workbench import FinalTimes, LocalWorkbench, Stored, damage
+from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import SparsesmithError, Unavailable
@@ -59,6 +60,8 @@ class _Open:
     workload: Workload
     pattern: Pattern | None
     """None: the child has this workload open and begins a new batch."""
+    values: FixedValues | None
+    """Where the workload fixes them."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +135,11 @@ class DeviceProcess:
             self._description = self._running_child().description
         return self._description
 
-    def open(self, workload: Workload, pattern: Pattern) -> "SandboxedWorkbench":
+    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "SandboxedWorkbench":
         """A workbench for a new batch. The one returned before must not be used any more."""
         if self._child is not None:
             self._child.is_open = False
-        return SandboxedWorkbench(self, self._limits, workload, pattern)
+        return SandboxedWorkbench(self, self._limits, _Open(workload, pattern, values))
 
     def close(self) -> None:
         """Ends the children. Safe to call twice."""
@@ -148,18 +151,19 @@ class DeviceProcess:
     def is_running(self) -> bool:
         return self._child is not None and self._child.is_alive()
 
-    def _opened_child(self, workload: Workload, pattern: Pattern) -> "_Child":
+    def _opened_child(self, opening: _Open) -> "_Child":
         child = self._running_child()
         if not child.is_open:
-            body = _Open(workload, None if child.workload == workload else pattern)
+            is_known = child.workload == opening.workload
+            body = _Open(opening.workload, None, None) if is_known else opening
             self._exchange(child, body, "opening the workload", self._limits.open_s)
-            child.workload, child.is_open = workload, True
+            child.workload, child.is_open = opening.workload, True
         return child
 
-    def _ask(self, workload: Workload, pattern: Pattern, call: _Call, limit_s: float) -> Any:
+    def _ask(self, opening: _Open, call: _Call, limit_s: float) -> Any:
         """The value of a stage. Raises _Ended where the child did not survive it, Unavailable where none starts."""
         try:
-            child = self._opened_child(workload, pattern)
+            child = self._opened_child(opening)
         except _Ended as ended:
             raise Unavailable(f"the device does not take the workload: {ended.outcome.message}") from ended
         return self._exchange(child, call, call.stage, limit_s)
@@ -197,11 +201,10 @@ class DeviceProcess:
 class SandboxedWorkbench:
     """`workbench.Workbench` across the process boundary: a child that ends is an outcome."""
 
-    def __init__(self, process: DeviceProcess, limits: StageLimits, workload: Workload, pattern: Pattern) -> None:
+    def __init__(self, process: DeviceProcess, limits: StageLimits, opening: _Open) -> None:
         self._process = process
         self._limits = limits
-        self._workload = workload
-        self._pattern = pattern
+        self._opening = opening
         self._kernels: dict[str, _CheckedKernel] = {}
         self._drawn_in = 0
         """Number of the child that has the inputs; 0: none."""
@@ -261,7 +264,7 @@ class SandboxedWorkbench:
             self._outcome(_Call("unload", (kernel_id,)), self._limits.store_s)
 
     def _ask(self, call: _Call, limit_s: float) -> Any:
-        return self._process._ask(self._workload, self._pattern, call, limit_s)
+        return self._process._ask(self._opening, call, limit_s)
 
     def _outcome(self, call: _Call, limit_s: float) -> Any:
         try:
@@ -386,15 +389,16 @@ class _Servant:
     def answer(self, request: _Request) -> _Reply:
         try:
             match request.body:
-                case _Open(workload=workload, pattern=pattern):
-                    self._open(workload, pattern)
+                case _Open() as opening:
+                    self._open(opening)
                     return _Done(request.number, None)
                 case _Call(stage=stage, arguments=arguments):
                     return _Done(request.number, getattr(self._workbench, stage)(*arguments))
         except SparsesmithError as error:
             return _Refused(request.number, type(error), error.message)
 
-    def _open(self, workload: Workload, pattern: Pattern | None) -> None:
+    def _open(self, opening: _Open) -> None:
+        workload, pattern = opening.workload, opening.pattern
         if self._workbench is not None and pattern is None and self._workbench.workload == workload:
             self._workbench.begin_batch()
             return
@@ -403,7 +407,7 @@ class _Servant:
             self._workbench = None
         if pattern is None:
             raise DeviceLost("the workload is not open")
-        self._workbench = LocalWorkbench(self._device, workload, pattern)
+        self._workbench = LocalWorkbench(self._device, workload, pattern, opening.values)
 
 
 def _die_with(parent_pid: int) -> None:

@@ -16,6 +16,8 @@ import numpy as np
 from services.evaluator.correctness import Correct, MemoryDamaged, check, check_as_timed
 from services.evaluator.device import Device, Draw, Effort, LoadedKernel, RunFailure, Seal, StoredMatrix, Timing
 from services.evaluator.operands import FULL_CHECK, choose_draws, system_generator
+from sparsesmith.domain.fixed_values import FixedValues
+from sparsesmith.domain.formats.compressed import build_layout, storage_name
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.persistent_state import persistent_variables
 from sparsesmith.domain.program import KernelProgram
@@ -90,11 +92,12 @@ class LocalWorkbench:
     Raises MemoryDamaged where a kernel wrote outside its output, whatever else it did.
     """
 
-    def __init__(self, device: Device, workload: Workload, pattern: Pattern) -> None:
+    def __init__(self, device: Device, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> None:
         self.workload = workload
         self._pattern = pattern
+        self._values = values
         self._device = device
-        self._bench = device.open(workload, pattern)
+        self._bench = device.open(workload, pattern, values)
         self._matrices: OrderedDict[str, StoredMatrix] = OrderedDict()
         self._kernels: dict[str, LoadedKernel] = {}
         self._generator = system_generator()
@@ -191,7 +194,7 @@ class LocalWorkbench:
 
     def _matrix(self, program: KernelProgram) -> StoredMatrix:
         parameters = ",".join(f"{name}={value}" for name, value in sorted(program.parameters.items()))
-        key = f"{program.format.name} {parameters}"
+        key = f"{storage_name(program.format)} {parameters}"
         if key not in self._matrices:
             self._matrices[key] = self._build(key, program)
         self._matrices.move_to_end(key)
@@ -201,7 +204,7 @@ class LocalWorkbench:
 
     def _build(self, key: str, program: KernelProgram) -> StoredMatrix:
         started = time.perf_counter()
-        layout = program.format.build(self._pattern, program.parameters)
+        layout = build_layout(program.format, program.parameters, self._pattern, self._values)
         conversion_ms = (time.perf_counter() - started) * 1e3
         element_bytes = np.dtype(self.workload.element_type).itemsize
         return StoredMatrix(key, layout, layout.num_bytes(element_bytes), conversion_ms)

@@ -20,6 +20,7 @@ from services.evaluator.device import (
     StoredMatrix,
 )
 from services.evaluator.operands import draw, system_generator
+from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import LimitExceeded
@@ -78,7 +79,7 @@ class MisbehavingDevice:
             versions={"pid": str(os.getpid())},
         )
 
-    def open(self, workload: Workload, pattern: Pattern) -> "MisbehavingBench":
+    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "MisbehavingBench":
         if pattern.nnz > MAX_NNZ:
             raise LimitExceeded(f"nnz is {pattern.nnz}: at most {MAX_NNZ}", field="nnz")
         return MisbehavingBench(workload, pattern, self._hold_s)

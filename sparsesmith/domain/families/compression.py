@@ -16,6 +16,8 @@ _FORMAT = re.compile(r"^//@ format (\w+)[^\n]*\n", re.MULTILINE)
 _ARGUMENT = re.compile(r"const (float|double)\* __restrict__ values\b")
 _KERNEL = re.compile(r'^extern "C" __global__[^\n]*\{\n', re.MULTILINE)
 _READ = re.compile(r"__(ldcs|ldg)\(values \+ |\bvalues\[")
+_SIDE_EFFECT = re.compile(r"\bvalues\b[^;]*?(\+\+|--)[^;]*?\]|\(values \+[^;)]*(\+\+|--)")
+"""A read that also counts on: it cannot be left out."""
 _CODE_TYPES: Mapping[str, str] = {"u8": "unsigned char", "u16": "unsigned short"}
 _SHARED_ENTRIES = 256
 
@@ -40,7 +42,7 @@ def compressed_program(text: str, compression: Compression) -> str | None:
         return None
     match compression.storage:
         case Constant():
-            if found[1] not in UNPADDED:
+            if found[1] not in UNPADDED or _SIDE_EFFECT.search(text):
                 return None
             changed = _with_reads(text, "constant_value[0]", None)
             arguments = f"const {element[1]}* __restrict__ constant_value"

@@ -17,12 +17,11 @@ from sparsesmith.domain.families.fixed_values import (
 from sparsesmith.domain.families.shape import Shape
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.formats.format import ParameterValue
-from sparsesmith.domain.formats.value_storage import Constant, Dictionary, Float32, distinct
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.formats.value_storage import MAX_DISTINCT, Code, Constant, Dictionary, Float32, distinct
+from sparsesmith.domain.pattern import Int32Array, Pattern
 from sparsesmith_proto.message import ElementType, Operation
 
-MAX_ROW_VALUES = 4096
-"""Matrices of more distinct values than this hardly have few distinct rows."""
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 MAX_CONSTANT_PADDING = 2.0
 OWN_CHOICES = 24
 
@@ -74,17 +73,36 @@ def _forms(instance: FamilyInstance, allowed: Sequence[Compression]) -> Iterator
 def _own(pattern: Pattern, values: FixedValues, element_type: ElementType) -> Iterator[FamilyInstance]:
     """Instances of the families for fixed values, in turns."""
     shape = Shape(pattern)
-    table = distinct(values.array, MAX_ROW_VALUES)
     choices: list[Iterator[FamilyInstance]] = []
-    if table is not None and DIA_ROWS.suits(pattern):
-        choices.append(_instances(DIA_ROWS, _dia_rows(shape), element_type))
-        choices.append(_instances(DIA_ROWS_LONG, _dia_rows_long(shape), element_type))
-    if table is not None and ELL_ROWS.suits(pattern):
-        choices.append(_instances(ELL_ROWS, _ell_rows(shape), element_type))
-    if table is not None and table.size == 1 and SELL_CONSTANT.suits(pattern):
+    if DIA_ROWS.suits(pattern) and (code := row_code(pattern, values, pattern.col_indices - pattern.row_indices())):
+        choices.append(_instances(DIA_ROWS, _dia_rows(shape, code), element_type))
+        choices.append(_instances(DIA_ROWS_LONG, _dia_rows_long(shape, code), element_type))
+    if ELL_ROWS.suits(pattern) and (code := row_code(pattern, values, _places(pattern))):
+        choices.append(_instances(ELL_ROWS, _ell_rows(shape, code), element_type))
+    if distinct(values.array, 1) is not None and SELL_CONSTANT.suits(pattern):
         choices.append(_instances(SELL_CONSTANT, _sell_constant(shape), element_type))
     for turn in zip_longest(*choices):
         yield from (instance for instance in turn if instance is not None)
+
+
+def row_code(pattern: Pattern, values: FixedValues, slots: Int32Array) -> Code | None:
+    """The code that the distinct rows need; None where there are too many. `slots`: of each nonzero, shape [nnz]."""
+    hashes = slots.astype(np.uint64) * _MULTIPLIER
+    hashes ^= values.array.view(f"u{values.array.dtype.itemsize}")
+    hashes *= _MULTIPLIER
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= _MULTIPLIER
+    sums = np.zeros(pattern.nnz + 1, np.uint64)
+    np.cumsum(hashes, out=sums[1:])
+    table = distinct(np.diff(sums[pattern.row_offsets]), MAX_DISTINCT["u16"])
+    if table is None or table.size > pattern.num_rows // 4 + 1:
+        return None
+    return "u8" if table.size <= MAX_DISTINCT["u8"] else "u16"
+
+
+def _places(pattern: Pattern) -> Int32Array:
+    """Place of each nonzero in its row."""
+    return np.arange(pattern.nnz, dtype=np.int32) - np.repeat(pattern.row_offsets[:-1], pattern.row_lengths)
 
 
 Choice = dict[str, ParameterValue]
@@ -100,7 +118,7 @@ def _blocks(shape: Shape) -> tuple[int, ...]:
     return (32, 64, 128) if shape.pattern.num_rows < 30_000 else (128, 256, 512)
 
 
-def _dia_rows(shape: Shape) -> Iterator[Choice]:
+def _dia_rows(shape: Shape, code: Code) -> Iterator[Choice]:
     if shape.diagonals > MAX_WIDTH:
         return
     rows = (1, 2) if shape.pattern.num_rows < 100_000 else (2, 1, 4)
@@ -111,17 +129,17 @@ def _dia_rows(shape: Shape) -> Iterator[Choice]:
             "block": block,
             "load": load,
             "registers": registers,
-            "code": "u8",
+            "code": code,
         }
 
 
-def _dia_rows_long(shape: Shape) -> Iterator[Choice]:
-    for code, unroll, block in product(("u8", "u16"), (4, 8), _blocks(shape)):
+def _dia_rows_long(shape: Shape, code: Code) -> Iterator[Choice]:
+    for unroll, block in product((4, 8), _blocks(shape)):
         yield {"unroll": unroll, "block": block, "load": "ldg", "registers": "free", "code": code}
 
 
-def _ell_rows(shape: Shape) -> Iterator[Choice]:
-    for code, block, load, registers in product(("u8", "u16"), _blocks(shape), ("ldcs", "ldg"), ("free", "few")):
+def _ell_rows(shape: Shape, code: Code) -> Iterator[Choice]:
+    for block, load, registers in product(_blocks(shape), ("ldcs", "ldg"), ("free", "few")):
         yield {"width": shape.longest, "block": block, "load": load, "registers": registers, "code": code}
 
 

@@ -8,6 +8,7 @@ from sparsesmith.domain.formats.format import Argument, Format, Layout, Paramete
 from sparsesmith.domain.formats.value_storage import (
     SLOT_GRIDS,
     RowDictionary,
+    SlotGrid,
     ValueStorage,
     stored_arguments,
     stored_layout,
@@ -52,7 +53,9 @@ class Compressed:
         """Raises InvalidProgram where the pattern or the values do not fit."""
         layout = self.plain.build(pattern, parameters)
         strides = {"num_rows": pattern.num_rows, **layout.sizes}
-        return stored_layout(self.storage, layout, values.array, strides.get(SLOT_GRIDS.get(self.name, ""), 0))
+        stride = SLOT_GRIDS.get(self.name)
+        grid = None if stride is None else SlotGrid(pattern.num_rows, strides[stride])
+        return stored_layout(self.storage, layout, values.array, grid)
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
         """Raises TypeError: which slots are padding is not kept."""

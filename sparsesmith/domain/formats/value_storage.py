@@ -119,12 +119,20 @@ def stored_arguments(storage: ValueStorage, plain: Argument) -> tuple[Argument, 
             return (Argument("const float*", "values", "index", plain.meaning),)
 
 
-def stored_layout(storage: ValueStorage, layout: Layout, values: Array, stride: int) -> Layout:
-    """The layout with the values in it, shape [nnz] in CSR order. `stride`: of a slot grid (see SLOT_GRIDS).
+@dataclass(frozen=True)
+class SlotGrid:
+    """Slots of row i at k * stride + i."""
+
+    num_rows: int
+    stride: int
+
+
+def stored_layout(storage: ValueStorage, layout: Layout, values: Array, grid: SlotGrid | None) -> Layout:
+    """The layout with the values in it, shape [nnz] in CSR order. `grid`: of formats that have one (see SLOT_GRIDS).
 
     Raises InvalidProgram for values that cannot be stored in that way.
     """
-    sizes, arrays = _STORES[type(storage)](storage, layout, values, stride)
+    sizes, arrays = _STORES[type(storage)](storage, layout, values, grid)
     return Layout(
         sizes={**layout.sizes, **sizes},
         indices={**layout.indices, **arrays},
@@ -169,32 +177,33 @@ def _pieces(words: Array) -> Iterator[Array]:
 Stored = tuple[dict[str, int], dict[str, Array]]
 
 
-def _store_dictionary(storage: Any, layout: Layout, values: Array, stride: int) -> Stored:
+def _store_dictionary(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Stored:
     packed = layout.pack(values)
     table = _distinct_or_refuse(packed, storage, "values (padding counts as zero)")
     codes = _codes(packed, table, _CODE_TYPES[storage.code][1])
     return {"num_distinct": table.size}, {"value_codes": codes, "dictionary": table}
 
 
-def _store_rows(storage: Any, layout: Layout, values: Array, stride: int) -> Stored:
-    grid = layout.pack(values).reshape(-1, stride)
-    hashes = _hash_rows(grid)
+def _store_rows(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Stored:
+    assert grid is not None
+    slots = layout.pack(values).reshape(-1, grid.stride)[:, : grid.num_rows]
+    hashes = _hash_rows(slots)
     table = _distinct_or_refuse(hashes, storage, "rows")
     codes = _codes(hashes, table, np.uint16)
     first = np.zeros(table.size, np.int64)
     first[codes[::-1]] = np.arange(codes.size - 1, -1, -1)
-    rows = grid[:, first].T
+    rows = slots[:, first].T
     order = np.lexsort(rows.T[::-1])
     rank = np.empty(order.size, np.uint16)
     rank[order] = np.arange(order.size)
     codes, rows = rank[codes], np.ascontiguousarray(rows[order])
-    if any(not np.array_equal(rows[codes, slot], grid[slot]) for slot in range(grid.shape[0])):
+    if any(not np.array_equal(rows[codes, slot], slots[slot]) for slot in range(slots.shape[0])):
         raise InvalidProgram("values rows: two rows cannot be told apart", field="values", value="rows")
     arrays = {"row_codes": codes.astype(_CODE_TYPES[storage.code][1]), "row_values": rows.reshape(-1)}
     return {"num_distinct": order.size}, arrays
 
 
-def _store_constant(storage: Any, layout: Layout, values: Array, stride: int) -> Stored:
+def _store_constant(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Stored:
     if distinct(values, 1) is None:
         other = values[np.flatnonzero(values != values[0])[0]]
         raise InvalidProgram(
@@ -203,7 +212,7 @@ def _store_constant(storage: Any, layout: Layout, values: Array, stride: int) ->
     return {}, {"constant_value": values[:1].copy()}
 
 
-def _store_float32(storage: Any, layout: Layout, values: Array, stride: int) -> Stored:
+def _store_float32(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Stored:
     if values.dtype != np.float64:
         raise InvalidProgram(
             f"values float32: stores float64 values, the element type is {values.dtype}",
@@ -224,7 +233,7 @@ def _store_float32(storage: Any, layout: Layout, values: Array, stride: int) -> 
     return {}, {"values": layout.pack(narrow)}
 
 
-_STORES: dict[type, Callable[[Any, Layout, Array, int], Stored]] = {
+_STORES: dict[type, Callable[[Any, Layout, Array, SlotGrid | None], Stored]] = {
     Dictionary: _store_dictionary,
     RowDictionary: _store_rows,
     Constant: _store_constant,
@@ -254,10 +263,10 @@ def _codes(words: Array, table: Array, dtype: type[np.unsignedinteger[Any]]) -> 
     return codes
 
 
-def _hash_rows(grid: Array) -> npt.NDArray[np.uint64]:
+def _hash_rows(slots: Array) -> npt.NDArray[np.uint64]:
     """A 64-bit hash over the bits of each column of the grid."""
-    bits = grid.view(f"u{grid.dtype.itemsize}")
-    hashes = np.zeros(grid.shape[1], np.uint64)
+    bits = slots.view(f"u{slots.dtype.itemsize}")
+    hashes = np.zeros(slots.shape[1], np.uint64)
     for slot in bits:
         hashes ^= slot
         hashes *= _MULTIPLIER

@@ -1,0 +1,135 @@
+"""Proposals for fixed values, compiled and run on the interpreter with those values: right, with no fault found."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from services.evaluator.compilation import Compiled, Compiler
+from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
+from sparsesmith.domain.families import FamilyInstance, propose
+from sparsesmith.domain.families.fixed_proposal import propose_fixed
+from sparsesmith.domain.families.fixed_values import FIXED_FAMILIES
+from sparsesmith.domain.fixed_values import FixedValues, fixed_values
+from sparsesmith.domain.formats.compressed import build_layout
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.domain.program import parse_program, signature_of
+from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import ElementType, Operation
+
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
+FEW_SMS = 3
+FAMILIES_AT_MOST = 24
+
+
+def poisson(side: int) -> sp.csr_matrix:
+    line = sp.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(side, side))
+    return (sp.kron(line, sp.identity(side)) + sp.kron(sp.identity(side), line)).tocsr()
+
+
+def unweighted() -> sp.csr_matrix:
+    graph = sp.random(500, 431, 0.02, format="csr", random_state=np.random.default_rng(1))
+    graph += sp.csr_matrix((np.ones(500), (range(500), [row % 431 for row in range(500)])), shape=(500, 431))
+    graph.data[:] = 3.0
+    return graph
+
+
+def with_empty_rows() -> sp.csr_matrix:
+    graph = unweighted().tolil()
+    graph[7], graph[499] = 0, 0
+    return graph.tocsr()
+
+
+def many_values() -> sp.csr_matrix:
+    matrix = sp.random(300, 300, 0.03, format="csr", random_state=np.random.default_rng(2))
+    matrix.data = np.arange(matrix.nnz) / 8
+    return matrix
+
+
+def wide_band() -> sp.csr_matrix:
+    return sp.diags([float(offset % 5) + 1 for offset in range(-20, 21)], range(-20, 21), shape=(200, 210)).tocsr()
+
+
+MATRICES: dict[str, Callable[[], sp.csr_matrix]] = {
+    "poisson": lambda: poisson(17),
+    "unweighted": unweighted,
+    "empty rows": with_empty_rows,
+    "many values": many_values,
+    "wide band": wide_band,
+    "one entry": lambda: sp.csr_matrix(np.array([[2.5]])),
+}
+
+
+def some_of_each(instances: list[FamilyInstance]) -> list[FamilyInstance]:
+    """One instance of each family and compression."""
+    kept: dict[tuple[str, str], FamilyInstance] = {}
+    for instance in instances:
+        if "values" in instance.parameters or instance.family in FIXED_FAMILIES:
+            kept.setdefault((instance.family, str(instance.parameters.get("values"))), instance)
+    return list(kept.values())[:FAMILIES_AT_MOST]
+
+
+def run(
+    text: str, module: PtxModule, pattern: Pattern, values: FixedValues, workload: Workload
+) -> tuple[np.ndarray, np.ndarray]:
+    """The output and the dense operand."""
+    program = parse_program(text, workload.operation, workload.element_type)
+    layout = build_layout(program.format, program.parameters, pattern, values)
+    columns, element = workload.num_dense_cols, np.dtype(workload.element_type)
+    dense = np.random.default_rng(3).uniform(-1, 1, pattern.num_cols * columns).astype(element)
+    output = np.full(pattern.num_rows * columns, np.nan, element)
+    arrays = {**layout.indices, "x": dense, "b": dense, "y": output, "c": output}
+    arrays |= {name: np.full(columns * size, np.nan, element) for name, size in layout.scratch.items()}
+    sizes = {"num_rows": pattern.num_rows, "num_cols": pattern.num_cols, "nnz": pattern.nnz, **layout.sizes}
+    sizes |= {"num_sms": FEW_SMS, "num_dense_cols": columns}
+    arguments = [
+        sizes[argument.name]
+        if argument.role == "size"
+        else Buffer(argument.name, np.ascontiguousarray(arrays[argument.name]), argument.role in ("output", "scratch"))
+        for argument in signature_of(program.format, program.parameters, workload.operation, workload.element_type)
+    ]
+    for step in program.launches:
+        resolved = step.resolve(sizes)
+        report = launch(
+            module,
+            resolved.kernel,
+            resolved.grid,
+            resolved.block,
+            arguments,
+            dynamic_shared_bytes=resolved.shared_bytes,
+        )
+        assert report.finding is None, report.finding
+    return output.reshape(-1, columns), dense.reshape(-1, columns)
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    with Compiler(num_workers=1) as compiler:
+        yield compiler
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+@pytest.mark.parametrize("operation", ["spmv", "spmm"])
+def test_every_proposal_for_fixed_values_is_right(
+    compiler: Compiler, name: str, element_type: ElementType, operation: Operation
+) -> None:
+    matrix = MATRICES[name]()
+    pattern, values = pattern_from_scipy(matrix), fixed_values(matrix.data, element_type)
+    columns = 1 if operation == "spmv" else 8
+    workload = Workload(pattern=pattern.digest, operation=operation, element_type=element_type, num_dense_cols=columns)
+    general = propose(pattern, operation, element_type, columns, limit=48)
+    instances = some_of_each(propose_fixed(pattern, values, operation, element_type, general, limit=200))
+    assert instances or element_type == "float32" or name == "many values"
+    for instance in instances:
+        program = parse_program(instance.program, operation, element_type)
+        compiled = compiler.compile(program.source, "sm_90")
+        assert isinstance(compiled, Compiled), f"{compiled.log}\n{instance.program}"
+        try:
+            output, dense = run(instance.program, load_module(compiled.ptx), pattern, values, workload)
+            wide = pattern.to_scipy(values.array.astype(np.float64))
+            bound = TOLERANCE[element_type] * (abs(wide) @ abs(dense.astype(np.float64))) + 1e-300
+            np.testing.assert_array_less(abs(output - wide @ dense.astype(np.float64)), bound)
+        except AssertionError as error:
+            raise AssertionError(f"{instance.family} {instance.parameters}: {error}\n{instance.program}") from error
