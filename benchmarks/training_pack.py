@@ -1,0 +1,44 @@
+"""Packs large matrices to train on: the kinds of benchmarks/generated.py in other sizes, so that none is reported on.
+
+    python -m benchmarks.training_pack OUT.pack
+"""
+
+import argparse
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from benchmarks.generated import banded, fem_blocks, power_law, stencil_2d, stencil_3d, uniform_rows
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.pattern_pack import encode_pattern, write_pack
+
+TRAINING: dict[str, Callable[[], Pattern]] = {
+    "train_stencil2d5_600": lambda: stencil_2d(600, 5),
+    "train_stencil2d9_1100": lambda: stencil_2d(1100, 9),
+    "train_stencil3d7_110": lambda: stencil_3d(110, 7),
+    "train_stencil3d27_70": lambda: stencil_3d(70, 27),
+    "train_fem2_450": lambda: fem_blocks(450, 2),
+    "train_fem3_320": lambda: fem_blocks(320, 3),
+    "train_banded_700000_5": lambda: banded(700_000, 5),
+    "train_banded_300000_20": lambda: banded(300_000, 20),
+    "train_power_law_600000": lambda: power_law(600_000, 14),
+    "train_uniform_500000_20": lambda: uniform_rows(500_000, 20),
+    "train_uniform_2000000_4": lambda: uniform_rows(2_000_000, 4),
+}
+"""Name -> maker. 1.8e6 to 1.2e7 nonzeros each."""
+
+
+def _encoded(name: str) -> bytes:
+    return encode_pattern(TRAINING[name]())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    with ProcessPoolExecutor() as pool:
+        write_pack(options.out, dict(zip(TRAINING, pool.map(_encoded, TRAINING), strict=True)))
+
+
+if __name__ == "__main__":
+    main()
