@@ -1,5 +1,7 @@
 """Proposals for fixed values, compiled and run on the interpreter with those values: right, with no fault found."""
 
+import itertools
+import random
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -8,11 +10,13 @@ import scipy.sparse as sp
 
 from services.evaluator.compilation import Compiled, Compiler
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
-from sparsesmith.domain.families import FamilyInstance, propose
+from sparsesmith.domain.families import Family, FamilyInstance, propose
 from sparsesmith.domain.families.fixed_proposal import propose_fixed
 from sparsesmith.domain.families.fixed_values import FIXED_FAMILIES
+from sparsesmith.domain.families.shape import Shape
 from sparsesmith.domain.fixed_values import FixedValues, fixed_values
 from sparsesmith.domain.formats.compressed import build_layout
+from sparsesmith.domain.formats.format import OneOf, ParameterValue
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.domain.program import parse_program, signature_of
 from sparsesmith_proto.kernel import Workload
@@ -20,7 +24,7 @@ from sparsesmith_proto.message import ElementType, Operation
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 FEW_SMS = 3
-FAMILIES_AT_MOST = 24
+FAMILIES_AT_MOST = 12
 
 
 def poisson(side: int) -> sp.csr_matrix:
@@ -51,12 +55,22 @@ def wide_band() -> sp.csr_matrix:
     return sp.diags([float(offset % 5) + 1 for offset in range(-20, 21)], range(-20, 21), shape=(200, 210)).tocsr()
 
 
+def cube(side: int) -> sp.csr_matrix:
+    """Seven points; some rows beyond the border have values of their own."""
+    line, one = sp.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(side, side)), sp.identity(side)
+    plane = sp.kron(line, one) + sp.kron(one, line)
+    matrix = (sp.kron(plane, one) + sp.kron(sp.identity(side * side), line)).tocsr()
+    matrix.data[matrix.indptr[100] : matrix.indptr[103]] = 5.0
+    return matrix
+
+
 MATRICES: dict[str, Callable[[], sp.csr_matrix]] = {
     "poisson": lambda: poisson(17),
     "unweighted": unweighted,
     "empty rows": with_empty_rows,
     "many values": many_values,
     "wide band": wide_band,
+    "cube": lambda: cube(13),
     "one entry": lambda: sp.csr_matrix(np.array([[2.5]])),
 }
 
@@ -103,6 +117,35 @@ def run(
     return output.reshape(-1, columns), dense.reshape(-1, columns)
 
 
+def own_choices(family: Family, pattern: Pattern, element_type: ElementType) -> list[dict[str, ParameterValue]]:
+    """Choices that together hold every value of every parameter, with what must match the pattern set right."""
+    shape = Shape(pattern)
+    fitted: dict[str, ParameterValue] = {"offsets": shape.listed_diagonals, "width": shape.longest}
+    specs = {name: spec for name, spec in family.parameters.items() if isinstance(spec, OneOf)}
+    every = [
+        {name: fitted.get(name, value) for name, value in zip(specs, values, strict=True)}
+        for values in itertools.product(*(spec.values for spec in specs.values()))
+    ]
+    random.Random(1).shuffle(every)
+    kept, seen = [], set[tuple[str, ParameterValue]]()
+    for choice in every:
+        complete = {name: choice.get(name, fitted.get(name, "")) for name in family.parameters}
+        if not complete.items() <= seen and family.accepts(complete, element_type):
+            kept.append(complete)
+            seen |= complete.items()
+    return kept
+
+
+def check(compiler: Compiler, text: str, pattern: Pattern, values: FixedValues, workload: Workload) -> None:
+    program = parse_program(text, workload.operation, workload.element_type)
+    compiled = compiler.compile(program.source, "sm_90")
+    assert isinstance(compiled, Compiled), compiled.log
+    output, dense = run(text, load_module(compiled.ptx), pattern, values, workload)
+    wide = pattern.to_scipy(values.array.astype(np.float64))
+    bound = TOLERANCE[workload.element_type] * (abs(wide) @ abs(dense.astype(np.float64))) + 1e-300
+    np.testing.assert_array_less(abs(output - wide @ dense.astype(np.float64)), bound)
+
+
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
     with Compiler(num_workers=1) as compiler:
@@ -123,13 +166,38 @@ def test_every_proposal_for_fixed_values_is_right(
     instances = some_of_each(propose_fixed(pattern, values, operation, element_type, general, limit=200))
     assert instances or element_type == "float32" or name == "many values"
     for instance in instances:
-        program = parse_program(instance.program, operation, element_type)
-        compiled = compiler.compile(program.source, "sm_90")
-        assert isinstance(compiled, Compiled), f"{compiled.log}\n{instance.program}"
         try:
-            output, dense = run(instance.program, load_module(compiled.ptx), pattern, values, workload)
-            wide = pattern.to_scipy(values.array.astype(np.float64))
-            bound = TOLERANCE[element_type] * (abs(wide) @ abs(dense.astype(np.float64))) + 1e-300
-            np.testing.assert_array_less(abs(output - wide @ dense.astype(np.float64)), bound)
+            check(compiler, instance.program, pattern, values, workload)
         except AssertionError as error:
             raise AssertionError(f"{instance.family} {instance.parameters}: {error}\n{instance.program}") from error
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("dia_rows", "cube"),
+        ("dia_rows", "one entry"),
+        ("dia_rows_wide", "cube"),
+        ("dia_rows_wide", "poisson"),
+        ("dia_rows_long", "wide band"),
+        ("ell_rows", "poisson"),
+        ("ell_rows", "unweighted"),
+        ("sell_constant", "unweighted"),
+        ("sell_constant", "one entry"),
+    ],
+)
+def test_every_parameter_of_a_family_for_fixed_values_is_right(
+    compiler: Compiler, family: str, name: str, element_type: ElementType
+) -> None:
+    matrix = MATRICES[name]()
+    pattern, values = pattern_from_scipy(matrix), fixed_values(matrix.data, element_type)
+    workload = Workload(pattern=pattern.digest, operation="spmv", element_type=element_type)
+    choices = own_choices(FIXED_FAMILIES[family], pattern, element_type)
+    assert choices
+    for choice in choices:
+        text = FIXED_FAMILIES[family].render(choice, element_type)
+        try:
+            check(compiler, text, pattern, values, workload)
+        except AssertionError as error:
+            raise AssertionError(f"{choice}: {error}\n{text}") from error

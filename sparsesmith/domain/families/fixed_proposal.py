@@ -6,12 +6,13 @@ from itertools import islice, product, zip_longest
 import numpy as np
 
 from sparsesmith.domain.families.compression import Compression, compressed_program
+from sparsesmith.domain.families.diagonals import MAX_LITERAL_DIAGONALS
 from sparsesmith.domain.families.family import Family, FamilyInstance
 from sparsesmith.domain.families.fixed_values import (
     DIA_ROWS,
     DIA_ROWS_LONG,
+    DIA_ROWS_WIDE,
     ELL_ROWS,
-    MAX_WIDTH,
     SELL_CONSTANT,
 )
 from sparsesmith.domain.families.shape import Shape
@@ -23,6 +24,7 @@ from sparsesmith_proto.message import ElementType, Operation
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 MAX_CONSTANT_PADDING = 2.0
+MIN_WIDE_ROWS = 2048
 OWN_CHOICES = 24
 
 
@@ -76,6 +78,7 @@ def _own(pattern: Pattern, values: FixedValues, element_type: ElementType) -> It
     choices: list[Iterator[FamilyInstance]] = []
     if DIA_ROWS.suits(pattern) and (code := row_code(pattern, values, pattern.col_indices - pattern.row_indices())):
         choices.append(_instances(DIA_ROWS, _dia_rows(shape, code), element_type))
+        choices.append(_instances(DIA_ROWS_WIDE, _dia_rows_wide(shape, code), element_type))
         choices.append(_instances(DIA_ROWS_LONG, _dia_rows_long(shape, code), element_type))
     if ELL_ROWS.suits(pattern) and (code := row_code(pattern, values, _places(pattern))):
         choices.append(_instances(ELL_ROWS, _ell_rows(shape, code), element_type))
@@ -119,15 +122,29 @@ def _blocks(shape: Shape) -> tuple[int, ...]:
 
 
 def _dia_rows(shape: Shape, code: Code) -> Iterator[Choice]:
-    if shape.diagonals > MAX_WIDTH:
+    if shape.diagonals > MAX_LITERAL_DIAGONALS:
         return
     rows = (1, 2) if shape.pattern.num_rows < 100_000 else (2, 1, 4)
-    for block, each, load, registers in product(_blocks(shape), rows, ("ldg", "ldcs"), ("free", "few")):
+    for each, block, load, registers in product(rows, _blocks(shape), ("ldg", "ldcs"), ("free", "few")):
         yield {
-            "width": shape.diagonals,
+            "offsets": shape.listed_diagonals,
             "rows": each,
             "block": block,
             "load": load,
+            "registers": registers,
+            "code": code,
+        }
+
+
+def _dia_rows_wide(shape: Shape, code: Code) -> Iterator[Choice]:
+    if shape.diagonals > MAX_LITERAL_DIAGONALS or shape.pattern.num_rows < MIN_WIDE_ROWS:
+        return
+    for block, each, registers in product((256, 128, 512), (4, 2), ("free", "few")):
+        yield {
+            "offsets": shape.listed_diagonals,
+            "rows": each,
+            "block": block,
+            "load": "ldg",
             "registers": registers,
             "code": code,
         }

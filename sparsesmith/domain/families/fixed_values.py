@@ -7,14 +7,17 @@ from collections.abc import Mapping
 
 from sparsesmith.domain.families.compression import with_constant, with_row_dictionary
 from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
+from sparsesmith.domain.families.diagonals import OFFSETS
 from sparsesmith.domain.families.family import Choice, Family
-from sparsesmith.domain.families.source import Launch, fill, load, program, scalar
+from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, scalar, vector
 from sparsesmith.domain.families.structured import dia_suits
-from sparsesmith.domain.formats.format import OneOf
+from sparsesmith.domain.formats.format import OneOf, numbers
 from sparsesmith.domain.formats.value_storage import Code
 from sparsesmith.domain.pattern import Pattern
 
 MAX_WIDTH = 32
+MAX_REGISTER_BYTES = 512
+"""Of the entries of x that a thread holds."""
 CODE = OneOf("u8", ("u8", "u16"))
 BLOCK = OneOf(128, (32, 64, 128, 256, 512))
 WIDTH = OneOf(5, tuple(range(1, MAX_WIDTH + 1)))
@@ -23,6 +26,11 @@ WIDTH = OneOf(5, tuple(range(1, MAX_WIDTH + 1)))
 def _rows_suit_ell(pattern: Pattern) -> bool:
     longest = int(pattern.row_lengths.max())
     return longest <= MAX_WIDTH and longest * pattern.num_rows <= 2 * pattern.nnz + 4096
+
+
+def _fits_registers(choice: Choice) -> bool:
+    count = len(numbers(choice.word("offsets")))
+    return count * choice.integer("rows") * BYTES[choice.element_type] <= MAX_REGISTER_BYTES
 
 
 def _code(choice: Choice) -> Code:
@@ -34,41 +42,123 @@ def has_no_empty_row(pattern: Pattern) -> bool:
 
 
 def _write_dia_rows(choice: Choice) -> str:
-    block, rows = choice.integer("block"), choice.integer("rows")
+    block, rows, offsets = choice.integer("block"), choice.integer("rows"), numbers(choice.word("offsets"))
     body = fill(
         """
-if (num_diagonals != $width) return;
+constexpr int offsets[] = {$offsets};
+if (num_diagonals != $count) return;
 int start = blockIdx.x * $tile + threadIdx.x;
 int code[$rows];
-$T right[$rows][$width], value[$width];
+$T right[$rows][$count], value[$count];
 #pragma unroll
 for (int r = 0; r < $rows; r++) {
   int row = min(start + r * $block, num_rows - 1);
   code[r] = $load_code;
   #pragma unroll
-  for (int d = 0; d < $width; d++) right[r][d] = x[max(0, min(row + diagonal_offsets[d], num_cols - 1))];
+  for (int d = 0; d < $count; d++) {
+    unsigned col = row + offsets[d];
+    right[r][d] = col < num_cols ? x[col] : 0;
+  }
 }
 #pragma unroll
 for (int r = 0; r < $rows; r++) {
   if (r == 0 || code[r] != code[max(r - 1, 0)]) {
     #pragma unroll
-    for (int d = 0; d < $width; d++) value[d] = row_values[code[r] * $width + d];
+    for (int d = 0; d < $count; d++) value[d] = row_values[code[r] * $count + d];
   }
   $T sum = 0;
   #pragma unroll
-  for (int d = 0; d < $width; d++) sum += value[d] * right[r][d];
+  for (int d = 0; d < $count; d++) sum += value[d] * right[r][d];
   if (start + r * $block < num_rows) y[start + r * $block] = sum;
 }
 """,
+        offsets=", ".join(map(str, offsets)),
+        count=len(offsets),
         block=block,
         rows=rows,
         tile=block * rows,
-        width=choice.integer("width"),
         T=scalar(choice.element_type),
         load_code=load(choice.word("load"), "row_codes + row"),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))
     return with_row_dictionary(program("spmv", choice.element_type, "dia", {}, launch), _code(choice))
+
+
+def _write_dia_rows_wide(choice: Choice) -> str:
+    block, rows, offsets = choice.integer("block"), choice.integer("rows"), numbers(choice.word("offsets"))
+    c_type = scalar(choice.element_type)
+    wide = vector(c_type, rows)
+    body = fill(
+        """
+constexpr int offsets[] = {$offsets};
+int row = (blockIdx.x * $block + threadIdx.x) * $rows;
+if (row >= num_rows || num_diagonals != $count) return;
+if (row >= $below && row < num_cols - $above && row + $rows <= num_rows) {
+  const $V* near = (const $V*)x + row / $rows;
+  $C codes = $load_codes;
+  int code[$rows] = {$codes};
+  $T right[$count][$rows], sum[$rows] = {};
+  #pragma unroll
+  for (int d = 0; d < $count; d++) {
+    #pragma unroll
+    for (int i = 0; i < $rows; i++)
+      right[d][i] = part(__ldg(near + (offsets[d] + i >> $shift)), offsets[d] + i & $mask);
+  }
+  if ($same) {
+    #pragma unroll
+    for (int d = 0; d < $count; d++) {
+      $T value = row_values[code[0] * $count + d];
+      #pragma unroll
+      for (int i = 0; i < $rows; i++) sum[i] += value * right[d][i];
+    }
+  } else {
+    #pragma unroll
+    for (int d = 0; d < $count; d++) {
+      #pragma unroll
+      for (int i = 0; i < $rows; i++) sum[i] += row_values[code[i] * $count + d] * right[d][i];
+    }
+  }
+  *($V*)(y + row) = make_$V($sums);
+} else {
+  for (int i = row; i < min(row + $rows, num_rows); i++) {
+    $T sum = 0;
+    for (int d = 0; d < $count; d++) {
+      unsigned col = i + diagonal_offsets[d];
+      if (col < num_cols) sum += row_values[row_codes[i] * $count + d] * x[col];
+    }
+    y[i] = sum;
+  }
+}
+""",
+        offsets=", ".join(map(str, offsets)),
+        count=len(offsets),
+        block=block,
+        rows=rows,
+        shift=rows.bit_length() - 1,
+        mask=rows - 1,
+        below=max(0, -(offsets[0] // rows) * rows),
+        above=max(0, ((offsets[-1] + rows - 1) // rows + 1) * rows - 1),
+        T=c_type,
+        V=wide,
+        C=_code_vector(choice, rows),
+        load_codes=load(choice.word("load"), f"(const {_code_vector(choice, rows)}*)(row_codes + row)"),
+        codes=", ".join(f"codes.{field}" for field in "xyzw"[:rows]),
+        same=" && ".join(f"code[0] == code[{i}]" for i in range(1, rows)),
+        sums=", ".join(f"sum[{i}]" for i in range(rows)),
+    )
+    launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))
+    text = with_row_dictionary(program("spmv", choice.element_type, "dia", {}, launch), _code(choice))
+    return text.replace('extern "C"', _part(c_type, wide, rows) + '\nextern "C"')
+
+
+def _code_vector(choice: Choice, rows: int) -> str:
+    return ("uchar" if _code(choice) == "u8" else "ushort") + str(rows)
+
+
+def _part(c_type: str, wide: str, rows: int) -> str:
+    """A device function that picks one element of a vector; the choice is known when it is compiled."""
+    picked = "k == 0 ? v.x : v.y" if rows == 2 else "k == 0 ? v.x : k == 1 ? v.y : k == 2 ? v.z : v.w"
+    return f"__device__ __forceinline__ {c_type} part({wide} v, int k) {{ return {picked}; }}"
 
 
 def _write_dia_rows_long(choice: Choice) -> str:
@@ -178,7 +268,7 @@ DIA_ROWS = Family(
     operation="spmv",
     strategy="Diagonals, and a code for each row into a table of the distinct rows: stencils read x and a byte a row.",
     parameters={
-        "width": WIDTH,
+        "offsets": OFFSETS,
         "rows": OneOf(1, (1, 2, 4)),
         "block": BLOCK,
         "load": LOAD,
@@ -187,7 +277,24 @@ DIA_ROWS = Family(
     },
     suits=dia_suits,
     write=_write_dia_rows,
-    allows=lambda choice: choice.integer("width") * choice.integer("rows") <= 64,
+    allows=_fits_registers,
+)
+
+DIA_ROWS_WIDE = Family(
+    name="dia_rows_wide",
+    operation="spmv",
+    strategy="As dia_rows with two or four rows a thread: vector loads of x, which neighbouring diagonals share.",
+    parameters={
+        "offsets": OFFSETS,
+        "rows": OneOf(4, (2, 4)),
+        "block": OneOf(128, (64, 128, 256, 512)),
+        "load": LOAD,
+        "registers": REGISTERS,
+        "code": CODE,
+    },
+    suits=lambda pattern: pattern.num_rows >= 2048 and dia_suits(pattern),
+    write=_write_dia_rows_wide,
+    allows=lambda choice: _fits_registers(choice) and choice.integer("rows") * BYTES[choice.element_type] <= 16,
 )
 
 DIA_ROWS_LONG = Family(
@@ -232,6 +339,6 @@ SELL_CONSTANT = Family(
 )
 
 FIXED_FAMILIES: Mapping[str, Family] = {
-    family.name: family for family in (DIA_ROWS, DIA_ROWS_LONG, ELL_ROWS, SELL_CONSTANT)
+    family.name: family for family in (DIA_ROWS, DIA_ROWS_WIDE, DIA_ROWS_LONG, ELL_ROWS, SELL_CONSTANT)
 }
 """By name; every one needs fixed values."""

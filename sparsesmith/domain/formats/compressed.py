@@ -51,6 +51,8 @@ class Compressed:
 
     def build_with(self, pattern: Pattern, parameters: Parameters, values: FixedValues) -> Layout:
         """Raises InvalidProgram where the pattern or the values do not fit."""
+        if isinstance(self.storage, RowDictionary) and "slice" in parameters:  # A code a row: slots have no order.
+            parameters = {**parameters, "slice": 0}
         layout = self.plain.build(pattern, parameters)
         strides = {"num_rows": pattern.num_rows, **layout.sizes}
         stride = SLOT_GRIDS.get(self.name)
