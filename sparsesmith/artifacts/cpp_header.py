@@ -13,7 +13,7 @@ from string import Template
 import numpy as np
 
 from sparsesmith.domain.directives import ResolvedLaunch
-from sparsesmith.domain.formats.format import Argument, ParameterValue
+from sparsesmith.domain.formats.format import Argument, ParameterValue, numbers
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
 from sparsesmith.domain.tokens import tokenize
@@ -73,9 +73,13 @@ def fingerprint(pattern: Pattern) -> int:
 
 
 def cpp_parameter(name: str, value: ParameterValue) -> str:
-    """Whole numbers as they are; a word as a flag: index=u16 becomes index_u16 = 1, index=i32 index_u16 = 0."""
+    """Whole numbers as they are, lists one by one; a word as a flag: index=u16 becomes index_u16 = 1, i32 0."""
     if isinstance(value, int):
         return f'{{"{name}", {value}}}'
+    if name == "widths":
+        limits = numbers(value)
+        listed = (f'{{"widths_{place}", {limit}}}' for place, limit in enumerate(limits))
+        return ", ".join([f'{{"widths_count", {len(limits)}}}', *listed])
     if name == "rows":
         return f'{{"rows", {("natural", "length", "column").index(value)}}}'
     flag = {"index": "u16", "balance": "nnz", "order": "column", "long_rows": "split"}[name]

@@ -28,7 +28,7 @@ MAX_SHARED_BYTES = 232448
 """227 KiB: what a thread block of sm_90 may opt in to."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PARAMETER = re.compile(r"([a-z_]+)=([A-Za-z0-9_]+)")
+_PARAMETER = re.compile(r"([a-z_]+)=([A-Za-z0-9_]+(?:,[0-9]+)*)")
 _LAUNCH_KEY = re.compile(r"(?:^|\s)([A-Za-z_]+)\s*=")
 
 Dimensions = tuple[int, int, int]

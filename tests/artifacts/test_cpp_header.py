@@ -41,6 +41,7 @@ PROGRAMS = [
     "csr_u16",
     "dia",
     "ell",
+    "row_bins",
     "sell_sorted",
     "sell_u16",
 ]

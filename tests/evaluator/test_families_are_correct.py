@@ -24,6 +24,7 @@ from sparsesmith.domain.formats.format import (
     ParameterSpec,
     ParameterValue,
 )
+from sparsesmith.domain.formats.row_bins import cut_bins
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices, pattern_from_scipy
 from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
 from sparsesmith.errors import InvalidProgram
@@ -109,6 +110,10 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
     if "offsets" in choice:
         diagonals = np.unique(pattern.col_indices - pattern.row_indices())
         return {**choice, "offsets": ",".join(map(str, diagonals))} if diagonals.size <= 64 else None
+    if "widths" in choice:
+        bins = cut_bins(pattern.row_lengths, (1, 3, 10, longest + 10), int(choice["steps"]))
+        widths = ",".join(str(bin_.width) for bin_ in reversed(bins))
+        return {**choice, "widths": widths, "warps": ",".join(str(bin_.past_warp) for bin_ in bins)}
     if "capacity" in choice and pattern.num_cols > int(choice["capacity"]):
         return None
     return choice

@@ -9,6 +9,7 @@ from sparsesmith.domain.families import (
     merge,
     padded,
     panels,
+    row_bins,
     row_blocks,
     spmm_balanced,
     spmm_rows,
@@ -22,7 +23,7 @@ from sparsesmith.domain.families.dependency import with_dependency
 from sparsesmith.domain.families.family import Family
 
 _MODULES = (
-    *(csr, row_blocks, tiles, merge, coo, padded, structured, diagonals, panels),
+    *(csr, row_blocks, tiles, merge, coo, padded, structured, diagonals, row_bins, panels),
     *(spmm_rows, spmm_balanced, spmm_structured, spmm_splits, spmm_tiles),
 )
 

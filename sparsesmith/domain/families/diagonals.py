@@ -22,16 +22,14 @@ def _write_literal(choice: Choice) -> str:
 constexpr int offsets[] = {$offsets};
 int row = blockIdx.x * $block + threadIdx.x;
 if (row >= num_rows || num_diagonals != $count) return;
-$T value[$count], right[$count];
+$T value[$count], sum = 0;
+#pragma unroll
+for (int d = 0; d < $count; d++) value[d] = $value;
 #pragma unroll
 for (int d = 0; d < $count; d++) {
   unsigned col = row + offsets[d];
-  value[d] = $value;
-  right[d] = col < num_cols ? x[col] : 0;
+  sum += value[d] * (col < num_cols ? x[col] : 0);
 }
-$T sum = 0;
-#pragma unroll
-for (int d = 0; d < $count; d++) sum += value[d] * right[d];
 y[row] = sum;
 """,
         offsets=", ".join(map(str, offsets)),

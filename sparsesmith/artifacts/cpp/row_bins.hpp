@@ -1,0 +1,51 @@
+// Rows gathered by length into bins of one width, a few lanes a row; slots of a warp side by side.
+inline Layout build_row_bins(const Csr& csr, const Parameters& parameters) {
+  const int num_limits = parameters.at("widths_count"), most_steps = parameters.at("steps");
+  std::vector<std::vector<int>> rows_of(num_limits);
+  for (int row = 0; row < csr.num_rows; ++row) {
+    int bin = 0;
+    while (parameters.at("widths_" + std::to_string(bin)) < csr.length(row)) ++bin;
+    rows_of[bin].push_back(row);
+  }
+  Layout layout;
+  const bool narrow = parameters.at("index_u16") != 0;
+  std::vector<int> bins, permutation, bases, columns;
+  int num_bins = 0, num_warps = 0;
+  for (int bin = num_limits - 1; bin >= 0; --bin) {
+    std::vector<int>& rows = rows_of[bin];
+    if (rows.empty()) continue;
+    int width = 1, lanes = 1;
+    for (int row : rows) width = std::max(width, csr.length(row));
+    while (lanes < 32 && lanes * most_steps < width) lanes *= 2;
+    const int steps = (width + lanes - 1) / lanes, in_warp = 32 / lanes;
+    const int warps = (static_cast<int>(rows.size()) + in_warp - 1) / in_warp;
+    bins.insert(bins.end(), {num_warps, lanes, static_cast<int>(permutation.size()), static_cast<int>(columns.size())});
+    rows.resize(std::size_t(warps) * in_warp, -1);
+    permutation.insert(permutation.end(), rows.begin(), rows.end());
+    for (int warp = 0; warp < warps; ++warp) {
+      const int* own = &rows[std::size_t(warp) * in_warp];
+      int base = csr.num_cols;
+      for (int r = 0; r < in_warp; ++r)
+        if (own[r] >= 0 && csr.length(own[r]) > 0) base = std::min(base, csr.col_indices[csr.row_offsets[own[r]]]);
+      if (base == csr.num_cols) base = 0;
+      bases.push_back(base);
+      for (int step = 0; step < steps; ++step)
+        for (int lane = 0; lane < 32; ++lane) {
+          const int row = own[lane / lanes], j = step * lanes + lane % lanes;
+          const int length = row < 0 ? 0 : csr.length(row), first = row < 0 ? 0 : csr.row_offsets[row];
+          const int column = length > 0 ? csr.col_indices[first + std::min(j, length - 1)] : base;
+          columns.push_back(narrow ? column - base : column);
+          layout.value_sources.push_back(j < length ? first + j : -1);
+        }
+    }
+    ++num_bins;
+    num_warps += warps;
+  }
+  bins.insert(bins.end(), {num_warps, 0, static_cast<int>(permutation.size()), static_cast<int>(columns.size())});
+  layout.sizes = {{"num_bins", num_bins}, {"num_warps", num_warps}};
+  layout.ints["bins"] = std::move(bins);
+  layout.ints["row_permutation"] = std::move(permutation);
+  if (narrow) layout.ints["warp_col_base"] = std::move(bases);
+  store_columns(layout, columns, parameters);
+  return layout;
+}

@@ -1,0 +1,156 @@
+"""SpMV over rows gathered by length, the bins written into the program: no offsets to wait for."""
+
+from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
+from sparsesmith.domain.families.family import Choice, Family
+from sparsesmith.domain.families.source import Launch, fill, load, program, scalar
+from sparsesmith.domain.formats.format import NumberList, OneOf, ParameterValue, numbers
+from sparsesmith.domain.formats.row_bins import LONGEST_ROW, MAX_BINS, WARP, Bin, place_bins
+from sparsesmith.domain.pattern import Pattern
+
+MAX_WARPS = 2**26
+MOST_IN_FLIGHT = 16
+LONGEST_FOR_A_WARP = 4096
+
+
+def _bins(choice: Choice) -> tuple[Bin, ...]:
+    return place_bins(numbers(choice.word("widths")), numbers(choice.word("warps")), choice.integer("steps"))
+
+
+def _batch(choice: Choice, bins: tuple[Bin, ...]) -> int:
+    """Slots of a lane that are loaded together."""
+    return min(MOST_IN_FLIGHT, max(bin_.steps for bin_ in bins))
+
+
+def _place(bin_: Bin) -> str:
+    """Where a warp of the bin finds its rows and slots; the first warp's number is taken off beforehand."""
+    shift, steps = bin_.lanes.bit_length() - 1, bin_.steps
+    place = bin_.first_row - bin_.first_warp * bin_.rows_per_warp
+    return (
+        f"shift = {shift}, steps = {steps}, place = {place}, slot = {bin_.first_slot - bin_.first_warp * steps * WARP}"
+    )
+
+
+def _choose(bins: tuple[Bin, ...]) -> str:
+    """The bin of a warp: the narrowest, unless the warp lies before it."""
+    lines = [f"int {_place(bins[-1])};"]
+    lines += [f"{'else ' if i else ''}if (warp < {bin_.past_warp}) {_place(bin_)};" for i, bin_ in enumerate(bins[:-1])]
+    return "\n".join(lines)
+
+
+def _loads(choice: Choice, batch: int, step: str) -> str:
+    """Columns and values of a batch, as many as the lane has left."""
+    offset = "u * 32" if step == "u" else f"({step}) * 32"
+    return fill(
+        """
+#pragma unroll
+for (int u = 0; u < $batch; u++)
+  if ($step < steps) col[u] = $col, value[u] = $value;
+""",
+        batch=batch,
+        step=step,
+        col=load(choice.word("load"), f"col_indices + slot + {offset}"),
+        value=load(choice.word("load"), f"values + slot + {offset}"),
+    )
+
+
+def _products(choice: Choice, batch: int, step: str) -> str:
+    return fill(
+        """
+#pragma unroll
+for (int u = 0; u < $batch; u++)
+  if ($step < steps) sum += value[u] * x[$base_col];
+""",
+        batch=batch,
+        step=step,
+        base_col="base + col[u]" if choice.word("index") == "u16" else "col[u]",
+    )
+
+
+def _more(choice: Choice, batch: int, is_needed: bool) -> str:
+    """Further batches of rows so long that one does not hold them."""
+    if not is_needed:
+        return ""
+    return fill(
+        """
+#pragma unroll 1
+for (int start = $batch; start < steps; start += $batch) {
+  $loads
+  $products
+}
+""",
+        batch=batch,
+        loads=_loads(choice, batch, "start + u"),
+        products=_products(choice, batch, "start + u"),
+    )
+
+
+def _write_row_bins(choice: Choice) -> str:
+    block, bins = choice.integer("block"), _bins(choice)
+    narrow = choice.word("index") == "u16"
+    batch = _batch(choice, bins)
+    body = fill(
+        """
+int warp = (blockIdx.x * $block + threadIdx.x) / 32, lane = threadIdx.x % 32;
+if (warp >= num_warps || num_warps != $warps) return;
+$choose
+$base
+int row = row_permutation[place + (warp * 32 + lane >> shift)];
+slot += warp * steps * 32 + lane;
+int col[$batch];
+$T value[$batch], sum = 0;
+$loads
+$products
+$more
+for (int step = 1 << shift >> 1; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
+if ((lane & (1 << shift) - 1) == 0 && row >= 0) y[row] = sum;
+""",
+        block=block,
+        warps=bins[-1].past_warp,
+        choose=_choose(bins),
+        base="int base = warp_col_base[warp];" if narrow else "",
+        batch=batch,
+        T=scalar(choice.element_type),
+        loads=_loads(choice, batch, "u"),
+        products=_products(choice, batch, "u"),
+        more=_more(choice, batch, max(bin_.steps for bin_ in bins) > batch),
+    )
+    launch = Launch("spmv", f"ceil_div(num_warps,{block // 32})", block, body, choice.word("registers"))
+    settings: dict[str, ParameterValue] = {
+        "widths": choice.word("widths"),
+        "steps": choice.integer("steps"),
+        "index": choice.word("index"),
+    }
+    return program("spmv", choice.element_type, "row_bins", settings, launch)
+
+
+def _bins_match(choice: Choice) -> bool:
+    ends = numbers(choice.word("warps"))
+    return len(numbers(choice.word("widths"))) == len(ends)
+
+
+def _suits(pattern: Pattern) -> bool:
+    """A row longer than this would keep one warp busy when all others have ended."""
+    return int(pattern.row_lengths.max()) <= LONGEST_FOR_A_WARP
+
+
+ROW_BINS = Family(
+    name="row_bins",
+    operation="spmv",
+    strategy="Rows gathered by length into bins that the kernel knows by heart, a few lanes a row, all loads of a row "
+    "in flight at once; rows of any lengths, small matrices above all.",
+    parameters={
+        "widths": NumberList("8", 1, LONGEST_ROW, MAX_BINS),
+        "warps": NumberList("1", 1, MAX_WARPS, MAX_BINS),
+        "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
+        "block": OneOf(64, (32, 64, 128, 256)),
+        "load": LOAD,
+        "registers": REGISTERS,
+        "index": INDEX,
+    },
+    suits=_suits,
+    write=_write_row_bins,
+    allows=_bins_match,
+)
+"""`widths`: the longest row of each bin. `warps`: the warps up to the end of each bin, the widest bin first."""
+
+FAMILIES = (ROW_BINS,)

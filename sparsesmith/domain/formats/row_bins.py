@@ -1,0 +1,267 @@
+"""Rows gathered by length into bins of one width: where a warp's slots lie follows from its number alone.
+
+Within a bin a few neighbouring lanes share a row and the slots of a warp lie side by side, as in SELL; but a program
+that knows the bins (they depend on the row lengths only) reads no offsets before it reads columns and values.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.domain.formats.ell import last_column_of_each_row
+from sparsesmith.domain.formats.format import (
+    INDEX_WIDTH,
+    Argument,
+    Layout,
+    NumberList,
+    OneOf,
+    Parameters,
+    ParameterSpec,
+    index_type,
+    narrow_columns,
+    numbers,
+    pattern_of_slots,
+    refuse_overflow,
+    refuse_padding,
+    whole,
+)
+from sparsesmith.domain.pattern import Int32Array, Pattern
+from sparsesmith.errors import InvalidProgram
+
+WARP = 32
+NO_ROW = -1
+MAX_BINS = 12
+LONGEST_ROW = 2**24
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Rows of similar length, and where they lie."""
+
+    width: int
+    """Longest row."""
+    lanes: int
+    """Threads a row: a power of two, at most a warp."""
+    first_warp: int
+    num_warps: int
+    first_row: int
+    """Place of the bin's first row in `row_permutation`."""
+    first_slot: int
+
+    @property
+    def steps(self) -> int:
+        """Slots of a lane."""
+        return -(-self.width // self.lanes)
+
+    @property
+    def rows_per_warp(self) -> int:
+        return WARP // self.lanes
+
+    @property
+    def past_warp(self) -> int:
+        return self.first_warp + self.num_warps
+
+    @property
+    def past_row(self) -> int:
+        return self.first_row + self.num_warps * self.rows_per_warp
+
+    @property
+    def past_slot(self) -> int:
+        return self.first_slot + self.num_warps * self.steps * WARP
+
+
+def lanes_of(width: int, steps: int) -> int:
+    """Threads for a row of that width: the least power of two that leaves each `steps` slots, a warp at most."""
+    lanes = 1
+    while lanes < WARP and lanes * steps < width:
+        lanes *= 2
+    return lanes
+
+
+def place_bins(widths: tuple[int, ...], warp_ends: tuple[int, ...], steps: int) -> tuple[Bin, ...]:
+    """Bins in stored order, the widest first, from their widths (ascending) and the warps up to the end of each."""
+    bins: list[Bin] = []
+    for width, (first_warp, past_warp) in zip(reversed(widths), pairwise((0, *warp_ends)), strict=True):
+        first_row, first_slot = (bins[-1].past_row, bins[-1].past_slot) if bins else (0, 0)
+        lanes = lanes_of(width, steps)
+        bins.append(Bin(width, lanes, first_warp, past_warp - first_warp, first_row, first_slot))
+    return tuple(bins)
+
+
+def cut_bins(row_lengths: Int32Array, limits: tuple[int, ...], steps: int) -> tuple[Bin, ...]:
+    """The bins in use for rows of these lengths: a row goes to the first limit that is no less than its length."""
+    place = np.searchsorted(limits, row_lengths)
+    widths: list[int] = []
+    counts: list[int] = []
+    for number in range(len(limits)):
+        lengths = row_lengths[place == number]
+        if lengths.size:
+            widths.append(max(1, int(lengths.max())))
+            counts.append(-(-lengths.size * lanes_of(widths[-1], steps) // WARP))
+    return place_bins(tuple(widths), tuple(np.cumsum(counts[::-1]).tolist()), steps)
+
+
+@dataclass(frozen=True)
+class RowBins:
+    name: str = "row_bins"
+
+    @property
+    def parameters(self) -> Mapping[str, ParameterSpec]:
+        return {
+            "widths": NumberList(f"4,16,64,256,{LONGEST_ROW}", 1, LONGEST_ROW, MAX_BINS),
+            "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
+            "index": INDEX_WIDTH,
+        }
+
+    def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
+        narrow = parameters["index"] == "u16"
+        base = (Argument("const int*", "warp_col_base", "index", "smallest column of each warp, length num_warps"),)
+        return (
+            Argument("int", "num_bins", "size", "bins with a row"),
+            Argument("int", "num_warps", "size", "warps of all bins"),
+            Argument(
+                "const int*",
+                "bins",
+                "index",
+                "first warp, lanes a row, first place in row_permutation and first slot of each bin, and where the "
+                "last ends (lanes 0), length 4 * (num_bins + 1)",
+            ),
+            Argument(
+                "const int*",
+                "row_permutation",
+                "index",
+                "row of each place, -1 for none: 32 / lanes places a warp, in the order of bins and warps",
+            ),
+            *(base if narrow else ()),
+            Argument(
+                index_type(parameters),
+                "col_indices",
+                "index",
+                "column of each slot: nonzero j of a warp's row r at (warp's first slot) + j / lanes * 32 + r * lanes "
+                "+ j % lanes; padding repeats the row's last column, the warp's smallest where there is no row or "
+                "nonzero" + ("; minus warp_col_base" if narrow else ""),
+            ),
+            Argument(
+                "const T*", "values", "values", "value of each slot, in the order of col_indices; padding is zero"
+            ),
+        )
+
+    def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        bins = _checked_bins(pattern, parameters)
+        filled = [_fill(pattern, bin_, rows) for bin_, rows in _rows_of_bins(pattern, bins)]
+        columns = np.concatenate([part.columns for part in filled])
+        value_sources = np.concatenate([part.value_sources for part in filled])
+        permutation = np.concatenate([part.rows for part in filled])
+        indices: dict[str, npt.NDArray[np.generic]] = {"bins": _described(bins), "row_permutation": permutation}
+        if parameters["index"] == "u16":
+            base = np.concatenate([part.smallest_columns for part in filled])
+            slots = np.concatenate([np.full(bin_.num_warps, bin_.steps * WARP) for bin_ in bins])
+            indices["warp_col_base"] = base
+            indices["col_indices"] = narrow_columns(columns - np.repeat(base, slots), self.name, "columns of each warp")
+        else:
+            indices["col_indices"] = columns
+        return Layout(
+            sizes={"num_bins": len(bins), "num_warps": bins[-1].past_warp},
+            indices=indices,
+            value_sources=value_sources,
+            num_slots=columns.size,
+        )
+
+    def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
+        described = layout.indices["bins"].astype(np.int64).reshape(-1, 4)
+        columns = layout.indices["col_indices"].astype(np.int32)
+        slot_rows: list[npt.NDArray[np.int32]] = []
+        for (first_warp, lanes, first_row, first_slot), after in pairwise(described):
+            num_warps, slots = after[0] - first_warp, slice(first_slot, after[3])
+            shape = (num_warps, -1, WARP // lanes, lanes)
+            rows = layout.indices["row_permutation"][first_row : after[2]].astype(np.int32)
+            own = columns[slots].reshape(shape)
+            slot_rows.append(np.broadcast_to(rows.reshape(num_warps, 1, -1, 1), own.shape).reshape(-1))
+            if parameters["index"] == "u16":
+                base = layout.indices["warp_col_base"][first_warp : after[0]].astype(np.int32)
+                own += base[:, None, None, None]
+        return pattern_of_slots(num_rows, num_cols, np.concatenate(slot_rows), columns, layout)
+
+
+def _checked_bins(pattern: Pattern, parameters: Parameters) -> tuple[Bin, ...]:
+    limits = numbers(str(parameters["widths"]))
+    longest = int(pattern.row_lengths.max())
+    if longest > limits[-1]:
+        raise InvalidProgram(
+            f"format row_bins: the longest row has {longest} nonzeros, the last width is {limits[-1]}",
+            field="widths",
+            value=longest,
+            limit=limits[-1],
+        )
+    bins = cut_bins(pattern.row_lengths, limits, whole(parameters, "steps"))
+    refuse_padding("row_bins", bins[-1].past_slot, pattern.nnz)
+    refuse_overflow("row_bins", "places of rows", bins[-1].past_row)
+    return bins
+
+
+def _described(bins: tuple[Bin, ...]) -> npt.NDArray[np.int32]:
+    rows = [(bin_.first_warp, bin_.lanes, bin_.first_row, bin_.first_slot) for bin_ in bins]
+    rows.append((bins[-1].past_warp, 0, bins[-1].past_row, bins[-1].past_slot))
+    return np.array(rows, np.int32).reshape(-1)
+
+
+def _rows_of_bins(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[tuple[Bin, Int32Array]]:
+    """Each bin with its rows in the pattern's order."""
+    place = np.searchsorted([bin_.width for bin_ in reversed(bins)], pattern.row_lengths)
+    for number, bin_ in enumerate(bins):
+        yield bin_, np.flatnonzero(place == len(bins) - 1 - number).astype(np.int32)
+
+
+def widest_warp(pattern: Pattern, bins: tuple[Bin, ...]) -> int:
+    """Columns from the smallest to the largest of a warp, of the warp that spans most: 16 bits reach 65536."""
+    last = last_column_of_each_row(pattern)
+    widest = 0
+    for bin_, rows in _rows_of_bins(pattern, bins):
+        places = np.full(bin_.past_row - bin_.first_row, NO_ROW, np.int32)
+        places[: rows.size] = rows
+        largest = np.where(places == NO_ROW, 0, last[places]).reshape(bin_.num_warps, -1).max(axis=1)
+        widest = max(widest, int((largest - _smallest_columns(pattern, places, bin_)).max()) + 1)
+    return widest
+
+
+@dataclass(frozen=True)
+class _FilledBin:
+    rows: Int32Array
+    columns: Int32Array
+    value_sources: Int32Array
+    smallest_columns: Int32Array
+    """Of each warp."""
+
+
+def _fill(pattern: Pattern, bin_: Bin, rows: Int32Array) -> _FilledBin:
+    places = np.full(bin_.past_row - bin_.first_row, NO_ROW, np.int32)
+    places[: rows.size] = rows
+    lengths = pattern.row_lengths[rows]
+    smallest = _smallest_columns(pattern, places, bin_)
+    pads = np.repeat(smallest, bin_.rows_per_warp)
+    filled = np.flatnonzero(lengths)
+    pads[filled] = last_column_of_each_row(pattern)[rows[filled]]
+    shape = (bin_.num_warps, bin_.steps, bin_.rows_per_warp, bin_.lanes)
+    columns = np.broadcast_to(pads.reshape(bin_.num_warps, 1, -1, 1), shape).reshape(-1).copy()
+    place = np.repeat(np.arange(rows.size, dtype=np.int64), lengths)
+    within = np.arange(place.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    warps, in_warp = place // bin_.rows_per_warp, place % bin_.rows_per_warp
+    slots = (warps * bin_.steps + within // bin_.lanes) * WARP + in_warp * bin_.lanes + within % bin_.lanes
+    sources = (np.repeat(pattern.row_offsets[rows], lengths) + within).astype(np.int32)
+    columns[slots] = pattern.col_indices[sources]
+    value_sources = np.full(columns.size, -1, np.int32)
+    value_sources[slots] = sources
+    return _FilledBin(places, columns, value_sources, smallest)
+
+
+def _smallest_columns(pattern: Pattern, places: Int32Array, bin_: Bin) -> Int32Array:
+    """Smallest column of each warp of a bin, 0 for one without nonzeros."""
+    none = np.iinfo(np.int32).max
+    held = (places != NO_ROW) & (pattern.row_lengths[places] > 0)
+    firsts = np.full(places.size, none, np.int32)
+    firsts[held] = pattern.col_indices[pattern.row_offsets[places[held]]]
+    smallest = firsts.reshape(bin_.num_warps, -1).min(axis=1)
+    return np.where(smallest == none, 0, smallest).astype(np.int32)
