@@ -16,11 +16,13 @@ import numpy as np
 from services.evaluator.correctness import Correct, MemoryDamaged, check, check_as_timed
 from services.evaluator.device import Device, Draw, Effort, LoadedKernel, RunFailure, Seal, StoredMatrix, Timing
 from services.evaluator.operands import FULL_CHECK, choose_draws, system_generator
+from services.evaluator.stored_arguments import stored_to
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.formats.compressed import build_layout, storage_name
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.persistent_state import persistent_variables
 from sparsesmith.domain.program import KernelProgram
+from sparsesmith.domain.signature import signature_of
 from sparsesmith.errors import InvalidProgram
 from sparsesmith_proto.kernel import Baselines, DeviceDescription, EstimatedTiming, Mismatch, Rejected, Workload
 
@@ -34,6 +36,7 @@ _STATE = (
     "variables in global memory outlive a launch; "
     "use __constant__ for tables and the format's scratch for intermediate results"
 )
+_READ_ONLY = "a kernel writes to its output and the format's scratch only, the compiled program also writes to"
 _MAX_NAMES = 4
 
 
@@ -139,6 +142,9 @@ class LocalWorkbench:
         state = persistent_variables(binary.ptx)
         if state:
             return Rejected(message=f"{_STATE}: {', '.join(state[:_MAX_NAMES])}")
+        changed = _stored_to(program, binary, self.workload)
+        if changed:
+            return Rejected(message=f"{_READ_ONLY}: {', '.join(changed)}")
         try:
             kernel = self._bench.load(program, self._matrix(program), binary)
         except InvalidProgram as error:
@@ -211,6 +217,14 @@ class LocalWorkbench:
 
     def _cached_bytes(self) -> int:
         return sum(matrix.format_bytes for matrix in self._matrices.values())
+
+
+def _stored_to(program: KernelProgram, binary: Compiled, workload: Workload) -> list[str]:
+    """Arguments for reading only that the machine code writes to."""
+    signature = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
+    read_only = [argument.name for argument in signature if argument.role in ("index", "values", "input")]
+    kernels = {launch.kernel for launch in program.launches}
+    return stored_to(binary.ptx, kernels, [argument.name for argument in signature], read_only)
 
 
 def damage(error: MemoryDamaged) -> Mismatch:

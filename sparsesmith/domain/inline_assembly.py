@@ -17,6 +17,7 @@ _RULES: Sequence[tuple[re.Pattern[str], str]] = [
         "clocks and positions could tell a timed run from a checked one",
     ),
     (re.compile(r"(?<![\w.%$])(call|pmevent|brkpt)\b"), "asm may not call or signal"),
+    (re.compile(r"(?<![\w.%$])discard\b"), "asm may not throw away what memory holds"),
     (
         re.compile(r"(?<![\w.%$])griddepcontrol\b(?!\.wait\b)"),
         "a kernel may wait for what ran before it, not let start early what comes after",

@@ -1,46 +1,114 @@
-"""The good programs of the corpus pass on the interpreter; state that hides from the text does not."""
+"""The whole corpus through the real compiler and the real interpreter, in the sandbox.
+
+Each program gets the outcome that its first lines name; right after it, on the same device, a good program passes with
+the very estimate that it had before.
+"""
 
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 from services.evaluator.compilation import Compiled, Compiler
-from services.evaluator.compile_ahead import CompilationsAhead
-from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.devices import InterpreterFactory
 from services.evaluator.interpreter_device import InterpreterDevice
-from services.evaluator.race import Race
+from services.evaluator.sandbox import DeviceProcess, StageLimits
 from services.evaluator.workbench import LocalWorkbench
 from sparsesmith.domain.program import parse_program
-from sparsesmith_proto.kernel import Rejected
-from tests.evaluator.grading_tools import COMPILE_LIMIT_S, make_candidate, make_pattern, make_workload
+from sparsesmith_proto.kernel import CompileFailed, Outcome, Passed, Rejected, Timing
+from sparsesmith_proto.message import ElementType, Operation
+from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator, make_pattern, make_workload
 from tests.evaluator.misbehaving_device import program_text
-from tests.kernels.corpus import CorpusProgram, corpus
+from tests.kernels.corpus import CorpusProgram, corpus, good_program
 
 NUM_DENSE_COLS = 8
 
 
+class Grader:
+    """Evaluates programs of different workloads on one device."""
+
+    def __init__(self, process: DeviceProcess, compiler: Compiler) -> None:
+        self._process = process
+        self._compiler = compiler
+        self._evaluator: Evaluator | None = None
+        self.good_timing = cache(self._good_timing)
+
+    def outcome(self, text: str, operation: Operation = "spmv", element_type: ElementType = "float32") -> Outcome:
+        # An odd number of columns: padding of blocks lies behind x.
+        pattern = make_pattern(300, 301)
+        workload = make_workload(pattern, operation, element_type, NUM_DENSE_COLS if operation == "spmm" else 1)
+        if self._evaluator is None or self._evaluator.workload != workload:
+            self._evaluator = Evaluator(workload, self._process.open(workload, pattern), self._compiler)
+        return self._evaluator.outcome(text)
+
+    def timing_after(self, operation: Operation, element_type: ElementType) -> Timing:
+        """Of a good program; fails where it does not pass."""
+        outcome = self.outcome(good_program(operation, element_type).text, operation, element_type)
+        assert isinstance(outcome, Passed), outcome
+        return outcome.timing
+
+    def _good_timing(self, operation: Operation, element_type: ElementType) -> Timing:
+        return self.timing_after(operation, element_type)
+
+
 @pytest.fixture(scope="module")
-def compiler() -> Iterator[Compiler]:
+def grader() -> Iterator[Grader]:
+    process = DeviceProcess(InterpreterFactory("sm_90"), StageLimits())
     with Compiler(1, timeout_s=COMPILE_LIMIT_S) as compiler:
-        yield compiler
+        yield Grader(process, compiler)
+    process.close()
 
 
-@pytest.mark.parametrize("program", corpus("good"), ids=lambda program: program.name)
-def test_a_good_program_passes(program: CorpusProgram, compiler: Compiler) -> None:
-    num_dense_cols = NUM_DENSE_COLS if program.operation == "spmm" else 1
-    workload = make_workload(make_pattern(), program.operation, program.element_type, num_dense_cols)
-    bench = LocalWorkbench(InterpreterDevice(), workload, make_pattern())
-    with CompilationsAhead(compiler, "sm_90", COMPILE_LIMIT_S) as ahead:
-        outcome = evaluate_kernel(make_candidate(program.text), workload, ahead.result, bench, Race(baseline_us=1e9))
-    assert outcome.outcome == "passed", outcome
+def message_of(outcome: Outcome) -> str:
+    match outcome:
+        case Passed():
+            return ""
+        case CompileFailed():
+            return outcome.log
+        case _:
+            return outcome.message
 
 
-def test_state_that_the_text_does_not_show_is_rejected_before_it_runs(compiler: Compiler) -> None:
+@pytest.mark.parametrize("program", corpus(), ids=lambda program: program.name)
+def test_a_program_gets_its_outcome_and_the_next_one_a_clean_device(program: CorpusProgram, grader: Grader) -> None:
+    kind = (program.operation, program.element_type)
+    before = grader.good_timing(*kind)
+    outcome = grader.outcome(program.text, *kind)
+    assert outcome.outcome in program.expected, outcome
+    assert program.words in message_of(outcome)
+    assert grader.timing_after(*kind) == before
+
+
+GOOD = good_program("spmv", "float32").text
+NO_PROGRAMS = ["", "\x00", GOOD.replace("sum", "s\x00m"), GOOD.replace("sum", "s\ud800m"), "no kernel here"]
+
+
+@pytest.mark.parametrize("text", NO_PROGRAMS)
+def test_text_that_is_no_program_is_rejected(grader: Grader, text: str) -> None:
+    assert grader.outcome(text).outcome == "rejected"
+    assert isinstance(grader.outcome(GOOD), Passed)
+
+
+@pytest.mark.parametrize("name", ["bounds_check_forgotten", "endless_loop", "deadlock", "race"])
+def test_a_finding_names_line_block_and_thread(grader: Grader, name: str) -> None:
+    text = (Path(__file__).parents[1] / "kernels" / "broken" / f"{name}.cu").read_text()
+    message = message_of(grader.outcome(text))
+    assert all(word in message for word in ("line ", "block (", "thread (")), message
+
+
+def test_raw_model_text_around_a_program_does_no_harm(grader: Grader) -> None:
+    outcome = grader.outcome(f"Here is the kernel:\n```cuda\n{GOOD}```\nIt is fast.")
+    assert isinstance(outcome, Passed)
+
+
+def test_state_that_the_text_does_not_show_is_rejected_before_it_runs() -> None:
     program = parse_program(program_text("right"), "spmv", "float32")
     hidden = program.source.replace("extern", "__location__(device) int calls;\nextern", 1).replace(
         "{}", "{ calls++; }"
     )
-    binary = compiler.compile(hidden, "sm_90")
+    with Compiler(1) as compiler:
+        binary = compiler.compile(hidden, "sm_90")
     assert isinstance(binary, Compiled)
     pattern = make_pattern()
     verdict = LocalWorkbench(InterpreterDevice(), make_workload(pattern), pattern).check("kernel", program, binary)

@@ -1,12 +1,14 @@
 """The kernel programs of this folder, with what their first lines expect."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 from sparsesmith_proto.message import ElementType, Operation
 
 FOLDER = Path(__file__).parent
+_LINE = re.compile(r"// (expect|on a GPU|workload|words): (.*)")
 
 
 @dataclass(frozen=True)
@@ -14,9 +16,13 @@ class CorpusProgram:
     path: Path
     text: str
     expected: tuple[str, ...]
-    """Outcomes: one, or several where the device decides."""
+    """Outcomes without a GPU: one, or two where the compiler's limits decide."""
+    expected_on_gpu: tuple[str, ...]
+    """On a GPU, which has no memory checker: several where leftovers of the hardware decide."""
     operation: Operation
     element_type: ElementType
+    words: str
+    """Of the message without a GPU."""
 
     @property
     def name(self) -> str:
@@ -25,15 +31,32 @@ class CorpusProgram:
 
 def read_program(path: Path) -> CorpusProgram:
     text = path.read_text()
-    expect, workload, _ = text.split("\n", 2)
-    operation, element_type = workload.removeprefix("// workload: ").split(" ")
+    given: dict[str, str] = {}
+    for line in text.split("\n"):
+        found = _LINE.fullmatch(line)
+        if not found:
+            break
+        given[found[1]] = found[2]
+    operation, element_type = given["workload"].split(" ")
     assert operation in get_args(Operation)
     assert element_type in get_args(ElementType)
-    outcomes = expect.removeprefix("// expect: ").split("|")
-    return CorpusProgram(path, text, tuple(outcomes), operation, element_type)  # type: ignore[arg-type]
+    return CorpusProgram(
+        path,
+        text,
+        tuple(given["expect"].split("|")),
+        tuple(given.get("on a GPU", given["expect"]).split("|")),
+        cast(Operation, operation),
+        cast(ElementType, element_type),
+        given.get("words", ""),
+    )
 
 
 def corpus(*folders: str) -> list[CorpusProgram]:
     """All programs of these folders, of all three without one."""
     chosen = folders or ("good", "broken", "cheating")
     return [read_program(path) for folder in chosen for path in sorted((FOLDER / folder).glob("*.cu"))]
+
+
+def good_program(operation: Operation, element_type: ElementType) -> CorpusProgram:
+    """A program that passes, to be graded after one that does not."""
+    return next(each for each in corpus("good") if (each.operation, each.element_type) == (operation, element_type))

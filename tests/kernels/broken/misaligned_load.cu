@@ -1,5 +1,6 @@
 // expect: crashed
 // workload: spmv float32
+// words: misaligned
 // A 16-byte load from a 4-byte boundary; the matrix needs rows that begin at odd offsets.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

@@ -1,5 +1,6 @@
-// expect: crashed|mismatch
+// expect: crashed
 // workload: spmv float32
+// words: out-of-bounds write
 // Writes far behind y.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128
@@ -9,5 +10,5 @@ extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* 
   float sum = 0;
   for (int j = row_offsets[row]; j < row_offsets[row + 1]; j++) sum += values[j] * x[col_indices[j]];
   y[row] = sum;
-  y[row + (1 << 28)] = sum;
+  y[row + (1ll << 42)] = sum;
 }

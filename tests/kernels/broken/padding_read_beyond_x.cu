@@ -1,6 +1,8 @@
-// expect: crashed|mismatch
+// expect: crashed
+// on a GPU: mismatch
 // workload: spmv float32
-// Reads x in the padding of the last block column; the matrix needs an odd number of columns.
+// words: out-of-bounds read
+// Reads x in the padding of the last block column; shows where the number of columns is odd.
 //@ format bsr block_rows=2 block_cols=2
 //@ launch spmv grid=ceil_div(num_rows,128) block=128
 extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, int num_block_rows, const int* block_row_offsets, const int* block_col_indices, const float* values, const float* x, float* y) {

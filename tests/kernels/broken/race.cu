@@ -1,5 +1,6 @@
 // expect: mismatch
 // workload: spmv float32
+// words: race on y[
 // Additions of several threads get lost.
 //@ format coo
 //@ launch clear grid=ceil_div(num_rows,256) block=256

@@ -1,5 +1,6 @@
-// expect: crashed|mismatch
+// expect: crashed
 // workload: spmv float32
+// words: dynamic shared memory
 // Uses dynamic shared memory that the launch does not ask for.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

@@ -1,5 +1,6 @@
 // expect: compile_failed
 // workload: spmv float32
+// words: kernel.cu
 // A missing semicolon.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

@@ -1,5 +1,6 @@
 // expect: crashed
 // workload: spmv float32
+// words: trap
 // Stops itself.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

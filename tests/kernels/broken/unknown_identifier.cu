@@ -1,5 +1,6 @@
 // expect: compile_failed
 // workload: spmv float32
+// words: undefined
 // A name that nothing declares.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

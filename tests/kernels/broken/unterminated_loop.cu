@@ -1,5 +1,6 @@
 // expect: timed_out
 // workload: spmv float32
+// words: limit of executed instructions
 // Never ends.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

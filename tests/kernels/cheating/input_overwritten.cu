@@ -1,5 +1,6 @@
-// expect: crashed|mismatch
+// expect: rejected
 // workload: spmv float32
+// words: x
 // Makes the right answer zero by clearing x.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

@@ -1,12 +1,12 @@
-// expect: mismatch|passed
+// expect: mismatch
 // workload: spmv float32
-// Computes for addresses it likes only; seen where x is placed at varying offsets.
+// Computes for addresses it likes only; seen where y is placed at varying offsets.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128
 extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
   int row = blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= num_rows) return;
-  if (((size_t)x & 255) != 0) { y[row] = x[0]; return; }
+  if (((size_t)y >> 8 & 1) == 0) return;
   float sum = 0;
   for (int j = row_offsets[row]; j < row_offsets[row + 1]; j++) sum += values[j] * x[col_indices[j]];
   y[row] = sum;

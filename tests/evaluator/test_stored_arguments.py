@@ -1,0 +1,65 @@
+"""Writes to what a program may only read are seen in its machine code."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.evaluator.compilation import Compiled, Compiler
+from services.evaluator.stored_arguments import stored_to, written_parameters
+from sparsesmith.domain.program import parse_program
+from sparsesmith.domain.signature import signature_of
+from sparsesmith_proto.message import ElementType, Operation
+from tests.kernels.corpus import CorpusProgram, corpus
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    with Compiler(1) as compiler:
+        yield compiler
+
+
+def compiled(text: str, compiler: Compiler, operation: Operation, element_type: ElementType) -> list[str]:
+    """Names of the arguments that a program's kernels write to."""
+    program = parse_program(text, operation, element_type)
+    binary = compiler.compile(program.source, "sm_90")
+    assert isinstance(binary, Compiled), binary
+    names = [a.name for a in signature_of(program.format, program.parameters, operation, element_type)]
+    return stored_to(binary.ptx, {launch.kernel for launch in program.launches}, names, names)
+
+
+@pytest.mark.parametrize("program", corpus("good"), ids=lambda program: program.name)
+def test_a_good_program_writes_to_output_and_scratch_alone(program: CorpusProgram, compiler: Compiler) -> None:
+    written = compiled(program.text, compiler, program.operation, program.element_type)
+    assert {"y" if program.operation == "spmv" else "c"} <= set(written) <= {"y", "c", "carry"}
+
+
+def with_body(body: str) -> str:
+    return f"""//@ format csr
+//@ launch spmv grid=1 block=32
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices,
+                                const float* values, const float* x, float* y) {{ {body} }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "written"),
+    [
+        ("y[threadIdx.x] = x[0];", ["y"]),
+        ("((float*)x)[threadIdx.x] = 1;", ["x"]),
+        ("float* p = (float*)values; for (int i = 0; i < nnz; i++) *p++ = 0;", ["values"]),
+        ("atomicAdd((float*)&values[col_indices[0]], 1.0f); y[0] = 1;", ["values", "y"]),
+        ("atomicExch((int*)row_offsets, 1);", ["row_offsets"]),
+        ("*(float4*)(x + 4) = make_float4(0, 0, 0, 0);", ["x"]),
+        ("y[col_indices[threadIdx.x]] = values[row_offsets[threadIdx.x]] * num_rows;", ["y"]),
+        ("const float* p = nnz > 9 ? x : y; ((float*)p)[0] = 1;", []),
+        ("__shared__ float s[32]; s[threadIdx.x] = x[0]; __syncthreads(); y[0] = s[31 - threadIdx.x];", ["y"]),
+        ('asm volatile("st.global.f32 [%0+8], 0f00000000;" :: "l"(x));', ["x"]),
+        ('asm volatile("red.global.add.f32 [%0], 0f00000000;" :: "l"(values));', ["values"]),
+    ],
+)
+def test_the_arguments_written_to_are_named(body: str, written: list[str], compiler: Compiler) -> None:
+    assert compiled(with_body(body), compiler, "spmv", "float32") == written
+
+
+def test_a_kernel_that_is_not_there_writes_nothing() -> None:
+    assert written_parameters(".version 8.0\n.target sm_90\n", "spmv") == set()

@@ -1,0 +1,107 @@
+"""The whole corpus on a GPU, in the sandbox: each program gets its outcome, and the next good one its usual time."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future
+from functools import cache
+
+import pytest
+
+from services.evaluator.compilation import Compiled, CompileError, Compiler
+from services.evaluator.evaluation import evaluate_kernel, parse_candidate
+from services.evaluator.race import Race
+from services.evaluator.sandbox import DeviceProcess, SandboxedWorkbench
+from sparsesmith.domain.program import KernelProgram
+from sparsesmith_proto.kernel import (
+    Candidate,
+    CompileFailed,
+    MeasuredTiming,
+    Outcome,
+    Passed,
+    Rejected,
+    TimedOut,
+    UserWritten,
+    Workload,
+)
+from sparsesmith_proto.message import ElementType, Operation
+from tests.gpu.programs import architecture, make_pattern, make_workload
+from tests.kernels.corpus import CorpusProgram, corpus, good_program
+
+pytestmark = pytest.mark.gpu
+
+COMPILE_LIMIT_S = 6.0
+TIME_TOLERANCE = 0.05
+COLD_TOLERANCE = 0.15
+RESOLUTION_US = 0.1
+NUM_DENSE_COLS = 8
+
+PATTERN = make_pattern(3000, 2501)
+"""An odd number of columns: padding of blocks lies behind x."""
+
+
+def workload_of(operation: Operation, element_type: ElementType) -> Workload:
+    columns = NUM_DENSE_COLS if operation == "spmm" else 1
+    return make_workload(PATTERN, operation=operation, element_type=element_type, num_dense_cols=columns)
+
+
+class Grader:
+    """Grades programs of different workloads on one GPU, all compiled ahead."""
+
+    def __init__(self, process: DeviceProcess, compiler: Compiler) -> None:
+        self._process = process
+        self._binaries: dict[str, Future[Compiled | CompileError]] = {}
+        self._workload: Workload | None = None
+        self._bench: SandboxedWorkbench | None = None
+        self.usual_timing = cache(self.timing_now)
+        for program in corpus():
+            parsed = parse_candidate(program.text, workload_of(program.operation, program.element_type))
+            if not isinstance(parsed, Rejected):
+                self._binaries[parsed.source] = compiler.submit(parsed.source, architecture())
+
+    def outcome(self, program: CorpusProgram) -> Outcome:
+        workload = workload_of(program.operation, program.element_type)
+        if self._bench is None or self._workload != workload:
+            self._workload, self._bench = workload, self._process.open(workload, PATTERN)
+        candidate = Candidate(candidate_id="candidate", program=program.text, origin=UserWritten())
+        return evaluate_kernel(candidate, workload, self._compiled, self._bench, Race(1e12))
+
+    def timing_now(self, operation: Operation, element_type: ElementType) -> MeasuredTiming:
+        """Of a good program; fails where it does not pass."""
+        outcome = self.outcome(good_program(operation, element_type))
+        assert isinstance(outcome, Passed), outcome
+        assert isinstance(outcome.timing, MeasuredTiming)
+        return outcome.timing
+
+    def _compiled(self, program: KernelProgram) -> Compiled | CompileFailed | TimedOut:
+        match self._binaries[program.source].result():
+            case Compiled() as binary:
+                return binary
+            case CompileError(reason="timeout", log=log):
+                return TimedOut(stage="compile", limit_s=COMPILE_LIMIT_S, message=log)
+            case CompileError(log=log):
+                return CompileFailed(log=log)
+
+
+@pytest.fixture(scope="module")
+def grader(sandbox: DeviceProcess) -> Iterator[Grader]:
+    with Compiler(max(1, (os.cpu_count() or 2) - 1), timeout_s=COMPILE_LIMIT_S) as compiler:
+        yield Grader(sandbox, compiler)
+
+
+def is_unchanged(now: MeasuredTiming, before: MeasuredTiming) -> bool:
+    return now.median_us == pytest.approx(before.median_us, rel=TIME_TOLERANCE, abs=RESOLUTION_US) and (
+        now.cold_us == pytest.approx(before.cold_us, rel=COLD_TOLERANCE, abs=3 * RESOLUTION_US)
+    )
+
+
+@pytest.mark.parametrize("program", corpus(), ids=lambda program: program.name)
+def test_a_program_gets_its_outcome_and_the_next_one_its_usual_time(program: CorpusProgram, grader: Grader) -> None:
+    kind = (program.operation, program.element_type)
+    before = grader.usual_timing(*kind)
+    outcome = grader.outcome(program)
+    assert outcome.outcome in program.expected_on_gpu, outcome
+    now = grader.timing_now(*kind)
+    if not is_unchanged(now, before):
+        # What a program leaves behind lasts; a disturbance from elsewhere does not.
+        now = grader.timing_now(*kind)
+    assert is_unchanged(now, before), (before, now)

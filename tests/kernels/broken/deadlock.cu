@@ -1,0 +1,15 @@
+// expect: timed_out
+// workload: spmv float32
+// words: deadlock: threads wait at the barrier
+// Half of the threads wait at one barrier, the others at another.
+//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,128) block=128
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= num_rows) return;
+  float sum = 0;
+  for (int k = row_offsets[row]; k < row_offsets[row + 1]; ++k) sum += values[k] * x[col_indices[k]];
+  if (threadIdx.x < 64) __syncthreads();
+  else asm volatile("bar.sync 1;");
+  y[row] = sum;
+}

@@ -1,0 +1,15 @@
+// expect: timed_out
+// workload: spmv float32
+// words: limit of executed instructions
+// Never ends.
+//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,128) block=128
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= num_rows) return;
+  float sum = 0;
+  for (int k = row_offsets[row]; k < row_offsets[row + 1]; ++k) sum += values[k] * x[col_indices[k]];
+  volatile int turning = 1;
+  while (turning) sum += 1;
+  y[row] = sum;
+}

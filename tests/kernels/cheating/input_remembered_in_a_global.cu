@@ -1,0 +1,16 @@
+// expect: rejected
+// workload: spmv float32
+// words: outlive
+// Skips the work for an input whose first entry it has seen.
+//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,128) block=128
+__device__ float remembered;
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= num_rows) return;
+  if (remembered == x[0]) return;
+  float sum = 0;
+  for (int k = row_offsets[row]; k < row_offsets[row + 1]; ++k) sum += values[k] * x[col_indices[k]];
+  y[row] = sum;
+  if (row == num_rows - 1) remembered = x[0];
+}

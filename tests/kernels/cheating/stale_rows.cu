@@ -1,0 +1,13 @@
+// expect: mismatch
+// workload: spmv float32
+// words: was not written
+// Leaves every seventh row as it was.
+//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,128) block=128
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= num_rows) return;
+  float sum = 0;
+  for (int k = row_offsets[row]; k < row_offsets[row + 1]; ++k) sum += values[k] * x[col_indices[k]];
+  if (row % 7 != 3) y[row] = sum;
+}

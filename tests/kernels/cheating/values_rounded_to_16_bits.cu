@@ -1,0 +1,14 @@
+// expect: mismatch
+// workload: spmv float32
+// words: expected
+// Rounds the matrix to 16 bits.
+//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,128) block=128
+#include <cuda_fp16.h>
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= num_rows) return;
+  float sum = 0;
+  for (int k = row_offsets[row]; k < row_offsets[row + 1]; ++k) sum += __half2float(__float2half(values[k])) * x[col_indices[k]];
+  y[row] = sum;
+}

@@ -1,9 +1,0 @@
-//@ format csr
-//@ launch spmv grid=ceil_div(num_rows,128) block=128
-extern "C" __global__ void spmv(int num_rows, const int* row_offsets, const int* col_indices, const float* values,
-                                const float* x, float* y) {
-  int row = blockIdx.x * blockDim.x + threadIdx.x;
-  if (row < num_rows) y[row] = 0;
-}
-// outcome: rejected
-// words: argument 2 must be
