@@ -75,9 +75,7 @@ def test_neighbours_of_a_cancelling_draw_differ_in_sign_alone(module: PtxModule,
 
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
-def test_a_wide_range_has_both_signs_and_is_even_in_the_logarithm(
-    module: PtxModule, element_type: ElementType
-) -> None:
+def test_a_wide_range_has_both_signs_and_is_even_in_the_logarithm(module: PtxModule, element_type: ElementType) -> None:
     numbers = filled(module, "wide_range", 4000, element_type).astype(np.float64)
     exponents = np.log10(abs(numbers))
     assert np.allclose(exponents, 12 * units(4000) - 6, atol=1e-6)

@@ -148,7 +148,7 @@ def run_evaluator(address: str, *options: str) -> "subprocess.Popen[str]":
 
 def test_a_worker_that_is_told_to_stop_gives_its_job_back_soon(address: str, connection: Redis) -> None:
     PatternStore(connection).put(small_pattern())
-    endless = (ROOT / "tests" / "kernels" / "outcomes" / "endless_loop.cu").read_text()
+    endless = (ROOT / "tests" / "kernels" / "broken" / "endless_loop.cu").read_text()
     job = make_job(*(endless.replace("+= 1;", f"+= {number};") for number in range(1, 60)), job_id="long")
     queue = EvaluationQueue(connection)
     queue.submit(job)
