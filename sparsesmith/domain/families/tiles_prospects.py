@@ -96,15 +96,15 @@ def _sequenced(work: Work, choices: Iterator[dict[str, ParameterValue]]) -> Iter
                 yield {**values, "sequence": sequence}
 
 
-def _capacities(work: Work, count: int) -> tuple[int, ...]:
-    """Enough tiles to fill the device, long enough to hold the longest row."""
-    aim = min(max(work.nnz / 400, 128), 2048)
+def _capacities(work: Work, count: int, *, sorts: bool = False) -> tuple[int, ...]:
+    """Enough tiles to fill the device, long enough for the longest row; more repeated columns in larger sorted ones."""
+    aim = min(max(work.nnz / 400, 128), 4096 if sorts else 2048)
     fitting = tuple(capacity for capacity in CAPACITIES if capacity >= work.shape.longest)
     return near(aim, fitting, count)
 
 
 def _block_tiles(work: Work, *, sorts: bool) -> Iterator[Prospect]:
-    for block, items in _shapes(work, _capacities(work, 3 if sorts else 4), (32, 64, 128, 256, 512)):
+    for block, items in _shapes(work, _capacities(work, 4, sorts=sorts), (32, 64, 128, 256, 512)):
         for values in _sequenced(work, _choices(work, block, items)):
             yield _tiled(work, {**values, "block": block}, block, sorts=sorts)
 
