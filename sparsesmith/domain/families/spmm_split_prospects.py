@@ -96,7 +96,7 @@ def _tiles_of(work: Work, values: Values, capacity: int) -> Iterator[Prospect]:
         return
     split = longest > capacity
     size = slots * (index_bytes(values["index"]) + work.element_bytes) + num_tiles * (2 * rows + 8)
-    chain = 3 + 0.1 * min(longest, capacity) / share + 0.02 * rows
+    chain = 3 + 0.1 * min(longest, capacity) / share + 0.02 * rows + 0.01 * (longest // capacity)
     yield _shared(
         work,
         {**values, "long_rows": "split" if split else "refuse"},

@@ -1,4 +1,4 @@
-"""SpMM where several groups of lanes share one row and join their sums by shuffles: parallelism for few or long rows."""
+"""SpMM where several groups of lanes share a row and join their sums by shuffles: for few rows, or rather long ones."""
 
 from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, add_batch, tile_fits, tile_of

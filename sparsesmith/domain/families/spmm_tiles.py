@@ -1,4 +1,4 @@
-"""SpMM over tiles of whole rows: equal shares of a tile's nonzeros for its groups of lanes, cut rows joined in shared memory.
+"""SpMM over tiles of whole rows: equal shares of a tile's nonzeros for groups of lanes, cut rows joined at the end.
 
 Columns, values and row bounds are addressed by the tile's number; the gathers of B are under way before the block
 learns which rows they belong to.
@@ -12,8 +12,9 @@ from sparsesmith.domain.families.spmm_splits import own_column
 from sparsesmith.domain.formats.csr_tiles import LANES, LONG_ROWS
 from sparsesmith.domain.formats.format import OneOf, ParameterValue
 
-MAX_GATHERED_BYTES = 256
-"""Rows of B that a thread holds in registers."""
+ADDING_BLOCK = 256
+REGISTER_BYTES = 128 * 1024
+"""What a block's columns, values and rows of B may take of the registers."""
 
 
 def _capacity(choice: Choice) -> int:
@@ -27,12 +28,9 @@ def _reads(array: str, c_type: str, size: int, choice: Choice) -> str:
     step = min(share, 4, 16 // size)
     wide = vector(c_type, step)
     name = {"col_indices": "col", "values": "value"}[array]
-    lines = []
-    for u in range(0, share, step):
-        address = f"{array} + slot + {u}" if u else f"{array} + slot"
-        read = load(how, address if step == 1 else f"(const {wide}*)({address})")
-        lines.append(f"{name}[{u}] = {read};" if step == 1 else f"*({wide}*)({name} + {u}) = {read};")
-    return "\n".join(lines)
+    read = load(how, f"(const {wide}*)({array} + slot + u)" if step > 1 else f"{array} + slot + u")
+    copy = f"*({wide}*)({name} + u) = {read};" if step > 1 else f"{name}[u] = {read};"
+    return f"#pragma unroll\nfor (int u = 0; u < {share}; u += {step}) {copy}"
 
 
 def _output(choice: Choice) -> str:
@@ -143,36 +141,51 @@ if (cut < rows) {
 
 
 def _add_pieces(choice: Choice) -> Launch:
-    """A thread an entry of the long rows' part of the result."""
+    """A block a long row: its groups take every so many pieces, then join."""
     width = choice.num_dense_cols
+    cols = min(32, 1 << (width - 1).bit_length())
+    groups = ADDING_BLOCK // cols
+    tiles = -(-width // cols)
     body = fill(
         """
-int row = (blockIdx.x * 256 + threadIdx.x) / $width;
-int column = (blockIdx.x * 256 + threadIdx.x) % $width;
+__shared__ $T sums[$block];
+int row = blockIdx.x, column = $column;
 if (row >= num_split_rows) return;
 $T sum = 0;
-#pragma unroll 8
-for (int piece = split_pieces[row]; piece < split_pieces[row + 1]; piece++)
-  sum += carry[(size_t)piece * $width + column];
+#pragma unroll 4
+for (int piece = split_pieces[row] + threadIdx.x / $cols; piece < split_pieces[row + 1]; piece += $groups)
+  sum += carry[(size_t)piece * $width + $within];
+sums[threadIdx.x] = sum;
+__syncthreads();
+if (threadIdx.x >= $cols$guard) return;
+for (int g = 1; g < $groups; g++) sum += sums[g * $cols + threadIdx.x];
 c[(size_t)split_rows[row] * $width + column] = sum;
 """,
-        width=width,
         T=tile_of(choice).scalar,
+        block=ADDING_BLOCK,
+        column=f"threadIdx.x % {cols}" if tiles == 1 else f"blockIdx.y * {cols} + threadIdx.x % {cols}",
+        cols=cols,
+        groups=groups,
+        width=width,
+        within=f"min(column, {width - 1})" if width % cols else "column",
+        guard=f" || column >= {width}" if width % cols else "",
     )
-    return Launch("add_pieces", f"max(1,ceil_div(num_split_rows*{width},256))", 256, body)
+    grid = "max(1,num_split_rows)" + (f",{tiles}" if tiles > 1 else "")
+    return Launch("add_pieces", grid, ADDING_BLOCK, body)
 
 
 def _tiles_fit(choice: Choice) -> bool:
     """Groups share the tile evenly, gathers fit in registers."""
-    size = BYTES[choice.element_type] * choice.integer("vector")
-    gathered = choice.integer("share") * size <= MAX_GATHERED_BYTES
-    return tile_fits(choice) and gathered and _capacity(choice) % LANES == 0 and _capacity(choice) // LANES <= 128
+    size, share = BYTES[choice.element_type], choice.integer("share")
+    held = choice.integer("block") * share * (4 + size + size * choice.integer("vector"))
+    chunks, rest = divmod(_capacity(choice), LANES)
+    return tile_fits(choice) and held <= REGISTER_BYTES and rest == 0 and chunks <= 128
 
 
 SPMM_TILES = Family(
     name="spmm_tiles",
     operation="spmm",
-    strategy="A block a tile of whole rows, equal shares of its nonzeros for the groups of lanes, all gathers in flight "
+    strategy="A block a tile of whole rows, equal shares of its nonzeros for groups of lanes, all gathers in flight "
     "before rows are known, cut rows joined in shared memory; any lengths, small matrices above all.",
     parameters={
         **ONE_CHUNK_PARAMETERS,
