@@ -66,13 +66,31 @@ extern "C" __global__ void __launch_bounds__(256) copy_vectors(const float4* fro
     if (base + k * 256 < num_vectors) __stcs(to + base + k * 256, vectors[k]);
 }
 
-// Reads and rewrites a buffer larger than the L2, so that nothing else stays in it.
+// Reads and rewrites a buffer larger than the L2, so that nothing else stays in it: not even lines that a program asked
+// the L2 to keep (evict_last), for which these have the same claim.
 extern "C" __global__ void __launch_bounds__(256) flush(float4* buffer, u64 num_vectors) {
+#if __CUDA_ARCH__ >= 800
+  u64 policy;
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(policy));
+#endif
   for (u64 i = first_thread(); i < num_vectors; i += num_threads()) {
     float4 vector = buffer[i];
     vector.x += 1.0f;
+#if __CUDA_ARCH__ >= 800
+    asm volatile("st.global.L2::cache_hint.v4.f32 [%0], {%1, %2, %3, %4}, %5;" ::
+                 "l"(buffer + i), "f"(vector.x), "f"(vector.y), "f"(vector.z), "f"(vector.w), "l"(policy) : "memory");
+#else
     buffer[i] = vector;
+#endif
   }
+}
+
+// Takes the claim of `flush` back, so that the lines give way as any others do.
+extern "C" __global__ void __launch_bounds__(256) give_way(char* buffer, u64 num_lines) {
+#if __CUDA_ARCH__ >= 800
+  for (u64 i = first_thread(); i < num_lines; i += num_threads())
+    asm volatile("applypriority.global.L2::evict_normal [%0], 128;" :: "l"(buffer + 128 * i) : "memory");
+#endif
 }
 
 extern "C" __global__ void empty() {}

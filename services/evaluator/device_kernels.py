@@ -16,6 +16,7 @@ _SOURCES = tuple(Path(__file__).with_name(name) for name in ("device_kernels.cu"
 _MAX_COLUMNS_A_WARP = 32
 _BLOCK = 256
 _VECTOR_BYTES = 16
+_LINE_BYTES = 128
 _VECTORS_A_BLOCK = _BLOCK * 8
 _LATE_BLOCKS = 8
 """Few, so that the next kernel finds room beside them."""
@@ -122,6 +123,7 @@ class DeviceKernels:
         """Reads and rewrites a buffer: with twice the L2's size nothing else stays in the L2."""
         with cuda_errors():
             self._launch("flush", (8 * self._num_sms, 1, 1), _BLOCK, buffer, num_bytes // _VECTOR_BYTES)
+            self._launch("give_way", (8 * self._num_sms, 1, 1), _BLOCK, buffer, num_bytes // _LINE_BYTES)
 
     def delay(self, microseconds: float) -> None:
         """Keeps the stream busy for about this long."""

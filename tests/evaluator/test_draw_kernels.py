@@ -145,3 +145,10 @@ def test_the_reference_and_its_bound_are_those_of_scipy(
     assert np.all(abs(reference - expected.reshape(-1)) <= 1e-14 * scale.reshape(-1))
     assert np.allclose(magnitude, scale.reshape(-1), rtol=1e-13, atol=0)
     assert np.allclose(bound, error_bound(pattern, scale, element_type).reshape(-1), rtol=1e-13, atol=0)
+
+
+def test_flushing_rewrites_the_whole_buffer(module: PtxModule) -> None:
+    memory = np.zeros(4 * 1000, np.float32)
+    run(module, "flush", 2, output("buffer", memory), 1000)
+    run(module, "give_way", 2, output("buffer", memory), memory.nbytes // 128)
+    assert np.array_equal(memory.reshape(-1, 4), np.tile(np.float32([1, 0, 0, 0]), (1000, 1)))

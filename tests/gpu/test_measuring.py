@@ -174,3 +174,28 @@ def test_a_write_into_a_guard_or_an_input_is_named(device: "CudaDevice") -> None
         runtime.deviceSynchronize()
         arena.look()
         assert [segment.label for segment in arena.changed()] == [label]
+
+
+KEPT = '"ld.global.nc.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(a) : "l"(values + j), "l"(keep)'
+
+
+def test_lines_that_a_program_asks_the_l2_to_keep_do_not_make_it_faster_when_cold(device: "CudaDevice") -> None:
+    pattern = stencil_2d(700, 9)
+    workload = make_workload(pattern)
+    bench = device.open(workload, pattern)
+    held = bench.draw("uniform")
+    plain = programs.GOOD
+    keeping = plain.replace(
+        "float sum = 0;",
+        'float sum = 0;\n  unsigned long long keep;\n  asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(keep));',
+    ).replace(
+        "sum += values[j] * x[col_indices[j]];",
+        f"{{ float a; asm volatile({KEPT}); sum += a * x[col_indices[j]]; }}",
+    )
+    assert KEPT in keeping
+    before = measured(loaded(plain, bench, pattern, workload), held)
+    kept = measured(loaded(keeping, bench, pattern, workload), held)
+    after = measured(loaded(plain, bench, pattern, workload), held)
+    assert kept.cold_us > 0.9 * before.cold_us
+    assert after.median_us == pytest.approx(before.median_us, rel=0.03, abs=0.1)
+    assert after.cold_us == pytest.approx(before.cold_us, rel=0.1)
