@@ -6,6 +6,7 @@ from sparsesmith.domain.families import (
     coo,
     csr,
     diagonals,
+    hubs,
     merge,
     padded,
     panels,
@@ -23,7 +24,7 @@ from sparsesmith.domain.families.dependency import with_dependency
 from sparsesmith.domain.families.family import Family
 
 _MODULES = (
-    *(csr, row_blocks, tiles, merge, coo, padded, structured, diagonals, row_bins, panels),
+    *(csr, row_blocks, tiles, merge, coo, padded, structured, diagonals, row_bins, panels, hubs),
     *(spmm_rows, spmm_balanced, spmm_structured, spmm_splits, spmm_tiles),
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from sparsesmith.domain.families.hubs import HUBS
 from sparsesmith.domain.families.panels import MAX_SHARED_BYTES, PANELS
 from sparsesmith.domain.families.prospects import (
     DRAM_BYTES_A_US,
@@ -24,6 +25,9 @@ from sparsesmith.domain.pattern import Pattern
 NUM_SMS = 132
 SHARED_BYTES_AN_SM = 233472
 PANEL_BYTES = (65536, 32768, 98304, 196608)
+HUB_BYTES = (131072, 196608, 98304, 229376, 65536)
+COVERED = 0.4
+"""Share of the nonzeros in columns of hubs, from which on they are worth their copies."""
 SECTOR_BYTES = 32
 SCATTERED = 0.4
 """Sectors of x a nonzero, from which on the gather of x rather than the matrix is what takes the time."""
@@ -98,4 +102,23 @@ def _listed(spec: object) -> tuple[int, ...]:
     return tuple(value for value in spec.values if isinstance(value, int))
 
 
-PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {"panels": panels}
+def hubs(work: Work) -> Iterator[Prospect]:
+    """x of popular columns in shared memory, where they cover much of what is read at random."""
+    pattern = work.shape.pattern
+    if sectors_a_nonzero(pattern, work.element_bytes) < SCATTERED:
+        return
+    counts = np.sort(np.bincount(pattern.col_indices, minlength=pattern.num_cols))[::-1]
+    for size in HUB_BYTES:
+        hub_cols = near(size / work.element_bytes, _listed(HUBS.parameters["hub_cols"]), 1)[0]
+        covered = float(counts[:hub_cols].sum()) / work.nnz
+        if covered < COVERED:
+            continue
+        staged = NUM_SMS * min(hub_cols, pattern.num_cols) * work.element_bytes
+        matrix = work.nnz * (work.element_bytes + 4.25) + work.vector_bytes
+        far = work.nnz * (1 - covered) * SECTOR_BYTES
+        us = 2 * LAUNCH_US + (staged + far) / L2_BYTES_A_US + matrix / DRAM_BYTES_A_US
+        for place, values in enumerate(combine(hub_cols=(hub_cols,), items=(8, 4), block=(1024, 768, 512))):
+            yield Prospect(us * (1 + 0.03 * place), values)
+
+
+PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {"panels": panels, "hubs": hubs}

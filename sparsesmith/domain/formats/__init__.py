@@ -11,6 +11,7 @@ from sparsesmith.domain.formats.csr_tiles import CsrTiles
 from sparsesmith.domain.formats.dia import Dia
 from sparsesmith.domain.formats.ell import Ell
 from sparsesmith.domain.formats.format import Argument, Format, Layout, Parameters, complete_parameters
+from sparsesmith.domain.formats.hubs import Hubs
 from sparsesmith.domain.formats.panels import Panels
 from sparsesmith.domain.formats.row_bins import RowBins
 from sparsesmith.domain.formats.sell import Sell
@@ -21,6 +22,7 @@ __all__ = ["FORMATS", "Argument", "Format", "Layout", "Parameters", "complete_pa
 _CATALOGUE: tuple[Format, ...] = (
     *(Csr(), CsrRowblocks(), CsrTiles(), CsrMerge(), Coo(), Ell(), Sell(), Dia(), Bsr()),
     Panels(),
+    Hubs(),
     RowBins(),
 )
 
