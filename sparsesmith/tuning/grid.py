@@ -1,7 +1,7 @@
 """Everything that the families offer for one workload."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from sparsesmith.domain.pattern import Pattern
 from sparsesmith_proto.message import ElementType, Operation
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 SORT_EVERYTHING = 2.0**20
 """What sigma=0 stands for, on the scale of the other values of sigma."""
@@ -30,6 +31,15 @@ class Grid:
     @property
     def families(self) -> list[str]:
         return [entry.family.name for entry in self.prospects]
+
+    def family_numbers(self) -> IntArray:
+        """Equal for prospects of one family, shape [prospects]."""
+        numbers: dict[str, int] = {}
+        return np.array([numbers.setdefault(name, len(numbers)) for name in self.families], np.int64)
+
+    def subset(self, indices: Sequence[int]) -> "Grid":
+        """Some of the prospects."""
+        return replace(self, prospects=[self.prospects[index] for index in indices])
 
     def estimates(self) -> FloatArray:
         """Analytic estimates in microseconds, shape [prospects]."""

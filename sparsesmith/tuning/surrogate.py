@@ -21,8 +21,7 @@ class Surrogate:
     """Posterior mean and deviation of the log time of every prospect of a grid."""
 
     def __init__(self, grid: Grid, log_costs: FloatArray, doubt: Doubt) -> None:
-        codes: dict[str, int] = {}
-        self._family = np.array([codes.setdefault(name, len(codes)) for name in grid.families], np.int64)
+        self._family = grid.family_numbers()
         self._coordinates = grid.coordinates()
         self._doubt = doubt
         total = doubt.workload**2 + doubt.family**2 + doubt.parameters**2

@@ -1,0 +1,125 @@
+"""A cost model learned from measured programs: gradient-boosted trees on what the analytic estimate gets wrong.
+
+The only file that imports LightGBM. A model's folder: trees.txt (LightGBM's text format), cost.json (columns, words,
+doubt, device, how it was made) and a model card. Trees are data: loading a model runs no code of its author.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from sparsesmith.tuning.columns import columns_of, matrix_of
+from sparsesmith.tuning.cost import Doubt
+from sparsesmith.tuning.grid import FloatArray, Grid
+
+TREES_FILE = "trees.txt"
+DESCRIPTION_FILE = "cost.json"
+ESTIMATE = "log_estimate"
+CATEGORIES = ("family",)
+
+NUM_ROUNDS = 400
+PARAMETERS: Mapping[str, object] = {
+    "objective": "regression",
+    "learning_rate": 0.05,
+    "num_leaves": 31,
+    "min_data_in_leaf": 20,
+    "feature_fraction": 0.5,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "seed": 1,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_threads": 2,
+    "verbose": -1,
+}
+SLOWNESS = 2.0
+"""A program counts by (best time / its time) to this power: the order at the front is what matters."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Measured programs of one workload."""
+
+    columns: Mapping[str, FloatArray]
+    """Each of shape [programs]."""
+    log_times: FloatArray
+    """Shape [programs]."""
+
+
+class Description(BaseModel):
+    """What a model's trees need to be asked, and where they come from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    device: str
+    """As the evaluator names it: `NVIDIA H200`."""
+    columns: list[str]
+    words: dict[str, int]
+    doubt: dict[str, float]
+    num_programs: int
+    num_workloads: int
+    num_patterns: int
+    sources: list[str]
+    """Files of records, by name."""
+
+
+class BoostedCost:
+    """A cost model of one device."""
+
+    def __init__(self, booster: lightgbm.Booster, description: Description) -> None:
+        self._booster = booster
+        self.description = description
+
+    @property
+    def device(self) -> str:
+        return self.description.device
+
+    @property
+    def doubt(self) -> Doubt:
+        return Doubt(**self.description.doubt)
+
+    def log_costs(self, grid: Grid) -> FloatArray:
+        return self.log_costs_of(columns_of(grid, self.description.words))
+
+    def log_costs_of(self, columns: Mapping[str, FloatArray]) -> FloatArray:
+        """As `log_costs`, from columns made before."""
+        return predicted(self._booster, self.description.columns, columns)
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._booster.save_model(folder / TREES_FILE)
+        (folder / DESCRIPTION_FILE).write_text(self.description.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def load_boosted_cost(folder: Path) -> BoostedCost:
+    """Raises OSError, ValueError or lightgbm's error (a RuntimeError) for a folder that holds no model."""
+    text = (folder / DESCRIPTION_FILE).read_text(encoding="utf-8")
+    description = Description.model_validate(json.loads(text))
+    trees = (folder / TREES_FILE).read_text(encoding="utf-8")
+    booster = lightgbm.Booster(model_str=trees, params={"num_threads": 1, "verbose": -1})
+    return BoostedCost(booster, description)
+
+
+def train(tables: Sequence[Table], names: list[str]) -> lightgbm.Booster:
+    """Trees for the logarithm of time over estimate."""
+    rows = np.concatenate([matrix_of(table.columns, names) for table in tables])
+    labels = np.concatenate([table.log_times - table.columns[ESTIMATE] for table in tables])
+    weights = np.concatenate([np.exp(-SLOWNESS * (table.log_times - table.log_times.min())) for table in tables])
+    data = lightgbm.Dataset(rows, labels, weight=weights, feature_name=names, categorical_feature=list(CATEGORIES))
+    return lightgbm.train(dict(PARAMETERS), data, NUM_ROUNDS)
+
+
+def predicted(booster: lightgbm.Booster, names: list[str], columns: Mapping[str, FloatArray]) -> FloatArray:
+    """Logarithms of microseconds, shape [prospects]."""
+    corrections = booster.predict(matrix_of(columns, names))
+    return np.asarray(corrections, np.float64) + columns[ESTIMATE]
+
+
+def described(doubt: Doubt) -> dict[str, float]:
+    """As a description keeps it."""
+    return {name: round(value, 5) for name, value in asdict(doubt).items()}

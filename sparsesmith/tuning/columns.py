@@ -1,0 +1,143 @@
+"""What a learned cost model sees of a prospect: columns by name, one row a prospect."""
+
+from collections.abc import Callable, Mapping
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.domain.families import FAMILIES
+from sparsesmith.domain.families.prospects import Work
+from sparsesmith.domain.features import FEATURE_NAMES, structural_features
+from sparsesmith.domain.formats.format import ParameterValue
+from sparsesmith.domain.pattern import Pattern
+from sparsesmith.tuning.grid import FloatArray, Grid, scaled
+
+NUM_SMS = 132
+MISSING = float("nan")
+
+Words = Mapping[str, int]
+"""Numbers of families and of words that parameters take, `parameter=word`; a word that is new has none."""
+
+
+def all_words() -> dict[str, int]:
+    """Every family and every word of their parameters as of now, numbered."""
+    words = {f"family={name}": number for number, name in enumerate(FAMILIES)}
+    by_parameter: dict[str, dict[str, int]] = {}
+    for family in FAMILIES.values():
+        for name, spec in family.parameters.items():
+            for value in getattr(spec, "values", ()):
+                if isinstance(value, str):
+                    numbers = by_parameter.setdefault(name, {})
+                    words[f"{name}={value}"] = numbers.setdefault(value, len(numbers))
+    return words
+
+
+def columns_of(grid: Grid, words: Words) -> dict[str, FloatArray]:
+    """Every column, each of shape [prospects]; what a prospect does not have is NaN."""
+    count = len(grid.prospects)
+    columns = {name: np.full(count, value) for name, value in _of_workload(grid).items()}
+    families = [words.get(f"family={name}", MISSING) for name in grid.families]
+    columns["family"] = np.array(families, np.float64)
+    estimates = np.log(grid.estimates())
+    columns["log_estimate"] = estimates
+    columns["log_estimate_over_best"] = estimates - estimates.min()
+    columns["log_estimate_over_family"] = estimates - _least_of_family(grid, estimates)
+    parameters = _of_parameters(grid, words)
+    columns |= {f"parameter_{name}": values for name, values in parameters.items()}
+    columns |= _derived(grid, parameters)
+    return columns
+
+
+def matrix_of(columns: Mapping[str, FloatArray], names: list[str]) -> FloatArray:
+    """Columns in an order, shape [prospects, names]; NaN where a column is not there."""
+    count = len(columns["family"])
+    return np.stack([columns.get(name, np.full(count, MISSING)) for name in names], axis=1)
+
+
+_FEATURES: WeakKeyDictionary[Pattern, npt.NDArray[np.float32]] = WeakKeyDictionary()
+"""Of patterns that are alive: one pattern may be tuned for several operations."""
+
+
+def _features(pattern: Pattern) -> npt.NDArray[np.float32]:
+    if (known := _FEATURES.get(pattern)) is None:
+        known = _FEATURES[pattern] = structural_features(pattern)
+    return known
+
+
+def _of_workload(grid: Grid) -> dict[str, float]:
+    features = _features(grid.work.shape.pattern)
+    return {
+        **dict(zip(FEATURE_NAMES, map(float, features), strict=True)),
+        "spmm": float(grid.operation == "spmm"),
+        "element_bytes": float(grid.work.element_bytes),
+        "log_dense_cols": float(np.log2(grid.work.num_dense_cols)),
+    }
+
+
+def _least_of_family(grid: Grid, estimates: FloatArray) -> FloatArray:
+    _, codes = np.unique(grid.families, return_inverse=True)
+    least = np.full(codes.max() + 1, np.inf)
+    np.minimum.at(least, codes, estimates)
+    return np.asarray(least[codes], np.float64)
+
+
+def _of_parameters(grid: Grid, words: Words) -> dict[str, FloatArray]:
+    """Numbers on a scale of doublings, words by their number."""
+    columns: dict[str, FloatArray] = {}
+    for row, prospect in enumerate(grid.prospects):
+        for name, value in prospect.parameters.items():
+            if name not in columns:
+                columns[name] = np.full(len(grid.prospects), MISSING)
+            columns[name][row] = _number(name, value, words)
+    return columns
+
+
+def _number(name: str, value: ParameterValue, words: Words) -> float:
+    if isinstance(value, str):
+        return float(words.get(f"{name}={value}", MISSING))
+    return scaled(name, value)
+
+
+def _derived(grid: Grid, parameters: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    """Sizes that parameters and pattern make together, on a scale of doublings."""
+    work = grid.work
+    count = len(grid.prospects)
+
+    def of(name: str, default: float = MISSING) -> FloatArray:
+        values = parameters.get(name, np.full(count, MISSING))
+        return np.where(np.isnan(values), default, values)
+
+    mean, longest = np.log2(work.shape.mean), np.log2(work.shape.longest)
+    rows, nnz = np.log2(work.rows), np.log2(work.nnz)
+    width = of("lanes") + of("unroll", 0.0)
+    staged = of("block") + of("unroll", 0.0)
+    tile = of("lanes") + of("vector", 0.0) + of("chunks", 0.0)
+    return {
+        "row_over_width": mean - width,
+        "longest_row_over_width": longest - width,
+        "threads_over_device": rows + of("lanes", 0.0) - np.log2(NUM_SMS * 1536),
+        "blocks_over_sms": rows + of("lanes", 0.0) - of("block") - np.log2(NUM_SMS),
+        "nonzeros_over_stage": nnz - staged - np.log2(NUM_SMS),
+        "segments_over_sms": nnz - of("items") - np.log2(NUM_SMS),
+        "row_blocks_over_sms": nnz - of("nnz_per_block") - np.log2(NUM_SMS),
+        "row_over_block": mean - of("block"),
+        "dense_cols_over_tile": np.log2(work.num_dense_cols) - tile,
+        "sell_padding": _cached(grid, ("slice", "sigma"), work.shape.sell_padding),
+        "block_fill": _cached(grid, ("block_rows", "block_cols"), work.shape.block_fill),
+        "operand_bytes": np.full(count, np.log2(_operand_bytes(work))),
+    }
+
+
+def _operand_bytes(work: Work) -> float:
+    return work.csr_bytes() + work.vector_bytes
+
+
+def _cached(grid: Grid, names: tuple[str, str], statistic: Callable[[int, int], float]) -> FloatArray:
+    """A statistic of two parameters for the prospects that have them."""
+    column = np.full(len(grid.prospects), MISSING)
+    for row, prospect in enumerate(grid.prospects):
+        first, second = (prospect.parameters.get(name) for name in names)
+        if isinstance(first, int) and isinstance(second, int):
+            column[row] = statistic(first, second)
+    return column
