@@ -3,7 +3,7 @@ first batch in the compilers, while the workload before is on the device."""
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -70,7 +70,7 @@ class FamilySearch:
 
 def prepared_workloads(
     work: Iterable[tuple[Source, Plan]], compiler: Compiler, architecture: Architecture, compile_limit_s: float
-) -> Iterator[Prepared]:
+) -> Generator[Prepared, None, None]:
     """In order; whoever takes one leaves its `ahead` when done with it."""
     context = get_context("spawn")
     with ProcessPoolExecutor(READERS, mp_context=context) as readers, ThreadPoolExecutor(1) as ranking:

@@ -1,0 +1,176 @@
+"""Sections for what is measured beside the suites; each appears only where its result file is there."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchmarks.results import Json
+
+EVIDENCE = {
+    "oracle": (
+        "The search against exhaustive search",
+        "Every prospect of some matrices was measured; the tuner was then run on these records. Regret: its time over the "
+        "oracle's, less one. Aim: within 2 % at 5 % of the cost.",
+    ),
+    "strategy_worth": (
+        "What each strategy is worth",
+        "Leave one out: how much the oracle loses, in geometric mean, where it must do without a family.",
+    ),
+    "repeatability": (
+        "Repeatability",
+        "Two full runs of the suite. Aim: within 2 % in geometric mean, and within 5 % for more than 95 % of the matrices.",
+    ),
+    "order_independence": (
+        "Order of candidates",
+        "The same candidates graded in different orders: no result depends on what ran before.",
+    ),
+    "fixed_values": (
+        "Fixed values",
+        'Requests with `values="fixed"`: programs may know the values and compress them without loss.',
+    ),
+}
+"""Kind of result file -> title and what it shows, in the order of the report."""
+
+
+def sections(results: Iterable[Json]) -> list[str]:
+    """What supports the numbers of the suites."""
+    known = list(results)
+    lines: list[str] = []
+    for kind, (title, intro) in EVIDENCE.items():
+        for result in known:
+            if result.get("kind") == kind and _is_measured(result):
+                lines += [f"## {title}", "", intro, "", f"{_origin(result)}.", "", *_facts(result), ""]
+    return lines
+
+
+def services(results: Iterable[Json]) -> list[str]:
+    """The service as a whole: answers over HTTP, memory, the interpreter's estimates."""
+    known = list(results)
+    return [*_end_to_end(known), *_memory(known), *_traffic_models(known)]
+
+
+def _is_measured(result: Json) -> bool:
+    """Estimates of the interpreter are not shown."""
+    device = result.get("device")
+    return not isinstance(device, dict) or device.get("kind") == "cuda"
+
+
+def _origin(result: Json) -> str:
+    device = result.get("device", "")
+    parts = [result.get("date", ""), f"commit {result['commit']}" if "commit" in result else ""]
+    parts += [device["name"] if isinstance(device, dict) else device]
+    origin = ", ".join(part for part in parts if part)
+    return f"{origin}. `{result['command']}`" if "command" in result else origin
+
+
+_ORIGIN_KEYS = ("kind", "date", "commit", "device", "command", "python", "cpu_cores")
+
+
+def _facts(result: Json) -> list[str]:
+    """The file's single values as a list, its lists of records as tables."""
+    facts = flat({name: value for name, value in result.items() if name not in _ORIGIN_KEYS})
+    lines = [f"- {_words(name)}: {shown(value)}" for name, value in facts.items()]
+    for name, value in result.items():
+        if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+            lines += ["", *_table(_words(name), [flat(entry) for entry in value])]
+    return lines
+
+
+def _table(name: str, records: list[dict[str, Any]]) -> list[str]:
+    columns = list(dict.fromkeys(column for record in records for column in record))
+    lines = [f"{name}:", "", f"| {' | '.join(map(_words, columns))} |", "|---" * len(columns) + "|"]
+    for record in records:
+        cells = [shown(record[column]) if column in record else "-" for column in columns]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Single values by their path; lists and longer texts are left out."""
+    values: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, dict):
+            values |= flat(value, f"{prefix}{name} ")
+        elif not isinstance(value, list) and not (isinstance(value, str) and len(value) > 80):
+            values[f"{prefix}{name}"] = value
+    return values
+
+
+def shown(value: Any) -> str:
+    """A value for people: four digits, no more."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _end_to_end(results: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "end_to_end":
+            continue
+        lines += [f"## From POST to answer, {result['device']['name']}", ""]
+        lines += [
+            f"{result['date']}, commit {result['commit']}; the stack was ready after {result['ready_s']:.0f} s.",
+            "",
+        ]
+        lines += ["| matrix | nnz | candidates | first graded s | answer s | answer |", "|---|---|---|---|---|---|"]
+        for row in result["requests"]:
+            speedup = f", {row['speedup_over_best']:.2f}x" if row["speedup_over_best"] else ""
+            lines.append(
+                f"| {row['name']} | {row['nnz']:,} | {row['candidates']} | {row['first_graded_s']:.2f} | "
+                f"{row['seconds']:.1f} | {row['answer']}{speedup} |"
+            )
+        learning = result["learning"]
+        lines += ["", f"Learning: policy version {learning['version']} served after {learning['seconds']:.0f} s and "
+                  f"{learning['requests']} requests of {learning['samples_a_request']} samples; candidates carried "
+                  f"versions {', '.join(map(str, learning['versions_sampled']))}.", ""]  # fmt: skip
+    return lines
+
+
+def _memory(results: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "memory":
+            continue
+        lines += ["## Memory of the generator", "", f"Idle: {result['idle_bytes'] / 2**20:.0f} MiB.", ""]
+        lines += ["| request | nnz | pattern MiB | peak above idle MiB | ratio |", "|---|---|---|---|---|"]
+        for row in result["uploads"]:
+            pattern, peak = row["pattern_bytes"], row["accepted_peak_bytes"]
+            lines.append(
+                f"| {row['name']} | {row['nnz']:,} | {pattern / 2**20:.1f} | {peak / 2**20:.1f} | {peak / pattern:.1f}x |"
+            )
+        lines.append("")
+    return lines
+
+
+def _traffic_models(results: list[Json]) -> list[str]:
+    models = sorted((result for result in results if result.get("kind") == "traffic_model"), key=lambda r: r["model"])
+    if not models:
+        return []
+    device = models[0]["measured_on"]
+    lines = [
+        "## The interpreter's traffic model",
+        "",
+        f"Estimates against times of an {device}, float32 SpMV, on patterns",
+    ]
+    lines += ["that no constant was fitted to (`python -m benchmarks.calibrate_traffic`).", ""]
+    lines += [
+        "| model | patterns | programs | median error | rank correlation within a pattern | its pick over the best |"
+    ]
+    lines += ["|---|---|---|---|---|---|"]
+    for result in models:
+        judged = result["validation"]
+        lines.append(
+            f"| {result['model']} | {judged['patterns']} | {judged['programs']} | {judged['median_relative_error']:.0%} "
+            f"| {judged['rank_correlation_within_a_pattern']:.2f} | {judged['time_of_the_pick_over_the_best']:.2f}x |"
+        )
+    return [*lines, ""]
