@@ -16,6 +16,9 @@ from sparsesmith_proto.message import Operation
 
 DEPENDENCY = OneOf("full", ("full", "programmatic"))
 
+_RESTRICTED_INPUT = re.compile(r"(const (?:float|double)\*) __restrict__ (x|b)\b")
+"""A restricted input counts as constant, and the compiler moves its loads up past the wait."""
+
 _WAIT = f'  asm volatile("{WAIT_INSTRUCTION};" ::: "memory");'
 
 
@@ -35,6 +38,7 @@ def started_early(text: str, operation: Operation) -> str:
     launch = next(number for number, line in enumerate(lines) if line.startswith("//@ launch"))
     lines[launch] += " dependency=programmatic"
     head = next(number for number, line in enumerate(lines) if "__global__" in line)
+    lines[head] = _RESTRICTED_INPUT.sub(r"\1 \2", lines[head])
     lines.insert(_first_touch(lines, head + 1, _dependent_names(text, operation)), _WAIT)
     return "\n".join(lines)
 
