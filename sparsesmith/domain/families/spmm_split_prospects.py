@@ -84,10 +84,12 @@ def _spmm_tiles(work: Work) -> Iterator[Prospect]:
             if rest["index"] == "u16" and not work.shape.narrow_row_blocks(capacity):
                 continue
             for rows in near(1.5 * capacity / work.shape.mean, (16, 32, 64, 128, 256), 2):
-                yield from _tiles_of(work, {**tile, **rest, "rows": rows}, capacity)
+                for gathers, later in (("early", 0.0), ("late", 1.0)):
+                    values: dict[str, ParameterValue] = {**tile, **rest, "rows": rows, "gathers": gathers}
+                    yield from _tiles_of(work, values, capacity, later)
 
 
-def _tiles_of(work: Work, values: Values, capacity: int) -> Iterator[Prospect]:
+def _tiles_of(work: Work, values: Values, capacity: int, later: float) -> Iterator[Prospect]:
     longest, mean = work.shape.longest, work.shape.mean
     rows, share = number(values, "rows"), number(values, "share")
     num_tiles = max(work.nnz / capacity * (1 + min(mean / capacity, 1)), work.rows / rows)
@@ -96,7 +98,7 @@ def _tiles_of(work: Work, values: Values, capacity: int) -> Iterator[Prospect]:
         return
     split = longest > capacity
     size = slots * (index_bytes(values["index"]) + work.element_bytes) + num_tiles * (2 * rows + 8)
-    chain = 3 + 0.1 * min(longest, capacity) / share + 0.02 * rows + 0.01 * (longest // capacity)
+    chain = 3 + later + 0.1 * min(longest, capacity) / share + 0.02 * rows + 0.01 * (longest // capacity)
     yield _shared(
         work,
         {**values, "long_rows": "split" if split else "refuse"},

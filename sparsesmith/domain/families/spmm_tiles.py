@@ -12,6 +12,9 @@ from sparsesmith.domain.families.spmm_splits import own_column
 from sparsesmith.domain.formats.csr_tiles import LANES, LONG_ROWS
 from sparsesmith.domain.formats.format import OneOf, ParameterValue
 
+GATHERS = OneOf("early", ("early", "late"))
+"""Before the block learns its rows, or after, for launches that start before B is ready."""
+
 ADDING_BLOCK = 256
 REGISTER_BYTES = 128 * 1024
 """What a block's columns, values and rows of B may take of the registers."""
@@ -33,6 +36,22 @@ def _reads(array: str, c_type: str, size: int, choice: Choice) -> str:
     return f"#pragma unroll\nfor (int u = 0; u < {share}; u += {step}) {copy}"
 
 
+def _read_offsets(bounds: int, block: int) -> str:
+    copy = f"offsets[i] = local_offsets[tile * {bounds} + i];"
+    if bounds <= block:
+        return f"int i = threadIdx.x;\nif (i < {bounds}) {copy}"
+    return f"for (int i = threadIdx.x; i < {bounds}; i += {block}) {copy}"
+
+
+def _gather(choice: Choice, tile: DenseTile) -> str:
+    """Reads the rows of B of a group's share."""
+    share = choice.integer("share")
+    col = "(base + col[u])" if choice.word("index") == "u16" else "col[u]"
+    read = tile.read(f"b + (size_t){col} * {choice.num_dense_cols} + column")
+    each = f"#pragma unroll\nfor (int u = 0; u < {share}; u++) right[u] = {read};"
+    return f"{tile.c_type} right[{share}];\n{each}"
+
+
 def _output(choice: Choice) -> str:
     """Where the tile's first row goes: pieces of long rows wait in `carry`."""
     width = choice.num_dense_cols
@@ -44,8 +63,9 @@ def _output(choice: Choice) -> str:
 
 
 def _store(choice: Choice, tile: DenseTile) -> str:
-    """Writes `sum` to local row `row`."""
-    store = tile.store(f"out + row * {choice.num_dense_cols}")
+    """Writes `sum` to local row `row`; plain stores of vectors come apart in the loop over rows."""
+    address = f"out + row * {choice.num_dense_cols} + column"
+    store = f"__stcg({address if tile.vector == 1 else f'({tile.c_type}*)({address})'}, sum);"
     return f"if (inside) {store}" if tile.guard else store
 
 
@@ -66,10 +86,8 @@ $read_cols
 $read_values
 int2 range = *(const int2*)(tile_rows + 2 * tile);
 $base
-for (int i = threadIdx.x; i < $bounds; i += $block) offsets[i] = local_offsets[tile * $bounds + i];
-$V right[$share];
-#pragma unroll
-for (int u = 0; u < $share; u++) right[u] = $gather;
+$read_offsets
+$early
 __syncthreads();
 int rows = range.y - range.x;
 $T* out = $output;
@@ -80,6 +98,7 @@ for (int above = rows; row < above;) {
   if (offsets[middle + 1] > begin - (group == 0)) above = middle;
   else row = middle + 1;
 }
+$late
 int cut = rows;
 $V sum = {}, head = {};
 #pragma unroll
@@ -121,7 +140,9 @@ if (cut < rows) {
         read_cols=_reads("col_indices", "unsigned short" if narrow else "int", 2 if narrow else 4, choice),
         read_values=_reads("values", tile.scalar, size, choice),
         base="int base = tile_col_base[tile];" if narrow else "",
-        gather=tile.read(f"b + (size_t){'(base + col[u])' if narrow else 'col[u]'} * {choice.num_dense_cols} + column"),
+        read_offsets=_read_offsets(rows + 1, block),
+        early=_gather(choice, tile) if choice.word("gathers") == "early" else "",
+        late=_gather(choice, tile) if choice.word("gathers") == "late" else "",
         output=_output(choice),
         store=_store(choice, tile),
         zero=tile.zero,
@@ -193,6 +214,7 @@ SPMM_TILES = Family(
         "rows": OneOf(64, (16, 32, 64, 128, 256)),
         "block": OneOf(128, (64, 128, 256, 512)),
         "long_rows": LONG_ROWS,
+        "gathers": GATHERS,
         "load": LOAD,
         "registers": REGISTERS,
         "index": INDEX,
