@@ -33,7 +33,7 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "csr_tiles",
         {"index": "u16", "order": "column", "rows": "length", "long_rows": "split"},
         "int num_tiles, int num_whole_tiles, int num_split_rows, const int* row_ids, "
-        "const unsigned short* local_offsets, const int* tile_col_base, const unsigned short* col_indices, "
+        "const unsigned short* local_offsets, const int* col_base, const unsigned short* col_indices, "
         "const unsigned short* places, const T* values, const int* split_rows, const int* split_pieces, T* carry",
     ),
     (
@@ -73,6 +73,20 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         {"index": "u16"},
         "int num_bins, int num_warps, const int* bins, const int* row_permutation, const int* warp_col_base, "
         "const unsigned short* col_indices, const T* values",
+    ),
+    (
+        "panels",
+        {},
+        "int num_panels, int num_parts, int num_bins, int bin_nnz, int bin_slots, const int* part_panels, "
+        "const int* part_offsets, const int* segment_offsets, const int* bin_rows, const int* cut_rows, "
+        "const int* row_offsets, const unsigned short* col_indices, const unsigned short* positions, const T* values, "
+        "T* products",
+    ),
+    (
+        "hubs",
+        {},
+        "int num_hubs, int num_segments, const int* hub_columns, const int* row_starts, const int* row_ranks, "
+        "const int* col_indices, const T* values, T* hub_x",
     ),
 ]
 

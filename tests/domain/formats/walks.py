@@ -67,16 +67,18 @@ def _csr_tiles(o: Operands) -> dict[int, float]:
     vector, max_rows = int(o.parameters["vector"]), int(o.parameters["max_rows"])
     capacity = 32 * vector * int(o.parameters["chunks"])
     columns, bounds = o.array("col_indices"), o.array("local_offsets")
+    sorts = o.parameters["order"] == "column"
+    bases = o.array("col_base" if sorts else "tile_col_base") if o.is_narrow else []
     splits = o.parameters["long_rows"] == "split"
     num_whole = o.size("num_whole_tiles") if splits else o.size("num_tiles")
     sums: dict[int, float] = {}
     carry: list[float] = []
     for tile in range(o.size("num_tiles")):
-        base = o.array("tile_col_base")[tile] if o.is_narrow else 0
         products: list[float] = [0.0] * capacity
         for q in range(capacity):
             slot = tile * capacity + (q // 32 // vector * 32 + q % 32) * vector + q // 32 % vector
-            place = o.array("places")[slot] if o.parameters["order"] == "column" else q
+            place = o.array("places")[slot] if sorts else q
+            base = bases[slot // 32 // vector if sorts else tile] if o.is_narrow else 0
             products[place] = o.values[slot] * o.x[base + columns[slot]]
         local = bounds[tile * (max_rows + 1) : (tile + 1) * (max_rows + 1)]
         assert not any(products[local[-1] :])
@@ -190,21 +192,76 @@ def _row_bins(o: Operands) -> dict[int, float]:
     sums: dict[int, float] = {}
     for (warp, lanes, place, slot), (past_warp, _, _, past_slot) in itertools.pairwise(bins):
         warp_slots = (past_slot - slot) // (past_warp - warp)
-        for offset in range(past_warp - warp):
-            for within in range(32 // lanes):
-                lane_slots = [
-                    slot + offset * warp_slots + step + within * lanes + lane
-                    for step in range(0, warp_slots, 32)
-                    for lane in range(lanes)
-                ]
-                total = sum(o.values[s] * o.x[bases[warp + offset] + columns[s]] for s in lane_slots)
-                row = permutation[place + offset * (32 // lanes) + within]
-                assert row not in sums
-                if row >= 0:
-                    sums[row] = total
-                else:
-                    assert total == 0
+        for group in range((past_warp - warp) * 32 // lanes):
+            threads = range(group * lanes, (group + 1) * lanes)
+            total = sum(
+                o.values[s] * o.x[bases[warp + thread // 32] + columns[s]]
+                for thread in threads
+                for s in range(
+                    slot + thread // 32 * warp_slots + thread % 32, slot + (thread // 32 + 1) * warp_slots, 32
+                )
+            )
+            row = permutation[place + group]
+            assert row not in sums
+            if row >= 0:
+                sums[row] = total
+            else:
+                assert total == 0
     assert bins[-1][0] == o.size("num_warps")
+    return sums
+
+
+def _panels(o: Operands) -> dict[int, float]:
+    num_parts, num_panels, num_bins = o.size("num_parts"), o.size("num_panels"), o.size("num_bins")
+    panels, parts, segments = o.array("part_panels"), o.array("part_offsets"), o.array("segment_offsets")
+    columns, positions, offsets = o.array("col_indices"), o.array("positions"), o.array("row_offsets")
+    bin_rows, cut_rows = o.array("bin_rows"), o.array("cut_rows")
+    sums = {row: 0.0 for row in cut_rows if row >= 0}
+    assert len(sums) == sum(row >= 0 for row in cut_rows)
+    for round_ in range(int(o.parameters["rounds"])):
+        products: dict[int, float] = {}
+        origin = parts[round_ * num_parts]
+        for part in range(round_ * num_parts, (round_ + 1) * num_parts):
+            base = panels[part] * int(o.parameters["panel_cols"])
+            for slot in range(parts[part], parts[part + 1]):
+                products[slot - origin] = o.values[slot] * o.x[base + columns[slot]]
+        assert len(products) <= o.layout.scratch["products"]
+        for bin_ in range(num_bins):
+            number = round_ * num_bins + bin_
+            first, last = bin_rows[2 * number : 2 * number + 2]
+            if first == last:
+                continue
+            in_order: dict[int, float] = {}
+            for panel in range(num_panels):
+                segment = (round_ * num_panels + panel) * num_bins + bin_
+                assert segments[segment] % 4 == 0
+                for slot in range(segments[segment], segments[segment + 1]):
+                    assert positions[slot] not in in_order
+                    in_order[positions[slot]] = products[slot - origin]
+            assert len(in_order) <= o.size("bin_slots")
+            begin = number * o.size("bin_nnz")
+            end = min(begin + o.size("bin_nnz"), offsets[-1])
+            assert all(product == 0 for position, product in in_order.items() if position >= end - begin)
+            for row in range(first, last):
+                inside = range(max(offsets[row], begin), min(offsets[row + 1], end))
+                is_cut = offsets[row] < begin or offsets[row + 1] > end
+                assert is_cut == (row in sums)
+                sums[row] = sums.get(row, 0.0) + sum(in_order[j - begin] for j in inside)
+    return sums
+
+
+def _hubs(o: Operands) -> dict[int, float]:
+    hubs, columns = o.array("hub_columns"), o.array("col_indices")
+    starts, ranks = o.array("row_starts"), o.array("row_ranks")
+    num_slots = o.size("num_segments") * 32 * int(o.parameters["items"])
+    sums: dict[int, float] = {}
+    for slot in range(num_slots):
+        word = starts[slot // 32] & 0xFFFFFFFF
+        row = ranks[slot // 32] + (word & ((2 << slot % 32) - 1)).bit_count() - 1
+        assert (row not in sums) == bool(word >> slot % 32 & 1)
+        number = columns[slot]
+        column = hubs[number] if number < o.size("num_hubs") else number - o.size("num_hubs")
+        sums[row] = sums.get(row, 0.0) + o.values[slot] * o.x[column]
     return sums
 
 
@@ -218,5 +275,7 @@ WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "sell": _sell,
     "dia": _dia,
     "bsr": _bsr,
+    "panels": _panels,
+    "hubs": _hubs,
     "row_bins": _row_bins,
 }
