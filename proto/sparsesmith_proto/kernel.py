@@ -118,9 +118,28 @@ class MeasuredTiming(Message):
     """Median with the L2 flushed before each run."""
     num_batches: int = Field(ge=1)
     stable: bool
-    """Noise verdict: the interval closed under its target and no throttling was seen."""
+    """Noise verdict: the interval closed under its target and nothing disturbed the GPU. In words: noise_verdict."""
     sm_clock_mhz: int = Field(ge=0)
-    """Median SM clock while timing; 0 where the driver does not tell."""
+    """SM clock right after timing; 0 where the driver does not tell."""
+    num_attempts: int = Field(default=1, ge=1)
+    """How often it was measured: again where something disturbed it."""
+    disturbances: tuple[str, ...] = ()
+    """What disturbed the last attempt: throttling by its name, a clock that moved."""
+
+    @property
+    def relative_interval(self) -> float:
+        """Width of the confidence interval as a share of the median."""
+        return (self.high_us - self.low_us) / self.median_us if self.median_us > 0 else 0.0
+
+    def noise_verdict(self) -> str:
+        """Whether the time can be trusted, and why, for people."""
+        parts = [f"95 % interval {100 * self.relative_interval:.2g} % wide, {self.num_batches} batches"]
+        if self.sm_clock_mhz:
+            parts.append(f"SM at {self.sm_clock_mhz} MHz")
+        if self.num_attempts > 1:
+            parts.append(f"measured {self.num_attempts} times")
+        parts.append(f"disturbed: {', '.join(self.disturbances)}" if self.disturbances else "undisturbed")
+        return f"{'steady' if self.stable else 'UNSTEADY'} ({'; '.join(parts)})"
 
 
 class EstimatedTiming(Message):

@@ -1,11 +1,8 @@
-"""Clocks, power and throttling of one GPU, from NVML.
-
-What this does not protect against: a change that lasts less than the time between two readings.
-"""
-
-from dataclasses import dataclass
+"""Clocks, power and throttling of one GPU, from NVML."""
 
 import pynvml
+
+from services.evaluator.disturbance import ClockReading
 
 _THROTTLING = {
     pynvml.nvmlClocksThrottleReasonHwSlowdown: "hardware slowdown",
@@ -14,29 +11,6 @@ _THROTTLING = {
     pynvml.nvmlClocksThrottleReasonSwThermalSlowdown: "software thermal slowdown",
     pynvml.nvmlClocksThrottleReasonSwPowerCap: "power cap",
 }
-
-CLOCK_TOLERANCE = 0.05
-"""Two readings of the SM clock further apart than this are a disturbance."""
-
-
-@dataclass(frozen=True)
-class ClockReading:
-    """The state of the GPU at one moment; zeros where the driver does not tell."""
-
-    sm_clock_mhz: int = 0
-    memory_clock_mhz: int = 0
-    power_w: float = 0.0
-    temperature_c: int = 0
-    throttling: tuple[str, ...] = ()
-
-
-def is_disturbed(before: ClockReading, after: ClockReading) -> bool:
-    """Whether the GPU throttled or changed its clock between two readings taken under load."""
-    if before.throttling or after.throttling:
-        return True
-    if not before.sm_clock_mhz or not after.sm_clock_mhz:
-        return False
-    return abs(after.sm_clock_mhz - before.sm_clock_mhz) > CLOCK_TOLERANCE * before.sm_clock_mhz
 
 
 class Clocks:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.evaluator.clocks import ClockReading, Clocks, is_disturbed
+from services.evaluator.clocks import Clocks
 from services.evaluator.cuda_launch import Enqueue
+from services.evaluator.disturbance import Attempted, measure_undisturbed
 from services.evaluator.stopwatch import Stopwatch
 from services.evaluator.timing import MedianInterval, TimingBudget, measure_interleaved, runs_within
 from sparsesmith_proto.kernel import MeasuredTiming
@@ -56,27 +57,22 @@ def measure_in_turns(
     instruments.stopwatch.wake()
     instruments.stopwatch.flush()
     batches = [sequence.batch_us if len(sequences) == 1 else sequence.batch_in_turns_us for sequence in sequences]
-    for _ in range(max_attempts):
+    repeats = [sequence.warm.graph.repeats for sequence in sequences]
+
+    def take() -> tuple[MedianInterval, ...]:
         for sequence in sequences:
             sequence.warm.batch_us()
-        before = instruments.clocks.read()
-        intervals = measure_interleaved(
-            batches,
-            [sequence.warm.graph.repeats for sequence in sequences],
-            budget,
-        )
-        after = instruments.clocks.read()
-        disturbed = is_disturbed(before, after)
-        if not disturbed:
-            break
+        return measure_interleaved(batches, repeats, budget)
+
+    attempted = measure_undisturbed(take, instruments.clocks.read, max_attempts)
     return tuple(
-        measured_timing(interval, sequence.cold_us(interval, budget), budget, disturbed, after)
-        for interval, sequence in zip(intervals, sequences, strict=True)
+        measured_timing(interval, sequence.cold_us(interval, budget), budget, attempted)
+        for interval, sequence in zip(attempted.measurement, sequences, strict=True)
     )
 
 
 def measured_timing(
-    interval: MedianInterval, cold_us: float, budget: TimingBudget, disturbed: bool, clock: ClockReading
+    interval: MedianInterval, cold_us: float, budget: TimingBudget, attempted: Attempted[tuple[MedianInterval, ...]]
 ) -> MeasuredTiming:
     """The message; stable means the interval closed under the budget's target and the GPU was left alone."""
     return MeasuredTiming(
@@ -85,6 +81,8 @@ def measured_timing(
         high_us=interval.high_us,
         cold_us=cold_us,
         num_batches=interval.num_batches,
-        stable=interval.is_narrower_than(budget.relative_interval) and not disturbed,
-        sm_clock_mhz=clock.sm_clock_mhz,
+        stable=interval.is_narrower_than(budget.relative_interval) and not attempted.disturbances,
+        sm_clock_mhz=attempted.clock.sm_clock_mhz,
+        num_attempts=attempted.num_attempts,
+        disturbances=attempted.disturbances,
     )

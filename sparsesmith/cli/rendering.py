@@ -72,7 +72,7 @@ def show_report(console: Console, report: KernelReport) -> None:
             f"({report.baselines.default}){_estimate_note(report.device)}"
         )
         _line(console, "speed-up", speedup, style="bold")
-        _line(console, "break-even", describe_break_even(report.answer.break_even))
+    _line(console, "break-even", describe_break_even(report.answer.break_even))
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(report.search.outcomes.items()))
     _line(
         console,
@@ -138,9 +138,8 @@ def describe_origin(candidate: Candidate) -> str:
 
 def describe_timing(timing: Timing) -> str:
     match timing:
-        case MeasuredTiming(median_us=median, low_us=low, high_us=high, cold_us=cold, stable=stable):
-            noise = "" if stable else ", UNSTABLE"
-            return f"{median:.2f} us measured (95 % {low:.2f} to {high:.2f}; cold cache {cold:.2f}{noise})"
+        case MeasuredTiming(median_us=median, low_us=low, high_us=high, cold_us=cold):
+            return f"{median:.2f} us measured (95 % {low:.2f} to {high:.2f}; cold cache {cold:.2f}), {timing.noise_verdict()}"
         case EstimatedTiming(median_us=median, traffic_model=model):
             return f"{median:.2f} us estimated by traffic model {model}"
     assert_never(timing)
@@ -168,12 +167,13 @@ def describe_outcome(outcome: Outcome) -> str:
 
 def describe_break_even(break_even: BreakEven) -> str:
     def products(count: int | None) -> str:
-        return "never" if count is None else f"after {count:,} products"
+        return "never repaid" if count is None else f"repaid after {count:,} products"
 
+    note = " (estimated)" if break_even.kind == "estimated" else ""
     return (
         f"{products(break_even.products_against_best)} against the best baseline, "
-        f"{products(break_even.products_against_default)} against the default "
-        f"(conversion {break_even.conversion_ms:.1f} ms, tuning {break_even.tuning_s:.1f} s)"
+        f"{products(break_even.products_against_default)} against the default{note}; "
+        f"conversion {break_even.conversion_ms:.1f} ms, tuning {break_even.tuning_s:.1f} s"
     )
 
 
