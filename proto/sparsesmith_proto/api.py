@@ -70,12 +70,18 @@ class EvaluationRequest(Message):
 
 
 class BreakEven(Message):
-    """After how many products a kernel has repaid what it cost. None: never, it is not faster."""
+    """After how many products an answer has repaid what it cost. None: never, it is not faster."""
 
+    kind: Literal["measured", "estimated"]
+    """Of the times behind the counts: counts from estimated times are estimates themselves."""
     conversion_ms: float = Field(ge=0)
+    """Host time to bring the matrix into the answer's format; of a library routine, with its own preprocessing."""
     tuning_s: Seconds
+    """Wall time of the search that found the answer; a cached answer keeps what was spent on it."""
     products_against_best: int | None
+    """Against the best baseline, given what its own preparation costs."""
     products_against_default: int | None
+    """Against the default routine."""
 
 
 class TunedAnswer(Message):
@@ -98,6 +104,8 @@ class LibraryAnswer(Message):
     reason: str
     closest: Evaluation | None
     """The best program that passed, if one did."""
+    break_even: BreakEven
+    """Of the routine: never against the best baseline, which it is; against the default where that is another."""
 
 
 Answer = Annotated[TunedAnswer | LibraryAnswer, Field(discriminator="kind")]

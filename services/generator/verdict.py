@@ -131,20 +131,31 @@ def conclude(progress: Progress) -> KernelReport:
 
 def break_even(contender: Contender, tuning_s: float) -> BreakEven:
     """Products after which tuning and conversion are repaid, given what the library's own preparation costs."""
-    conversion_ms = contender.passed.conversion_ms
+    passed = contender.passed
+    return _repaid(passed.timing, passed.conversion_ms, contender.baselines, tuning_s)
+
+
+def library_break_even(baselines: Baselines, tuning_s: float) -> BreakEven:
+    """The same of the best routine: the search that found it is paid by what it saves over the default."""
+    best = baselines.best_routine()
+    return _repaid(best.timing, best.preparation_ms, baselines, tuning_s)
+
+
+def _repaid(timing: Timing, conversion_ms: float, baselines: Baselines, tuning_s: float) -> BreakEven:
     cost_us = tuning_s * 1e6 + conversion_ms * 1e3
-    kernel_us = contender.passed.timing.median_us
     return BreakEven(
+        kind=timing.kind,
         conversion_ms=conversion_ms,
         tuning_s=tuning_s,
-        products_against_best=_products(cost_us, kernel_us, contender.baselines.best_routine()),
-        products_against_default=_products(cost_us, kernel_us, contender.baselines.default_routine()),
+        products_against_best=_products(cost_us, timing, baselines.best_routine()),
+        products_against_default=_products(cost_us, timing, baselines.default_routine()),
     )
 
 
-def _products(cost_us: float, kernel_us: float, routine: BaselineTiming) -> int | None:
-    gain_us = routine.timing.median_us - kernel_us
-    if gain_us <= 0:
+def _products(cost_us: float, timing: Timing, routine: BaselineTiming) -> int | None:
+    """None: never. Times of two kinds have no difference that could repay anything."""
+    gain_us = routine.timing.median_us - timing.median_us
+    if gain_us <= 0 or routine.timing.kind != timing.kind:
         return None
     return max(0, math.ceil((cost_us - routine.preparation_ms * 1e3) / gain_us))
 
@@ -163,6 +174,7 @@ def _answer(progress: Progress, report: EvaluationReport) -> Answer:
         routine=baselines.best_routine().routine,
         reason=_reason(progress),
         closest=None if best is None else best.evaluation,
+        break_even=library_break_even(baselines, progress.task.elapsed_s),
     )
 
 

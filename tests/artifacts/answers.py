@@ -78,10 +78,12 @@ def make_evaluation(program: str) -> Evaluation:
 def make_report(matrix: Any, program: str | None = CSR_PROGRAM, **workload: Any) -> KernelReport:
     """A report whose answer is the program; with None the library's routine."""
     pattern = pattern_from_scipy(matrix)
-    break_even = BreakEven(conversion_ms=1, tuning_s=1, products_against_best=9, products_against_default=8)
+    break_even = BreakEven(
+        kind="measured", conversion_ms=1, tuning_s=1, products_against_best=9, products_against_default=8
+    )
     answer: TunedAnswer | LibraryAnswer
     if program is None:
-        answer = LibraryAnswer(routine="cusparse_csr_alg2", reason="none passed", closest=None)
+        answer = LibraryAnswer(routine="cusparse_csr_alg2", reason="none passed", closest=None, break_even=break_even)
     else:
         answer = TunedAnswer(
             best=make_evaluation(program), speedup_over_best=2, speedup_over_default=3, break_even=break_even

@@ -255,3 +255,17 @@ def test_without_a_gpu_every_time_is_called_an_estimate_and_the_stand_in_is_name
         show_report(console, report)
     assert "every time below is ESTIMATED" in capture.get()
     assert "without a GPU cusparse_csr_alg2 stands for it" in capture.get()
+
+
+@pytest.mark.parametrize("kind, note", [("measured", ""), ("estimated", " (estimated)")])
+@pytest.mark.parametrize("program", [CSR_PROGRAM, None], ids=["kernel", "library"])
+def test_every_answer_says_when_it_is_repaid(program: str | None, kind: str, note: str) -> None:
+    report = make_report(MATRIX, program)
+    changes = {"kind": kind, "products_against_best": None, "products_against_default": 12_000}
+    repaid = report.answer.break_even.model_copy(update=changes)
+    answer = report.answer.model_copy(update={"break_even": repaid})
+    console = Console(width=200)
+    with console.capture() as capture:
+        show_report(console, report.model_copy(update={"answer": answer}))
+    said = "never repaid against the best baseline, repaid after 12,000 products against the default"
+    assert f"{said}{note}; conversion 1.0 ms, tuning 1.0 s" in capture.get()

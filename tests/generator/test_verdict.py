@@ -1,7 +1,7 @@
 import pytest
 
-from services.generator.verdict import Progress, break_even, conclude
-from sparsesmith_proto.api import LibraryAnswer, TunedAnswer
+from services.generator.verdict import Progress, break_even, conclude, library_break_even
+from sparsesmith_proto.api import BreakEven, LibraryAnswer, TunedAnswer
 from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import CompileFailed
 from tests.generator.orders import make_task
@@ -58,7 +58,12 @@ def test_estimates_are_compared_with_estimates() -> None:
 def test_without_a_passed_candidate_the_library_is_the_answer() -> None:
     report = conclude(progress_after(make_report([CompileFailed(log=""), CompileFailed(log="")])))
     assert report.answer == LibraryAnswer(
-        routine="cusparse_coo_alg1", reason="none of 2 candidates passed", closest=None
+        routine="cusparse_coo_alg1",
+        reason="none of 2 candidates passed",
+        closest=None,
+        break_even=library_break_even(
+            make_baselines(make_timing(10), make_timing(12)), report.answer.break_even.tuning_s
+        ),
     )
     assert report.search.outcomes == {"compile_failed": 2}
 
@@ -78,3 +83,40 @@ def test_a_kernel_that_is_not_faster_never_breaks_even() -> None:
     repaid = break_even(best, tuning_s=2.0)
     assert repaid.products_against_best is None
     assert repaid.products_against_default is not None
+
+
+def test_estimated_times_give_an_estimated_break_even() -> None:
+    baselines = make_baselines(make_estimate(10), make_estimate(12))
+    report = conclude(progress_after(make_report([make_passed(make_estimate(5))], baselines)))
+    assert report.answer.break_even.kind == "estimated"
+
+
+def test_a_time_of_another_kind_repays_nothing() -> None:
+    best = progress_after(make_report([make_passed(make_estimate(1))])).best
+    assert best is not None
+    repaid = break_even(best, tuning_s=2.0)
+    assert (repaid.products_against_best, repaid.products_against_default) == (None, None)
+
+
+def test_a_library_answer_never_repays_itself_against_the_best_but_may_against_the_default() -> None:
+    baselines = make_baselines(make_timing(10), make_timing(12), preparation_ms=100)
+    assert library_break_even(baselines, tuning_s=2.0) == BreakEven(
+        kind="measured",
+        conversion_ms=100,
+        tuning_s=2.0,
+        products_against_best=None,
+        products_against_default=(2_000_000 + 100_000) // 2,
+    )
+
+
+def test_a_library_answer_that_is_the_default_never_repays_itself() -> None:
+    baselines = make_baselines(make_timing(12), make_timing(10))
+    repaid = library_break_even(baselines, tuning_s=2.0)
+    assert (repaid.products_against_best, repaid.products_against_default) == (None, None)
+
+
+def test_what_the_librarys_preparation_costs_more_is_repaid_at_once() -> None:
+    baselines = make_baselines(make_timing(10), make_timing(12), preparation_ms=10_000)
+    best = progress_after(make_report([make_passed(make_timing(5))], baselines)).best
+    assert best is not None
+    assert break_even(best, tuning_s=2.0).products_against_best == 0
