@@ -111,7 +111,7 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
         diagonals = np.unique(pattern.col_indices - pattern.row_indices())
         return {**choice, "offsets": ",".join(map(str, diagonals))} if diagonals.size <= 64 else None
     if "widths" in choice:
-        bins = cut_bins(pattern.row_lengths, (1, 3, 10, longest + 10), int(choice["steps"]))
+        bins = cut_bins(pattern.row_lengths, (1, 3, 10, longest + 10), int(choice["steps"]), int(choice["max_lanes"]))
         widths = ",".join(str(bin_.width) for bin_ in reversed(bins))
         return {**choice, "widths": widths, "warps": ",".join(str(bin_.past_warp) for bin_ in bins)}
     if "capacity" in choice and pattern.num_cols > int(choice["capacity"]):

@@ -1,4 +1,4 @@
-// Rows gathered by length into bins of one width, a few lanes a row; slots of a warp side by side.
+// Rows gathered by length into bins of one width, a number of lanes a row; slots of a warp side by side.
 inline Layout build_row_bins(const Csr& csr, const Parameters& parameters) {
   const int num_limits = parameters.at("widths_count"), most_steps = parameters.at("steps");
   std::vector<std::vector<int>> rows_of(num_limits);
@@ -16,22 +16,22 @@ inline Layout build_row_bins(const Csr& csr, const Parameters& parameters) {
     if (rows.empty()) continue;
     int width = 1, lanes = 1;
     for (int row : rows) width = std::max(width, csr.length(row));
-    while (lanes < 32 && lanes * most_steps < width) lanes *= 2;
-    const int steps = (width + lanes - 1) / lanes, in_warp = 32 / lanes;
-    const int warps = (static_cast<int>(rows.size()) + in_warp - 1) / in_warp;
+    while (lanes < parameters.at("max_lanes") && lanes * most_steps < width) lanes *= 2;
+    const int steps = (width + lanes - 1) / lanes;
+    const int warps = static_cast<int>((std::int64_t(rows.size()) * lanes + 31) / 32);
     bins.insert(bins.end(), {num_warps, lanes, static_cast<int>(permutation.size()), static_cast<int>(columns.size())});
-    rows.resize(std::size_t(warps) * in_warp, -1);
+    rows.resize(std::size_t(warps) * 32 / lanes, -1);
     permutation.insert(permutation.end(), rows.begin(), rows.end());
     for (int warp = 0; warp < warps; ++warp) {
-      const int* own = &rows[std::size_t(warp) * in_warp];
+      const int* own = &rows[std::size_t(warp) * 32 / lanes];
       int base = csr.num_cols;
-      for (int r = 0; r < in_warp; ++r)
+      for (int r = 0; r < std::max(1, 32 / lanes); ++r)
         if (own[r] >= 0 && csr.length(own[r]) > 0) base = std::min(base, csr.col_indices[csr.row_offsets[own[r]]]);
       if (base == csr.num_cols) base = 0;
       bases.push_back(base);
       for (int step = 0; step < steps; ++step)
         for (int lane = 0; lane < 32; ++lane) {
-          const int row = own[lane / lanes], j = step * lanes + lane % lanes;
+          const int row = own[lane / lanes], j = step * lanes + (warp * 32 + lane) % lanes;
           const int length = row < 0 ? 0 : csr.length(row), first = row < 0 ? 0 : csr.row_offsets[row];
           const int column = length > 0 ? csr.col_indices[first + std::min(j, length - 1)] : base;
           columns.push_back(narrow ? column - base : column);

@@ -9,11 +9,16 @@ from sparsesmith.domain.pattern import Pattern
 
 MAX_WARPS = 2**26
 MOST_IN_FLIGHT = 16
-LONGEST_FOR_A_WARP = 4096
+LONGEST_ROW_AT_ONCE = 32768
 
 
 def _bins(choice: Choice) -> tuple[Bin, ...]:
-    return place_bins(numbers(choice.word("widths")), numbers(choice.word("warps")), choice.integer("steps"))
+    return place_bins(
+        numbers(choice.word("widths")),
+        numbers(choice.word("warps")),
+        choice.integer("steps"),
+        choice.integer("max_lanes"),
+    )
 
 
 def _batch(choice: Choice, bins: tuple[Bin, ...]) -> int:
@@ -24,7 +29,7 @@ def _batch(choice: Choice, bins: tuple[Bin, ...]) -> int:
 def _place(bin_: Bin) -> str:
     """Where a warp of the bin finds its rows and slots; the first warp's number is taken off beforehand."""
     shift, steps = bin_.lanes.bit_length() - 1, bin_.steps
-    place = bin_.first_row - bin_.first_warp * bin_.rows_per_warp
+    place = bin_.first_row - bin_.first_warp * WARP // bin_.lanes
     return (
         f"shift = {shift}, steps = {steps}, place = {place}, slot = {bin_.first_slot - bin_.first_warp * steps * WARP}"
     )
@@ -84,53 +89,82 @@ for (int start = $batch; start < steps; start += $batch) {
     )
 
 
+def _row_of_warps(block: int, bins: tuple[Bin, ...]) -> str:
+    """Ends the sums where rows have several warps: those lie in the first blocks."""
+    blocks = -(-max(bin_.past_warp for bin_ in bins if bin_.lanes > WARP) * WARP // block)
+    return fill(
+        """
+if (blockIdx.x < $blocks) {
+  if (lane == 0) partials[threadIdx.x / 32] = sum;
+  __syncthreads();
+}
+if ((threadIdx.x & (1 << shift) - 1) == 0 && row >= 0) {
+  for (int w = 1; w < 1 << shift >> 5; w++) sum += partials[threadIdx.x / 32 + w];
+  y[row] = sum;
+}
+""",
+        blocks=blocks,
+    )
+
+
 def _write_row_bins(choice: Choice) -> str:
     block, bins = choice.integer("block"), _bins(choice)
-    narrow = choice.word("index") == "u16"
-    batch = _batch(choice, bins)
+    narrow, wide = choice.word("index") == "u16", bins[0].lanes > WARP
+    batch, c_type = _batch(choice, bins), scalar(choice.element_type)
+    held = "steps ? " if wide else ""
     body = fill(
         """
+$partials
 int warp = (blockIdx.x * $block + threadIdx.x) / 32, lane = threadIdx.x % 32;
-if (warp >= num_warps || num_warps != $warps) return;
+if ($past) return;
 $choose
+$stop
 $base
-int row = row_permutation[place + (warp * 32 + lane >> shift)];
+int row = $row;
 slot += warp * steps * 32 + lane;
 int col[$batch];
 $T value[$batch], sum = 0;
 $loads
 $products
 $more
-for (int step = 1 << shift >> 1; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
-if ((lane & (1 << shift) - 1) == 0 && row >= 0) y[row] = sum;
+for (int step = $half; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
+$store
 """,
+        partials=f"__shared__ {c_type} partials[{block // WARP}];" if wide else "",
         block=block,
-        warps=bins[-1].past_warp,
+        past=f"{'' if wide else 'warp >= num_warps || '}num_warps != {bins[-1].past_warp}",
         choose=_choose(bins),
-        base="int base = warp_col_base[warp];" if narrow else "",
+        stop="if (warp >= num_warps) steps = 0;" if wide else "",
+        base=f"int base = {held}warp_col_base[warp]{' : 0' if wide else ''};" if narrow else "",
+        row=f"{held}row_permutation[place + (warp * 32 + lane >> shift)]{' : -1' if wide else ''}",
         batch=batch,
-        T=scalar(choice.element_type),
+        T=c_type,
         loads=_loads(choice, batch, "u"),
         products=_products(choice, batch, "u"),
         more=_more(choice, batch, max(bin_.steps for bin_ in bins) > batch),
+        half="min(1 << shift, 32) / 2" if wide else "1 << shift >> 1",
+        store=_row_of_warps(block, bins) if wide else "if ((lane & (1 << shift) - 1) == 0 && row >= 0) y[row] = sum;",
     )
     launch = Launch("spmv", f"ceil_div(num_warps,{block // 32})", block, body, choice.word("registers"))
     settings: dict[str, ParameterValue] = {
         "widths": choice.word("widths"),
         "steps": choice.integer("steps"),
+        "max_lanes": choice.integer("max_lanes"),
         "index": choice.word("index"),
     }
     return program("spmv", choice.element_type, "row_bins", settings, launch)
 
 
-def _bins_match(choice: Choice) -> bool:
-    ends = numbers(choice.word("warps"))
-    return len(numbers(choice.word("widths"))) == len(ends)
+def _bins_fit(choice: Choice) -> bool:
+    """Whether the lists match, and a row's threads lie in one block."""
+    if len(numbers(choice.word("widths"))) != len(numbers(choice.word("warps"))):
+        return False
+    return _bins(choice)[0].lanes <= choice.integer("block")
 
 
 def _suits(pattern: Pattern) -> bool:
-    """A row longer than this would keep one warp busy when all others have ended."""
-    return int(pattern.row_lengths.max()) <= LONGEST_FOR_A_WARP
+    """A row longer than this would keep its threads busy when all others have ended."""
+    return int(pattern.row_lengths.max()) <= LONGEST_ROW_AT_ONCE
 
 
 ROW_BINS = Family(
@@ -139,17 +173,18 @@ ROW_BINS = Family(
     strategy="Rows gathered by length into bins that the kernel knows by heart, a few lanes a row, all loads of a row "
     "in flight at once; rows of any lengths, small matrices above all.",
     parameters={
-        "widths": NumberList("8", 1, LONGEST_ROW, MAX_BINS),
-        "warps": NumberList("1", 1, MAX_WARPS, MAX_BINS),
+        "widths": NumberList("2000", 1, LONGEST_ROW, MAX_BINS),
+        "warps": NumberList("16", 1, MAX_WARPS, MAX_BINS),
         "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
-        "block": OneOf(64, (32, 64, 128, 256)),
+        "max_lanes": OneOf(32, (32, 128, 512)),
+        "block": OneOf(64, (32, 64, 128, 256, 512)),
         "load": LOAD,
         "registers": REGISTERS,
         "index": INDEX,
     },
     suits=_suits,
     write=_write_row_bins,
-    allows=_bins_match,
+    allows=_bins_fit,
 )
 """`widths`: the longest row of each bin. `warps`: the warps up to the end of each bin, the widest bin first."""
 

@@ -1,20 +1,23 @@
 """Prospects of the families that gather rows by length: where to cut, and what each cut stores."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.domain.families.prospects import (
     Prospect,
+    Values,
     Work,
     combine,
     estimate,
     index_bytes,
     loads,
-    number,
 )
-from sparsesmith.domain.formats.row_bins import WARP, cut_bins, lanes_of, widest_warp
+from sparsesmith.domain.families.row_bins import MOST_IN_FLIGHT
+from sparsesmith.domain.formats.row_bins import WARP, Bin, cut_bins, lanes_of, widest_warp
 from sparsesmith.domain.pattern import Int32Array
 
 MAX_CANDIDATES = 40
@@ -26,13 +29,13 @@ FEW_CUTS = 3
 STEPS = (4, 8, 2, 1, 16)
 
 
-def best_limits(row_lengths: Int32Array, steps: int, most: int = MAX_CUTS) -> tuple[int, ...]:
+def best_limits(row_lengths: Int32Array, steps: int, max_lanes: int, most: int = MAX_CUTS) -> tuple[int, ...]:
     """Limits, at most `most`, that store the fewest slots (warps and bins count as slots too)."""
     lengths, counts = np.unique(np.maximum(row_lengths, 1), return_counts=True)
     candidates = _candidates(lengths)
     ends = np.searchsorted(lengths, candidates, side="right")
     rows_up_to = np.concatenate([[0], np.cumsum(counts)[ends - 1]])
-    costs = _costs(candidates, rows_up_to, steps)
+    costs = _costs(candidates, rows_up_to, steps, max_lanes)
     return tuple(int(candidates[end]) for end in _cheapest_cuts(costs, most))
 
 
@@ -44,9 +47,11 @@ def _candidates(lengths: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     return np.unique(np.append(lengths[np.searchsorted(lengths, wanted[:-1])], lengths[-1]))
 
 
-def _costs(candidates: npt.NDArray[np.int32], rows_up_to: npt.NDArray[np.int64], steps: int) -> npt.NDArray[np.float64]:
+def _costs(
+    candidates: npt.NDArray[np.int32], rows_up_to: npt.NDArray[np.int64], steps: int, max_lanes: int
+) -> npt.NDArray[np.float64]:
     """Slots of a bin that holds the lengths above candidate i - 1 up to candidate j, at [i, j]; infinite for i > j."""
-    lanes = np.array([lanes_of(int(width), steps) for width in candidates])
+    lanes = np.array([lanes_of(int(width), steps, max_lanes) for width in candidates])
     rows = rows_up_to[None, 1:] - rows_up_to[:-1, None]
     warps = -(-rows * lanes // WARP)
     costs = warps * (-(-candidates // lanes) * WARP + WARP_OVERHEAD_SLOTS) + BIN_OVERHEAD_SLOTS
@@ -72,30 +77,54 @@ def _cheapest_cuts(costs: npt.NDArray[np.float64], most: int) -> list[int]:
     return ends[::-1]
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """Bins that a pattern may be cut into."""
+
+    steps: int
+    max_lanes: int
+    bins: tuple[Bin, ...]
+    is_narrow: bool
+    """Whether 16-bit columns reach within every warp."""
+
+
+def _cuts(work: Work) -> Iterator[_Cut]:
+    pattern = work.shape.pattern
+    for steps, most, max_lanes in product(STEPS, (MAX_CUTS, FEW_CUTS), (32, 128, 512)):
+        if max_lanes > WARP and work.shape.longest <= max_lanes // 2 * steps:
+            continue
+        limits = best_limits(pattern.row_lengths, steps, max_lanes, most)
+        bins = cut_bins(pattern.row_lengths, limits, steps, max_lanes)
+        yield _Cut(steps, max_lanes, bins, work.shape.narrow or widest_warp(pattern, bins) <= 65536)
+
+
 def _row_bins(work: Work) -> Iterator[Prospect]:
-    lengths = work.shape.pattern.row_lengths
-    cuts = {
-        (steps, most): cut_bins(lengths, best_limits(lengths, steps, most), steps)
-        for steps in STEPS
-        for most in (MAX_CUTS, FEW_CUTS)
-    }
     blocks = (32, 64, 128) if work.nnz < 300_000 else (128, 64, 256)
-    reach = {cut: 0 if work.shape.narrow else widest_warp(work.shape.pattern, bins) for cut, bins in cuts.items()}
-    for values in combine(steps=STEPS, block=blocks, load=loads(work), index=("u16", "i32")):
-        for most in (MAX_CUTS, FEW_CUTS):
-            if values["index"] == "u16" and reach[number(values, "steps"), most] > 65536:
-                continue
-            bins = cuts[number(values, "steps"), most]
-            slots = bins[-1].past_slot
-            chain = 3.1 + sum(bin_.steps > 16 for bin_ in bins) + 0.1 * bins[0].lanes.bit_length() + 0.03 * len(bins)
-            instructions = slots * 9 / WARP + bins[-1].past_warp * 40
-            size = slots * (work.element_bytes + index_bytes(values["index"])) + 4.0 * work.rows
-            listed = {
-                "widths": ",".join(str(bin_.width) for bin_ in reversed(bins)),
-                "warps": ",".join(str(bin_.past_warp) for bin_ in bins),
-            }
-            us = estimate(work, size, instructions, chain, 32.0 * bins[-1].past_warp)
-            yield Prospect(us, {**listed, **values})
+    for cut in _cuts(work):
+        widths = ",".join(str(bin_.width) for bin_ in reversed(cut.bins))
+        warps = ",".join(str(bin_.past_warp) for bin_ in cut.bins)
+        for values in combine(
+            widths=(widths,),
+            warps=(warps,),
+            steps=(cut.steps,),
+            max_lanes=(cut.max_lanes,),
+            block=(cut.max_lanes,) if cut.max_lanes > WARP else blocks,
+            load=loads(work),
+            index=("u16", "i32") if cut.is_narrow else ("i32",),
+        ):
+            yield _prospect(work, values, cut)
+
+
+def _prospect(work: Work, values: Values, cut: _Cut) -> Prospect:
+    """Two dependent loads, and two more for each further batch of the longest row."""
+    bins = cut.bins
+    slots = bins[-1].past_slot
+    batches = max(-(-bin_.steps // MOST_IN_FLIGHT) for bin_ in bins)
+    chain = 1.1 + 2 * batches + 0.1 * bins[0].lanes.bit_length() + 0.03 * len(bins) + 0.4 * (bins[0].lanes > WARP)
+    instructions = slots * 9 / WARP + bins[-1].past_warp * 40
+    size = slots * (work.element_bytes + index_bytes(values["index"])) + 4.0 * work.rows
+    us = estimate(work, size, instructions, chain, 32.0 * bins[-1].past_warp)
+    return Prospect(us, dict(values))
 
 
 PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {"row_bins": _row_bins}

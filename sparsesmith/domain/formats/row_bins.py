@@ -44,7 +44,7 @@ class Bin:
     width: int
     """Longest row."""
     lanes: int
-    """Threads a row: a power of two, at most a warp."""
+    """Threads a row: a power of two."""
     first_warp: int
     num_warps: int
     first_row: int
@@ -58,7 +58,13 @@ class Bin:
 
     @property
     def rows_per_warp(self) -> int:
-        return WARP // self.lanes
+        """1 where a row has several warps."""
+        return max(1, WARP // self.lanes)
+
+    @property
+    def warps_per_row(self) -> int:
+        """1 where a warp has several rows."""
+        return max(1, self.lanes // WARP)
 
     @property
     def past_warp(self) -> int:
@@ -66,32 +72,32 @@ class Bin:
 
     @property
     def past_row(self) -> int:
-        return self.first_row + self.num_warps * self.rows_per_warp
+        return self.first_row + self.num_warps * WARP // self.lanes
 
     @property
     def past_slot(self) -> int:
         return self.first_slot + self.num_warps * self.steps * WARP
 
 
-def lanes_of(width: int, steps: int) -> int:
-    """Threads for a row of that width: the least power of two that leaves each `steps` slots, a warp at most."""
+def lanes_of(width: int, steps: int, max_lanes: int) -> int:
+    """Threads for a row of that width: the least power of two that leaves each `steps` slots, `max_lanes` at most."""
     lanes = 1
-    while lanes < WARP and lanes * steps < width:
+    while lanes < max_lanes and lanes * steps < width:
         lanes *= 2
     return lanes
 
 
-def place_bins(widths: tuple[int, ...], warp_ends: tuple[int, ...], steps: int) -> tuple[Bin, ...]:
+def place_bins(widths: tuple[int, ...], warp_ends: tuple[int, ...], steps: int, max_lanes: int) -> tuple[Bin, ...]:
     """Bins in stored order, the widest first, from their widths (ascending) and the warps up to the end of each."""
     bins: list[Bin] = []
     for width, (first_warp, past_warp) in zip(reversed(widths), pairwise((0, *warp_ends)), strict=True):
         first_row, first_slot = (bins[-1].past_row, bins[-1].past_slot) if bins else (0, 0)
-        lanes = lanes_of(width, steps)
+        lanes = lanes_of(width, steps, max_lanes)
         bins.append(Bin(width, lanes, first_warp, past_warp - first_warp, first_row, first_slot))
     return tuple(bins)
 
 
-def cut_bins(row_lengths: Int32Array, limits: tuple[int, ...], steps: int) -> tuple[Bin, ...]:
+def cut_bins(row_lengths: Int32Array, limits: tuple[int, ...], steps: int, max_lanes: int) -> tuple[Bin, ...]:
     """The bins in use for rows of these lengths: a row goes to the first limit that is no less than its length."""
     place = np.searchsorted(limits, row_lengths)
     widths: list[int] = []
@@ -100,8 +106,8 @@ def cut_bins(row_lengths: Int32Array, limits: tuple[int, ...], steps: int) -> tu
         lengths = row_lengths[place == number]
         if lengths.size:
             widths.append(max(1, int(lengths.max())))
-            counts.append(-(-lengths.size * lanes_of(widths[-1], steps) // WARP))
-    return place_bins(tuple(widths), tuple(np.cumsum(counts[::-1]).tolist()), steps)
+            counts.append(-(-lengths.size * lanes_of(widths[-1], steps, max_lanes) // WARP))
+    return place_bins(tuple(widths), tuple(np.cumsum(counts[::-1]).tolist()), steps, max_lanes)
 
 
 @dataclass(frozen=True)
@@ -113,12 +119,15 @@ class RowBins:
         return {
             "widths": NumberList(f"4,16,64,256,{LONGEST_ROW}", 1, LONGEST_ROW, MAX_BINS),
             "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
+            "max_lanes": OneOf(32, (32, 64, 128, 256, 512, 1024)),
             "index": INDEX_WIDTH,
         }
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
         narrow = parameters["index"] == "u16"
-        base = (Argument("const int*", "warp_col_base", "index", "smallest column of each warp, length num_warps"),)
+        base = (
+            Argument("const int*", "warp_col_base", "index", "smallest column of each warp's rows, length num_warps"),
+        )
         return (
             Argument("int", "num_bins", "size", "bins with a row"),
             Argument("int", "num_warps", "size", "warps of all bins"),
@@ -133,16 +142,16 @@ class RowBins:
                 "const int*",
                 "row_permutation",
                 "index",
-                "row of each place, -1 for none: 32 / lanes places a warp, in the order of bins and warps",
+                "row of each place, -1 for none: a place for each `lanes` threads, in the order of bins and warps",
             ),
             *(base if narrow else ()),
             Argument(
                 index_type(parameters),
                 "col_indices",
                 "index",
-                "column of each slot: nonzero j of a warp's row r at (warp's first slot) + j / lanes * 32 + r * lanes "
-                "+ j % lanes; padding repeats the row's last column, the warp's smallest where there is no row or "
-                "nonzero" + ("; minus warp_col_base" if narrow else ""),
+                "column of each slot: thread t of the threads of a row has its nonzeros t, t + lanes, ...; slot k of "
+                "lane l of a warp lies at (warp's first slot) + k * 32 + l; padding repeats the row's last column, the "
+                "warp's smallest where there is no row or nonzero" + ("; minus warp_col_base" if narrow else ""),
             ),
             Argument(
                 "const T*", "values", "values", "value of each slot, in the order of col_indices; padding is zero"
@@ -176,10 +185,10 @@ class RowBins:
         slot_rows: list[npt.NDArray[np.int32]] = []
         for (first_warp, lanes, first_row, first_slot), after in pairwise(described):
             num_warps, slots = after[0] - first_warp, slice(first_slot, after[3])
-            shape = (num_warps, -1, WARP // lanes, lanes)
-            rows = layout.indices["row_permutation"][first_row : after[2]].astype(np.int32)
+            shape = (num_warps, -1, max(1, WARP // lanes), min(WARP, lanes))
+            rows = np.repeat(layout.indices["row_permutation"][first_row : after[2]], max(1, lanes // WARP))
             own = columns[slots].reshape(shape)
-            slot_rows.append(np.broadcast_to(rows.reshape(num_warps, 1, -1, 1), own.shape).reshape(-1))
+            slot_rows.append(np.broadcast_to(rows.astype(np.int32).reshape(num_warps, 1, -1, 1), own.shape).reshape(-1))
             if parameters["index"] == "u16":
                 base = layout.indices["warp_col_base"][first_warp : after[0]].astype(np.int32)
                 own += base[:, None, None, None]
@@ -196,7 +205,7 @@ def _checked_bins(pattern: Pattern, parameters: Parameters) -> tuple[Bin, ...]:
             value=longest,
             limit=limits[-1],
         )
-    bins = cut_bins(pattern.row_lengths, limits, whole(parameters, "steps"))
+    bins = cut_bins(pattern.row_lengths, limits, whole(parameters, "steps"), whole(parameters, "max_lanes"))
     refuse_padding("row_bins", bins[-1].past_slot, pattern.nnz)
     refuse_overflow("row_bins", "places of rows", bins[-1].past_row)
     return bins
@@ -222,7 +231,8 @@ def widest_warp(pattern: Pattern, bins: tuple[Bin, ...]) -> int:
     for bin_, rows in _rows_of_bins(pattern, bins):
         places = np.full(bin_.past_row - bin_.first_row, NO_ROW, np.int32)
         places[: rows.size] = rows
-        largest = np.where(places == NO_ROW, 0, last[places]).reshape(bin_.num_warps, -1).max(axis=1)
+        largest = np.where(places == NO_ROW, 0, last[places]).reshape(-1, bin_.rows_per_warp).max(axis=1)
+        largest = np.repeat(largest, bin_.warps_per_row)
         widest = max(widest, int((largest - _smallest_columns(pattern, places, bin_)).max()) + 1)
     return widest
 
@@ -241,15 +251,16 @@ def _fill(pattern: Pattern, bin_: Bin, rows: Int32Array) -> _FilledBin:
     places[: rows.size] = rows
     lengths = pattern.row_lengths[rows]
     smallest = _smallest_columns(pattern, places, bin_)
-    pads = np.repeat(smallest, bin_.rows_per_warp)
+    pads = np.repeat(smallest[:: bin_.warps_per_row], bin_.rows_per_warp)
     filled = np.flatnonzero(lengths)
     pads[filled] = last_column_of_each_row(pattern)[rows[filled]]
-    shape = (bin_.num_warps, bin_.steps, bin_.rows_per_warp, bin_.lanes)
-    columns = np.broadcast_to(pads.reshape(bin_.num_warps, 1, -1, 1), shape).reshape(-1).copy()
+    shape = (bin_.num_warps, bin_.steps, bin_.rows_per_warp, min(bin_.lanes, WARP))
+    padding = np.repeat(pads, bin_.warps_per_row).reshape(bin_.num_warps, 1, -1, 1)
+    columns = np.broadcast_to(padding, shape).reshape(-1).copy()
     place = np.repeat(np.arange(rows.size, dtype=np.int64), lengths)
     within = np.arange(place.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    warps, in_warp = place // bin_.rows_per_warp, place % bin_.rows_per_warp
-    slots = (warps * bin_.steps + within // bin_.lanes) * WARP + in_warp * bin_.lanes + within % bin_.lanes
+    threads = place * bin_.lanes + within % bin_.lanes
+    slots = (threads // WARP * bin_.steps + within // bin_.lanes) * WARP + threads % WARP
     sources = (np.repeat(pattern.row_offsets[rows], lengths) + within).astype(np.int32)
     columns[slots] = pattern.col_indices[sources]
     value_sources = np.full(columns.size, -1, np.int32)
@@ -258,10 +269,10 @@ def _fill(pattern: Pattern, bin_: Bin, rows: Int32Array) -> _FilledBin:
 
 
 def _smallest_columns(pattern: Pattern, places: Int32Array, bin_: Bin) -> Int32Array:
-    """Smallest column of each warp of a bin, 0 for one without nonzeros."""
+    """Smallest column of the rows of each warp of a bin, 0 for one without nonzeros."""
     none = np.iinfo(np.int32).max
     held = (places != NO_ROW) & (pattern.row_lengths[places] > 0)
     firsts = np.full(places.size, none, np.int32)
     firsts[held] = pattern.col_indices[pattern.row_offsets[places[held]]]
-    smallest = firsts.reshape(bin_.num_warps, -1).min(axis=1)
+    smallest = np.repeat(firsts.reshape(-1, bin_.rows_per_warp).min(axis=1), bin_.warps_per_row)
     return np.where(smallest == none, 0, smallest).astype(np.int32)
