@@ -41,6 +41,8 @@ PROGRAMS = [
     "csr_u16",
     "dia",
     "ell",
+    "hubs",
+    "panels_rounds",
     "row_bins",
     "sell_sorted",
     "sell_u16",
