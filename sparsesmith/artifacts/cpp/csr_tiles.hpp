@@ -67,13 +67,8 @@ inline Layout build_csr_tiles(const Csr& csr, const Parameters& parameters) {
       const int length = std::min(csr.length(row) - tile.skipped, tile.nonzeros);
       for (int k = 0; k < length; ++k) sources[place++] = csr.row_offsets[row] + tile.skipped + k;
     }
-    int largest = 0, smallest = csr.num_cols;
-    for (int q = 0; q < tile.nonzeros; ++q) {
-      largest = std::max(largest, column_of(q));
-      smallest = std::min(smallest, column_of(q));
-    }
-    if (tile.nonzeros == 0) smallest = 0;
-    bases.push_back(smallest);
+    int largest = 0;
+    for (int q = 0; q < tile.nonzeros; ++q) largest = std::max(largest, column_of(q));
     std::iota(order.begin(), order.end(), 0);
     if (sorts)
       std::stable_sort(order.begin(), order.begin() + tile.nonzeros,
@@ -81,7 +76,7 @@ inline Layout build_csr_tiles(const Csr& csr, const Parameters& parameters) {
     for (int q = 0; q < capacity; ++q) {
       const std::size_t slot = t * capacity + (q / 32 / vector * 32 + q % 32) * vector + q / 32 % vector;
       const int source = sources[order[q]];
-      columns[slot] = (source < 0 ? largest : csr.col_indices[source]) - (narrow ? smallest : 0);
+      columns[slot] = source < 0 ? largest : csr.col_indices[source];
       places[slot] = static_cast<std::uint16_t>(order[q]);
       layout.value_sources[slot] = source;
     }
@@ -103,7 +98,15 @@ inline Layout build_csr_tiles(const Csr& csr, const Parameters& parameters) {
   layout.ints[natural ? "tile_rows" : "row_ids"] = natural ? std::move(tile_rows) : std::move(row_ids);
   layout.shorts["local_offsets"] = std::move(local_offsets);
   if (sorts) layout.shorts["places"] = std::move(places);
-  if (narrow) layout.ints["tile_col_base"] = std::move(bases);
+  if (narrow) {
+    const int run = sorts ? 32 * vector : capacity;
+    for (auto slot = columns.begin(); slot != columns.end(); slot += run) {
+      const int smallest = *std::min_element(slot, slot + run);
+      bases.push_back(smallest);
+      std::for_each(slot, slot + run, [smallest](int& column) { column -= smallest; });
+    }
+    layout.ints[sorts ? "col_base" : "tile_col_base"] = std::move(bases);
+  }
   store_columns(layout, columns, parameters);
   return layout;
 }

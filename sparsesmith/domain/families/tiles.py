@@ -149,12 +149,32 @@ $base
         values=_copies("value", "values", scalar(choice.element_type), choice, threads),
         places=f"__align__(16) unsigned short target[{choice.integer('items')}];\n{place}" if sorts else "",
         bounds=_bounds(choice, threads),
-        base="int base = tile_col_base[tile];" if choice.word("index") == "u16" else "",
+        base=_base(choice, threads) if choice.word("index") == "u16" else "",
+    )
+
+
+def _base(choice: Choice, threads: int) -> str:
+    """What 16-bit columns count from: those of a sorted chunk, or of the whole tile."""
+    if choice.values.get("order") != "column":
+        return "int base = tile_col_base[tile];"
+    width = choice.integer("vector")
+    own, warps, chunks = "thread / 32", threads // 32, choice.integer("items") // width
+    first = f"tile * {warps * chunks}" + ("" if warps == 1 else f" + {own}")
+    if chunks == 1:
+        return f"int base = col_base[{first}];"
+    step = "c" if warps == 1 else f"c * {warps}"
+    return (
+        f"int base[{chunks}];\n#pragma unroll\nfor (int c = 0; c < {chunks}; c++) base[c] = col_base[{first} + {step}];"
     )
 
 
 def _product(choice: Choice) -> str:
-    return f"value[k] * x[{'base + ' if choice.word('index') == 'u16' else ''}col[k]]"
+    if choice.word("index") == "i32":
+        return "value[k] * x[col[k]]"
+    width = choice.integer("vector")
+    is_one = choice.integer("items") == width or choice.values.get("order") != "column"
+    base = "base" if is_one else f"base[k / {width}]"
+    return f"value[k] * x[{base} + col[k]]"
 
 
 def _scatter(choice: Choice, threads: int, barrier: str) -> str:

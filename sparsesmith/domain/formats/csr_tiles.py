@@ -60,7 +60,8 @@ class CsrTiles:
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
         narrow = parameters["index"] == "u16"
-        base = Argument("const int*", "tile_col_base", "index", "smallest column of each tile (0 if empty)")
+        sorts = parameters["order"] == "column"
+        base = _CHUNK_COL_BASE if sorts else _TILE_COL_BASE
         return (
             Argument("int", "num_tiles", "size", f"tiles of {capacity_of(parameters)} slots"),
             *(_SPLIT_SIZES if parameters["long_rows"] == "split" else ()),
@@ -79,9 +80,9 @@ class CsrTiles:
                 "index",
                 "column of each slot; nonzero q of a tile is at tile * capacity + (q / 32 / vector * 32 + q % 32) * "
                 "vector + q / 32 % vector; padding repeats the last column (0 in an empty tile)"
-                + ("; minus tile_col_base" if narrow else ""),
+                + (f"; minus {base.name}" if narrow else ""),
             ),
-            *((_PLACES,) if parameters["order"] == "column" else ()),
+            *((_PLACES,) if sorts else ()),
             Argument(
                 "const T*", "values", "values", "value of each slot, in the order of col_indices; padding is zero"
             ),
@@ -98,11 +99,10 @@ class CsrTiles:
         if parameters["order"] == "column":
             places, columns, sources = _by_column(columns, sources)
         if parameters["index"] == "u16":
-            base = np.where(tiles.counts > 0, columns.min(axis=1), 0).astype(np.int32)
-            indices["tile_col_base"] = base
-            indices["col_indices"] = _interleave(
-                narrow_columns(columns - base[:, None], self.name, "the columns of each tile"), parameters
-            )
+            name, runs = _runs_of_one_base(columns, parameters)
+            indices[name] = runs.min(axis=1)
+            offsets = runs - indices[name][:, None]
+            indices["col_indices"] = _interleave(narrow_columns(offsets, self.name, "columns of one base"), parameters)
         else:
             indices["col_indices"] = _interleave(columns, parameters)
         if places is not None:
@@ -119,7 +119,8 @@ class CsrTiles:
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
         columns = _straighten(layout.indices["col_indices"].astype(np.int32), parameters)
         if parameters["index"] == "u16":
-            columns += layout.indices["tile_col_base"].astype(np.int32)[:, None]
+            name, runs = _runs_of_one_base(columns, parameters)
+            columns = (runs + layout.indices[name].astype(np.int32)[:, None]).reshape(columns.shape)
         assert layout.value_sources is not None
         stored = _straighten(layout.value_sources, parameters) >= 0
         rows = _rows_of_places(layout, parameters, columns.shape)
@@ -136,6 +137,8 @@ _TILE_ROWS = Argument(
 _ROW_IDS = Argument(
     "const int*", "row_ids", "index", "row of each place for a row, at tile * max_rows + place, -1 for none"
 )
+_TILE_COL_BASE = Argument("const int*", "tile_col_base", "index", "smallest column of each tile (0 if empty)")
+_CHUNK_COL_BASE = Argument("const int*", "col_base", "index", "smallest column of each chunk, at slot / 32 / vector")
 _PLACES = Argument(
     "const unsigned short*",
     "places",
@@ -286,6 +289,13 @@ def _refuse_waste(num_tiles: int, capacity: int, max_rows: int, pattern: Pattern
             value=num_tiles * (max_rows + 1),
             limit=limit,
         )
+
+
+def _runs_of_one_base(columns: Int32Array, parameters: Parameters) -> tuple[str, Int32Array]:
+    """The argument that holds the bases of 16-bit columns, and the columns by base: sorted ones reach far in chunks."""
+    if parameters["order"] == "column":
+        return _CHUNK_COL_BASE.name, columns.reshape(-1, LANES * whole(parameters, "vector"))
+    return _TILE_COL_BASE.name, columns
 
 
 def _by_column(columns: Int32Array, sources: Int32Array) -> tuple[npt.NDArray[np.uint16], Int32Array, Int32Array]:
