@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from services.generator.grading import Evaluations, GradingLimits, graded
 from services.generator.kernel_cache import TunedKernelCache
-from services.generator.search import STRATEGIES, Sources
+from services.generator.search import STRATEGIES, Findings, Sources
 from services.generator.task import TuningTask
 from services.generator.verdict import Progress, conclude
 from sparsesmith_proto.api import KernelReport, Running
@@ -25,14 +25,16 @@ class Tools:
 async def generate_kernels(task: TuningTask, tools: Tools, tell: Callable[[Running], Awaitable[None]]) -> KernelReport:
     """Find the fastest kernel for a pattern that the budget allows, or say that the library's routine is best.
 
-    The strategy proposes candidates in batches; evaluators compile, check and time them; the best so far is told after
-    every report; the search ends with the budget. Raises Unavailable where nothing could be graded at all.
+    The strategy proposes candidates in batches; evaluators compile, check and time them; what they found is there for
+    the next batch; the best so far is told after every report; the search ends with the budget or when the strategy has
+    had enough. Raises Unavailable where nothing could be graded at all.
     """
-    progress = Progress(task)
+    progress, findings = Progress(task), Findings()
     options = task.order.options
-    batches = STRATEGIES[options.search](task, tools.sources, options.budget.candidates)
+    batches = STRATEGIES[options.search](task, tools.sources, options.budget.candidates, findings)
     async with aclosing(graded(batches, task, tools.evaluations, tools.limits)) as reports:
         async for report in reports:
+            findings.add(report)
             progress.add(report)
             await tell(progress.running())
     answer = conclude(progress)

@@ -28,6 +28,7 @@ from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, PolicyStatus
 from sparsesmith_proto.evaluation import EvaluationJob
 from sparsesmith_proto.kernel import Candidate, UserWritten
@@ -60,7 +61,12 @@ class Service:
         self.jobs = Jobs(self.ledger, self._work, JobLimits(settings.max_waiting_jobs, settings.max_running_jobs))
         self.metrics.registry.register(Gauges(self.jobs, self.sampler, self.watch))
         self._tools = Tools(
-            sources=Sources(self.sampler, settings.batch_candidates, settings.samples_in_flight),
+            sources=Sources(
+                self.sampler,
+                settings.batch_candidates,
+                settings.samples_in_flight,
+                CostModels(settings.cost_model_dir),
+            ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=self.cache,
@@ -127,7 +133,8 @@ class Service:
         if (known := await self.cache.find(order, self._policy_version())) is not None:
             self.metrics.answered_from_cache()
             return Finished(report=known)
-        task = TuningTask(job.job_id, job.new_run_id(), order, pattern, job.age_s)
+        values = await self.ledger.values(order.workload)
+        task = TuningTask(job.job_id, job.new_run_id(), order, pattern, job.age_s, values)
         return Finished(report=await generate_kernels(task, self._tools, tell))
 
     async def _grade(self, job: AcceptedJob, order: EvaluationOrder) -> JobState:

@@ -32,6 +32,9 @@ class GeneratorSettings(BaseSettings):
 
     policy_dir: Path | None = Path("models/sparsesmith-30m")
     """Folder of the policy. Empty: no policy, `families` is all there is. Read by `engine_host`."""
+    cost_model_dir: Path | None = Path("models/cost-h200")
+    """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate. Read by
+    `search.families`."""
     exchange_dir: Path = Path(".sparsesmith/policy")
     """Folder where the trainer leaves published weights; read by `policy_watch`."""
     policy_poll_s: float = Field(default=1.0, gt=0, le=60)

@@ -101,7 +101,7 @@ def load_boosted_cost(folder: Path) -> BoostedCost:
     text = (folder / DESCRIPTION_FILE).read_text(encoding="utf-8")
     description = Description.model_validate(json.loads(text))
     trees = (folder / TREES_FILE).read_text(encoding="utf-8")
-    booster = lightgbm.Booster(model_str=trees, params={"num_threads": 1, "verbose": -1})
+    booster = lightgbm.Booster(model_str=trees)
     return BoostedCost(booster, description)
 
 
@@ -116,7 +116,7 @@ def train(tables: Sequence[Table], names: list[str]) -> lightgbm.Booster:
 
 def predicted(booster: lightgbm.Booster, names: list[str], columns: Mapping[str, FloatArray]) -> FloatArray:
     """Logarithms of microseconds, shape [prospects]."""
-    corrections = booster.predict(matrix_of(columns, names))
+    corrections = booster.predict(matrix_of(columns, names), num_threads=1)
     return np.asarray(corrections, np.float64) + columns[ESTIMATE]
 
 

@@ -13,8 +13,9 @@ from sparsesmith.tuning.grid import FloatArray, IntArray
 WORKLOAD_DOUBT = 1.0
 """The constant of a workload is not fitted: it does not change an order."""
 
-START = (0.08, 0.08, 0.04, 2.0)
-BOUNDS = ((0.005, 0.6), (0.005, 0.6), (0.005, 0.4), (0.5, 8.0))
+START = (0.12, 0.12, 0.04, 2.0)
+BOUNDS = ((0.08, 0.6), (0.08, 0.6), (0.02, 0.4), (0.5, 8.0))
+"""The least doubt is more than records of likely winners show: a grid holds much that no record is like."""
 
 
 @dataclass(frozen=True, eq=False)

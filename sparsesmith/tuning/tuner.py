@@ -53,6 +53,7 @@ class Tuner:
         self._grid = grid
         self._limits = limits or TuningLimits()
         self._surrogate = Surrogate(grid, cost.log_costs(grid), cost.doubt)
+        self._results: dict[int, float | Failure] = {}
         self._taken = np.zeros(len(grid.prospects), np.bool_)
         self._index_of: dict[str, int] = {}
         self._pending: dict[int, None] = {}
@@ -107,15 +108,26 @@ class Tuner:
         if index not in self._pending:
             return
         del self._pending[index]
+        self._results[index] = result
+        self._learn(index, result)
         if isinstance(result, str):
-            self._surrogate.observe(index, float(self._surrogate.mean[index]) + math.log(FAILURE_FACTOR))
             self._num_fruitless += 1
             return
         log_time = math.log(result)
-        self._surrogate.observe(index, log_time)
         gained = log_time < self._best + math.log1p(-self._limits.worthwhile)
         self._num_fruitless = 0 if gained else self._num_fruitless + 1
         self._best = min(self._best, log_time)
+
+    def rely_on(self, cost: CostModel) -> None:
+        """Go on with another cost model and what was measured: the device turned out to be another."""
+        self._surrogate = Surrogate(self._grid, cost.log_costs(self._grid), cost.doubt)
+        for index, result in self._results.items():
+            self._learn(index, result)
+
+    def _learn(self, index: int, result: float | Failure) -> None:
+        expected = float(self._surrogate.mean[index])
+        log_time = expected + math.log(FAILURE_FACTOR) if isinstance(result, str) else math.log(result)
+        self._surrogate.observe(index, log_time)
 
     def _most_promising(self, surrogate: Surrogate) -> int:
         """The prospect with the largest expected improvement; at first, the one expected to be the fastest."""

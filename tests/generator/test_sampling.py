@@ -8,7 +8,7 @@ from services.generator.engine import EmbeddingPrompt, TokenPrompt
 from services.generator.policy_folder import PolicyFolder
 from services.generator.prompts import MatrixPrompts, TextPrompts
 from services.generator.sampling import PolicySampler, SamplingOptions
-from services.generator.search import STRATEGIES, Sources
+from services.generator.search import STRATEGIES, Findings, Sources
 from sparsesmith.domain.program import parse_program
 from sparsesmith.domain.text_prompt import text_prompt
 from sparsesmith.errors import Unavailable
@@ -26,7 +26,7 @@ def make_sampler(live: LivePolicy, max_program_tokens: int = 40) -> PolicySample
 def collect(live: LivePolicy, search: str, limit: int, sampler: PolicySampler | None) -> list[Candidate]:
     async def all_batches() -> list[Candidate]:
         sources = Sources(sampler, batch_candidates=4, samples_in_flight=8)
-        batches = STRATEGIES[search](make_task(), sources, limit)  # type: ignore[index]
+        batches = STRATEGIES[search](make_task(), sources, limit, Findings())  # type: ignore[index]
         return [candidate async for batch in batches for candidate in batch]
 
     return live.run(all_batches())
@@ -71,7 +71,7 @@ def test_a_search_that_is_given_up_ends_its_samples(live_policy: LivePolicy) -> 
     async def take_one_batch() -> int:
         idle = len(asyncio.all_tasks())
         sources = Sources(make_sampler(live_policy, 900), batch_candidates=1, samples_in_flight=8)
-        batches = STRATEGIES["sample"](make_task(), sources, 64)
+        batches = STRATEGIES["sample"](make_task(), sources, 64, Findings())
         await anext(batches)
         assert len(asyncio.all_tasks()) > idle + 1, "samples are under way"
         await batches.aclose()  # type: ignore[attr-defined]

@@ -7,20 +7,23 @@ from typing import Any, cast
 
 from services.generator.search.families import families
 from services.generator.search.sample import sample
-from services.generator.search.strategy import Batch, Sources
+from services.generator.search.strategy import Batch, Findings, Sources
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
 
-async def auto(task: TuningTask, sources: Sources, limit: int) -> AsyncIterator[Batch]:
+async def auto(task: TuningTask, sources: Sources, limit: int, findings: Findings) -> AsyncIterator[Batch]:
     """Half of the candidates each; families alone where there is no policy or where it cannot be loaded."""
     if sources.sampler is None or sources.sampler.is_broken:
-        runners = [families(task, sources, limit)]
+        runners = [families(task, sources, limit, findings)]
     else:
         for_families = (limit + 1) // 2
-        runners = [families(task, sources, for_families), sample(task, sources, limit - for_families)]
+        runners = [
+            families(task, sources, for_families, findings),
+            sample(task, sources, limit - for_families, findings),
+        ]
     async for batch in raced(runners):
         yield batch
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator
 
 from services.generator.sampling import PolicySampler, SampleGroup
-from services.generator.search.strategy import Batch, Sources
+from services.generator.search.strategy import Batch, Findings, Sources
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import Candidate
@@ -19,8 +19,11 @@ LINGER_S = 0.25
 """Samples that end this soon after one another travel in one batch."""
 
 
-async def sample(task: TuningTask, sources: Sources, limit: int) -> AsyncIterator[Batch]:
-    """Samples in batches as they end, whatever their group. Raises Unavailable where the service has no policy."""
+async def sample(task: TuningTask, sources: Sources, limit: int, findings: Findings) -> AsyncIterator[Batch]:
+    """Samples in batches as they end, whatever their group and whatever was found meanwhile.
+
+    Raises Unavailable where the service has no policy.
+    """
     if sources.sampler is None:
         raise Unavailable(
             "search=sample needs a policy and this service runs without one", field="search", value="sample"

@@ -1,0 +1,50 @@
+"""Which cost model is for which device."""
+
+import logging
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparsesmith.tuning.cost import AnalyticCost, CostModel
+
+if TYPE_CHECKING:
+    from sparsesmith.tuning.boosted import BoostedCost
+
+log = logging.getLogger(__name__)
+
+
+class CostModels:
+    """A learned model for the device that it was trained on, the analytic estimate for every other.
+
+    The model is loaded when it is first asked for. A folder that is not there or cannot be loaded, or a machine where
+    LightGBM does not start (it needs the system's libgomp), is a word in the log, never a failure.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._analytic = AnalyticCost()
+        self._device: str | None = None
+
+    def expected(self) -> CostModel:
+        """Before a device has shown itself: of the device seen last; at first, the learned one."""
+        learned = self._learned
+        if learned is None:
+            return self._analytic
+        return learned if self._device is None else self.on(self._device)
+
+    def on(self, device: str) -> CostModel:
+        """Of a device, by the name that evaluators give it."""
+        self._device = device
+        return self._learned if self._learned is not None and self._learned.device == device else self._analytic
+
+    @cached_property
+    def _learned(self) -> "BoostedCost | None":
+        if self._folder is None:
+            return None
+        try:
+            from sparsesmith.tuning.boosted import load_boosted_cost
+
+            return load_boosted_cost(self._folder)
+        except (ImportError, OSError, ValueError, RuntimeError) as error:
+            log.warning("no cost model at %s, programs are ranked by estimates: %s", self._folder, error)
+            return None
