@@ -62,6 +62,8 @@ def _what_happened(
         case layout.FINDING_READ_ONLY:
             return f"{access} to read-only memory: {target}"
         case layout.FINDING_EARLY_ACCESS:
+            if kernel.code[values[layout.FOUND_INSTRUCTION], layout.COLUMN_CONSTANT]:
+                return f"constant {access}, which may move up past griddepcontrol.wait (__restrict__?): {target}"
             return f"{access} before griddepcontrol.wait, while earlier kernels may still run: {target}"
         case layout.FINDING_UNINITIALISED_SHARED:
             return f"read of shared memory that no thread of the block has written: {target}"

@@ -58,12 +58,13 @@ WINDOW_BYTES = 1 << 32
     COLUMN_OFFSET,
     COLUMN_TYPE,  # atomic type
     COLUMN_STRONG,  # volatile, relaxed or ordered access: does not race with other strong accesses
+    COLUMN_CONSTANT,  # load through the path for constant data (.nc): the compiler may move it past a wait
     COLUMN_WAITS,  # needs the result of an earlier load from device memory
     COLUMN_REGION,  # cache: the region that this instruction used last
     COLUMN_SPACE,
     COLUMN_LINE,
     NUM_COLUMNS,
-) = range(29)
+) = range(30)
 
 SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_CONST, SPACE_PARAM = range(6)
 

@@ -11,6 +11,7 @@ from services.evaluator.interpreter.layout import (
     ACCESS_READ,
     ACCESS_WRITE,
     COLUMN_ADDRESS_WIDE,
+    COLUMN_CONSTANT,
     COLUMN_COUNT,
     COLUMN_D0,
     COLUMN_D1,
@@ -111,8 +112,9 @@ def translate(m: Machine, pc: int, thread: int, address: int, size: int, access:
     if access != ACCESS_READ and region_of(m, region)[REGION_FLAGS] & FLAG_READ_ONLY:
         record(m, FINDING_READ_ONLY, pc, thread, address, size, access)
         return -1
-    if region_of(m, region)[REGION_FLAGS] & FLAG_DEPENDENT and not (
-        warp_of(m, thread >> 5)[WARP_AFTER_GRID] >> (thread & 31) & 1
+    if region_of(m, region)[REGION_FLAGS] & FLAG_DEPENDENT and (
+        instruction_of(m, pc)[COLUMN_CONSTANT]
+        or not warp_of(m, thread >> 5)[WARP_AFTER_GRID] >> (thread & 31) & 1
     ):
         record(m, FINDING_EARLY_ACCESS, pc, thread, address, size, access)
         return -1

@@ -379,3 +379,9 @@ def test_each_lane_has_to_wait_itself(run: RUN) -> None:
     finding = run_dependent(run, f"if (t != 7) {{ {WAIT} }} y[t] = a[t];")
     assert finding is not None
     assert (finding.kind, finding.thread) == ("early_access", (7, 0, 0))
+
+
+def test_a_load_that_the_compiler_may_move_past_the_wait_is_an_early_access(run: RUN) -> None:
+    finding = run_dependent(run, f"{WAIT} y[t] = __ldg(x + t);")
+    assert finding is not None
+    assert finding.message.startswith("constant read, which may move up past griddepcontrol.wait (__restrict__?): x[0]")

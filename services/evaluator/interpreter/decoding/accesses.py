@@ -111,6 +111,7 @@ def decode_load(decoder: Decoder) -> None:
         signed=int(kind[0] == "s"),
         wide=wide,
         strong=strong,
+        constant=int("nc" in decoder.instruction.opcode),
     )
 
 
