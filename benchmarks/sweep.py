@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import cast
 
 from benchmarks.split import SPLIT_FILE
+from benchmarks.training_pack import TRAINING_NNZ
 from services.evaluator.compilation import Compiler
 from services.evaluator.compile_ahead import CompilationsAhead
 from services.evaluator.devices import device_process
@@ -144,10 +145,11 @@ def main() -> None:
 
 
 def _names(pack: Path, max_nnz: int, wanted: list[str] | None) -> list[str]:
-    """Patterns of the pack that the development split knows, small ones first."""
+    """Patterns of the pack, small ones first: of the development split, or made to train on."""
     packed = pack_index(pack)
     with SPLIT_FILE.open(encoding="utf-8", newline="") as rows:
         sizes = {row["name"]: int(row["nnz"]) for row in csv.DictReader(rows) if row["name"] in packed}
+    sizes |= {name: nnz for name, nnz in TRAINING_NNZ.items() if name in packed}
     chosen = [name for name, nnz in sizes.items() if nnz <= max_nnz and (not wanted or name in wanted)]
     return sorted(chosen, key=sizes.__getitem__)
 

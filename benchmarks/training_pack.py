@@ -27,6 +27,21 @@ TRAINING: dict[str, Callable[[], Pattern]] = {
 }
 """Name -> maker. 1.8e6 to 1.2e7 nonzeros each."""
 
+TRAINING_NNZ: dict[str, int] = {
+    "train_stencil2d5_600": 1_797_600,
+    "train_stencil2d9_1100": 10_876_804,
+    "train_stencil3d7_110": 9_244_400,
+    "train_stencil3d27_70": 8_998_912,
+    "train_fem2_450": 5_655_608,
+    "train_fem3_320": 6_428_178,
+    "train_banded_700000_5": 7_699_970,
+    "train_banded_300000_20": 12_299_580,
+    "train_power_law_600000": 8_090_255,
+    "train_uniform_500000_20": 9_999_815,
+    "train_uniform_2000000_4": 7_999_998,
+}
+"""Nonzeros of each, known without making it."""
+
 
 def _encoded(name: str) -> bytes:
     return encode_pattern(TRAINING[name]())
