@@ -20,6 +20,10 @@ from sparsesmith.domain.formats.format import ParameterValue
 GATHER_SHARE = 0.6
 """Part of the gathers of B that L1 does not catch."""
 
+MANY_PRODUCTS = 2_000_000
+NEAR_SHARE = 0.8
+"""Part of the gathers that neighbouring blocks on one multiprocessor leave to L2."""
+
 MAX_PADDING = 8
 """Slots a nonzero beyond which tiles are not worth building."""
 
@@ -35,6 +39,11 @@ def _tiles(work: Work) -> list[dict[str, ParameterValue]]:
     return [tile for place, tile in enumerate(tiles) if tile not in tiles[:place]]
 
 
+def _placements(work: Work) -> tuple[ParameterValue, ...]:
+    """Neighbouring blocks on one multiprocessor only help where each gets several."""
+    return ("near", "spread") if work.nnz * work.num_dense_cols > MANY_PRODUCTS else ("spread",)
+
+
 def _shared(
     work: Work, values: Values, matrix_bytes: float, groups: float, read: float, chain: float, launches: int = 1
 ) -> Prospect:
@@ -44,16 +53,17 @@ def _shared(
     instructions = (read * (8 + vector) + groups * 60) * lanes * tiles / 32
     us = estimate(work, matrix_bytes * tiles, instructions, min(chain, 400), groups * lanes * tiles, launches)
     gathered = work.nnz * work.num_dense_cols * work.element_bytes * GATHER_SHARE
-    return Prospect(us + gathered / L2_BYTES_A_US, dict(values))
+    near = NEAR_SHARE if values["placement"] == "near" else 1.0
+    return Prospect(us + near * gathered / L2_BYTES_A_US, dict(values))
 
 
 def _spmm_rows_split(work: Work) -> Iterator[Prospect]:
     mean, longest = work.shape.mean, work.shape.longest
-    splits = sorted({*near(mean / 2, (2, 4, 8, 16, 32), 3), *near(longest / 8, (2, 4, 8, 16, 32), 2)})
+    splits = sorted({*near(mean / 2, (1, 2, 4, 8, 16, 32), 3), *near(longest / 8, (2, 4, 8, 16, 32), 2)})
     for tile in _tiles(work):
         for rest in combine(
             splits=tuple(splits), unroll=(4, 2, 1, 8), block=(128, 256, 64), load=("ldg",),
-            index=indices(work.shape.narrow),
+            index=indices(work.shape.narrow), placement=_placements(work),
         ):  # fmt: skip
             batch = number(rest, "splits") * number(rest, "unroll")
             if batch > 4 * max(mean, longest / 16):
@@ -68,7 +78,9 @@ def _spmm_ell(work: Work) -> Iterator[Prospect]:
     width = work.shape.longest
     slots = float(width * work.rows)
     for tile in _tiles(work):
-        for rest in combine(splits=(1, 2, 4, 8, 16), block=(128, 64, 256, 32), load=("ldg",)):
+        for rest in combine(
+            splits=(1, 2, 4, 8, 16), block=(128, 64, 256, 32), load=("ldg",), placement=_placements(work)
+        ):
             splits = number(rest, "splits")
             chain = 2 + 0.3 * log2(splits) + 0.1 * width / splits
             values = {**tile, **rest, "width": width}
@@ -78,7 +90,13 @@ def _spmm_ell(work: Work) -> Iterator[Prospect]:
 
 def _spmm_tiles(work: Work) -> Iterator[Prospect]:
     for tile in _tiles(work):
-        for rest in combine(share=(4, 8, 2, 16), block=(128, 256, 64, 512), load=("ldg",), index=("u16", "i32")):
+        for rest in combine(
+            share=(4, 8, 2, 16),
+            block=(128, 256, 64, 512),
+            load=("ldg",),
+            index=("u16", "i32"),
+            placement=_placements(work),
+        ):
             share = number(rest, "share")
             capacity = number(rest, "block") // number(tile, "lanes") * share
             if rest["index"] == "u16" and not work.shape.narrow_row_blocks(capacity):

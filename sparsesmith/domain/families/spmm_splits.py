@@ -7,16 +7,30 @@ from sparsesmith.domain.families.source import FULL_WARP, Launch, batch, fill, l
 from sparsesmith.domain.formats.format import IntegerRange, OneOf, ParameterSpec
 
 BLOCK = OneOf(128, (32, 64, 128, 256, 512))
+PLACEMENT = OneOf("spread", ("spread", "near"))
+"""near: blocks of neighbouring rows go to one multiprocessor, whose L1 keeps the rows of B that they share."""
+
 MAX_SLOTS = 32
 """Slots of an ell row that one thread reads at once."""
 
 
-def own_column(tile: DenseTile) -> str:
+def own_column(tile: DenseTile, placement: str) -> str:
     """Declares `column`; where tiles overhang the last column, it stays within and `inside` tells who may store."""
+    first = tile.column.replace("blockIdx.y", "blockIdx.z") if placement == "near" else tile.column
     if not tile.guard:
-        return f"int column = {tile.column};"
+        return f"int column = {first};"
     inside = f"bool inside = column < {tile.num_dense_cols};"
-    return f"int column = {tile.column};\n{inside}\ncolumn = min(column, {tile.num_dense_cols - tile.vector});"
+    return f"int column = {first};\n{inside}\ncolumn = min(column, {tile.num_dense_cols - tile.vector});"
+
+
+def block_number(placement: str) -> str:
+    """Which piece of the matrix a block takes."""
+    return "blockIdx.x" if placement == "spread" else "blockIdx.x * gridDim.y + blockIdx.y"
+
+
+def grid_of(blocks: str, placement: str, tile: DenseTile) -> str:
+    """A grid of `blocks` blocks for each tile of dense columns; blocks that start together differ in x."""
+    return f"{blocks}{tile.grid}" if placement == "spread" else f"num_sms,ceil_div({blocks},num_sms){tile.grid}"
 
 
 def may_store(tile: DenseTile) -> str:
@@ -77,14 +91,26 @@ def _partials(choice: Choice, tile: DenseTile) -> str:
 
 def _part(tile: DenseTile, splits: int) -> str:
     """Which of a row's groups a thread is in."""
+    if splits == 1:
+        return "0"
     group = "threadIdx.x" if tile.lanes == 1 else f"threadIdx.x / {tile.lanes}"
     return f"{group} % {splits}"
 
 
+def _row(choice: Choice, tile: DenseTile) -> str:
+    """The row of a thread."""
+    threads = tile.lanes * choice.integer("splits")
+    rows, number = choice.integer("block") // threads, block_number(choice.word("placement"))
+    if rows == 1:
+        return number
+    first = f"({number}) * {rows}" if " " in number else f"{number} * {rows}"
+    return f"{first} + threadIdx.x" + (f" / {threads}" if threads > 1 else "")
+
+
 def _launch(choice: Choice, tile: DenseTile, body: str) -> Launch:
-    block = choice.integer("block")
+    block, placement = choice.integer("block"), choice.word("placement")
     rows = block // (tile.lanes * choice.integer("splits"))
-    return Launch("spmm", f"ceil_div(num_rows,{rows}){tile.grid}", block, body, choice.word("registers"))
+    return Launch("spmm", grid_of(f"ceil_div(num_rows,{rows})", placement, tile), block, body, choice.word("registers"))
 
 
 def _write_rows_split(choice: Choice) -> str:
@@ -92,7 +118,7 @@ def _write_rows_split(choice: Choice) -> str:
     body = fill(
         """
 $partials
-int row = (blockIdx.x * $block + threadIdx.x) / $threads;
+int row = $row;
 int part = $part;
 $column
 int begin = 0, end = 0;
@@ -106,10 +132,9 @@ for (int j = begin + part; j < end; j += $stride) {
 $finish
 """,
         partials=_partials(choice, tile),
-        block=choice.integer("block"),
-        threads=tile.lanes * splits,
+        row=_row(choice, tile),
         part=_part(tile, splits),
-        column=own_column(tile),
+        column=own_column(tile, choice.word("placement")),
         declare=tile.declare(),
         stride=splits * unroll,
         batch=batch(splits, unroll, choice.word("load"), choice.element_type),
@@ -133,7 +158,7 @@ def _write_ell(choice: Choice) -> str:
     body = fill(
         """
 $partials
-int row = (blockIdx.x * $block + threadIdx.x) / $threads;
+int row = $row;
 int part = $part;
 $column
 if (width != $width) return;
@@ -152,10 +177,9 @@ $add
 $finish
 """,
         partials=_partials(choice, tile),
-        block=choice.integer("block"),
-        threads=tile.lanes * splits,
-        part=_part(tile, splits) if splits > 1 else "0",
-        column=own_column(tile),
+        row=_row(choice, tile),
+        part=_part(tile, splits),
+        column=own_column(tile, choice.word("placement")),
         width=width,
         unroll=unroll,
         T=tile.scalar,
@@ -179,7 +203,12 @@ def _ell_fits(choice: Choice) -> bool:
     return _splits_fit(choice) and _slots(choice) <= MAX_SLOTS
 
 
-_SPLIT_PARAMETERS: dict[str, ParameterSpec] = {**ONE_CHUNK_PARAMETERS, "block": BLOCK, "load": LOAD}
+_SPLIT_PARAMETERS: dict[str, ParameterSpec] = {
+    **ONE_CHUNK_PARAMETERS,
+    "block": BLOCK,
+    "load": LOAD,
+    "placement": PLACEMENT,
+}
 
 SPMM_ROWS_SPLIT = Family(
     name="spmm_rows_split",
@@ -188,7 +217,7 @@ SPMM_ROWS_SPLIT = Family(
     "matrices, rows of some length.",
     parameters={
         **_SPLIT_PARAMETERS,
-        "splits": OneOf(4, (2, 4, 8, 16, 32)),
+        "splits": OneOf(4, (1, 2, 4, 8, 16, 32)),
         "unroll": OneOf(4, (1, 2, 4, 8)),
         "registers": REGISTERS,
         "index": INDEX,

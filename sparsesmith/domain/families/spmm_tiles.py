@@ -8,7 +8,7 @@ from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, vector
-from sparsesmith.domain.families.spmm_splits import own_column
+from sparsesmith.domain.families.spmm_splits import PLACEMENT, block_number, grid_of, own_column
 from sparsesmith.domain.formats.csr_tiles import LANES, LONG_ROWS
 from sparsesmith.domain.formats.format import OneOf, ParameterValue
 
@@ -71,13 +71,14 @@ def _store(choice: Choice, tile: DenseTile) -> str:
 
 def _write_tiles(choice: Choice) -> str:
     block, tile, share, rows = choice.integer("block"), tile_of(choice), choice.integer("share"), choice.integer("rows")
-    narrow = choice.word("index") == "u16"
+    narrow, placement = choice.word("index") == "u16", choice.word("placement")
     size = BYTES[choice.element_type]
     body = fill(
         """
 __shared__ int offsets[$bounds];
 __shared__ $V partials[$block];
-int tile = blockIdx.x, group = threadIdx.x / $lanes;
+int tile = $number, group = $group;
+$beyond
 $column
 int slot = tile * $capacity + group * $share;
 __align__(16) $I col[$share];
@@ -132,7 +133,10 @@ if (cut < rows) {
         V=tile.c_type,
         block=block,
         lanes=tile.lanes,
-        column=own_column(tile),
+        number=block_number(placement),
+        group="threadIdx.x" if tile.lanes == 1 else f"threadIdx.x / {tile.lanes}",
+        beyond="if (tile >= num_tiles) return;" if placement == "near" else "",
+        column=own_column(tile, placement),
         capacity=_capacity(choice),
         share=share,
         I="unsigned short" if narrow else "int",
@@ -156,7 +160,7 @@ if (cut < rows) {
         "index": choice.word("index"),
         "long_rows": choice.word("long_rows"),
     }
-    main = Launch("spmm", f"num_tiles{tile.grid}", block, body, choice.word("registers"))
+    main = Launch("spmm", grid_of("num_tiles", placement, tile), block, body, choice.word("registers"))
     ends = (_add_pieces(choice),) if choice.word("long_rows") == "split" else ()
     return program("spmm", choice.element_type, "csr_tiles", settings, main, *ends)
 
@@ -215,6 +219,7 @@ SPMM_TILES = Family(
         "block": OneOf(128, (64, 128, 256, 512)),
         "long_rows": LONG_ROWS,
         "gathers": GATHERS,
+        "placement": PLACEMENT,
         "load": LOAD,
         "registers": REGISTERS,
         "index": INDEX,
