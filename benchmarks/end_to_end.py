@@ -20,7 +20,7 @@ from benchmarks.generated import stencil_3d, uniform_rows
 from benchmarks.run import _commit
 from benchmarks.suites import example_matrices
 from sparsesmith.cli.local_stack import wait_until_ready
-from sparsesmith.client.clients import Client, pattern_file
+from sparsesmith.client.clients import Client, matrix_file
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
@@ -70,7 +70,7 @@ def _timed_requests(client: Client) -> Any:
 
 
 def _request(client: Client, name: str, pattern: Pattern, search: SearchStrategy, budget: Budget) -> dict[str, Any]:
-    data = pattern_file(pattern.to_scipy(np.ones(pattern.nnz, np.float32)))
+    data = matrix_file(pattern.to_scipy(np.ones(pattern.nnz, np.float32)), None)
     began = time.monotonic()
     report = client.tune_file(f"{name}.npz", data, TuningOptions(search=search, budget=budget))
     seconds = time.monotonic() - began

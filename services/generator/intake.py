@@ -3,12 +3,15 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import UploadFile
@@ -17,13 +20,14 @@ from starlette.exceptions import HTTPException
 from services.generator.body_limit import JSON, media_type
 from services.generator.heap import trim_heap
 from services.generator.index_lists import PIECE_BYTES, BodyStream
-from services.generator.orders import EvaluationOrder, KernelOrder
+from services.generator.orders import EvaluationOrder, KernelOrder, OrderedMatrix
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
-from sparsesmith.domain.matrix_files import MatrixLimits, read_pattern
+from sparsesmith.domain.fixed_values import fixed_values, values_of_entries
+from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix, read_pattern
 from sparsesmith.domain.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption
-from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions
+from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions, ValuesOption
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
 
@@ -33,9 +37,11 @@ FILE = "file"
 PROGRAM = "program"
 BUDGET_PREFIX = "budget_"
 INDEX_LISTS = ("row_indices", "col_indices")
+VALUES = "values"
 TRIM_BYTES = 2**20
 """After a pattern of this size memory is given back."""
 
+Float64Array = npt.NDArray[np.float64]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -45,6 +51,7 @@ class EvaluationOptions(Message):
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
     num_dense_cols: int = EvaluationRequest.model_fields["num_dense_cols"].default
+    values: ValuesOption = "any"
     program: ProgramText
 
 
@@ -56,6 +63,8 @@ class Submission:
     pattern: Pattern
     separator: str
     """Joins the parts of a nested option's name: "." in JSON, "_" in a form."""
+    given_values: Float64Array | None
+    """In the order of the pattern; None where the matrix came without."""
 
     def read(self, model: type[Model]) -> Model:
         """The options as a model. Raises InvalidOption naming the field."""
@@ -64,16 +73,19 @@ class Submission:
         except ValidationError as error:
             raise invalid_option(error, separator=self.separator) from error
 
-    def workload(self, options: TuningOptions | EvaluationOptions) -> Workload:
-        try:
-            return Workload(
-                pattern=self.pattern.digest,
-                operation=options.operation,
-                element_type=options.element_type,
-                num_dense_cols=options.num_dense_cols,
-            )
-        except ValidationError as error:
-            raise _unfit(error, options) from error
+    def matrix(self, options: TuningOptions | EvaluationOptions) -> OrderedMatrix:
+        """Raises InvalidMatrix where values are fixed and were not given or do not fit the element type, InvalidOption
+        where they were given and are not fixed."""
+        where = f"{MATRIX}.{VALUES}" if self.separator == "." else FILE
+        match options.values, self.given_values:
+            case "any", None:
+                return OrderedMatrix(self.pattern, None)
+            case "any", _:
+                raise InvalidOption(f"{where}: values are taken only with values=fixed", field=VALUES, value="any")
+            case _, None:
+                raise InvalidMatrix(f"{where}: values=fixed needs the matrix's values, real numbers", field=where)
+            case _, given:
+                return OrderedMatrix(self.pattern, fixed_values(given, options.element_type))
 
 
 class Intake:
@@ -82,18 +94,20 @@ class Intake:
     def __init__(self, settings: GeneratorSettings) -> None:
         self._settings = settings
 
-    async def kernel_order(self, request: Request) -> tuple[KernelOrder, Pattern]:
+    async def kernel_order(self, request: Request) -> tuple[KernelOrder, OrderedMatrix]:
         submission = await self._submission(request)
         options = submission.read(TuningOptions)
-        workload = await asyncio.to_thread(submission.workload, options)
+        matrix = await asyncio.to_thread(submission.matrix, options)
+        workload = await asyncio.to_thread(_workload, matrix, options)
         use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
-        return KernelOrder(workload=workload, options=options, use_cache=use_cache), submission.pattern
+        return KernelOrder(workload=workload, options=options, use_cache=use_cache), matrix
 
-    async def evaluation_order(self, request: Request) -> tuple[EvaluationOrder, Pattern]:
+    async def evaluation_order(self, request: Request) -> tuple[EvaluationOrder, OrderedMatrix]:
         submission = await self._submission(request)
         options = submission.read(EvaluationOptions)
-        workload = await asyncio.to_thread(submission.workload, options)
-        return EvaluationOrder(workload=workload, program=options.program), submission.pattern
+        matrix = await asyncio.to_thread(submission.matrix, options)
+        workload = await asyncio.to_thread(_workload, matrix, options)
+        return EvaluationOrder(workload=workload, program=options.program), matrix
 
     async def _submission(self, request: Request) -> Submission:
         match media_type(request.headers):
@@ -108,7 +122,7 @@ class Intake:
         return submission
 
     async def _from_json_stream(self, request: Request) -> Submission:
-        body = BodyStream(MATRIX, INDEX_LISTS, self._settings.max_json_indices)
+        body = BodyStream(MATRIX, INDEX_LISTS, self._settings.max_json_indices, (VALUES,))
         stream, waiting = request.stream(), bytearray()
         try:
             async for chunk in stream:
@@ -123,20 +137,25 @@ class Intake:
             raise
         return await asyncio.to_thread(self._from_json, *body.finish())
 
-    def _from_json(self, text: bytearray, lists: Mapping[str, Int32Array]) -> Submission:
+    def _from_json(self, text: bytearray, lists: Mapping[str, npt.NDArray[Any]]) -> Submission:
         fields = _json_object(text, "body")
         matrix = fields.pop(MATRIX, None)
         if matrix is None:
             raise InvalidMatrix("matrix: this field is required", field=MATRIX)
         parts = _json_object(matrix, MATRIX)
         for name in INDEX_LISTS:
-            _check_was_list(name, parts.pop(name, None))
+            _check_was_list(name, parts.pop(name, None), "a list of whole numbers")
+        _check_was_values(parts.pop(VALUES, None), given=VALUES in lists)
         try:
             shape = MatrixIndices.model_validate({**_decoded(parts, MATRIX), "row_indices": [], "col_indices": []})
         except ValidationError as error:
             raise invalid_option(error, prefix=(MATRIX,)) from error
         options = _decoded(fields, "body")
-        return Submission(options, _pattern(shape, lists["row_indices"], lists["col_indices"]), ".")
+        rows, cols, values = lists["row_indices"], lists["col_indices"], lists.get(VALUES)
+        pattern = _pattern(shape, rows, cols)
+        with _in_matrix():
+            summed = None if values is None else values_of_entries(pattern, rows, cols, values)
+        return Submission(options, pattern, ".", summed)
 
     async def _from_form(self, request: Request) -> Submission:
         part_bytes = 4 * MAX_PROGRAM_CHARACTERS
@@ -150,15 +169,31 @@ class Intake:
             program = fields.get(PROGRAM)
             if isinstance(program, UploadFile):
                 fields[PROGRAM] = _text(await program.read(part_bytes + 1))
-            pattern = await asyncio.to_thread(self._read_upload, upload)
-        return Submission(_form_options(fields), pattern, "_")
+            keeps_values = fields.get(VALUES) == "fixed"
+            pattern, values = await asyncio.to_thread(self._read_upload, upload, keeps_values)
+        return Submission(_form_options(fields), pattern, "_", values)
 
-    def _read_upload(self, upload: UploadFile) -> Pattern:
+    def _read_upload(self, upload: UploadFile, keeps_values: bool) -> tuple[Pattern, Float64Array | None]:
         with tempfile.NamedTemporaryFile(prefix="sparsesmith-upload-") as copy:
             shutil.copyfileobj(upload.file, copy, 2**20)
             copy.flush()
             limits = MatrixLimits(max_file_bytes=self._settings.max_body_bytes, max_nnz=self._settings.max_nnz)
-            return read_pattern(Path(copy.name), upload.filename or "", limits)
+            path, name = Path(copy.name), upload.filename or ""
+            return read_matrix(path, name, limits) if keeps_values else (read_pattern(path, name, limits), None)
+
+
+def _workload(matrix: OrderedMatrix, options: TuningOptions | EvaluationOptions) -> Workload:
+    """Computes the digests. Raises InvalidOption."""
+    try:
+        return Workload(
+            pattern=matrix.pattern.digest,
+            operation=options.operation,
+            element_type=options.element_type,
+            num_dense_cols=options.num_dense_cols,
+            values=None if matrix.values is None else matrix.values.digest,
+        )
+    except ValidationError as error:
+        raise _unfit(error, options) from error
 
 
 def _json_object(text: bytearray | msgspec.Raw, field: str) -> dict[str, msgspec.Raw]:
@@ -181,18 +216,31 @@ def _decoded(fields: Mapping[str, msgspec.Raw], parent: str) -> dict[str, Any]:
     return decoded
 
 
-def _check_was_list(name: str, raw: msgspec.Raw | None) -> None:
+def _check_was_list(name: str, raw: msgspec.Raw | None, what: str) -> None:
     """Lists were taken out of the body; what is no list still stands there."""
     field = f"{MATRIX}.{name}"
     if raw is None:
         raise InvalidMatrix(f"{field}: this field is required", field=field)
     if bytes(raw) != b"[]":
-        raise InvalidMatrix(f"{field}: expected a list of whole numbers", field=field, limit="a list of whole numbers")
+        raise InvalidMatrix(f"{field}: expected {what}", field=field, limit=what)
+
+
+def _check_was_values(raw: msgspec.Raw | None, *, given: bool) -> None:
+    """As `_check_was_list`; the list may be missing or null."""
+    if given or (raw is not None and bytes(raw) != b"null"):
+        _check_was_list(VALUES, raw, "a list of numbers")
 
 
 def _pattern(shape: MatrixIndices, rows: Int32Array, cols: Int32Array) -> Pattern:
-    try:
+    with _in_matrix():
         return pattern_from_indices(shape.num_rows, shape.num_cols, rows, cols)
+
+
+@contextmanager
+def _in_matrix() -> Iterator[None]:
+    """Names of fields as they stand in the body."""
+    try:
+        yield
     except InvalidMatrix as error:
         field = f"{MATRIX}.{error.field}" if error.field else MATRIX
         raise InvalidMatrix(f"{MATRIX}.{error.message}", field=field, value=error.value, limit=error.limit) from error

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from services.generator.ledger import AcceptedJob, Ledger, has_ended
-from services.generator.orders import Order
+from services.generator.orders import Order, OrderedMatrix
 from services.generator.problems import problem_of
-from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import Conflict, SparsesmithError, Unavailable
 from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued
 
@@ -61,7 +60,7 @@ class Jobs:
             for _ in range(self._limits.max_running):
                 runners.create_task(self._run_jobs())
 
-    async def accept(self, order: Order, pattern: Pattern, idempotency_key: str | None) -> JobStatus:
+    async def accept(self, order: Order, matrix: OrderedMatrix, idempotency_key: str | None) -> JobStatus:
         """Store the job, then queue it. The same key and order give the same job.
 
         Raises Unavailable when the queue is full, Conflict for a key that stands for another order.
@@ -72,7 +71,7 @@ class Jobs:
             )
         self._reserved += 1
         try:
-            job, is_new = await self._ledger.accept(order, pattern, idempotency_key, len(self._waiting))
+            job, is_new = await self._ledger.accept(order, matrix, idempotency_key, len(self._waiting))
         finally:
             self._reserved -= 1
         if is_new:

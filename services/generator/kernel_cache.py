@@ -1,9 +1,9 @@
 """The cache of tuned kernels.
 
-An answer serves a request for the same pattern, operation, element type and dense columns, on the device that was
-reported last, by the same search, with at least the request's budget. Where the search samples, the policy version must
-be the same too; where it uses families, the release of this package. `Cache-Control: no-cache` passes the cache by, and
-its answer replaces what was kept.
+An answer serves a request for the same pattern, operation, element type and dense columns, and the same values where
+they are fixed, on the device that was reported last, by the same search, with at least the request's budget. Where the
+search samples, the policy version must be the same too; where it uses families, the release of this package.
+`Cache-Control: no-cache` passes the cache by, and its answer replaces what was kept.
 """
 
 import asyncio
@@ -76,6 +76,8 @@ def question(order: KernelOrder, policy_version: int | None) -> str:
     """What was asked, as one line: the key of the cache."""
     workload, search = order.workload, order.options.search
     parts: list[object] = [workload.pattern, workload.operation, workload.element_type, workload.num_dense_cols, search]
+    if workload.values is not None:
+        parts.append(f"values={workload.values}")
     match search:
         case "families":
             parts.append(_release())

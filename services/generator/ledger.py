@@ -12,12 +12,14 @@ from typing import assert_never
 
 from pydantic import TypeAdapter, ValidationError
 
-from services.generator.orders import Order, fingerprint
+from services.generator.orders import Order, OrderedMatrix, fingerprint
+from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import NotFound
 from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Queued, Running
+from sparsesmith_proto.kernel import Workload
 
 log = logging.getLogger(__name__)
 
@@ -58,15 +60,19 @@ class Ledger:
         self._patterns = patterns
         self._news: dict[str, asyncio.Event] = {}
 
-    async def accept(self, order: Order, pattern: Pattern, key: str | None, position: int) -> tuple[AcceptedJob, bool]:
-        """Store pattern and job; the job that the key stands for already, and False, where there is one.
+    async def accept(
+        self, order: Order, matrix: OrderedMatrix, key: str | None, position: int
+    ) -> tuple[AcceptedJob, bool]:
+        """Store matrix and job; the job that the key stands for already, and False, where there is one.
 
         Raises Conflict for a key that stands for another order, Unavailable.
         """
         job = AcceptedJob(secrets.token_hex(12), datetime.now(UTC), order)
         idempotency = None if key is None else IdempotencyKey(key, fingerprint(order))
         status = job.status(Queued(position=position))
-        await asyncio.to_thread(self._patterns.put, pattern)
+        await asyncio.to_thread(self._patterns.put, matrix.pattern)
+        if matrix.values is not None:
+            await asyncio.to_thread(self._patterns.put_values, matrix.values)
         job_id = await asyncio.to_thread(self._store.accept, status, order.model_dump_json(), idempotency)
         return (job, True) if job_id == job.job_id else (await self.job(job_id), False)
 
@@ -92,6 +98,10 @@ class Ledger:
     async def pattern(self, digest: str) -> Pattern:
         """Raises NotFound, Unavailable."""
         return await asyncio.to_thread(self._patterns.get, digest)
+
+    async def values(self, workload: Workload) -> FixedValues | None:
+        """None where the workload does not fix them. Raises NotFound, Unavailable."""
+        return None if workload.values is None else await asyncio.to_thread(self._patterns.get_values, workload.values)
 
     async def status(self, job_id: str) -> JobStatus:
         """Raises NotFound, Unavailable."""

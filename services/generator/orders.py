@@ -1,13 +1,25 @@
-"""What was accepted: a request checked to the end, small enough to store, its pattern kept apart by digest."""
+"""What was accepted: a request checked to the end, small enough to store, its matrix kept apart by digest."""
 
 import hashlib
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sparsesmith.domain.fixed_values import FixedValues
+from sparsesmith.domain.pattern import Pattern
 from sparsesmith_proto.api import TuningOptions
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message, ProgramText
+
+
+@dataclass(frozen=True, eq=False)
+class OrderedMatrix:
+    """What an order is about; stored apart from it."""
+
+    pattern: Pattern
+    values: FixedValues | None
+    """Where the order fixes them."""
 
 
 class KernelOrder(Message):

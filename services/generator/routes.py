@@ -10,10 +10,9 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from services.generator.ledger import has_ended
-from services.generator.orders import EvaluationOrder, KernelOrder
+from services.generator.orders import EvaluationOrder, KernelOrder, OrderedMatrix
 from services.generator.service import Service
 from sparsesmith.artifacts import ArtifactKind, artifact
-from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import Conflict, InvalidOption
 from sparsesmith_proto.api import (
     EvaluationRequest,
@@ -57,8 +56,8 @@ _PROBLEMS: dict[int | str, dict[str, object]] = {
 @router.post("/v1/kernels", status_code=202, response_model=JobStatus, responses=_PROBLEMS, openapi_extra=_BODY)
 async def tune_kernel(request: Request, service: ServiceOf, key: Key = None, prefer: Prefer = None) -> Response:
     """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
-    order, pattern = await service.intake.kernel_order(request)
-    return await _accepted(service, order, pattern, key, prefer, "/v1/kernels")
+    order, matrix = await service.intake.kernel_order(request)
+    return await _accepted(service, order, matrix, key, prefer, "/v1/kernels")
 
 
 @router.post(
@@ -66,8 +65,8 @@ async def tune_kernel(request: Request, service: ServiceOf, key: Key = None, pre
 )
 async def grade_program(request: Request, service: ServiceOf, key: Key = None, prefer: Prefer = None) -> Response:
     """Grade a kernel program of one's own on a matrix."""
-    order, pattern = await service.intake.evaluation_order(request)
-    return await _accepted(service, order, pattern, key, prefer, "/v1/evaluations")
+    order, matrix = await service.intake.evaluation_order(request)
+    return await _accepted(service, order, matrix, key, prefer, "/v1/evaluations")
 
 
 @router.get("/v1/kernels/{job_id}", response_model=JobStatus, responses=_PROBLEMS)
@@ -102,7 +101,8 @@ async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[Artif
     """The program, the C++ header, the Python loader, the report, or all of them."""
     report = _report(await service.jobs.status(job_id))
     pattern = await service.ledger.pattern(report.workload.pattern)
-    file = await asyncio.to_thread(artifact, kind, report, pattern)
+    values = await service.ledger.values(report.workload)
+    file = await asyncio.to_thread(artifact, kind, report, pattern, values)
     headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
     return Response(file.content, headers=headers, media_type=file.media_type)
 
@@ -136,14 +136,14 @@ async def metrics(service: ServiceOf) -> Response:
 async def _accepted(
     service: Service,
     order: KernelOrder | EvaluationOrder,
-    pattern: Pattern,
+    matrix: OrderedMatrix,
     key: str | None,
     prefer: str | None,
     collection: str,
 ) -> Response:
     if key is not None and not 1 <= len(key) <= MAX_KEY_CHARACTERS:
         raise InvalidOption("Idempotency-Key: 1 to 255 characters", field="Idempotency-Key", limit=MAX_KEY_CHARACTERS)
-    status = await service.jobs.accept(order, pattern, key)
+    status = await service.jobs.accept(order, matrix, key)
     headers = {"Location": f"{collection}/{status.job_id}"}
     wait_s = _wait_s(prefer, service.settings.max_wait_s)
     if wait_s is not None:

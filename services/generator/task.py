@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from services.generator.orders import KernelOrder
+from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 
 
@@ -18,6 +19,8 @@ class TuningTask:
     pattern: Pattern
     waited_s: float = 0.0
     """From acceptance to the start of this run."""
+    values: FixedValues | None = None
+    """Where the order fixes them."""
     started: float = field(default_factory=time.monotonic)
 
     @property

@@ -8,6 +8,7 @@ from typing import Literal
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
 from sparsesmith.artifacts.python_loader import python_loader
 from sparsesmith.domain.extraction import extract_program
+from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import Conflict
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
@@ -33,12 +34,14 @@ class Artifact:
     content: bytes
 
 
-def artifact(kind: ArtifactKind, report: KernelReport, pattern: Pattern) -> Artifact:
+def artifact(kind: ArtifactKind, report: KernelReport, pattern: Pattern, values: FixedValues | None = None) -> Artifact:
     """The program (`cu`), the C++ header (`hpp`), the Python loader (`py`), the report (`json`) or all of them (`zip`).
 
+    `values`: those that the workload fixes, where it does.
     Raises Conflict for `cu` and `hpp` where the answer is the vendor's routine: there is no program to hand out.
     """
-    content = _zip(report, pattern) if kind == "zip" else _text(kind, report, pattern).encode()
+    matrix = (pattern, values)
+    content = _zip(report, *matrix) if kind == "zip" else _text(kind, report, *matrix).encode()
     return Artifact(artifact_name(report.workload, kind), _MEDIA_TYPES[kind], content)
 
 
@@ -56,12 +59,12 @@ def kinds_of(report: KernelReport) -> tuple[ArtifactKind, ...]:
             return ("py", "json")
 
 
-def _text(kind: ArtifactKind, report: KernelReport, pattern: Pattern) -> str:
+def _text(kind: ArtifactKind, report: KernelReport, pattern: Pattern, values: FixedValues | None) -> str:
     match kind:
         case "cu":
             return _program(report)
         case "hpp":
-            return cpp_header(_program(report), report.workload, pattern, report.device)
+            return cpp_header(_program(report), report.workload, pattern, report.device, values)
         case "py":
             return python_loader(report)
         case "json":
@@ -83,11 +86,11 @@ def _program(report: KernelReport) -> str:
             )
 
 
-def _zip(report: KernelReport, pattern: Pattern) -> bytes:
+def _zip(report: KernelReport, pattern: Pattern, values: FixedValues | None) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for kind in kinds_of(report):
             entry = zipfile.ZipInfo(artifact_name(report.workload, kind))  # Dated 1980: equal answers give equal files.
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, _text(kind, report, pattern), zipfile.ZIP_DEFLATED)
+            archive.writestr(entry, _text(kind, report, pattern, values), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

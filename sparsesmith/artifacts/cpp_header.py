@@ -6,6 +6,7 @@ included together, and one header in several translation units.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from string import Template
@@ -13,7 +14,10 @@ from string import Template
 import numpy as np
 
 from sparsesmith.domain.directives import ResolvedLaunch
+from sparsesmith.domain.fixed_values import FixedValues
+from sparsesmith.domain.formats.compressed import Compressed, build_layout
 from sparsesmith.domain.formats.format import Argument, ParameterValue, numbers
+from sparsesmith.domain.formats.value_storage import Constant, Dictionary, Float32, RowDictionary, ValueStorage
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
 from sparsesmith.domain.tokens import tokenize
@@ -23,6 +27,30 @@ from sparsesmith_proto.message import ElementType
 _SOURCES = files("sparsesmith.artifacts") / "cpp"
 _MULTIPLIER = np.uint64(6364136223846793005)
 _ELEMENTS: dict[ElementType, str] = {"float32": "float", "float64": "double"}
+_NEW_VALUES_NOTE = "//   kernel.set_values(new_values);        // host, CSR order: same pattern, new values"
+_FIXED_NOTE = "// Valid for the values that it was tuned with only: the constructor refuses any other."
+_CHECK = Template(
+    "if (values_fingerprint(values, nnz_) != ${fingerprint}ull)\n"
+    '  throw std::runtime_error("sparsesmith: the kernel is valid for the values that it was tuned with only");'
+)
+_UPLOAD_STORED = (
+    "  void upload_stored(const Stored& stored) {\n"
+    "    for (const auto& [name, bytes] : stored) upload(name, bytes.data(), bytes.size());\n"
+    "  }\n"
+)
+_IN_PLACE = (
+    "if (layout_.value_sources.empty()) {\n"
+    '  upload("values", values, std::size_t(nnz_) * sizeof(Element));\n'
+    "  return;\n"
+    "}"
+)
+_PACK = (
+    "std::vector<Element> packed(layout_.value_sources.empty() ? nnz_ : layout_.value_sources.size());\n"
+    "for (std::size_t slot = 0; slot < packed.size(); ++slot) {\n"
+    "  const int source = layout_.value_sources.empty() ? static_cast<int>(slot) : layout_.value_sources[slot];\n"
+    "  packed[slot] = source < 0 ? Element(0) : values[source] + Element(0);\n"
+    "}"
+)
 _INCLUDE = re.compile(r"^#include .*$", re.MULTILINE)
 _EXTERN_C = re.compile(r'\bextern\s*"C"\s*(?!\s*\{)')
 
@@ -30,13 +58,23 @@ _EXTERN_C = re.compile(r'\bextern\s*"C"\s*(?!\s*\{)')
 def workload_name(workload: Workload) -> str:
     """A name for files and namespaces: pattern, operation, element type and, for spmm, the dense columns."""
     columns = "" if workload.operation == "spmv" else f"_{workload.num_dense_cols}"
-    return f"{workload.pattern[:12]}_{workload.operation}_{workload.element_type}{columns}"
+    values = "" if workload.values is None else f"_values_{workload.values[:12]}"
+    return f"{workload.pattern[:12]}_{workload.operation}_{workload.element_type}{columns}{values}"
 
 
-def cpp_header(program_text: str, workload: Workload, pattern: Pattern, device: DeviceDescription) -> str:
-    """The header's text. Launch sizes are those of the pattern and of the device that it was tuned on."""
+def cpp_header(
+    program_text: str,
+    workload: Workload,
+    pattern: Pattern,
+    device: DeviceDescription,
+    values: FixedValues | None = None,
+) -> str:
+    """The header's text. Launch sizes are those of the pattern and of the device that it was tuned on.
+
+    `values`: those that the workload fixes, where it does. Raises InvalidProgram where the program needs them.
+    """
     program = parse_program(program_text, workload.operation, workload.element_type)
-    plan = _plan(program, workload, pattern, device)
+    plan = _plan(program, workload, pattern, device, values)
     includes, layout_code = _apart((_SOURCES / "layout.hpp").read_text())
     program_includes, device_code = _program_apart(program.source)
     operand, result = ("x", "y") if workload.operation == "spmv" else ("b", "c")
@@ -54,7 +92,11 @@ def cpp_header(program_text: str, workload: Workload, pattern: Pattern, device: 
         format_code=(_SOURCES / f"{program.format.name}.hpp").read_text().strip(),
         fingerprint=fingerprint(pattern),
         format=program.format.name,
-        parameters=", ".join(cpp_parameter(name, value) for name, value in program.parameters.items()),
+        parameters=", ".join(cpp_parameter(name, value) for name, value in layout_parameters(program).items()),
+        new_values=_FIXED_NOTE if values else _NEW_VALUES_NOTE,
+        values_code=f"{(_SOURCES / 'values.hpp').read_text().strip()}\n\n" if values else "",
+        set_values=_set_values(program, values),
+        upload_stored=_UPLOAD_STORED if isinstance(program.format, Compressed) else "",
         num_dense_cols=workload.num_dense_cols,
         input=operand,
         output=result,
@@ -70,6 +112,48 @@ def fingerprint(pattern: Pattern) -> int:
     powers = np.full(words.size, _MULTIPLIER)
     powers[0] = 1
     return int((words * np.cumprod(powers)).sum(dtype=np.uint64))
+
+
+def values_fingerprint(values: FixedValues) -> int:
+    """Polynomial hash modulo 2**64 over the bits of the values, as `values.hpp` computes it."""
+    words = values.array.view(f"u{values.array.dtype.itemsize}").astype(np.uint64) + np.uint64(1)
+    powers = np.full(words.size, _MULTIPLIER)
+    powers[0] = 1
+    return int((words * np.cumprod(powers)).sum(dtype=np.uint64))
+
+
+def layout_parameters(program: KernelProgram) -> Mapping[str, ParameterValue]:
+    """Those that the format is built with."""
+    match program.format:
+        case Compressed() as format_:
+            return format_.layout_parameters(program.parameters)
+        case _:
+            return program.parameters
+
+
+def _set_values(program: KernelProgram, values: FixedValues | None) -> str:
+    """The body of the member function."""
+    lines = [] if values is None else [_CHECK.substitute(fingerprint=values_fingerprint(values))]
+    match program.format:
+        case Compressed(storage=storage):
+            lines += [_PACK, f"upload_stored({_stored(storage)}(packed, layout_, num_rows_));"]
+        case _:
+            lines += [_IN_PLACE, _PACK, 'upload("values", packed.data(), packed.size() * sizeof(Element));']
+    return "".join(f"    {line}\n" for text in lines for line in text.split("\n"))
+
+
+def _stored(storage: ValueStorage) -> str:
+    """The function of `values.hpp`."""
+    code_types = {"u8": "std::uint8_t", "u16": "std::uint16_t"}
+    match storage:
+        case Dictionary(code=code):
+            return f"store_dictionary<{code_types[code]}>"
+        case RowDictionary(code=code):
+            return f"store_rows<{code_types[code]}>"
+        case Constant():
+            return "store_constant"
+        case Float32():
+            return "store_float32"
 
 
 def cpp_parameter(name: str, value: ParameterValue) -> str:
@@ -95,14 +179,20 @@ class _Plan:
     launches: tuple[ResolvedLaunch, ...]
 
 
-def _plan(program: KernelProgram, workload: Workload, pattern: Pattern, device: DeviceDescription) -> _Plan:
+def _plan(
+    program: KernelProgram,
+    workload: Workload,
+    pattern: Pattern,
+    device: DeviceDescription,
+    values: FixedValues | None,
+) -> _Plan:
     sizes = {
         "num_rows": pattern.num_rows,
         "num_cols": pattern.num_cols,
         "nnz": pattern.nnz,
         "num_dense_cols": workload.num_dense_cols,
         "num_sms": device.num_sms,
-        **program.format.build(pattern, program.parameters).sizes,
+        **build_layout(program.format, program.parameters, pattern, values).sizes,
     }
     arguments = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
     return _Plan(sizes, arguments, tuple(launch.resolve(sizes) for launch in program.launches))

@@ -12,6 +12,8 @@ import numpy.typing as npt
 import scipy.sparse
 
 from sparsesmith.artifacts.cuda_driver import launch_programmatic
+from sparsesmith.domain.fixed_values import FixedValues, fixed_values
+from sparsesmith.domain.formats.compressed import build_layout
 from sparsesmith.domain.formats.format import Argument
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.domain.program import KernelProgram, ResolvedLaunch, parse_program, signature_of
@@ -35,13 +37,29 @@ def program_launcher(program: str, matrix: scipy.sparse.csr_matrix, workload: Wo
     """A launcher of a kernel program on the current device, its format built from the matrix.
 
     The matrix must be canonical: columns ascend in each row. Raises InvalidProgram, InvalidMatrix where the matrix has
-    another pattern than the workload, Unavailable without CuPy or a GPU.
+    another pattern than the workload, or other values where the workload fixes them, Unavailable without CuPy or a GPU.
     """
     parsed = parse_program(program, workload.operation, workload.element_type)
     pattern = pattern_from_scipy(matrix)
     if pattern.digest != workload.pattern:
         raise _another_pattern(pattern.digest, workload.pattern)
-    return _ProgramLauncher(parsed, pattern, matrix, workload)
+    values = checked_values(matrix.data, workload)
+    return _ProgramLauncher(parsed, pattern, matrix, workload, values)
+
+
+def checked_values(values: npt.NDArray[Any], workload: Workload) -> FixedValues | None:
+    """Values in CSR order where the workload fixes them; None where it does not. Raises InvalidMatrix for others."""
+    if workload.values is None:
+        return None
+    given = fixed_values(values, workload.element_type)
+    if given.digest != workload.values:
+        raise InvalidMatrix(
+            "the matrix has other values than the kernel was tuned with (values=fixed): it is valid for those only",
+            field="values",
+            value=given.digest,
+            limit=workload.values,
+        )
+    return given
 
 
 def library_launcher(matrix: scipy.sparse.csr_matrix, workload: Workload) -> Launcher:
@@ -51,13 +69,18 @@ def library_launcher(matrix: scipy.sparse.csr_matrix, workload: Workload) -> Lau
 
 class _ProgramLauncher:
     def __init__(
-        self, program: KernelProgram, pattern: Pattern, matrix: scipy.sparse.csr_matrix, workload: Workload
+        self,
+        program: KernelProgram,
+        pattern: Pattern,
+        matrix: scipy.sparse.csr_matrix,
+        workload: Workload,
+        values: FixedValues | None,
     ) -> None:
         self._cupy = _import_cupy()
         self._device = self._cupy.cuda.Device()
         self._workload = workload
         self._pattern = pattern
-        self._layout = program.format.build(pattern, program.parameters)
+        self._layout = build_layout(program.format, program.parameters, pattern, values)
         self._sizes = {
             "num_rows": pattern.num_rows,
             "num_cols": pattern.num_cols,
@@ -77,6 +100,9 @@ class _ProgramLauncher:
         same = same and np.array_equal(matrix.indptr, self._pattern.row_offsets)
         if not same or not np.array_equal(matrix.indices, self._pattern.col_indices):
             raise _another_pattern(pattern_from_scipy(matrix).digest, self._pattern.digest)
+        checked_values(matrix.data, self._workload)
+        if all(argument.role != "values" for argument in self._arguments):
+            return
         with self._device:
             self._arrays["values"] = self._cupy.asarray(self._layout.pack(_values(matrix, self._workload.element_type)))
 

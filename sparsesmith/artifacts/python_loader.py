@@ -7,7 +7,7 @@ from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 
 _PROGRAM_LOADER = Template('''"""$title
 
-    kernel = load(A)     # SciPy, CuPy or torch sparse matrix with the pattern that this kernel was tuned for
+    kernel = load(A)     # SciPy, CuPy or torch sparse matrix with the $part that this kernel was tuned for
     y = kernel(x)        # CuPy, torch or NumPy array; the result is of the same kind
 
 Needs: pip install sparsesmith cupy-cuda13x
@@ -23,7 +23,7 @@ PROGRAM = $program
 
 
 def load(matrix: object) -> Launcher:
-    """The tuned kernel bound to a matrix. Raises InvalidMatrix for another pattern, Unavailable without a GPU."""
+    """The tuned kernel bound to a matrix. Raises InvalidMatrix for another $part, Unavailable without a GPU."""
     return program_launcher(PROGRAM, to_scipy(matrix), WORKLOAD)
 ''')
 
@@ -54,7 +54,8 @@ def python_loader(report: KernelReport) -> str:
     """The loader's text."""
     workload = report.workload
     title = f"Tuned by sparsesmith: {workload.operation} {workload.element_type} for pattern {workload.pattern[:12]}."
-    words = {"title": title, "workload": _literal(workload.model_dump_json())}
+    part = "pattern" if workload.values is None else "pattern and the values"
+    words = {"title": title, "part": part, "workload": _literal(workload.model_dump_json())}
     match report.answer:
         case TunedAnswer(best=best):
             return _PROGRAM_LOADER.substitute(words, program=_literal(extract_program(best.candidate.program)))

@@ -18,7 +18,7 @@ from sparsesmith.cli.progress import Progress
 from sparsesmith.cli.rendering import show_evaluation, show_policy, show_report, visible
 from sparsesmith.client import Client, tuning_options
 from sparsesmith.errors import SparsesmithError, Unavailable
-from sparsesmith_proto.api import SearchStrategy
+from sparsesmith_proto.api import SearchStrategy, ValuesOption
 from sparsesmith_proto.message import ElementType, Operation
 
 app = typer.Typer(
@@ -36,6 +36,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON and
 OperationOption = Annotated[Operation, typer.Option(help="y = A x, or C = A B")]
 ElementTypeOption = Annotated[ElementType, typer.Option("--type", help="Type of the values")]
 NumDenseCols = Annotated[int, typer.Option(help="Columns of B (spmm)")]
+ValuesOf = Annotated[
+    ValuesOption,
+    typer.Option("--values", help="Right for any values, or for the file's own, exploiting them"),
+]
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit")]
 
 USER_MISTAKE = 2
@@ -57,6 +61,7 @@ def tune(
     operation: OperationOption = "spmv",
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
+    values: ValuesOf = "any",
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     candidates: Annotated[int, typer.Option(help="Kernels to try at most")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to search at most")] = 120,
@@ -69,6 +74,7 @@ def tune(
         operation=operation,
         element_type=element_type,
         num_dense_cols=num_dense_cols,
+        values=values,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
     )
@@ -94,11 +100,14 @@ def grade(
     operation: OperationOption = "spmv",
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
+    values: ValuesOf = "any",
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Grade a kernel program that you wrote. Exits with 3 unless it passed."""
-    options = tuning_options(operation=operation, element_type=element_type, num_dense_cols=num_dense_cols)
+    options = tuning_options(
+        operation=operation, element_type=element_type, num_dense_cols=num_dense_cols, values=values
+    )
     text = program_file(program)
     name, data = matrix_file(matrix)
     with Client(url) as client, Progress(errors, quiet=as_json) as progress:

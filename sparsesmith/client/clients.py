@@ -49,9 +49,9 @@ class Client:
     def tune(
         self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
     ) -> TunedKernel:
-        """Tune a kernel for the matrix's pattern and bind it to its values."""
+        """Tune a kernel for the matrix's pattern, or with values="fixed" for its values too, and bind it to them."""
         csr = to_scipy(matrix)
-        return TunedKernel(self.tune_file(MATRIX_NAME, pattern_file(csr), options, on_progress), csr)
+        return TunedKernel(self.tune_file(MATRIX_NAME, matrix_file(csr, options), options, on_progress), csr)
 
     def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -77,8 +77,8 @@ class Client:
         options: TuningOptions | None = None,
         on_progress: OnProgress | None = None,
     ) -> EvaluationAnswer:
-        """Grade a kernel program on a matrix's pattern. Of the options the workload's count."""
-        return self.grade_file(program, MATRIX_NAME, pattern_file(to_scipy(matrix)), options, on_progress)
+        """Grade a kernel program on a matrix. Of the options the workload's count."""
+        return self.grade_file(program, MATRIX_NAME, matrix_file(to_scipy(matrix), options), options, on_progress)
 
     def grade_file(
         self,
@@ -151,7 +151,7 @@ class AsyncClient:
         self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
     ) -> TunedKernel:
         csr = await asyncio.to_thread(to_scipy, matrix)
-        data = await asyncio.to_thread(pattern_file, csr)
+        data = await asyncio.to_thread(matrix_file, csr, options)
         return TunedKernel(await self.tune_file(MATRIX_NAME, data, options, on_progress), csr)
 
     async def tune_file(
@@ -172,7 +172,7 @@ class AsyncClient:
         options: TuningOptions | None = None,
         on_progress: OnProgress | None = None,
     ) -> EvaluationAnswer:
-        data = await asyncio.to_thread(lambda: pattern_file(to_scipy(matrix)))
+        data = await asyncio.to_thread(lambda: matrix_file(to_scipy(matrix), options))
         return await self.grade_file(program, MATRIX_NAME, data, options, on_progress)
 
     async def grade_file(
@@ -222,8 +222,9 @@ class AsyncClient:
 def tune(matrix: SparseMatrix, *, url: str | None = None, **options: object) -> TunedKernel:
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
-    `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, search,
-    budget. The server is `url`, else SPARSESMITH_URL, else http://127.0.0.1:8000. Raises InvalidOption for others.
+    `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
+    search, budget. The server is `url`, else SPARSESMITH_URL, else http://127.0.0.1:8000. Raises InvalidOption for
+    others.
     """
     chosen = tuning_options(**options)
     with Client(url) as client:
@@ -242,11 +243,13 @@ def server_url(url: str | None) -> httpx.URL:
     return parsed
 
 
-def pattern_file(csr: scipy.sparse.csr_matrix) -> bytes:
-    """The pattern as a compressed SciPy .npz; values are ones, since only the pattern chooses the kernel."""
-    ones = np.ones(csr.nnz, np.int8)
+def matrix_file(csr: scipy.sparse.csr_matrix, options: TuningOptions | None) -> bytes:
+    """The matrix as a compressed SciPy .npz; with ones for values unless the options fix them, since then only the
+    pattern chooses the kernel."""
+    is_fixed = options is not None and options.values == "fixed"
+    values = csr.data if is_fixed else np.ones(csr.nnz, np.int8)
     buffer = io.BytesIO()
-    scipy.sparse.save_npz(buffer, scipy.sparse.csr_matrix((ones, csr.indices, csr.indptr), shape=csr.shape))
+    scipy.sparse.save_npz(buffer, scipy.sparse.csr_matrix((values, csr.indices, csr.indptr), shape=csr.shape))
     return buffer.getvalue()
 
 

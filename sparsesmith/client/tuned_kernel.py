@@ -5,7 +5,7 @@ from typing import Any
 import scipy.sparse
 
 from sparsesmith.artifacts import ArtifactKind, artifact
-from sparsesmith.artifacts.launcher import Launcher, library_launcher, program_launcher
+from sparsesmith.artifacts.launcher import Launcher, checked_values, library_launcher, program_launcher
 from sparsesmith.client.matrices import SparseMatrix, to_scipy
 from sparsesmith.domain.extraction import extract_program
 from sparsesmith.domain.pattern import pattern_from_scipy
@@ -35,7 +35,8 @@ class TunedKernel:
 
         Raises Conflict for `cu` and `hpp` where the vendor's routine is the answer.
         """
-        return artifact(kind, self.report, pattern_from_scipy(self._matrix)).content
+        values = checked_values(self._matrix.data, self.report.workload)
+        return artifact(kind, self.report, pattern_from_scipy(self._matrix), values).content
 
     def __matmul__(self, dense: Any) -> Any:
         """A x (spmv, shape [num_cols]) or A B (spmm, shape [num_cols, num_dense_cols]).
@@ -49,7 +50,10 @@ class TunedKernel:
         return self._launcher(dense)
 
     def update_values(self, matrix: SparseMatrix) -> None:
-        """New values in the same pattern; the kernel and its format stay. Raises InvalidMatrix for another pattern."""
+        """New values in the same pattern; the kernel and its format stay.
+
+        Raises InvalidMatrix for another pattern, and for other values where the kernel was tuned with values="fixed".
+        """
         csr = to_scipy(matrix)
         digest = pattern_from_scipy(csr).digest
         if digest != self.report.workload.pattern:
@@ -59,6 +63,8 @@ class TunedKernel:
                 value=digest,
                 limit=self.report.workload.pattern,
             )
+        if self.program is not None:
+            checked_values(csr.data, self.report.workload)
         if self._launcher is not None:
             self._launcher.update_values(csr)
         self._matrix = csr

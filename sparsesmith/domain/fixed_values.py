@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
+from sparsesmith.domain.pattern import Int32Array, Pattern
 from sparsesmith.errors import InvalidMatrix
 from sparsesmith_proto.message import ElementType
 
@@ -33,7 +35,7 @@ def fixed_values(values: npt.ArrayLike, element_type: ElementType) -> FixedValue
 
     Raises InvalidMatrix for one that is not finite there.
     """
-    wide = np.asarray(values)
+    wide = np.asarray(values, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         array = wide.astype(element_type)
     array += 0  # -0 becomes 0: equal values have equal bits.
@@ -47,3 +49,23 @@ def fixed_values(values: npt.ArrayLike, element_type: ElementType) -> FixedValue
             limit=f"finite in {element_type}",
         )
     return FixedValues(array)
+
+
+def values_of_entries(
+    pattern: Pattern, rows: Int32Array, cols: Int32Array, values: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Values of a matrix given by its entries in any order, in the order of the pattern; duplicates are added up.
+
+    Raises InvalidMatrix where there is not one value for each entry.
+    """
+    if values.size != rows.size:
+        raise InvalidMatrix(
+            f"values has {values.size} entries, row_indices has {rows.size}: they must be equal",
+            field="values",
+            value=values.size,
+            limit=rows.size,
+        )
+    csr = scipy.sparse.coo_matrix((values, (rows, cols)), shape=(pattern.num_rows, pattern.num_cols)).tocsr()
+    csr.sum_duplicates()
+    summed: npt.NDArray[np.float64] = csr.data
+    return summed

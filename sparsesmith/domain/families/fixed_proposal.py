@@ -39,7 +39,7 @@ def compressions(values: FixedValues) -> list[Compression]:
         found += [Compression(Dictionary("u8"), "cached"), Compression(Dictionary("u8"), "shared")]
     elif table is not None and table.size < 2**16:
         found.append(Compression(Dictionary("u16")))
-    if array.dtype == np.float64 and _is_float32(array):
+    if not found and array.dtype == np.float64 and _is_float32(array):
         found.append(Compression(Float32()))
     return found
 
@@ -64,11 +64,13 @@ def propose_fixed(
 
 
 def _forms(instance: FamilyInstance, allowed: Sequence[Compression]) -> Iterator[FamilyInstance]:
-    """The instance with its values compressed in each way that can be, then as it is."""
+    """The instance compressed in each way that can be, then as it is. No values at all beat any code."""
     for compression in allowed:
         program = compressed_program(instance.program, compression)
         if program is not None:
             yield FamilyInstance(instance.family, {**instance.parameters, "values": str(compression)}, program)
+            if isinstance(compression.storage, Constant):
+                break
     yield instance
 
 

@@ -51,13 +51,16 @@ class Compressed:
 
     def build_with(self, pattern: Pattern, parameters: Parameters, values: FixedValues) -> Layout:
         """Raises InvalidProgram where the pattern or the values do not fit."""
-        if isinstance(self.storage, RowDictionary) and "slice" in parameters:  # A code a row: slots have no order.
-            parameters = {**parameters, "slice": 0}
-        layout = self.plain.build(pattern, parameters)
+        layout = self.plain.build(pattern, self.layout_parameters(parameters))
         strides = {"num_rows": pattern.num_rows, **layout.sizes}
         stride = SLOT_GRIDS.get(self.name)
         grid = None if stride is None else SlotGrid(pattern.num_rows, strides[stride])
         return stored_layout(self.storage, layout, values.array, grid)
+
+    def layout_parameters(self, parameters: Parameters) -> Parameters:
+        """Those that the plain format is built with: where rows have a code, slots have no order to choose."""
+        is_sliced = isinstance(self.storage, RowDictionary) and "slice" in parameters
+        return {**parameters, "slice": 0} if is_sliced else parameters
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
         """Raises TypeError: which slots are padding is not kept."""

@@ -1,0 +1,71 @@
+// Values that the kernel was tuned for, as it stores them.
+using Stored = std::map<std::string, std::vector<unsigned char>>;
+
+template <typename Word>
+inline void store(Stored& stored, const std::string& name, const std::vector<Word>& words) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(words.data());
+  stored[name].assign(bytes, bytes + words.size() * sizeof(Word));
+}
+
+// Polynomial hash over the bits of the values, in CSR order.
+inline std::uint64_t values_fingerprint(const Element* values, std::size_t count) {
+  std::uint64_t hash = 0, power = 1;
+  for (std::size_t k = 0; k < count; ++k) {
+    const Element value = values[k] + Element(0);  // -0 counts as 0
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(Element));
+    hash += (bits + 1) * power;
+    power *= 6364136223846793005ull;
+  }
+  return hash;
+}
+
+template <typename Code>
+inline Stored store_dictionary(const std::vector<Element>& packed, const Layout&, int) {
+  std::vector<Element> table = packed;
+  std::sort(table.begin(), table.end());
+  table.erase(std::unique(table.begin(), table.end()), table.end());
+  std::vector<Code> codes(packed.size());
+  for (std::size_t slot = 0; slot < packed.size(); ++slot)
+    codes[slot] = static_cast<Code>(std::lower_bound(table.begin(), table.end(), packed[slot]) - table.begin());
+  Stored stored;
+  store(stored, "value_codes", codes);
+  store(stored, "dictionary", table);
+  return stored;
+}
+
+// Slot k of row i at k * stride + i.
+template <typename Code>
+inline Stored store_rows(const std::vector<Element>& packed, const Layout& layout, int num_rows) {
+  const auto found = layout.sizes.find("stride");
+  const std::size_t stride = found == layout.sizes.end() ? num_rows : found->second;
+  std::vector<std::vector<Element>> rows(num_rows);
+  for (int row = 0; row < num_rows; ++row)
+    for (std::size_t slot = row; slot < packed.size(); slot += stride) rows[row].push_back(packed[slot]);
+  std::vector<std::vector<Element>> table = rows;
+  std::sort(table.begin(), table.end());
+  table.erase(std::unique(table.begin(), table.end()), table.end());
+  std::vector<Code> codes(num_rows);
+  for (int row = 0; row < num_rows; ++row)
+    codes[row] = static_cast<Code>(std::lower_bound(table.begin(), table.end(), rows[row]) - table.begin());
+  std::vector<Element> values;
+  for (const auto& row : table) values.insert(values.end(), row.begin(), row.end());
+  Stored stored;
+  store(stored, "row_codes", codes);
+  store(stored, "row_values", values);
+  return stored;
+}
+
+inline Stored store_constant(const std::vector<Element>& packed, const Layout& layout, int) {
+  const auto first = std::find_if(layout.value_sources.begin(), layout.value_sources.end(), [](int j) { return j >= 0; });
+  const std::size_t slot = layout.value_sources.empty() ? 0 : first - layout.value_sources.begin();
+  Stored stored;
+  store(stored, "constant_value", std::vector<Element>{packed[slot]});
+  return stored;
+}
+
+inline Stored store_float32(const std::vector<Element>& packed, const Layout&, int) {
+  Stored stored;
+  store(stored, "values", std::vector<float>(packed.begin(), packed.end()));
+  return stored;
+}
