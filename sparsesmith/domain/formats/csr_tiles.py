@@ -79,7 +79,7 @@ class CsrTiles:
                 "col_indices",
                 "index",
                 "column of each slot; nonzero q of a tile is at tile * capacity + (q / 32 / vector * 32 + q % 32) * "
-                "vector + q / 32 % vector; padding repeats the last column (0 in an empty tile)"
+                "vector + q / 32 % vector; padding repeats the tile's largest column (0 in an empty tile)"
                 + (f"; minus {base.name}" if narrow else ""),
             ),
             *((_PLACES,) if sorts else ()),
