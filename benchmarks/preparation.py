@@ -16,7 +16,7 @@ from benchmarks.sweep import Plan
 from services.evaluator.compilation import Compiler
 from services.evaluator.compile_ahead import CompilationsAhead
 from sparsesmith.domain.families import FamilyInstance
-from sparsesmith.tuning.cost import AnalyticCost
+from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of
 from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits
 from sparsesmith_proto.kernel import Candidate, FromFamily, Workload
@@ -46,9 +46,9 @@ class Prepared:
 class FamilySearch:
     """The product's tuner, with candidates going out and outcomes coming in."""
 
-    def __init__(self, matrix: Matrix, plan: Plan) -> None:
+    def __init__(self, matrix: Matrix, plan: Plan, cost: CostModel) -> None:
         grid = grid_of(matrix.pattern, plan.operation, plan.element_type, plan.num_dense_cols)
-        self._tuner = Tuner(grid, AnalyticCost(), TuningLimits(candidates=plan.limit))
+        self._tuner = Tuner(grid, cost, TuningLimits(candidates=plan.limit))
         self._instances: dict[str, FamilyInstance] = {}
 
     def next_batch(self, size: int) -> tuple[Candidate, ...]:
@@ -68,28 +68,47 @@ class FamilySearch:
             self._tuner.tell(self._instances[candidate.candidate_id], result)
 
 
+@dataclass(frozen=True, eq=False)
+class Workshop:
+    """What workloads are prepared with."""
+
+    cost: CostModel
+    compiler: Compiler
+    architecture: Architecture
+    compile_limit_s: float
+
+
+@dataclass(frozen=True)
+class Unprepared:
+    """A workload that could not be made ready: a defect of a maker or of a family, which costs no other its turn."""
+
+    name: str
+    message: str
+
+
 def prepared_workloads(
-    work: Iterable[tuple[Source, Plan]], compiler: Compiler, architecture: Architecture, compile_limit_s: float
-) -> Generator[Prepared, None, None]:
+    work: Iterable[tuple[Source, Plan]], workshop: Workshop
+) -> Generator[Prepared | Unprepared, None, None]:
     """In order; whoever takes one leaves its `ahead` when done with it."""
     context = get_context("spawn")
     with ProcessPoolExecutor(READERS, mp_context=context) as readers, ThreadPoolExecutor(1) as ranking:
-
-        def submit(source: Source, plan: Plan) -> Future[Prepared]:
-            read = readers.submit(_read, source, plan)
-            return ranking.submit(_prepare, read, plan, compiler, architecture, compile_limit_s)
-
-        waiting: deque[Future[Prepared]] = deque()
+        waiting: deque[tuple[Source, Future[Prepared]]] = deque()
         try:
             for source, plan in work:
-                waiting.append(submit(source, plan))
+                read = readers.submit(_read, source, plan)
+                waiting.append((source, ranking.submit(_prepare, read, plan, workshop)))
                 if len(waiting) > AHEAD:
-                    yield waiting.popleft().result()
+                    yield _result(*waiting.popleft())
             while waiting:
-                yield waiting.popleft().result()
+                yield _result(*waiting.popleft())
         finally:
             ranking.shutdown(cancel_futures=True)
             readers.shutdown(wait=False, cancel_futures=True)
+
+
+def _result(source: Source, prepared: "Future[Prepared]") -> Prepared | Unprepared:
+    error = prepared.exception()
+    return prepared.result() if error is None else Unprepared(source.name, f"{type(error).__name__}: {error}")
 
 
 def _read(source: Source, plan: Plan) -> tuple[Matrix, Structure]:
@@ -98,13 +117,7 @@ def _read(source: Source, plan: Plan) -> tuple[Matrix, Structure]:
     return matrix, structure_of(matrix.pattern, np.dtype(plan.element_type).itemsize)
 
 
-def _prepare(
-    read: "Future[tuple[Matrix, Structure]]",
-    plan: Plan,
-    compiler: Compiler,
-    architecture: Architecture,
-    compile_limit_s: float,
-) -> Prepared:
+def _prepare(read: "Future[tuple[Matrix, Structure]]", plan: Plan, workshop: Workshop) -> Prepared:
     matrix, structure = read.result()
     workload = Workload(
         pattern=matrix.pattern.digest,
@@ -113,9 +126,9 @@ def _prepare(
         num_dense_cols=plan.num_dense_cols,
     )
     began = time.monotonic()
-    search = FamilySearch(matrix, plan)
+    search = FamilySearch(matrix, plan, workshop.cost)
     first = search.next_batch(FIRST_BATCH)
     prepare_s = time.monotonic() - began
-    ahead = CompilationsAhead(compiler, architecture, compile_limit_s)
+    ahead = CompilationsAhead(workshop.compiler, workshop.architecture, workshop.compile_limit_s)
     ahead.start(first, workload)
     return Prepared(matrix, structure, plan, workload, search, first, ahead, prepare_s)

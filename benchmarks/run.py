@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.contest import Contest, hold
-from benchmarks.preparation import Prepared, prepared_workloads
+from benchmarks.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.structure import vector_bytes
 from benchmarks.suites import ROOT, Source, core_sources, example_sources, generated_sources
 from benchmarks.sweep import Plan, parse_plan
@@ -40,6 +40,8 @@ from services.evaluator.settings import EvaluatorSettings
 from services.generator.verdict import Contender, break_even
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import SparsesmithError
+from sparsesmith.tuning.cost import AnalyticCost
+from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.kernel import (
     Baselines,
     BaselineTiming,
@@ -73,37 +75,51 @@ def main() -> None:
         Compiler(max(1, (os.cpu_count() or 1) - 1), timeout_s=settings.compile_limit_s) as compiler,
     ):
         device = process.start()
+        cost = CostModels(options.cost_model).on(device.name)
+        workshop = Workshop(cost, compiler, device.architecture, settings.compile_limit_s)
+        how = {
+            "commit": commit,
+            "cost_model": "analytic" if isinstance(cost, AnalyticCost) else options.cost_model.name,
+        }
         for plan in map(parse_plan, options.plan):
+            if time.monotonic() > deadline:
+                print(f"time is up before {_file_name(plan)}", flush=True)
+                continue
             sources = _sources(options, plan)
-            result = SuiteResult(options.out, plan, device, commit, [source.name for source in sources])
+            result = SuiteResult(options.out, plan, device, how, [source.name for source in sources])
             if options.resume:
                 result.resume(options.resume)
             work = ((source, plan) for source in sources if source.name not in result.names())
-            workloads = prepared_workloads(work, compiler, device.architecture, settings.compile_limit_s)
+            workloads = prepared_workloads(work, workshop)
             with closing(workloads):
                 _measure_all(workloads, samples, process, result, deadline)
             print(result.summary(), flush=True)
 
 
 def _measure_all(
-    workloads: Iterable[Prepared], samples: Samples, process: DeviceProcess, result: "SuiteResult", deadline: float
+    workloads: Iterable[Prepared | Unprepared],
+    samples: Samples,
+    process: DeviceProcess,
+    result: "SuiteResult",
+    deadline: float,
 ) -> None:
     """Row by row until the time is up; a workload that cannot be measured leaves a row that says why."""
     began = time.monotonic()
     for prepared in workloads:
         if time.monotonic() > deadline:
-            prepared.ahead.__exit__(None, None, None)
             return
-        row = _measured(prepared, _candidates_of(samples, prepared), process)
+        row = _measured(prepared, samples, process)
         now = time.monotonic()
         row["wall_s"], began = now - began, now
         print(_line(row), flush=True)
         result.add(row)
 
 
-def _measured(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProcess) -> Row:
+def _measured(prepared: Prepared | Unprepared, samples: Samples, process: DeviceProcess) -> Row:
+    if isinstance(prepared, Unprepared):
+        return {"name": prepared.name, "failed": prepared.message}
     try:
-        return measured_row(prepared, hold(prepared, samples, process), process.description())
+        return measured_row(prepared, hold(prepared, _candidates_of(samples, prepared), process), process.description())
     except SparsesmithError as error:
         return {"name": prepared.matrix.name, "failed": error.message}
 
@@ -111,21 +127,24 @@ def _measured(prepared: Prepared, samples: tuple[Candidate, ...], process: Devic
 class SuiteResult:
     """The result file of a plan."""
 
-    def __init__(self, out: Path, plan: Plan, device: DeviceDescription, commit: str, names: list[str]) -> None:
+    def __init__(
+        self, out: Path, plan: Plan, device: DeviceDescription, how: Mapping[str, str], names: list[str]
+    ) -> None:
         self._file = out / _folder(device) / _file_name(plan)
-        self._plan, self._device, self._commit, self._wanted = plan, device, commit, names
+        self._plan, self._device, self._how, self._wanted = plan, device, how, names
         self._rows: list[Row] = []
 
     def names(self) -> set[str]:
         return {row["name"] for row in self._rows}
 
     def resume(self, folder: Path) -> None:
-        """Takes over the rows of an earlier run of this commit, if there are any, but those that failed."""
+        """Takes over the rows of an earlier run of this commit, if there are any, but not those that failed."""
         path = folder / _folder(self._device) / self._file.name
         if not path.exists():
             return
         before = json.loads(path.read_text(encoding="utf-8"))
-        if before["commit"] == self._commit and before["candidates"] == self._plan.limit:
+        asked = {**self._how, "candidates": self._plan.limit}
+        if all(before[name] == value for name, value in asked.items()):
             self._rows = [row for row in before["rows"] if row["name"] in self._wanted and "failed" not in row]
 
     def add(self, row: Row) -> None:
@@ -155,7 +174,7 @@ class SuiteResult:
             "num_dense_cols": self._plan.num_dense_cols,
             "candidates": self._plan.limit,
             "device": self._device.model_dump(),
-            "commit": self._commit,
+            **self._how,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "cpu_cores": os.cpu_count(),
@@ -303,6 +322,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--candidates", type=int, help="most programs of the search, in place of the plans' own numbers"
     )
+    parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200", help="missing: by estimates")
     parser.add_argument("--names", nargs="+", help="only these matrices")
     parser.add_argument("--seconds", type=float, default=3600, help="no new workload is begun after this time")
     parser.add_argument("--commit", default="", help="of the code, where git does not say")
