@@ -69,7 +69,7 @@ def _spmm_rows_split(work: Work) -> Iterator[Prospect]:
             if batch > 4 * max(mean, longest / 16):
                 continue
             read = work.rows * batch * ceil(mean / batch)
-            chain = 1.3 + 2 * ceil(longest / batch) + 0.3 * log2(number(rest, "splits"))
+            chain = 2.5 + 1.2 * ceil(longest / batch) + 0.3 * log2(number(rest, "splits"))
             groups = float(work.rows * number(rest, "splits"))
             yield _shared(work, {**tile, **rest}, work.csr_bytes(str(rest["index"])), groups, read, chain)
 

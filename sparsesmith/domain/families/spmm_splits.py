@@ -3,7 +3,7 @@
 from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, add_batch, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
-from sparsesmith.domain.families.source import FULL_WARP, Launch, batch, fill, load, program
+from sparsesmith.domain.families.source import FULL_WARP, Launch, fill, load, program
 from sparsesmith.domain.formats.format import IntegerRange, OneOf, ParameterSpec
 
 BLOCK = OneOf(128, (32, 64, 128, 256, 512))
@@ -115,6 +115,7 @@ def _launch(choice: Choice, tile: DenseTile, body: str) -> Launch:
 
 def _write_rows_split(choice: Choice) -> str:
     tile, splits, unroll = tile_of(choice), choice.integer("splits"), choice.integer("unroll")
+    how = choice.word("load")
     body = fill(
         """
 $partials
@@ -123,11 +124,33 @@ int part = $part;
 $column
 int begin = 0, end = 0;
 if (row < num_rows) begin = row_offsets[row], end = row_offsets[row + 1];
+int col[$unroll];
+$T value[$unroll];
+auto fetch = [&](int j) {
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) {
+    int k = max(min(j$times, end - 1), 0);
+    col[u] = $load_col;
+    value[u] = $load_value;
+    if (j$times >= end) value[u] = 0;
+  }
+};
+fetch(begin + part);
 $declare
 #pragma unroll 1
 for (int j = begin + part; j < end; j += $stride) {
-  $batch
-  $add
+  $V right[$unroll];
+  $T factor[$unroll];
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) {
+    right[u] = $gather;
+    factor[u] = value[u];
+  }
+  if (j + $stride < end) fetch(j + $stride);
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) {
+    $add
+  }
 }
 $finish
 """,
@@ -137,8 +160,14 @@ $finish
         column=own_column(tile, choice.word("placement")),
         declare=tile.declare(),
         stride=splits * unroll,
-        batch=batch(splits, unroll, choice.word("load"), choice.element_type),
-        add=add_batch(tile, unroll),
+        unroll=unroll,
+        T=tile.scalar,
+        V=tile.c_type,
+        times=" + u" if splits == 1 else f" + u * {splits}",
+        load_col=load(how, "col_indices + k"),
+        load_value=load(how, "values + k"),
+        gather=tile.read(f"b + (size_t)col[u] * {choice.num_dense_cols} + column"),
+        add=tile.multiply_add("sum", "factor[u]").replace("right", "right[u]"),
         finish=_join_and_store(choice, tile),
     )
     return program("spmm", choice.element_type, "csr", {"index": choice.word("index")}, _launch(choice, tile, body))

@@ -91,7 +91,6 @@ $read_offsets
 $early
 __syncthreads();
 int rows = range.y - range.x;
-$T* out = $output;
 int begin = min(group * $share, offsets[rows]), end = min(begin + $share, offsets[rows]);
 int row = 0;
 for (int above = rows; row < above;) {
@@ -100,6 +99,7 @@ for (int above = rows; row < above;) {
   else row = middle + 1;
 }
 $late
+$T* out = $output;
 int cut = rows;
 $V sum = {}, head = {};
 #pragma unroll
