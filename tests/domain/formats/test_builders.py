@@ -11,7 +11,7 @@ from sparsesmith.domain.formats.format import ParameterValue, refuse_overflow
 from sparsesmith.domain.formats.sell import sorted_rows
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import InvalidProgram
-from tests.domain.patterns import make_pattern, patterns
+from tests.domain.patterns import make_pattern, pattern_of, patterns
 
 
 def indices_of(pattern: Pattern, name: str, **given: ParameterValue) -> dict[str, list[int]]:
@@ -122,3 +122,64 @@ def test_a_size_beyond_32_bits_is_refused_with_its_limit() -> None:
     with pytest.raises(InvalidProgram, match="stride is 2147483648") as refusal:
         refuse_overflow("ell", "stride", 2**31)
     assert refusal.value.limit == str(2**31 - 1)
+
+
+def tiles_of(pattern: Pattern, **given: ParameterValue) -> dict[str, list[int]]:
+    return indices_of(pattern, "csr_tiles", **{"chunks": 1, "vector": 2, "max_rows": 3, **given})
+
+
+def test_a_tile_ends_before_the_row_or_the_nonzero_too_many() -> None:
+    arrays = tiles_of(pattern_of(np.arange(50) < np.array([[40], [20], [10], [0], [0], [0], [0]])))
+    assert arrays["tile_rows"] == [0, 2, 2, 5, 5, 7]
+    assert arrays["local_offsets"] == [0, 40, 60, 60, 0, 10, 10, 10, 0, 0, 0, 0]
+
+
+def test_lanes_of_a_tile_load_side_by_side_what_lies_a_warp_apart() -> None:
+    columns = tiles_of(make_pattern("x" * 60))["col_indices"]
+    assert columns[0::2] == list(range(32))
+    assert columns[1::2] == [*range(32, 60), 59, 59, 59, 59]
+
+
+def test_a_sorted_tile_says_where_each_product_belongs_and_padding_belongs_behind() -> None:
+    arrays = tiles_of(make_pattern("..x.x", "x...x", ".x..."), order="column")
+    assert arrays["places"][0:12:2] == [2, 4, 0, 1, 3, 5]
+    assert arrays["col_indices"][0:12:2] == [0, 1, 2, 4, 4, 4]
+    assert sorted(arrays["places"]) == list(range(64))
+
+
+def test_rows_are_packed_in_the_order_asked_for() -> None:
+    pattern = make_pattern("..x.", "....", "xxx.", "...x", "x...")
+    assert tiles_of(pattern, rows="length")["row_ids"] == [2, 0, 3, 4, 1, -1]
+    assert tiles_of(pattern, rows="column")["row_ids"] == [1, 4, 2, 0, 3, -1]
+
+
+def test_a_row_longer_than_a_tile_is_refused_or_split_into_pieces_behind_the_whole_tiles() -> None:
+    pattern = pattern_of(np.arange(200) < np.array([[3], [150], [5], [65]]))
+    with pytest.raises(InvalidProgram, match="150 nonzeros, a tile 64 slots") as refusal:
+        tiles_of(pattern)
+    assert (refusal.value.value, refusal.value.limit) == ("150", "64")
+    format_ = format_named("csr_tiles")
+    given: dict[str, ParameterValue] = {"chunks": 1, "vector": 2, "max_rows": 3, "long_rows": "split"}
+    layout = format_.build(pattern, complete_parameters(format_, given))
+    assert layout.sizes == {"num_tiles": 7, "num_whole_tiles": 2, "num_split_rows": 2}
+    assert layout.scratch == {"carry": 5}
+    assert layout.indices["tile_rows"].tolist() == [0, 1, 2, 3, 1, 2, 1, 2, 1, 2, 3, 4, 3, 4]
+    assert layout.indices["split_rows"].tolist() == [1, 3]
+    assert layout.indices["split_pieces"].tolist() == [0, 3, 5]
+
+
+def test_sixteen_bits_reach_across_a_sorted_chunk_where_they_do_not_across_the_tile() -> None:
+    mask = np.zeros((2, 100_000), np.bool_)
+    mask[0, :50] = mask[0, 99_950:] = True
+    mask[1, 100:114] = mask[1, 99_900:99_914] = True
+    with pytest.raises(InvalidProgram, match="65536"):
+        tiles_of(pattern_of(mask), chunks=2, index="u16")
+    arrays = tiles_of(pattern_of(mask), chunks=2, index="u16", order="column")
+    assert arrays["col_base"] == [0, 99_900]
+
+
+def test_more_row_bounds_than_rows_and_nonzeros_warrant_are_refused() -> None:
+    pattern = pattern_of(np.arange(60) < np.full((600, 1), 40))
+    with pytest.raises(InvalidProgram, match="lower max_rows") as refusal:
+        tiles_of(pattern, max_rows=4096)
+    assert (refusal.value.value, refusal.value.limit) == (str(600 * 4097), str(2**20))
