@@ -111,6 +111,7 @@ def test_options_become_form_fields() -> None:
         "operation": "spmm",
         "element_type": "float32",
         "num_dense_cols": "8",
+        "values": "any",
         "search": "auto",
         "budget_candidates": "3",
         "budget_seconds": "1.5",
