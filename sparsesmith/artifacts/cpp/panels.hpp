@@ -85,7 +85,11 @@ inline Layout build_panels(const Csr& csr, const Parameters& parameters) {
     bin_rows.push_back(last + is_cut);
     cut_rows.push_back(is_cut && csr.row_offsets[last] >= begin ? last : -1);
   }
-  layout.ints["segment_offsets"] = std::move(offsets);
+  auto& segment_offsets = layout.ints["segment_offsets"];
+  for (int round = 0; round < rounds; ++round)
+    for (int bin = 0; bin <= num_bins; ++bin)
+      for (int panel = 0; panel < num_panels; ++panel)
+        segment_offsets.push_back(offsets[(std::size_t(round) * num_panels + panel) * num_bins + bin]);
   layout.ints["row_offsets"] = csr.row_offsets;
   layout.sizes = {{"num_panels", num_panels}, {"num_parts", num_parts}, {"num_bins", num_bins},
                   {"bin_nnz", bin_nnz}, {"bin_slots", bin_slots}};

@@ -54,31 +54,40 @@ int bin = ${first_bin}blockIdx.x, lane = threadIdx.x % 32;
 int first = bin_rows[2 * bin], last = bin_rows[2 * bin + 1];
 if (first == last) return;
 int begin = bin * bin_nnz, end = min(begin + bin_nnz, nnz);
+int row = first + threadIdx.x$per_row, head = row_offsets[min(row, last)], tail = row_offsets[min(row + 1, last)];
 $out
-for (int panel = threadIdx.x / 32; panel < num_panels; panel += $warps) {
-  const int* segment = segment_offsets + $panel * num_bins + blockIdx.x;
-  int stop = segment[1];
-  #pragma unroll 1
-  for (int j = segment[0] + lane * $width; j < stop; j += $stride) {
-    $I to[$unroll];
-    $V product[$unroll];
+const int* starts = segment_offsets + $first_segment * num_panels;
+for (int panel = threadIdx.x / 32; panel < num_panels; panel += $panels_a_time) {
+  int j[$add_unroll], stop[$add_unroll];
+  bool more = true;
+  #pragma unroll
+  for (int u = 0; u < $add_unroll; u++) {
+    int p = min(panel + u * $warps, num_panels - 1);
+    j[u] = starts[p] + lane * $width;
+    stop[u] = panel + u * $warps < num_panels ? starts[p + num_panels] : 0;
+  }
+  while (more) {
+    $I to[$add_unroll];
+    $V product[$add_unroll];
     #pragma unroll
-    for (int u = 0; u < $unroll; u++) {
-      int k = min(j + u * $step, stop - $width);
-      to[u] = __ldcs((const $I*)(positions + k));
-      product[u] = *(const $V*)(products + k$shift);
-    }
+    for (int u = 0; u < $add_unroll; u++)
+      if (j[u] < stop[u]) {
+        to[u] = __ldcs((const $I*)(positions + j[u]));
+        product[u] = *(const $V*)(products + j[u]$shift);
+      }
+    more = false;
     #pragma unroll
-    for (int u = 0; u < $unroll; u++)
-      if (j + u * $step < stop) {
+    for (int u = 0; u < $add_unroll; u++) {
+      if (j[u] < stop[u]) {
         $scatter
       }
+      j[u] += $step;
+      more |= j[u] < stop[u];
+    }
   }
 }
 __syncthreads();
 for (int start = first; start < last; start += $rows) {
-  int row = start + threadIdx.x$per_row;
-  int head = row_offsets[min(row, last)], tail = row_offsets[min(row + 1, last)];
   int from = max(head, begin) - begin, to = min(tail, end) - begin;
   $T sum = 0;
   if (to - from <= $longest)
@@ -98,6 +107,9 @@ for (int start = first; start < last; start += $rows) {
     if (head < begin || tail > end) atomicAdd(y + row, sum);
     else y[row] = sum;
   }
+  row += $rows;
+  head = row_offsets[min(row, last)];
+  tail = row_offsets[min(row + 1, last)];
 }
 """
 
@@ -151,10 +163,10 @@ def _add(choice: Choice) -> str:
         choice,
         ADD,
         warps=block // 32,
-        panel="(round * num_panels + panel)" if choice.integer("rounds") > 1 else "panel",
-        unroll=unroll,
+        panels_a_time=block // 32 * unroll,
+        first_segment="(bin + round)" if choice.integer("rounds") > 1 else "bin",
+        add_unroll=unroll,
         step=32 * width,
-        stride=32 * width * unroll,
         scatter="\n".join(
             f"sorted[to[u].{part} + (to[u].{part} >> 5)] = product[u].{part};" for part in "xyzw"[:width]
         ),
@@ -211,7 +223,7 @@ PANELS = Family(
         "unroll": OneOf(2, (2, 4)),
         "block": OneOf(512, (512, 1024)),
         "lanes": OneOf(1, (1, 2, 4)),
-        "add_unroll": OneOf(2, (1, 2)),
+        "add_unroll": OneOf(2, (1, 2, 4)),
         "add_block": OneOf(512, (256, 512, 1024)),
         "registers": REGISTERS,
     },

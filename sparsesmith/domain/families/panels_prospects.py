@@ -70,7 +70,7 @@ def _variations(work: Work, rounds: int) -> Iterator[dict[str, ParameterValue]]:
     likeliest |= {"add_unroll": 2, "add_block": 512}
     yield likeliest
     changes = (("add_block", 256), ("bins", bins[1]), ("unroll", 4), ("add_block", 1024))
-    for name, value in (*changes, ("bins", bins[2]), ("add_unroll", 1), ("lanes", lanes[1])):
+    for name, value in (*changes, ("bins", bins[2]), ("add_unroll", 4), ("lanes", lanes[1])):
         yield {**likeliest, name: value}
 
 

@@ -47,8 +47,8 @@ _ARGUMENTS = (
         "const int*",
         "segment_offsets",
         "index",
-        "first slot of round r, panel p and the round's bin b at (r * num_panels + p) * num_bins + b; one more at the "
-        "end",
+        "first slot of round r, the round's bin b and panel p at (r * (num_bins + 1) + b) * num_panels + p, their end "
+        "num_panels entries further on; length rounds * (num_bins + 1) * num_panels",
     ),
     Argument(
         "const int*",
@@ -120,7 +120,7 @@ class Panels:
             indices={
                 "part_panels": part_panels,
                 "part_offsets": part_offsets,
-                "segment_offsets": offsets.astype(np.int32),
+                "segment_offsets": _by_bin(grid, offsets),
                 "bin_rows": bin_rows,
                 "cut_rows": cut_rows,
                 "row_offsets": pattern.row_offsets,
@@ -134,7 +134,8 @@ class Panels:
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
         sizes, indices = layout.sizes, layout.indices
-        lengths = np.diff(indices["segment_offsets"])
+        entries = indices["segment_offsets"].reshape(-1, sizes["num_bins"] + 1, sizes["num_panels"])
+        lengths = np.diff(entries.transpose(0, 2, 1), axis=2).reshape(-1)
         segments = np.repeat(np.arange(lengths.size), lengths)
         panels = segments // sizes["num_bins"] % sizes["num_panels"]
         rounds = segments // (sizes["num_bins"] * sizes["num_panels"])
@@ -185,6 +186,14 @@ def _by_panel(pattern: Pattern, grid: _Grid) -> tuple[IntArray, IntArray]:
     keys = bins // grid.num_bins * grid.num_panels + pattern.col_indices // grid.panel_cols
     order = np.argsort(keys.astype(np.uint16), kind="stable")
     return order, keys[order] * grid.num_bins + bins[order] % grid.num_bins
+
+
+def _by_bin(grid: _Grid, offsets: IntArray) -> Int32Array:
+    """First slot of each segment by round, bin and panel, after the last bin the end of each panel."""
+    shape = (grid.num_rounds, grid.num_panels, grid.num_bins)
+    firsts, ends = offsets[:-1].reshape(shape), offsets[1:].reshape(shape)[:, :, -1:]
+    entries: Int32Array = np.concatenate([firsts, ends], axis=2).astype(np.int32)
+    return np.ascontiguousarray(entries.transpose(0, 2, 1)).reshape(-1)
 
 
 def _positions(

@@ -233,9 +233,9 @@ def _panels(o: Operands) -> dict[int, float]:
                 continue
             in_order: dict[int, float] = {}
             for panel in range(num_panels):
-                segment = (round_ * num_panels + panel) * num_bins + bin_
+                segment = (round_ * (num_bins + 1) + bin_) * num_panels + panel
                 assert segments[segment] % 4 == 0
-                for slot in range(segments[segment], segments[segment + 1]):
+                for slot in range(segments[segment], segments[segment + num_panels]):
                     assert positions[slot] not in in_order
                     in_order[positions[slot]] = products[slot - origin]
             assert len(in_order) <= o.size("bin_slots")
@@ -265,6 +265,28 @@ def _hubs(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _bsell(o: Operands) -> dict[int, float]:
+    height, width, lanes = (int(o.parameters[name]) for name in ("block_rows", "block_cols", "slice"))
+    vector = next(vector for vector in (4, 2, 1) if height * width % vector == 0)
+    offsets, permutation, columns = (
+        o.array(name) for name in ("slice_offsets", "block_row_permutation", "block_col_indices")
+    )
+    bases = o.array("slice_col_base") if o.is_narrow else [0] * o.size("num_slices")
+    sums = dict.fromkeys(range(o.num_rows), 0.0)
+    for slice_ in range(o.size("num_slices")):
+        for slot in range(offsets[slice_], offsets[slice_ + 1]):
+            lane = (slot - offsets[slice_]) % lanes
+            for e in range(height * width):
+                value = o.values[(slot - lane) * height * width + (e // vector * lanes + lane) * vector + e % vector]
+                row = permutation[slice_ * lanes + lane] * height + e // width
+                column = (bases[slice_] + columns[slot]) * width + e % width
+                if 0 <= row < o.num_rows and column < o.num_cols:
+                    sums[row] += value * o.x[column]
+                else:
+                    assert value == 0
+    return sums
+
+
 WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "csr": _csr,
     "csr_rowblocks": _csr_rowblocks,
@@ -278,4 +300,5 @@ WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "panels": _panels,
     "hubs": _hubs,
     "row_bins": _row_bins,
+    "bsell": _bsell,
 }

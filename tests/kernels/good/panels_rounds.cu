@@ -50,34 +50,43 @@ extern "C" __global__ void __launch_bounds__(256, 1) add(int num_rows, int num_c
   int first = bin_rows[2 * bin], last = bin_rows[2 * bin + 1];
   if (first == last) return;
   int begin = bin * bin_nnz, end = min(begin + bin_nnz, nnz);
+  int row = first + threadIdx.x, head = row_offsets[min(row, last)], tail = row_offsets[min(row + 1, last)];
   int origin = part_offsets[round * num_parts];
-  for (int panel = threadIdx.x / 32; panel < num_panels; panel += 8) {
-    const int* segment = segment_offsets + (round * num_panels + panel) * num_bins + blockIdx.x;
-    int stop = segment[1];
-    #pragma unroll 1
-    for (int j = segment[0] + lane * 4; j < stop; j += 256) {
+  const int* starts = segment_offsets + (bin + round) * num_panels;
+  for (int panel = threadIdx.x / 32; panel < num_panels; panel += 16) {
+    int j[2], stop[2];
+    bool more = true;
+    #pragma unroll
+    for (int u = 0; u < 2; u++) {
+      int p = min(panel + u * 8, num_panels - 1);
+      j[u] = starts[p] + lane * 4;
+      stop[u] = panel + u * 8 < num_panels ? starts[p + num_panels] : 0;
+    }
+    while (more) {
       ushort4 to[2];
       float4 product[2];
       #pragma unroll
-      for (int u = 0; u < 2; u++) {
-        int k = min(j + u * 128, stop - 4);
-        to[u] = __ldcs((const ushort4*)(positions + k));
-        product[u] = *(const float4*)(products + k - origin);
-      }
-      #pragma unroll
       for (int u = 0; u < 2; u++)
-        if (j + u * 128 < stop) {
+        if (j[u] < stop[u]) {
+          to[u] = __ldcs((const ushort4*)(positions + j[u]));
+          product[u] = *(const float4*)(products + j[u] - origin);
+        }
+      more = false;
+      #pragma unroll
+      for (int u = 0; u < 2; u++) {
+        if (j[u] < stop[u]) {
           sorted[to[u].x + (to[u].x >> 5)] = product[u].x;
           sorted[to[u].y + (to[u].y >> 5)] = product[u].y;
           sorted[to[u].z + (to[u].z >> 5)] = product[u].z;
           sorted[to[u].w + (to[u].w >> 5)] = product[u].w;
         }
+        j[u] += 128;
+        more |= j[u] < stop[u];
+      }
     }
   }
   __syncthreads();
   for (int start = first; start < last; start += 256) {
-    int row = start + threadIdx.x;
-    int head = row_offsets[min(row, last)], tail = row_offsets[min(row + 1, last)];
     int from = max(head, begin) - begin, to = min(tail, end) - begin;
     float sum = 0;
     if (to - from <= 32)
@@ -97,5 +106,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) add(int num_rows, int num_c
       if (head < begin || tail > end) atomicAdd(y + row, sum);
       else y[row] = sum;
     }
+    row += 256;
+    head = row_offsets[min(row, last)];
+    tail = row_offsets[min(row + 1, last)];
   }
 }
