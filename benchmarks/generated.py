@@ -30,7 +30,7 @@ def stencil_3d(side: int, points: int) -> Pattern:
 def fem_blocks(side: int, unknowns: int) -> Pattern:
     """Linear elasticity on a triangulated square: `unknowns` a node, dense node blocks, patches in random order."""
     line = _neighbours(side)
-    diagonal = scipy.sparse.diags([1], [1], shape=(side, side))
+    diagonal = scipy.sparse.diags([1], [1], shape=(side, side), dtype=np.float64)
     triangles = _kron_sum(line, scipy.sparse.identity(side)) + scipy.sparse.kron(diagonal, diagonal)
     nodes = scipy.sparse.csr_matrix(triangles + triangles.T)
     patches = np.arange(side * side) // 512
@@ -63,8 +63,9 @@ def uniform_rows(num_rows: int, length: int) -> Pattern:
 def banded(num_rows: int, half_width: int) -> Pattern:
     """A full band."""
     offsets = list(range(-half_width, half_width + 1))
+    ones = [np.ones(1)] * len(offsets)
     return pattern_from_scipy(
-        scipy.sparse.diags([np.ones(1, np.int8)] * len(offsets), offsets, shape=(num_rows, num_rows), format="csr")
+        scipy.sparse.diags(ones, offsets, shape=(num_rows, num_rows), format="csr", dtype=np.float64)
     )
 
 
@@ -96,7 +97,7 @@ GENERATED_NNZ: dict[str, int] = {
 
 
 def _neighbours(side: int) -> scipy.sparse.dia_matrix:
-    return scipy.sparse.diags([1, 1, 1], [-1, 0, 1], shape=(side, side))
+    return scipy.sparse.diags([1, 1, 1], [-1, 0, 1], shape=(side, side), dtype=np.float64)
 
 
 def _kron_sum(a: scipy.sparse.spmatrix, b: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.plots import is_regular
-from benchmarks.results import NNZ_CLASSES, Cache, Row, Suite, class_means, mean_of_classes, median
+from benchmarks.results import NNZ_CLASSES, Cache, Json, Row, Suite, class_means, mean_of_classes, median
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ BANDWIDTH_MIN_NNZ = 1e7
 MIN_GRADED_PER_S = 40
 MAX_TUNING_S = 3.0
 TUNING_MAX_NNZ = 1e6
+MAX_REGRET = 0.02
+SEARCH_SHARE = "0.05"
 
 
 def speed_table(suites: Sequence[Suite]) -> list[str]:
@@ -53,12 +55,33 @@ def speed_table(suites: Sequence[Suite]) -> list[str]:
             "counted as 1.0, number of matrices. Bold: the target is met."]  # fmt: skip
 
 
-def other_table(suites: Sequence[Suite]) -> list[str]:
-    """The targets that are no speed-ups."""
+def other_table(suites: Sequence[Suite], results: Iterable[Json] = ()) -> list[str]:
+    """The targets that are no speed-ups; those on repeated runs and on the search where their result files are."""
     lines = ["| what | workload | target | measured |", "|---|---|---|---|"]
     for suite in suites:
         lines += [f"| {what} | {suite.title} | {aim} | {measured} |" for what, aim, measured in _others(suite)]
+    for result in results:
+        match result.get("kind"):
+            case "repeatability":
+                lines += map(_repeatability_line, result["suites"])
+            case "tuner":
+                lines += [_tuner_line(name, entry) for name, entry in result["kinds"].items() if name != "all"]
     return lines
+
+
+def _repeatability_line(suite: Json) -> str:
+    measured = (
+        f"means within {abs(suite['time_ratio'] - 1):.1%} (speed-up {abs(suite['speedup_ratio'] - 1):.1%}), "
+        f"{suite['share_within_tolerance']:.0%} of {suite['matrices']} matrices within 5 %"
+    )
+    aim = "means within 2 %, > 95 % of the matrices within 5 %"
+    return f"| two full runs agree | {suite['suite']} | {aim} | {_marked(measured, suite['agrees'])} |"
+
+
+def _tuner_line(name: str, entry: Json) -> str:
+    regret = entry["regret_at_share"][SEARCH_SHARE]["mean"]
+    measured = _marked(f"{regret:.1%}", regret <= MAX_REGRET) + f" on {entry['workloads']} matrices"
+    return f"| search: behind the oracle at {float(SEARCH_SHARE):.0%} of its cost | {name} | <= {MAX_REGRET:.0%} | {measured} |"
 
 
 def bandwidth_rows(suite: Suite) -> list[Row]:

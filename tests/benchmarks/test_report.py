@@ -1,0 +1,171 @@
+import pytest
+
+from benchmarks.causes import cause
+from benchmarks.report import BEGIN, END, report, summary, with_table
+from benchmarks.results import Suite, class_means, mean_of_classes, read_suites
+from benchmarks.tables import bandwidth_table, break_even_table, losses, policy_lines
+from benchmarks.targets import graded_per_s, lost_share, other_table, speed_table
+from tests.benchmarks.suites import make_kernel, make_row, make_suite, make_times
+
+CSR_ROUTINE = {"routine": "cusparse_csr_alg2", **make_times(10, preparation_ms=0)}
+
+
+def suite_of(*rows: dict[str, object], **changes: object) -> Suite:
+    (suite,) = read_suites([make_suite(*rows, **changes)])
+    return suite
+
+
+def lost_to(**changes: object) -> str:
+    """The cause of a loss on a row with these changes; ours takes 20 us where the best routine takes 10."""
+    suite = suite_of(make_row(kernel=make_kernel(20), **changes))
+    return cause(suite, suite.rows[0])
+
+
+def test_a_kernel_that_is_slower_counts_as_one_with_fallback_and_as_it_is_without() -> None:
+    (row,) = suite_of(make_row(kernel=make_kernel(20))).rows
+    assert (row.speedup(), row.speedup(fallback=False), row.speedup("default")) == (1.0, 0.5, 2.0)
+
+
+def test_without_a_kernel_the_speed_up_is_that_of_the_best_routine() -> None:
+    failed = make_row(families={"outcomes": {"mismatch": 2}, "best": None})
+    (row,) = suite_of(failed).rows
+    assert (row.speedup(), row.speedup(fallback=False), row.is_lost) == (1.0, 0.0, True)
+
+
+def test_no_class_carries_the_mean_of_classes() -> None:
+    rows = [make_row(f"small{number}", make_kernel(2.5)) for number in range(9)]
+    suite = suite_of(*rows, make_row("large", make_kernel(10), nnz=2_000_000))
+    means = class_means(suite.rows, "best", "warm")
+    assert (means[0], means[2]) == (pytest.approx(4), pytest.approx(1))
+    assert mean_of_classes(means) == pytest.approx(2)
+
+
+def test_estimated_times_enter_no_report() -> None:
+    interpreter = make_suite() | {"device": {**make_suite()["device"], "kind": "interpreter"}}
+    assert read_suites([interpreter]) == []
+
+
+def test_a_target_that_is_met_is_bold_and_one_that_is_missed_is_not() -> None:
+    met, missed = suite_of(make_row(kernel=make_kernel(5))), suite_of(make_row(kernel=make_kernel(9)))
+    assert "| | all | warm | **2.00x (4.00x)**, 1 |" in "\n".join(speed_table([met]))
+    assert "| | all | warm | 1.11x (2.22x), 1 |" in "\n".join(speed_table([missed]))
+
+
+def test_candidates_a_second_count_the_wall_time_of_the_whole_suite() -> None:
+    suite = suite_of(make_row("a"), make_row("b", wall_s=0.5))
+    assert graded_per_s(suite) == pytest.approx(60 / 1.5)
+    assert "| candidates graded a second, end to end | spmv float32 | >= 40 | **40.0** |" in other_table([suite])
+
+
+def test_the_share_of_lost_matrices_is_counted_before_fallback() -> None:
+    suite = suite_of(make_row("won"), make_row("lost", make_kernel(11)), make_row("even", make_kernel(10.1)))
+    assert lost_share(suite.rows) == pytest.approx(1 / 3)
+    (line,) = losses(suite)
+    assert line.startswith("- lost (stencil, 10,000 nnz): 0.91x of cusparse_coo_alg1 with csr_vector; ")
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        ({"best_baseline": {"routine": "r", **make_times(19.9, preparation_ms=0)}}, "within the noise"),
+        ({}, "latency: too little work"),
+        ({"structure": {"longest_row": 900, "empty_rows": 0, "used_cols": 1, "x_sectors_per_nnz": 1}}, "uneven rows"),
+        ({"csr_bytes": 40_000_000, "best_baseline": CSR_ROUTINE}, "no headroom"),
+    ],
+)  # fmt: skip
+def test_a_loss_has_a_cause_that_follows_from_what_was_measured(changes: dict[str, object], expected: str) -> None:
+    assert expected in lost_to(**changes)
+
+
+def test_a_large_matrix_with_scattered_columns_is_bound_by_the_gather() -> None:
+    scattered = {"longest_row": 12, "empty_rows": 0, "used_cols": 1000, "x_sectors_per_nnz": 0.9}
+    kernel = make_kernel(20, format_bytes=40_000_000)
+    (row,) = suite_of(make_row(kernel=kernel, structure=scattered, nnz=5_000_000, num_rows=500_000)).rows
+    assert cause(suite_of(), row) == "gather of x: 0.90 sectors a nonzero, 7,200 GB/s of sectors"
+
+
+def test_a_matrix_without_a_passed_program_says_what_became_of_all() -> None:
+    suite = suite_of(make_row(families={"outcomes": {"crashed": 1, "mismatch": 2}, "best": None}))
+    assert cause(suite, suite.rows[0]) == "no program passed (1 crashed, 2 mismatch)"
+
+
+def test_the_bandwidth_table_shows_format_bytes_alone_and_with_the_vectors() -> None:
+    kernel = make_kernel(20, format_bytes=60_000_000, cold_us=25)
+    suite = suite_of(make_row("big", kernel, nnz=20_000_000, vector_bytes=10_000_000))
+    assert "3,000 GB/s, 75% | 3,500 GB/s, **88%** | 2,800 GB/s, 70% |" in bandwidth_table(suite)[2]
+
+
+def test_small_or_irregular_matrices_are_not_held_to_the_copy_bandwidth() -> None:
+    assert bandwidth_table(suite_of(make_row("small"), make_row("graph", nnz=20_000_000, **{"class": "graph"}))) == []
+
+
+def test_break_even_is_never_where_most_matrices_never_repay() -> None:
+    never = make_kernel(20, products_against_best=None)
+    lines = break_even_table(suite_of(make_row("a", never), make_row("b", never), make_row("c")))
+    assert lines[-1] == "| < 1e5, 3 | 1.10 | 1.00 | 4.0e+05, never, never | 2.0e+05, 2.0e+05, 2.0e+05 |"
+
+
+def test_a_sample_that_never_passed_counts_as_the_library_with_fallback() -> None:
+    outcomes = {"passed": 4}
+    won = make_row("a", split="validation", policy={"outcomes": outcomes, "best": make_kernel(2.5)})
+    none = make_row("b", split="validation", policy={"outcomes": {"mismatch": 4}, "best": None})
+    assert "| spmv float32 | 2 | 100.0% | 50.0% | 4.00x of 4 | 2.00x |" in policy_lines([suite_of(won, none)])
+
+
+def test_the_report_names_what_was_not_measured() -> None:
+    text = report([make_suite(make_row(), {"name": "broken", "failed": "no memory"}, missing=["late"])])
+    assert "Not measured for lack of time: late." in text
+    assert "- broken could not be measured: no memory" in text
+
+
+def test_a_section_appears_only_where_its_result_file_is_there() -> None:
+    evidence = {
+        "kind": "order_independence",
+        "commit": "c",
+        "worst_change": 0.0123,
+        "rows": [{"name": "m", "change": 0.01}],
+    }
+    assert "## Order of candidates" not in report([make_suite()])
+    text = report([make_suite(), evidence])
+    assert "- worst change: 0.0123" in text
+    assert "| m | 0.01 |" in text
+
+
+def test_only_what_stands_between_the_marks_of_the_readme_changes() -> None:
+    text = with_table(f"before {BEGIN}\nold\n{END} after", summary(read_suites([make_suite()])))
+    assert text.startswith(f"before {BEGIN}\n| workload |")
+    assert text.endswith(f"{END} after")
+    assert "old" not in text
+
+
+def test_the_search_is_held_to_two_percent_at_five_percent_of_the_cost() -> None:
+    def regret(mean: float) -> dict[str, float]:
+        return {"mean": mean, "p90": 2 * mean, "worst": 3 * mean}
+
+    kind = {
+        "workloads": 4,
+        "prospects_median": 800.0,
+        "regret_at_share": {"0.05": regret(0.013)},
+        "regret_after": {"16": regret(0.03)},
+        "regret_at_stop": regret(0.02),
+        "asked_until_stop_median": 40.0,
+        "seconds_until_stop_median": None,
+        "seconds_exhaustive_median": 12.5,
+    }
+    tuner = {"kind": "tuner", "device": "NVIDIA H200", "date": "d", "cost_model": "cost-h200", "split": "validation"}
+    text = report([make_suite(), {**tuner, "kinds": {"spmv float32": kind}, "rows": []}])
+    assert "| spmv float32 | <= 2% | **1.3%** on 4 matrices |" in text
+    assert "| spmv float32 | 4 | 800 | 1.3% (2.6%) | 3.0% (6.0%) | 2.0% (4.0%) | 40 | - | 12.5 |" in text
+
+
+def test_two_runs_that_disagree_miss_the_target() -> None:
+    compared = {
+        "suite": "spmv float32",
+        "matrices": 85,
+        "time_ratio": 1.031,
+        "speedup_ratio": 0.99,
+        "share_within_tolerance": 0.9,
+        "agrees": False,
+    }
+    text = report([make_suite(), {"kind": "repeatability", "commit": "c", "suites": [compared]}])
+    assert "| means within 3.1% (speed-up 1.0%), 90% of 85 matrices within 5 % |" in text

@@ -1,0 +1,102 @@
+"""The runner, whole, on the interpreter: estimated times, the same files."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.generated import GENERATED, GENERATED_NNZ
+from benchmarks.results import read_suites
+from benchmarks.structure import Structure, structure_of
+from benchmarks.suites import ROOT, example_sources, generated_sources
+from sparsesmith.domain.pattern import pattern_from_scipy
+
+
+def run(out: Path, *arguments: str) -> Any:
+    """The result file of a run over jagmesh7 without a GPU, and what was printed."""
+    words = ["--plan", "spmv:float32:1:5", "--no-generated", "--commit", "c0ffee", "--out", str(out), *arguments]
+    ended = subprocess.run(
+        [sys.executable, "-m", "benchmarks.run", *words],
+        cwd=ROOT,
+        env={**os.environ, "SPARSESMITH_EVALUATOR_DEVICE": "interpreter"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("results")
+    run(out, "--names", "jagmesh7")
+    return out
+
+
+def result(out: Path) -> Any:
+    return json.loads((out / "ptx-interpreter" / "suite-spmv-float32.json").read_text())
+
+
+def test_a_row_says_what_was_found_and_what_it_cost(measured: Path) -> None:
+    (row,) = result(measured)["rows"]
+    best, search = row["families"]["best"], row["search"]
+    assert (row["name"], row["nnz"], row["families"]["outcomes"]) == ("jagmesh7", 7450, {"passed": 5})
+    assert best["us"] == pytest.approx(min(best["us"], row["best_baseline"]["us"] * 10))
+    assert best["family"] and best["parameters"] and best["format_bytes"] > 4 * row["nnz"] and best["launches"] >= 1
+    assert search["candidates"] == 5
+    assert 0 < search["device_s"] <= search["search_s"] <= row["wall_s"] + search["prepare_s"]
+    assert best["tuning_s"] == pytest.approx(search["prepare_s"] + search["search_s"])
+
+
+def test_estimated_times_lie_apart_and_are_called_so(measured: Path) -> None:
+    content = result(measured)
+    assert content["device"]["kind"] == "interpreter"
+    assert "traffic_model" in content["rows"][0]["families"]["best"]
+    assert read_suites([content]) == []
+
+
+def test_a_run_resumes_where_another_of_its_commit_stopped(measured: Path, tmp_path: Path) -> None:
+    said = run(tmp_path, "--names", "jagmesh7", "bcsstk13", "--resume", str(measured))
+    assert "jagmesh7 " not in said
+    content = result(tmp_path)
+    assert [row["name"] for row in content["rows"]] == ["bcsstk13", "jagmesh7"]
+    assert content["rows"][1] == result(measured)["rows"][0]
+
+
+def test_rows_of_another_commit_are_not_taken_over(measured: Path, tmp_path: Path) -> None:
+    said = run(tmp_path, "--names", "jagmesh7", "--resume", str(measured), "--commit", "decaf")
+    assert "jagmesh7 " in said
+
+
+def test_a_run_out_of_time_says_what_it_lacks(tmp_path: Path) -> None:
+    said = run(tmp_path, "--seconds", "0")
+    assert "time is up before suite-spmv-float32.json" in said
+    assert not (tmp_path / "ptx-interpreter").exists()
+
+
+def test_generated_matrices_have_the_nonzeros_that_are_said_before_they_are_made() -> None:
+    assert [source.name for source in generated_sources()] == list(GENERATED)
+    _, make = GENERATED["stencil3d27_90"]
+    assert make().nnz == GENERATED_NNZ["stencil3d27_90"]
+
+
+def test_examples_are_read_where_they_are_needed() -> None:
+    assert [source.load().pattern.nnz for source in example_sources()] == [83_883, 7450]
+
+
+def test_neighbouring_lanes_share_sectors_of_x_and_scattered_ones_do_not() -> None:
+    import numpy as np
+    import scipy.sparse
+
+    dense = pattern_from_scipy(scipy.sparse.csr_matrix(np.ones((4, 64), np.float32)))
+    assert structure_of(dense, element_bytes=4) == Structure(64, 0, 64, 1 / 8)
+    assert structure_of(dense, element_bytes=8).x_sectors_per_nnz == 1 / 4
+    columns = np.arange(64) * 8
+    scattered = pattern_from_scipy(scipy.sparse.csr_matrix((np.ones(64), (np.arange(64), columns)), shape=(66, 512)))
+    assert structure_of(scattered, element_bytes=4) == Structure(1, 2, 64, 1.0)
