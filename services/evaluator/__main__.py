@@ -19,6 +19,9 @@ from services.evaluator.settings import EvaluatorSettings
 
 logger = logging.getLogger("services.evaluator")
 
+DEVICE_GONE = 3
+"""Exit code of a worker whose device does not start any more."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Settings are read before anything heavy is imported."""
@@ -57,9 +60,13 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
             compile_limit_s=settings.compile_limit_s,
             cached_baselines=settings.cached_baselines,
             must_stop=worker.must_stop,
+            retire=worker.retire,
         )
         jobs.install(jobs.GradingService(grader, PatternStore(connection), RewardStream(connection)))
         worker.work(burst=burst, logging_level="WARNING")
+    if worker.is_retiring:
+        logger.error("%s does not start any more: its worker ends, its job goes to another", device.name)
+        return DEVICE_GONE
     return 0
 
 
@@ -93,4 +100,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    exit_code = main()
+    if exit_code == DEVICE_GONE:
+        # At exit multiprocessing waits for the device's processes, which hang in the driver where no signal reaches.
+        logging.shutdown()
+        os._exit(exit_code)
+    raise SystemExit(exit_code)

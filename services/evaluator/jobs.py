@@ -11,7 +11,7 @@ from collections.abc import Callable
 from services.evaluator.compilation import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.compile_ahead import CompilationsAhead
 from services.evaluator.grading import Stopped, grade_batch, unreached
-from services.evaluator.sandbox import DeviceProcess
+from services.evaluator.sandbox import DeviceDoesNotStart, DeviceProcess
 from services.evaluator.workbench import Workbench
 from sparsesmith.domain.reward import rewards
 from sparsesmith.errors import SparsesmithError
@@ -35,12 +35,15 @@ class Grader:
         compile_limit_s: float = DEFAULT_TIMEOUT_S,
         cached_baselines: int = 256,
         must_stop: Callable[[], bool] = lambda: False,
+        retire: Callable[[], None] = lambda: None,
     ) -> None:
+        """`retire` is called when the device does not start any more: the worker should end, the job go elsewhere."""
         self._process = process
         self._compiler = compiler
         self._compile_limit_s = compile_limit_s
         self._cached_baselines = cached_baselines
         self._must_stop = must_stop
+        self._retire = retire
         self._baselines: OrderedDict[Workload, Baselines] = OrderedDict()
 
     def grade(self, job: EvaluationJob, patterns: PatternStore) -> EvaluationReport:
@@ -54,6 +57,9 @@ class Grader:
                 bench = self._process.open(job.workload, pattern, values)
                 baselines = self._baselines_of(job.workload, bench)
                 return grade_batch(job, pattern, bench, ahead, baselines, self._must_stop)
+        except DeviceDoesNotStart:
+            self._retire()
+            raise
         except (SparsesmithError, Stopped):
             raise
         except BaseException:

@@ -102,6 +102,10 @@ class _Ending:
 _Reply = _Done | _Refused | _Ending
 
 
+class DeviceDoesNotStart(Unavailable):
+    """No child gets the device up: the GPU hangs, is gone, or is held by a process that nothing can kill."""
+
+
 class _Ended(Exception):
     """The child is gone; the outcome is what the candidate gets."""
 
@@ -311,10 +315,10 @@ class _Child:
             reply = self._receive(0, "starting the device", limit_s)
         except _Ended as ended:
             self.kill()
-            raise Unavailable(f"the device does not start: {ended.outcome.message}") from ended
+            raise DeviceDoesNotStart(f"the device does not start: {ended.outcome.message}") from ended
         if not isinstance(reply, _Done):
             self.kill()
-            raise Unavailable(f"the device does not start: {reply}")
+            raise DeviceDoesNotStart(f"the device does not start: {reply}")
         self._description = reply.value
 
     def exchange(self, body: _Open | _Call, stage: str, limit_s: float) -> _Reply:

@@ -186,6 +186,16 @@ class EvaluationWorker(SimpleWorker):
         self._limits = limits
         self._abandoned = _abandoned_jobs(self.queues[0], limits)
         self._has_lost_job = False
+        self._is_retiring = False
+
+    @property
+    def is_retiring(self) -> bool:
+        """Whether its device is gone."""
+        return self._is_retiring
+
+    def retire(self) -> None:
+        """Ends this worker after the job in hand, which is another's to try if it fails: this one's device is gone."""
+        self._is_retiring = True
 
     def must_stop(self) -> bool:
         """Whether the job in hand should end now: the worker is told to stop, the job was cancelled, or another worker
@@ -244,6 +254,8 @@ class EvaluationWorker(SimpleWorker):
                 pipeline.execute()
         else:
             super().handle_job_failure(job, queue, started_job_registry, exc_string)
+        # Set no earlier: the job would be given back at no attempt, and could end every worker there is.
+        self._stop_requested = self._stop_requested or self._is_retiring
 
     def _owns(self, job: Job) -> bool:
         """Whether the job goes on, and is registered as run by this worker."""

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from services.evaluator.compilation import Compiled
 from services.evaluator.correctness import HostSeal
@@ -25,6 +26,10 @@ from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import LimitExceeded
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, MeasuredTiming, Workload
+
+WEDGED = "SPARSESMITH_TEST_WEDGED"
+"""Names a file: a kernel that wedges the device makes it, once; no device starts while it is there. One that hangs makes
+a file beside it that ends in `.hanging`."""
 
 BINARY = Compiled(ptx="", cubin=b"", log="", resources={}, compile_ms=1.0)
 MAX_NNZ = 10_000
@@ -155,8 +160,23 @@ def behave(behaviour: str) -> None:
         case "segfault":
             os.kill(os.getpid(), signal.SIGSEGV)
         case "hang":
+            if WEDGED in os.environ:
+                Path(os.environ[WEDGED]).with_suffix(".hanging").touch()
             time.sleep(600)
+        case "wedge":
+            _wedge()
+        case "start_unless_wedged":
+            while Path(os.environ[WEDGED]).exists():
+                time.sleep(0.05)
         case "lose":
             raise DeviceLost("an illegal memory access was encountered")
         case "raise":
             raise RuntimeError("a defect of our own")
+
+
+def _wedge() -> None:
+    """The first time for good; a device that was repaired (the file was moved away) computes."""
+    wedged = Path(os.environ[WEDGED])
+    if not wedged.with_suffix(".repaired").exists():
+        wedged.touch()
+        time.sleep(600)

@@ -9,27 +9,32 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = Path(__file__).with_name("quick_evaluator.py")
+QUICK = Path(__file__).with_name("quick_evaluator.py")
+SANDBOXED = Path(__file__).with_name("sandboxed_evaluator.py")
 
 
 class Workers:
     """Worker processes on one Redis; `folder` shows what they began."""
 
-    def __init__(self, address: str, folder: Path) -> None:
+    def __init__(self, address: str, folder: Path, script: Path = QUICK) -> None:
+        self._script = script
         self._address = address
         self.folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
         path = os.pathsep.join([str(ROOT), str(ROOT / "proto")])
-        command = [sys.executable, str(SCRIPT), self._address, name, str(self.folder)]
+        command = [sys.executable, str(self._script), self._address, name, str(self.folder)]
         self._processes[name] = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
 
     def send(self, name: str, number: signal.Signals) -> None:
         self._processes[name].send_signal(number)
 
+    def pid(self, name: str) -> int:
+        return self._processes[name].pid
+
     def wait_for_end(self, name: str) -> int:
-        return self._processes[name].wait(20)
+        return self._processes[name].wait(60)
 
     def kill(self, name: str) -> None:
         self.send(name, signal.SIGKILL)
