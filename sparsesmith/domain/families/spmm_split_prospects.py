@@ -20,6 +20,10 @@ from sparsesmith.domain.formats.format import ParameterValue
 GATHER_SHARE = 0.6
 """Part of the gathers of B that L1 does not catch."""
 
+NUM_SMS = 132
+SHARED_BYTES = 232448
+SHARED_BYTES_A_US = 25e6
+
 MANY_PRODUCTS = 2_000_000
 NEAR_SHARE = 0.8
 """Part of the gathers that neighbouring blocks on one multiprocessor leave to L2."""
@@ -128,9 +132,41 @@ def _tiles_of(work: Work, values: Values, capacity: int, later: float) -> Iterat
     )
 
 
+def _spmm_resident(work: Work) -> Iterator[Prospect]:
+    num_cols = work.shape.pattern.num_cols
+    capacity = min(size for size in (256, 512, 1024, 2048, 4096, 7168) if size >= num_cols)
+    for tile in _tiles(work):
+        lanes = number(tile, "lanes")
+        for rest in combine(
+            splits=(32 // lanes, 16 // lanes, 8 // lanes), passes=(1, 2, 4, 8), unroll=(4, 8), block=(512, 1024, 256),
+            load=("ldg",), index=indices(work.shape.narrow),
+        ):  # fmt: skip
+            yield _resident(work, {**tile, **rest, "capacity": capacity})
+
+
+def _resident(work: Work, values: Values) -> Prospect:
+    """Slabs are copied from L2 once a block; after that all reads of B stay on the multiprocessor."""
+    lanes, block, passes = number(values, "lanes"), number(values, "block"), number(values, "passes")
+    splits = max(1, number(values, "splits"))
+    width = number(values, "vector") * lanes * work.element_bytes
+    slab = number(values, "capacity") * width
+    tiles = work.num_dense_cols * work.element_bytes / width
+    blocks = ceil(work.rows * lanes * splits / (block * passes)) * tiles
+    at_once = NUM_SMS * max(1, min(2048 // block, SHARED_BYTES // max(slab, 1)))
+    waves = ceil(blocks / at_once)
+    conflicts = min(2.0, 128 / width)
+    gathered = work.nnz * work.num_dense_cols * work.element_bytes * conflicts / SHARED_BYTES_A_US
+    copied = blocks * work.shape.pattern.num_cols * width / L2_BYTES_A_US
+    batches = ceil(work.shape.longest / (splits * number(values, "unroll")))
+    chain = waves * (4 + passes * (2 + batches))
+    read = estimate(work, work.csr_bytes(str(values["index"])) * tiles, 0.0, min(chain, 400), 0.0)
+    return Prospect(read + copied + gathered * max(1.0, NUM_SMS / blocks), dict(values))
+
+
 PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {
     "spmm_rows_split": _spmm_rows_split,
     "spmm_ell": _spmm_ell,
     "spmm_tiles": _spmm_tiles,
+    "spmm_resident": _spmm_resident,
 }
 """Parameters worth trying, by family."""

@@ -38,6 +38,11 @@ def may_store(tile: DenseTile) -> str:
     return " && inside" if tile.guard else ""
 
 
+def store_vector(tile: DenseTile, address: str) -> str:
+    """Writes `sum`; inside loops the compiler takes a plain store of a vector apart."""
+    return f"__stcg({address if tile.vector == 1 else f'({tile.c_type}*)({address})'}, sum);"
+
+
 def shuffle_sum(tile: DenseTile, groups: int) -> str:
     """Sums `sum` over `groups` neighbouring groups of lanes of a warp."""
     if groups == 1:

@@ -8,7 +8,7 @@ from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, vector
-from sparsesmith.domain.families.spmm_splits import PLACEMENT, block_number, grid_of, own_column
+from sparsesmith.domain.families.spmm_splits import PLACEMENT, block_number, grid_of, own_column, store_vector
 from sparsesmith.domain.formats.csr_tiles import LANES, LONG_ROWS
 from sparsesmith.domain.formats.format import OneOf, ParameterValue
 
@@ -63,9 +63,8 @@ def _output(choice: Choice) -> str:
 
 
 def _store(choice: Choice, tile: DenseTile) -> str:
-    """Writes `sum` to local row `row`; plain stores of vectors come apart in the loop over rows."""
-    address = f"out + row * {choice.num_dense_cols} + column"
-    store = f"__stcg({address if tile.vector == 1 else f'({tile.c_type}*)({address})'}, sum);"
+    """Writes `sum` to local row `row`."""
+    store = store_vector(tile, f"out + row * {choice.num_dense_cols} + column")
     return f"if (inside) {store}" if tile.guard else store
 
 
