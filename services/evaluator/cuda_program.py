@@ -13,6 +13,7 @@ from services.evaluator.device import Array, Draw
 from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_memory import Arena
 from services.evaluator.device_operands import DeviceLayout
+from sparsesmith.domain.directives import ResolvedLaunch
 from sparsesmith.domain.formats.format import Argument, Role
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.domain.signature import signature_of
@@ -74,7 +75,10 @@ class DeviceProgram:
         }
         self._resolved = [launch.resolve(self._sizes) for launch in program.launches]
         self._module = LoadedModule(cubin)
-        self._functions = [self._module.function(launch.kernel, launch.shared_bytes) for launch in self._resolved]
+        shared_bytes = largest_shared_bytes(self._resolved)
+        self._functions = [
+            self._module.function(launch.kernel, shared_bytes[launch.kernel]) for launch in self._resolved
+        ]
         self._input_name = self._name_of("input")
         self._output_name = self._name_of("output")
         self._values_name = next(iter(_names_of(self._signature, "values")), None)
@@ -187,6 +191,14 @@ class DeviceProgram:
                 return int(np.prod(self.output_shape)) * element_bytes
             case "size":
                 raise ValueError(f"{argument.name} is passed by value")
+
+
+def largest_shared_bytes(launches: Sequence[ResolvedLaunch]) -> dict[str, int]:
+    """Dynamic shared memory of each kernel's largest launch: the limit is the function's, not the launch's."""
+    largest: dict[str, int] = {}
+    for launch in launches:
+        largest[launch.kernel] = max(launch.shared_bytes, largest.get(launch.kernel, 0))
+    return largest
 
 
 def _names_of(signature: Sequence[Argument], role: Role) -> list[str]:

@@ -125,6 +125,16 @@ LARGE_SHARED = csr_program(
     shared=128 * 200 * 4,
 )
 
+ALL_SHARED = csr_program(
+    "extern __shared__ float staged[]; staged[threadIdx.x * 454] = sum; y[row] = staged[threadIdx.x * 454];",
+    shared=227 * 1024,
+)
+
+SHARED_IN_TWO_SIZES = """//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,128) block=128 shared=204800
+//@ launch spmv grid=1 block=128 shared=65536
+""" + ALL_SHARED.split("\n", 2)[2].replace("threadIdx.x * 454", "threadIdx.x * 128 % (gridDim.x > 1 ? 51200 : 16384)")
+
 BEHIND_Y = csr_program("y[row] = sum; if (row == 0) y[num_rows] = sum;")
 BEFORE_Y = csr_program("y[row] = sum; if (row == 0) y[-1] = sum;")
 INTO_X = csr_program("y[row] = sum; if (row == 0) ((float*)x)[num_cols - 1] = 2;")

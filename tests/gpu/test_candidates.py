@@ -20,8 +20,18 @@ pytestmark = pytest.mark.gpu
         programs.SELL_16_BIT,
         programs.COO_TWO_LAUNCHES,
         programs.LARGE_SHARED,
+        programs.ALL_SHARED,
+        programs.SHARED_IN_TWO_SIZES,
     ],
-    ids=["thread a row", "warp a row", "16-bit sell", "two launches", "100 KiB of shared memory"],
+    ids=[
+        "thread a row",
+        "warp a row",
+        "16-bit sell",
+        "two launches",
+        "100 KiB of shared memory",
+        "227 KiB of shared memory",
+        "one kernel launched with 200 KiB and 64 KiB",
+    ],
 )
 def test_a_good_program_passes_with_a_measured_time(text: str, sandbox: DeviceProcess) -> None:
     pattern = make_pattern()
