@@ -53,6 +53,8 @@ def show_report(console: Console, report: KernelReport) -> None:
     workload = report.workload
     console.rule(f"{workload.operation} {workload.element_type}")
     console.print(f"matrix     {report.num_rows:,} x {report.num_cols:,}, {report.nnz:,} nonzeros")
+    if workload.values is not None:
+        _line(console, "values", "fixed: a kernel is valid for this matrix's values only")
     _line(console, "device", describe_device(report.device))
     match report.answer:
         case TunedAnswer(best=best):
