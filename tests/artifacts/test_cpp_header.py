@@ -27,6 +27,7 @@ from tests.kernels.corpus import FOLDER, CorpusProgram, read_program
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
 PROGRAMS = [
+    "bsell",
     "bsr",
     "coo_atomics",
     "csr_dynamic_shared",

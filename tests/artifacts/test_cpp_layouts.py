@@ -30,7 +30,16 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
     "ell": ({},),
     "sell": ({}, {"slice": 4, "sigma": 16}, {"slice": 8, "sigma": 0, "index": "u16"}),
     "dia": ({}, {"slice": 32}),
-    "row_bins": ({}, {"widths": "1,3,300", "steps": 2, "max_lanes": 128}, {"widths": "300", "steps": 16, "index": "u16"}),
+    "bsell": (
+        {},
+        {"block_rows": 3, "block_cols": 3, "slice": 4, "sigma": 8},
+        {"block_rows": 2, "block_cols": 3, "slice": 8, "sigma": 0, "index": "u16"},
+    ),
+    "row_bins": (
+        {},
+        {"widths": "1,3,300", "steps": 2, "max_lanes": 128},
+        {"widths": "300", "steps": 16, "index": "u16"},
+    ),
     "bsr": ({}, {"block_rows": 3, "block_cols": 4}),
     "panels": ({"parts": 2, "bins": 5}, {"panel_cols": 32, "parts": 4, "bins": 3, "rounds": 2}),
     "hubs": ({"items": 2}, {"hub_cols": 7, "items": 4}),

@@ -75,6 +75,7 @@ PATTERNS: dict[str, Pattern] = {
     "dense blocks": dense_blocks(),
     "wide": scattered(300, 1000, 0.03),
     "tall": scattered(1999, 13, 0.2),
+    "very wide": scattered(150, 70_000, 0.0004),
 }
 
 
@@ -110,6 +111,8 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
     if "offsets" in choice:
         diagonals = np.unique(pattern.col_indices - pattern.row_indices())
         return {**choice, "offsets": ",".join(map(str, diagonals))} if diagonals.size <= 64 else None
+    if "edge" in choice:
+        return {**choice, "edge": "cut" if pattern.num_cols % int(choice["block_cols"]) else choice["edge"]}
     if "widths" in choice:
         bins = cut_bins(pattern.row_lengths, (1, 3, 10, longest + 10), int(choice["steps"]), int(choice["max_lanes"]))
         widths = ",".join(str(bin_.width) for bin_ in reversed(bins))

@@ -30,11 +30,12 @@ struct Layout {
 using Parameters = std::map<std::string, int>;
 
 // Columns as the index parameter asks: 32 bits, or 16 bits counted from a base.
-inline void store_columns(Layout& layout, const std::vector<int>& columns, const Parameters& parameters) {
+inline void store_columns(Layout& layout, const std::vector<int>& columns, const Parameters& parameters,
+                          const std::string& name = "col_indices") {
   if (parameters.at("index_u16")) {
-    layout.shorts["col_indices"].assign(columns.begin(), columns.end());
+    layout.shorts[name].assign(columns.begin(), columns.end());
   } else {
-    layout.ints["col_indices"] = columns;
+    layout.ints[name] = columns;
   }
 }
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from sparsesmith.domain.families import (
+    block_slices,
     coo,
     csr,
     diagonals,
@@ -24,7 +25,7 @@ from sparsesmith.domain.families.dependency import with_dependency
 from sparsesmith.domain.families.family import Family
 
 _MODULES = (
-    *(csr, row_blocks, tiles, merge, coo, padded, structured, diagonals, row_bins, panels, hubs),
+    *(csr, row_blocks, tiles, merge, coo, padded, structured, block_slices, diagonals, row_bins, panels, hubs),
     *(spmm_rows, spmm_balanced, spmm_structured, spmm_splits, spmm_tiles),
 )
 

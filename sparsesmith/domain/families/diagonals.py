@@ -42,6 +42,11 @@ y[row] = sum;
     return program("spmv", choice.element_type, "dia", {"slice": slice_}, launch)
 
 
+def vector_read(choice: Choice) -> str:
+    """How x is read in vectors: as a constant, unless kernels before may still be writing it."""
+    return "__ldca" if choice.values.get("dependency") == "programmatic" else "__ldg"
+
+
 def _part(c_type: str, wide: str, rows: int) -> str:
     """A device function that picks one element of a vector; the choice is known when it is compiled."""
     picked = "k == 0 ? v.x : v.y" if rows == 2 else "k == 0 ? v.x : k == 1 ? v.y : k == 2 ? v.z : v.w"
@@ -66,7 +71,7 @@ if (row >= $below && row < num_cols - $above) {
     $V value = $value;
     #pragma unroll
     for (int i = 0; i < $rows; i++)
-      sum[i] += part(value, i) * part(__ldg(near + (offsets[d] + i >> $shift)), offsets[d] + i & $mask);
+      sum[i] += part(value, i) * part($read(near + (offsets[d] + i >> $shift)), offsets[d] + i & $mask);
   }
 } else {
   for (int d = 0; d < $count; d++) {
@@ -98,6 +103,7 @@ else {
         T=c_type,
         V=wide,
         value=load(choice.word("load"), "own + d * 32"),
+        read=vector_read(choice),
         sums=", ".join(f"sum[{i}]" for i in range(rows)),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))

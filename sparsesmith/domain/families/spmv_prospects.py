@@ -3,7 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 
-from sparsesmith.domain.families import diagonals_prospects, panels_prospects, row_bins_prospects, tiles_prospects
+from sparsesmith.domain.families import (
+    block_slices_prospects,
+    diagonals_prospects,
+    panels_prospects,
+    row_bins_prospects,
+    tiles_prospects,
+)
 from sparsesmith.domain.families.prospects import (
     Prospect,
     Values,
@@ -344,6 +350,7 @@ PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {
     "dia_batched": _dia_batched,
     "bsr_lanes": _bsr_lanes,
     "bsr_rows": _bsr_rows,
+    **block_slices_prospects.PROSPECTS,
     **diagonals_prospects.PROSPECTS,
     **row_bins_prospects.PROSPECTS,
     **tiles_prospects.PROSPECTS,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from sparsesmith.domain.formats.bsell import Bsell
 from sparsesmith.domain.formats.bsr import Bsr
 from sparsesmith.domain.formats.coo import Coo
 from sparsesmith.domain.formats.csr import Csr
@@ -24,6 +25,7 @@ _CATALOGUE: tuple[Format, ...] = (
     Panels(),
     Hubs(),
     RowBins(),
+    Bsell(),
 )
 
 FORMATS: Mapping[str, Format] = {format_.name: format_ for format_ in _CATALOGUE}

@@ -97,13 +97,21 @@ class Sell:
         )
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
-        slice_slots = np.diff(layout.indices["slice_offsets"].astype(np.int32, copy=False))
-        columns = layout.indices["col_indices"].astype(np.int32)
-        if parameters["index"] == "u16":
-            columns += np.repeat(layout.indices["slice_col_base"].astype(np.int32, copy=False), slice_slots)
-        lanes = layout.indices["row_permutation"].reshape(-1, whole(parameters, "slice")).astype(np.int32, copy=False)
-        slot_rows = np.repeat(lanes, slice_slots // lanes.shape[1], axis=0).reshape(-1)
+        slot_rows, columns = rows_and_columns(layout, parameters, "row_permutation", "col_indices")
         return pattern_of_slots(num_rows, num_cols, slot_rows, columns, layout)
+
+
+def rows_and_columns(
+    layout: Layout, parameters: Parameters, permutation: str, col_indices: str
+) -> tuple[Int32Array, Int32Array]:
+    """Row and column of each slot, from the arrays of these names."""
+    slice_slots = np.diff(layout.indices["slice_offsets"].astype(np.int32, copy=False))
+    columns = layout.indices[col_indices].astype(np.int32)
+    if parameters["index"] == "u16":
+        columns += np.repeat(layout.indices["slice_col_base"].astype(np.int32, copy=False), slice_slots)
+    lanes = layout.indices[permutation].reshape(-1, whole(parameters, "slice")).astype(np.int32, copy=False)
+    slot_rows = np.repeat(lanes, slice_slots // lanes.shape[1], axis=0).reshape(-1)
+    return slot_rows, columns
 
 
 @dataclass(frozen=True)

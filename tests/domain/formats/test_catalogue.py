@@ -88,6 +88,18 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "int num_hubs, int num_segments, const int* hub_columns, const int* row_starts, const int* row_ranks, "
         "const int* col_indices, const T* values, T* hub_x",
     ),
+    (
+        "bsell",
+        {},
+        "int num_slices, const int* slice_offsets, const int* block_row_permutation, const int* block_col_indices, "
+        "const T* values",
+    ),
+    (
+        "bsell",
+        {"index": "u16"},
+        "int num_slices, const int* slice_offsets, const int* block_row_permutation, const int* slice_col_base, "
+        "const unsigned short* block_col_indices, const T* values",
+    ),
 ]
 
 
