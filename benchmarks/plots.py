@@ -37,6 +37,8 @@ REGULAR = ("stencil", "FEM", "banded")
 """Beginnings of the matrix classes that should run at the speed of memory."""
 
 MAX_PRODUCTS = 1e8
+LEGEND_ROOM = 100
+"""Above the curves of total times, as a factor."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,7 @@ def _total_times(axes: Any, row: Row, nnz: NnzClass) -> None:
     axes.set_yscale("log")
     axes.set_xlabel("products")
     axes.set_ylabel("total time, s")
+    axes.set_ylim(top=LEGEND_ROOM * max(ours_us, row.default.time.warm_us) * MAX_PRODUCTS / 1e6)
     axes.set_title(f"{row.name} (median of nnz {nnz.name}: {row.nnz:,})", fontsize=9)
     axes.legend(fontsize=8, loc="upper left")
 
@@ -217,7 +220,7 @@ def _repaid(axes: Any, suite: Suite) -> None:
     axes.set_xlabel("products")
     axes.set_ylabel("share of matrices repaid, %")
     axes.set_title(f"all {len(_tuned(suite))} matrices", fontsize=9)
-    axes.legend(fontsize=8, loc="center left")
+    axes.legend(fontsize=8, loc="upper left")
 
 
 def _tuned(suite: Suite) -> list["_Tuned"]:
