@@ -1,6 +1,6 @@
 """Sections for what is measured beside the suites; each appears only where its result file is there."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from benchmarks.results import Json
@@ -14,7 +14,8 @@ EVIDENCE = {
     ),
     "strategy_worth": (
         "What each strategy is worth",
-        "Leave one out: how much the oracle loses, in geometric mean, where it must do without a family.",
+        "Leave one out: how much slower, in geometric mean, the best recorded program would be without a family. Families "
+        "whose parameters cover another's programs hide each other's worth.",
     ),
     "repeatability": (
         "Repeatability",
@@ -39,7 +40,7 @@ def sections(results: Iterable[Json]) -> list[str]:
     for kind, (title, intro) in EVIDENCE.items():
         for result in known:
             if result.get("kind") == kind and _is_measured(result):
-                shown_as = _regrets(result) if kind == "tuner" else _facts(result)
+                shown_as = RENDERED.get(kind, _facts)(result)
                 lines += [f"## {title}", "", intro, "", f"{_origin(result)}.", "", *shown_as, ""]
     return lines
 
@@ -66,6 +67,42 @@ def _regrets(result: Json) -> list[str]:
     return lines
 
 
+def _worth(result: Json) -> list[str]:
+    """Families by workload kind, those that lose most first; families without any loss in one line."""
+    lines = ["| workload | family | fastest on | loss without it | largest loss |", "|---|---|---|---|---|"]
+    idle: list[str] = []
+    for kind, families in result["kinds"].items():
+        for entry in families:
+            if entry["wins"]:
+                lines.append(
+                    f"| {kind} | {entry['family']} | {entry['wins']} of {entry['measured']} | {entry['loss']:.2%} | "
+                    f"{entry['largest_loss']:.1%} |"
+                )
+        without = [entry["family"] for entry in families if not entry["wins"]]
+        if without:
+            idle.append(f"Nowhere the fastest, {kind}: {', '.join(sorted(without))}.")
+    return [*lines, *(line for text in idle for line in ("", text))]
+
+
+def _fixed_values(result: Json) -> list[str]:
+    """Each workload with open and with fixed values."""
+    lines = [
+        "| matrix | type | nnz | best routine us | any values us | family | fixed values us | family | fixed over any |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in result["rows"]:
+        if "failed" in row:
+            continue
+        open_, fixed = row["any"]["best"], row["fixed"]["best"]
+        ours = [f"{best['us']:.2f} | {best['family']}" if best else "- | -" for best in (open_, fixed)]
+        gain = f"{open_['us'] / fixed['us']:.2f}x" if open_ and fixed else "-"
+        lines.append(
+            f"| {row['name']} | {row['element_type']} | {row['nnz']:,} | {row['best_baseline']['us']:.2f} | "
+            f"{' | '.join(ours)} | {gain} |"
+        )
+    return lines
+
+
 def services(results: Iterable[Json]) -> list[str]:
     """The service as a whole: answers over HTTP, memory, the interpreter's estimates."""
     known = list(results)
@@ -85,6 +122,13 @@ def _origin(result: Json) -> str:
     origin = ", ".join(part for part in parts if part)
     return f"{origin}. `{result['command']}`" if "command" in result else origin
 
+
+RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
+    "tuner": _regrets,
+    "strategy_worth": _worth,
+    "fixed_values": _fixed_values,
+}
+"""How a kind is shown; the others as lists and tables of what is in the file."""
 
 _ORIGIN_KEYS = ("kind", "date", "commit", "device", "command", "python", "cpu_cores")
 

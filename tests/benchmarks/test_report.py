@@ -169,3 +169,27 @@ def test_two_runs_that_disagree_miss_the_target() -> None:
     }
     text = report([make_suite(), {"kind": "repeatability", "commit": "c", "suites": [compared]}])
     assert "| means within 3.1% (speed-up 1.0%), 90% of 85 matrices within 5 % |" in text
+
+
+def test_families_that_nobody_would_miss_are_named_apart() -> None:
+    def entry(family: str, wins: int, loss: float) -> dict[str, object]:
+        return {"family": family, "measured": 9, "wins": wins, "loss": loss, "largest_loss": 3 * loss}
+
+    kinds = {"spmv float32": [entry("tiles", 5, 0.04), entry("coo", 0, 0.0)]}
+    text = report([make_suite(), {"kind": "strategy_worth", "date": "d", "workloads": 9, "kinds": kinds}])
+    assert "| spmv float32 | tiles | 5 of 9 | 4.00% | 12.0% |" in text
+    assert "Nowhere the fastest, spmv float32: coo." in text
+
+
+def test_fixed_values_are_set_against_open_ones() -> None:
+    row = {
+        "name": "poisson",
+        "element_type": "float64",
+        "nnz": 5000,
+        "best_baseline": {"us": 9.0},
+        "any": {"best": {"us": 6.0, "family": "dia"}},
+        "fixed": {"best": {"us": 4.0, "family": "dia_constant"}},
+    }
+    result = {"kind": "fixed_values", "device": {"kind": "cuda", "name": "NVIDIA H200"}, "rows": [row]}
+    text = report([make_suite(), result])
+    assert "| poisson | float64 | 5,000 | 9.00 | 6.00 | dia | 4.00 | dia_constant | 1.50x |" in text
