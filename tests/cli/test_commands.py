@@ -115,6 +115,16 @@ def test_options_reach_the_server(sparsesmith_command: Shell, server: str, matri
     assert report["search"]["strategy"] == "families"
 
 
+def test_fixed_values_are_asked_for_and_the_answer_says_what_it_is_valid_for(
+    sparsesmith_command: Shell, server: str, matrix: Path, program: Path
+) -> None:
+    shown = sparsesmith_command("tune", matrix, *FAST, "--values", "fixed")
+    assert "valid for this matrix's values only" in shown.out
+    assert "valid for" not in sparsesmith_command("tune", matrix, *FAST).out
+    graded = sparsesmith_command("grade", program, matrix, "--values", "fixed", "--json")
+    assert EvaluationAnswer.model_validate_json(graded.out).workload.values is not None
+
+
 def test_out_writes_the_files_of_the_answer(
     sparsesmith_command: Shell, server: str, matrix: Path, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ import scipy.sparse
 import sparsesmith
 from sparsesmith.artifacts import artifact
 from sparsesmith.client import AsyncClient, Client
+from sparsesmith.domain.fixed_values import fixed_values
 from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.errors import Conflict, InvalidMatrix, InvalidOption, LimitExceeded, NotFound, Unavailable
 from sparsesmith.runtime.ports import free_port
@@ -87,6 +88,18 @@ def test_options_arrive(client: Client) -> None:
     workload = report.workload
     assert (workload.operation, workload.element_type, workload.num_dense_cols) == ("spmm", "float64", 4)
     assert (report.search.strategy, report.search.num_candidates) == ("families", 3)
+
+
+def test_fixed_values_travel_with_the_matrix_and_bind_the_kernel_to_them(client: Client, url: str) -> None:
+    kernel = client.tune(MATRIX, OPTIONS.model_copy(update={"values": "fixed"}))
+    digest = fixed_values(MATRIX.data, "float32").digest
+    assert kernel.report.workload.values == digest
+    assert sparsesmith.tune(MATRIX, url=url, values="fixed", budget=ONE.budget).report.workload.values == digest
+    assert client.grade(CSR_PROGRAM, MATRIX, TuningOptions(values="fixed")).workload.values == digest
+    assert client.tune(MATRIX, OPTIONS).report.workload.values is None
+    kernel.update_values(MATRIX.tocoo())
+    with pytest.raises(InvalidMatrix, match="other values"):
+        kernel.update_values(MATRIX * 2)
 
 
 def test_progress_is_told_up_to_the_end(client: Client, evaluators: Evaluators) -> None:

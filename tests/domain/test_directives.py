@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from sparsesmith.domain.directives import Directives, ResolvedLaunch, parse_directives
 from sparsesmith.domain.formats import FORMATS
+from sparsesmith.domain.formats.compressed import Compressed
+from sparsesmith.domain.formats.value_storage import VALUE_STORAGES
 from sparsesmith.errors import InvalidProgram
 from tests.domain.patterns import parameters_of
 
@@ -42,6 +44,28 @@ def test_any_directive_is_understood_or_refused(text: str) -> None:
             parse_directives(f"{FORMAT}{LAUNCH}{line}")
         except InvalidProgram as refusal:
             assert refusal.message
+
+
+@pytest.mark.parametrize("storage", VALUE_STORAGES)
+def test_a_value_storage_takes_the_place_of_the_values(storage: str) -> None:
+    text = f"{FORMAT}{LAUNCH}//@  values   {storage} \n".replace("csr", "ell")
+    format_ = parse_directives(text).format
+    assert isinstance(format_, Compressed)
+    assert (str(format_.storage), format_.name) == (storage, "ell")
+
+
+@pytest.mark.parametrize("line", ["//@ values", "//@ values plain", "//@ values rows", "//@ values dictionary code=u4"])
+def test_an_unknown_value_storage_is_refused_with_those_there_are(line: str) -> None:
+    with pytest.raises(InvalidProgram, match="dictionary code=u8") as refusal:
+        parse_directives(f"{FORMAT}{LAUNCH}{line}")
+    assert refusal.value.field == "directive"
+
+
+def test_values_are_stored_in_one_way_and_rows_not_in_any_format() -> None:
+    with pytest.raises(InvalidProgram, match="at most one"):
+        parse_directives(f"{FORMAT}{LAUNCH}//@ values constant\n//@ values float32\n")
+    with pytest.raises(InvalidProgram, match="not with csr"):
+        parse_directives(f"{FORMAT}{LAUNCH}//@ values rows code=u8\n")
 
 
 def test_up_to_three_dimensions_and_spaces_between() -> None:

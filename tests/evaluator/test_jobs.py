@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from services.evaluator import jobs
@@ -15,6 +16,7 @@ from services.evaluator.compilation import Compiler
 from services.evaluator.jobs import Grader, GradingService, record_id, reward_records
 from services.evaluator.plain_kernels import plain_programs
 from services.evaluator.sandbox import DeviceProcess, StageLimits
+from sparsesmith.domain.fixed_values import fixed_values
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import NotFound
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
@@ -111,6 +113,16 @@ def test_a_job_graded_twice_publishes_its_records_once(grader: Grader, connectio
 
 def test_users_and_families_give_no_rewards(grader: Grader, connection: Redis) -> None:
     grade(make_job(program_text("right 5"), is_sampled=False), grader, connection)
+    assert RewardStream(connection).read("test", 10, 50) == []
+
+
+def test_nothing_is_learned_from_values_that_the_policy_does_not_see(grader: Grader, connection: Redis) -> None:
+    values = fixed_values(np.ones(small_pattern().nnz), "float32")
+    PatternStore(connection).put_values(values)
+    job = make_job(program_text("right 5"))
+    fixed = job.model_copy(update={"workload": job.workload.model_copy(update={"values": values.digest})})
+    report = grade(fixed, grader, connection)
+    assert report.evaluations[0].outcome.outcome == "passed"
     assert RewardStream(connection).read("test", 10, 50) == []
 
 

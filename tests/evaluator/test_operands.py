@@ -6,6 +6,7 @@ import scipy.sparse
 
 from services.evaluator.operands import FULL_CHECK, choose_draws, draw, system_generator
 from services.evaluator.reference import TOLERANCES, error_bound, product
+from sparsesmith.domain.fixed_values import fixed_values
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
@@ -43,6 +44,19 @@ def test_spmm_draws_have_a_row_major_operand_and_a_reference_of_all_columns(name
     assert held.dense.flags.c_contiguous
     assert held.reference.shape == held.bound.shape == held.magnitude.shape == (60, 8)
     np.testing.assert_allclose(held.reference, pattern.to_scipy(held.values).toarray() @ held.dense)
+
+
+@pytest.mark.parametrize("name", ALL_DRAWS)
+@pytest.mark.parametrize("scale", [1e-38, 1e-6, 1, 1e38])
+def test_fixed_values_stand_in_every_draw_and_a_rounded_result_is_within_the_bound(name: str, scale: float) -> None:
+    pattern = make_pattern()
+    fixed = fixed_values(np.random.default_rng(4).uniform(0.1, 1, pattern.nnz) * scale, "float32")
+    held = draw(name, pattern, make_workload(pattern), system_generator(), fixed)
+    np.testing.assert_array_equal(held.values, fixed.array)
+    single = pattern.to_scipy(held.values) @ held.dense
+    assert np.all(np.isfinite(single))
+    assert np.all(np.abs(single.astype(np.float64) - held.reference) <= held.bound)
+    assert np.any(held.bound < 1e-3 * np.abs(held.reference))
 
 
 def test_one_hot_operands_pick_a_column_that_has_nonzeros() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from sparsesmith.domain.fixed_values import fixed_values
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 from sparsesmith.errors import Conflict, NotFound, Unavailable
 from sparsesmith.transport.connection import Redis
@@ -55,6 +56,21 @@ def test_a_damaged_pattern_is_noticed_and_can_be_put_again(field: str, damage: b
         store.get(PATTERN.digest)
     store.put(PATTERN)
     assert store.get(PATTERN.digest).digest == PATTERN.digest
+
+
+def test_fixed_values_come_back_equal_by_their_digest_and_damage_is_noticed(redis_connection: Redis) -> None:
+    store = PatternStore(redis_connection)
+    for element_type in ("float32", "float64"):
+        values = fixed_values([1.5, -0.1, 0], element_type)
+        digest = store.put_values(values)
+        assert store.put_values(values) == digest == values.digest
+        found = store.get_values(digest)
+        assert (found.array.tolist(), found.array.dtype.name) == (values.array.tolist(), element_type)
+    redis_connection.hset(f"sparsesmith:values:{digest}", "values", b"12345678")
+    with pytest.raises(Unavailable, match="damaged"):
+        store.get_values(digest)
+    with pytest.raises(NotFound, match="no values"):
+        store.get_values(digest)
 
 
 def test_policy_versions_only_rise(redis_connection: Redis) -> None:

@@ -25,6 +25,8 @@ from sparsesmith_proto.message import ElementType, Operation
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 MAX_CONSTANT_PADDING = 2.0
 MIN_WIDE_ROWS = 2048
+MIN_REPEATS = 4
+"""A table of 16-bit codes pays where a value stands for this many nonzeros on average."""
 OWN_CHOICES = 24
 
 
@@ -37,7 +39,7 @@ def compressions(values: FixedValues) -> list[Compression]:
         found.append(Compression(Constant()))
     if table is not None and table.size < 2**8:  # One is left for the zero of padding.
         found += [Compression(Dictionary("u8"), "cached"), Compression(Dictionary("u8"), "shared")]
-    elif table is not None and table.size < 2**16:
+    elif table is not None and table.size < min(2**16, array.size // MIN_REPEATS):
         found.append(Compression(Dictionary("u16")))
     if not found and array.dtype == np.float64 and _is_float32(array):
         found.append(Compression(Float32()))
