@@ -80,7 +80,7 @@ def read_measured(
     longer offered are left out. `split`: only matrices of this side."""
     entries, packed = matrix_entries(), pack_index(pack)
     by_pattern: dict[str, list[Record]] = defaultdict(list)
-    for record in _records(sweeps):
+    for record in read_records(sweeps):
         entry = entries.get(record["pattern"])
         if entry is not None and entry.name in packed and split in (None, entry.split):
             by_pattern[entry.name].append({name: record[name] for name in record.keys() - {"program"}})
@@ -111,7 +111,8 @@ def _measured(entry: MatrixEntry, pattern: Pattern, joined: _Joined) -> Measured
     return Measured(entry, plan, grid, joined.columns, joined.times[:, 0], joined.times[:, 1])
 
 
-def _records(sweeps: Sequence[Path]) -> Iterator[Record]:
+def read_records(sweeps: Sequence[Path]) -> Iterator[Record]:
+    """Lines of the files, as they are."""
     for sweep in sweeps:
         with lzma.open(sweep, "rt", encoding="utf-8") as lines:
             yield from map(json.loads, lines)

@@ -34,7 +34,7 @@ PARAMETERS: Mapping[str, object] = {
     "seed": 1,
     "deterministic": True,
     "force_row_wise": True,
-    "num_threads": 2,
+    "num_threads": 1,
     "verbose": -1,
 }
 SLOWNESS = 2.0
@@ -97,11 +97,14 @@ class BoostedCost:
 
 
 def load_boosted_cost(folder: Path) -> BoostedCost:
-    """Raises OSError, ValueError or lightgbm's error (a RuntimeError) for a folder that holds no model."""
+    """Raises OSError or ValueError for a folder that holds no model."""
     text = (folder / DESCRIPTION_FILE).read_text(encoding="utf-8")
     description = Description.model_validate(json.loads(text))
     trees = (folder / TREES_FILE).read_text(encoding="utf-8")
-    booster = lightgbm.Booster(model_str=trees)
+    try:
+        booster = lightgbm.Booster(model_str=trees)
+    except lightgbm.basic.LightGBMError as error:
+        raise ValueError(f"{folder / TREES_FILE}: {error}") from error
     return BoostedCost(booster, description)
 
 

@@ -45,6 +45,6 @@ class CostModels:
             from sparsesmith.tuning.boosted import load_boosted_cost
 
             return load_boosted_cost(self._folder)
-        except (ImportError, OSError, ValueError, RuntimeError) as error:
+        except (ImportError, OSError, ValueError) as error:
             log.warning("no cost model at %s, programs are ranked by estimates: %s", self._folder, error)
             return None

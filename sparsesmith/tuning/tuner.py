@@ -68,7 +68,8 @@ class Tuner:
     @property
     def best_us(self) -> float | None:
         """The best time told so far."""
-        return None if math.isinf(self._best) else math.exp(self._best)
+        times = [result for result in self._results.values() if not isinstance(result, str)]
+        return min(times, default=None)
 
     @property
     def done(self) -> bool:

@@ -1,0 +1,101 @@
+"""The families' search: what was graded decides what comes next."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from services.generator.search import STRATEGIES, Batch, Findings, Sources
+from services.generator.search.families import FIRST_BATCH, NEXT_BATCHES
+from services.generator.task import TuningTask
+from sparsesmith.domain.pattern import pattern_from_scipy
+from sparsesmith.tuning.boosted import BoostedCost
+from sparsesmith.tuning.cost import AnalyticCost
+from sparsesmith.tuning.models import CostModels
+from sparsesmith_proto.kernel import Candidate, CompileFailed, Evaluation, FromFamily, Outcome
+from tests.generator.orders import make_task
+from tests.generator.reports import make_passed, make_report, make_timing
+from tests.tuning.trained import make_model
+
+Grade = Callable[[Candidate], Outcome]
+
+
+def larger_task(candidates: int = 60) -> TuningTask:
+    pattern = pattern_from_scipy(sp.random(900, 900, 0.01, format="csr", rng=np.random.default_rng(2)))
+    return make_task(pattern, candidates=candidates)
+
+
+def search(grade: Grade | None, limit: int = 60, cost_models: CostModels | None = None) -> list[Batch]:
+    """All batches, each graded before the next is asked for; None: nothing is ever graded."""
+
+    async def collect() -> list[Batch]:
+        findings, batches = Findings(), []
+        sources = Sources(None, 16, 16, cost_models or CostModels())
+        async for batch in STRATEGIES["families"](larger_task(), sources, limit, findings):
+            batches.append(batch)
+            if grade is not None:
+                evaluations = tuple(Evaluation(candidate=each, outcome=grade(each)) for each in batch)
+                findings.add(make_report([]).model_copy(update={"evaluations": evaluations}))
+        return batches
+
+    return asyncio.run(collect())
+
+
+def family_of(candidate: Candidate) -> str:
+    assert isinstance(candidate.origin, FromFamily)
+    return candidate.origin.family
+
+
+def only_fast(family: str) -> Grade:
+    return lambda candidate: make_passed(make_timing(2.0 if family_of(candidate) == family else 4.0))
+
+
+def families_of(batches: list[Batch]) -> Counter[str]:
+    return Counter(family_of(candidate) for batch in batches for candidate in batch)
+
+
+def test_without_a_word_from_evaluators_the_whole_budget_is_proposed() -> None:
+    batches = search(None)
+    assert [len(batch) for batch in batches] == [FIRST_BATCH] + 4 * [NEXT_BATCHES] + [
+        60 - FIRST_BATCH - 4 * NEXT_BATCHES
+    ]
+    programs = [candidate.program for batch in batches for candidate in batch]
+    assert len(set(programs)) == 60
+
+
+def test_a_family_that_turns_out_fast_gets_more_of_the_budget() -> None:
+    told_nothing = families_of(search(None))
+    told_it_is_fast = families_of(search(only_fast("csr_stream")))
+    assert told_nothing["csr_stream"] < told_it_is_fast["csr_stream"]
+    assert told_it_is_fast.most_common(1)[0][0] == "csr_stream"
+
+
+def test_a_search_ends_early_when_nothing_faster_is_to_be_expected() -> None:
+    first: list[str] = []
+
+    def the_first_is_far_ahead(candidate: Candidate) -> Outcome:
+        first.append(candidate.program)
+        return make_passed(make_timing(1.0 if len(first) == 1 else 40.0))
+
+    num_candidates = sum(map(len, search(the_first_is_far_ahead)))
+    assert FIRST_BATCH < num_candidates < 60
+
+
+def test_programs_that_all_fail_do_not_end_the_search_at_once() -> None:
+    batches = search(lambda _: CompileFailed(log="no"))
+    assert sum(map(len, batches)) == 60
+
+
+def test_a_search_goes_on_by_estimates_where_the_model_is_missing() -> None:
+    assert sum(map(len, search(None, 8, CostModels(Path("no-such-model"))))) == 8
+
+
+def test_on_another_device_than_the_models_the_search_goes_by_estimates(tmp_path: Path) -> None:
+    make_model("NVIDIA A100").save(tmp_path)
+    models = CostModels(tmp_path)
+    assert isinstance(models.expected(), BoostedCost)
+    search(only_fast("csr_stream"), 12, models)
+    assert isinstance(models.expected(), AnalyticCost)
