@@ -39,7 +39,7 @@ def compressions(values: FixedValues) -> list[Compression]:
         found.append(Compression(Constant()))
     if table is not None and table.size < 2**8:  # One is left for the zero of padding.
         found += [Compression(Dictionary("u8"), "cached"), Compression(Dictionary("u8"), "shared")]
-    elif table is not None and table.size < min(2**16, array.size // MIN_REPEATS):
+    elif table is not None and table.size <= min(2**16 - 1, array.size // MIN_REPEATS):
         found.append(Compression(Dictionary("u16")))
     if not found and array.dtype == np.float64 and _is_float32(array):
         found.append(Compression(Float32()))

@@ -146,7 +146,8 @@ def unpacked(storage: ValueStorage, layout: Layout) -> Array | None:
     """Every slot's value of a layout that `stored_layout` gave; None for `constant`, which does not mark padding."""
     match storage:
         case Dictionary():
-            return layout.indices["dictionary"][layout.indices["value_codes"]]
+            slots: Array = layout.indices["dictionary"][layout.indices["value_codes"]]
+            return slots
         case RowDictionary():
             rows = layout.indices["row_values"].reshape(layout.sizes["num_distinct"], -1)
             return np.ascontiguousarray(rows[layout.indices["row_codes"]].T)
