@@ -144,7 +144,7 @@ def _joined(plan: Plan, grid: Grid, words: Mapping[str, int], records: list[Reco
     return _Joined(
         plan=plan,
         prospects=[(prospect.family.name, prospect.prospect) for prospect in chosen.prospects],
-        columns={name: values[indices] for name, values in columns_of(grid, words).items()},
+        columns=columns_of(chosen, words, among=grid) if indices else {},
         times=np.array([best[index] for index in indices], np.float64).reshape(-1, 2),
     )
 

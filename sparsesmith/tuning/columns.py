@@ -33,16 +33,20 @@ def all_words() -> dict[str, int]:
     return words
 
 
-def columns_of(grid: Grid, words: Words) -> dict[str, FloatArray]:
-    """Every column, each of shape [prospects]; what a prospect does not have is NaN."""
+def columns_of(grid: Grid, words: Words, among: Grid | None = None) -> dict[str, FloatArray]:
+    """Every column, each of shape [prospects]; what a prospect does not have is NaN.
+
+    `among`: all prospects of the workload, where the grid is a part of them.
+    """
     count = len(grid.prospects)
     columns = {name: np.full(count, value) for name, value in _of_workload(grid).items()}
     families = [words.get(f"family={name}", MISSING) for name in grid.families]
     columns["family"] = np.array(families, np.float64)
     estimates = np.log(grid.estimates())
+    least = _least_of_families(grid if among is None else among)
     columns["log_estimate"] = estimates
-    columns["log_estimate_over_best"] = estimates - estimates.min()
-    columns["log_estimate_over_family"] = estimates - _least_of_family(grid, estimates)
+    columns["log_estimate_over_best"] = estimates - min(least.values())
+    columns["log_estimate_over_family"] = estimates - np.array([least[name] for name in grid.families])
     parameters = _of_parameters(grid, words)
     columns |= {f"parameter_{name}": values for name, values in parameters.items()}
     columns |= _derived(grid, parameters)
@@ -75,11 +79,12 @@ def _of_workload(grid: Grid) -> dict[str, float]:
     }
 
 
-def _least_of_family(grid: Grid, estimates: FloatArray) -> FloatArray:
-    _, codes = np.unique(grid.families, return_inverse=True)
-    least = np.full(codes.max() + 1, np.inf)
-    np.minimum.at(least, codes, estimates)
-    return np.asarray(least[codes], np.float64)
+def _least_of_families(grid: Grid) -> dict[str, float]:
+    """The least log estimate of each family."""
+    least: dict[str, float] = {}
+    for name, estimate in zip(grid.families, np.log(grid.estimates()), strict=True):
+        least[name] = min(float(estimate), least.get(name, np.inf))
+    return least
 
 
 def _of_parameters(grid: Grid, words: Words) -> dict[str, FloatArray]:

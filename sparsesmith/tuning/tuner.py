@@ -42,8 +42,10 @@ class TuningLimits:
     """Measurements in a row without an improvement by `worthwhile` after which it stops..."""
     worthwhile: float = 0.01
     """...that is, by this share of the best time."""
-    hope: float = 0.1
-    """It stops, too, when no prospect has a larger chance than this to be better by `worthwhile`."""
+    hope: float = 0.05
+    """It stops, too, when no prospect has a larger chance than this to be better by `worthwhile`..."""
+    least: int = 16
+    """...but not before it has been told of this many: a cost model may be sure and wrong."""
 
 
 class Tuner:
@@ -78,7 +80,9 @@ class Tuner:
             return True
         if math.isinf(self._best):
             return False
-        return self._num_fruitless >= self._limits.patience or self._chance() < self._limits.hope
+        if self._num_fruitless >= self._limits.patience:
+            return True
+        return len(self._results) >= self._limits.least and self._chance() < self._limits.hope
 
     def next_batch(self, size: int) -> list[FamilyInstance]:
         """At most `size` programs that were not asked for before; none when it is done."""
