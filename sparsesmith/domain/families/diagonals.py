@@ -2,7 +2,14 @@
 
 from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
-from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, scalar, vector
+from sparsesmith.domain.families.residency import (
+    KEEP_MIB,
+    choose_policy,
+    load_functions,
+    load_kept,
+    streams_or_keeps,
+)
+from sparsesmith.domain.families.source import BYTES, Launch, fill, program, scalar, vector
 from sparsesmith.domain.families.structured import dia_suits
 from sparsesmith.domain.formats.format import NumberList, OneOf, numbers
 
@@ -22,6 +29,7 @@ def _write_literal(choice: Choice) -> str:
 constexpr int offsets[] = {$offsets};
 int row = blockIdx.x * $block + threadIdx.x;
 if (row >= num_rows || num_diagonals != $count) return;
+$hint
 $T value[$count], sum = 0;
 #pragma unroll
 for (int d = 0; d < $count; d++) value[d] = $value;
@@ -36,10 +44,17 @@ y[row] = sum;
         count=count,
         block=block,
         T=scalar(choice.element_type),
-        value=load(choice.word("load"), f"values + {slot}"),
+        hint=choose_policy(choice, f"blockIdx.x * {block * count}"),
+        value=load_kept(choice, f"values + {slot}"),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
-    return program("spmv", choice.element_type, "dia", {"slice": slice_}, launch)
+    text = program("spmv", choice.element_type, "dia", {"slice": slice_}, launch)
+    return _with_functions(text, load_functions(choice, 1))
+
+
+def _with_functions(text: str, functions: str) -> str:
+    """The program with device functions before its kernel."""
+    return text.replace('extern "C"', functions + '\nextern "C"') if functions else text
 
 
 def vector_read(choice: Choice) -> str:
@@ -63,6 +78,7 @@ constexpr int offsets[] = {$offsets};
 int row = (blockIdx.x * $block + threadIdx.x) * $rows;
 if (row >= num_rows || num_diagonals != $count) return;
 const $V* own = (const $V*)(values + row / $slice * $slice_slots + row % $slice);
+$hint
 $T sum[$rows] = {};
 if (row >= $below && row < num_cols - $above) {
   const $V* near = (const $V*)x + row / $rows;
@@ -102,17 +118,19 @@ else {
         above=max(0, ((offsets[-1] + rows - 1) // rows + 1) * rows - 1),
         T=c_type,
         V=wide,
-        value=load(choice.word("load"), "own + d * 32"),
+        hint=choose_policy(choice, f"blockIdx.x * {block * rows * len(offsets)}"),
+        value=load_kept(choice, "own + d * 32"),
         read=vector_read(choice),
         sums=", ".join(f"sum[{i}]" for i in range(rows)),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))
     text = program("spmv", choice.element_type, "dia", {"slice": slice_}, launch)
-    return text.replace('extern "C"', _part(c_type, wide, rows) + '\nextern "C"')
+    functions = [_part(c_type, wide, rows), load_functions(choice, rows)]
+    return _with_functions(text, "\n".join(filter(None, functions)))
 
 
 def _vector_is_16_bytes_at_most(choice: Choice) -> bool:
-    return choice.integer("rows") * BYTES[choice.element_type] <= 16
+    return streams_or_keeps(choice) and choice.integer("rows") * BYTES[choice.element_type] <= 16
 
 
 DIA_LITERAL = Family(
@@ -125,10 +143,12 @@ DIA_LITERAL = Family(
         "slice": OneOf(0, (0, 32, 128)),
         "block": OneOf(128, (32, 64, 128, 256, 512)),
         "load": LOAD,
+        "keep": KEEP_MIB,
         "registers": REGISTERS,
     },
     suits=dia_suits,
     write=_write_literal,
+    allows=streams_or_keeps,
 )
 
 DIA_LITERAL_WIDE = Family(
@@ -141,6 +161,7 @@ DIA_LITERAL_WIDE = Family(
         "rows": OneOf(4, (2, 4)),
         "block": OneOf(128, (64, 128, 256, 512)),
         "load": LOAD,
+        "keep": KEEP_MIB,
         "registers": REGISTERS,
     },
     suits=lambda pattern: pattern.num_rows >= 2048 and dia_suits(pattern),

@@ -1,0 +1,82 @@
+"""Part of the matrix kept in the L2 from one product to the next, the rest streamed past it.
+
+A matrix somewhat larger than the L2 is evicted by itself in every product. Loads that carry a policy keep its first
+`keep` MiB (evicted last) and let the rest go first, so that a repeated product reads less from memory. It pays where
+nothing else uses the L2 between the products.
+
+Source: PTX ISA, "createpolicy" and "cache eviction priority hints".
+"""
+
+from sparsesmith.domain.families.family import Choice
+from sparsesmith.domain.families.source import BYTES, fill, load, scalar, vector
+from sparsesmith.domain.formats.format import OneOf
+
+KEEP_MIB = OneOf(0, (0, 8, 16, 24, 32))
+"""0: no policy."""
+
+_POLICIES = """
+__device__ __forceinline__ unsigned long long policy(bool is_kept) {
+  unsigned long long kept, passing;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(kept));
+  asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(passing));
+  return is_kept ? kept : passing;
+}
+""".strip()
+
+_LOAD = """
+__device__ __forceinline__ $V load_by($policy) {
+  $V v;
+  asm("$load.$kind $to, [%$address], %$hint;" : $outputs : "l"(p), "l"(policy));
+  return v;
+}
+"""
+
+_KINDS = {"float": ("f32", "f"), "double": ("f64", "d")}
+
+
+def kept_elements(choice: Choice) -> int:
+    """Values that are kept; a multiple of 1024."""
+    return choice.integer("keep") * 2**20 // BYTES[choice.element_type]
+
+
+def load_functions(choice: Choice, width: int) -> str:
+    """Device functions `policy` and `load_by` for vectors of `width` values; none without a policy."""
+    if choice.integer("keep") == 0:
+        return ""
+    c_type = scalar(choice.element_type)
+    kind, constraint = _KINDS[c_type]
+    wide = vector(c_type, width)
+    fields = [f"v.{'xyzw'[i]}" for i in range(width)] if width > 1 else ["v"]
+    places = ", ".join(f"%{i}" for i in range(width))
+    return (
+        _POLICIES
+        + "\n"
+        + fill(
+            _LOAD,
+            V=wide,
+            policy=f"const {wide}* p, unsigned long long policy",
+            load="ld.global.L1::no_allocate.L2::cache_hint" + (f".v{width}" if width > 1 else ""),
+            kind=kind,
+            to=f"{{{places}}}" if width > 1 else places,
+            address=width,
+            hint=width + 1,
+            outputs=", ".join(f'"={constraint}"({field})' for field in fields),
+        )
+    )
+
+
+def choose_policy(choice: Choice, position: str) -> str:
+    """Declares `hint`, the policy of the values from a position in `values` on."""
+    if choice.integer("keep") == 0:
+        return ""
+    return f"unsigned long long hint = policy({position} < {kept_elements(choice)});"
+
+
+def load_kept(choice: Choice, address: str) -> str:
+    """A read of `values`, by the policy where there is one."""
+    return f"load_by({address}, hint)" if choice.integer("keep") else load(choice.word("load"), address)
+
+
+def streams_or_keeps(choice: Choice) -> bool:
+    """A policy takes the place of `ldcs`: the two together say nothing new."""
+    return choice.integer("keep") == 0 or choice.word("load") == "ldcs"
