@@ -83,6 +83,7 @@ class Unprepared:
     """A workload that could not be made ready: a defect of a maker or of a family, which costs no other its turn."""
 
     name: str
+    plan: Plan
     message: str
 
 
@@ -92,11 +93,11 @@ def prepared_workloads(
     """In order; whoever takes one leaves its `ahead` when done with it."""
     context = get_context("spawn")
     with ProcessPoolExecutor(READERS, mp_context=context) as readers, ThreadPoolExecutor(1) as ranking:
-        waiting: deque[tuple[Source, Future[Prepared]]] = deque()
+        waiting: deque[tuple[Source, Plan, Future[Prepared]]] = deque()
         try:
             for source, plan in work:
                 read = readers.submit(_read, source, plan)
-                waiting.append((source, ranking.submit(_prepare, read, plan, workshop)))
+                waiting.append((source, plan, ranking.submit(_prepare, read, plan, workshop)))
                 if len(waiting) > AHEAD:
                     yield _result(*waiting.popleft())
             while waiting:
@@ -106,9 +107,9 @@ def prepared_workloads(
             readers.shutdown(wait=False, cancel_futures=True)
 
 
-def _result(source: Source, prepared: "Future[Prepared]") -> Prepared | Unprepared:
+def _result(source: Source, plan: Plan, prepared: "Future[Prepared]") -> Prepared | Unprepared:
     error = prepared.exception()
-    return prepared.result() if error is None else Unprepared(source.name, f"{type(error).__name__}: {error}")
+    return prepared.result() if error is None else Unprepared(source.name, plan, f"{type(error).__name__}: {error}")
 
 
 def _read(source: Source, plan: Plan) -> tuple[Matrix, Structure]:

@@ -84,26 +84,30 @@ def main() -> None:
             "commit": commit,
             "cost_model": "analytic" if isinstance(cost, AnalyticCost) else options.cost_model.name,
         }
-        for plan in map(parse_plan, options.plan):
-            if time.monotonic() > deadline:
-                print(f"time is up before {_file_name(plan)}", flush=True)
-                continue
-            sources = _sources(options, plan)
-            result = SuiteResult(options.out, plan, device, how, [source.name for source in sources])
-            if options.resume:
-                result.resume(options.resume)
-            work = ((source, plan) for source in sources if source.name not in result.names())
-            workloads = prepared_workloads(work, workshop)
-            with closing(workloads):
-                _measure_all(workloads, samples, process, result, deadline)
+        suites = {plan: _suite(options, plan, device, how) for plan in map(parse_plan, options.plan)}
+        work = ((source, plan) for plan, (sources, result) in suites.items() for source in result.wanting(sources))
+        with closing(prepared_workloads(work, workshop)) as workloads:
+            _measure_all(workloads, samples, process, {plan: result for plan, (_, result) in suites.items()}, deadline)
+        for _, result in suites.values():
             print(result.summary(), flush=True)
+
+
+def _suite(
+    options: argparse.Namespace, plan: Plan, device: DeviceDescription, how: Mapping[str, str]
+) -> tuple[list[Source], "SuiteResult"]:
+    """The matrices of a plan, and its result file with what an earlier run has measured."""
+    sources = _sources(options, plan)
+    result = SuiteResult(options.out, plan, device, how, [source.name for source in sources])
+    if options.resume:
+        result.resume(options.resume)
+    return sources, result
 
 
 def _measure_all(
     workloads: Iterable[Prepared | Unprepared],
     samples: Samples,
     process: DeviceProcess,
-    result: "SuiteResult",
+    results: Mapping[Plan, "SuiteResult"],
     deadline: float,
 ) -> None:
     """Row by row until the time is up; a workload that cannot be measured leaves a row that says why."""
@@ -115,7 +119,7 @@ def _measure_all(
         now = time.monotonic()
         row["wall_s"], began = now - began, now
         print(_line(row), flush=True)
-        result.add(row)
+        results[prepared.plan].add(row)
 
 
 def _measured(prepared: Prepared | Unprepared, samples: Samples, process: DeviceProcess) -> Row:
@@ -137,9 +141,6 @@ class SuiteResult:
         self._plan, self._device, self._how, self._wanted = plan, device, how, names
         self._rows: list[Row] = []
 
-    def names(self) -> set[str]:
-        return {row["name"] for row in self._rows}
-
     def resume(self, folder: Path) -> None:
         """Takes over the rows of an earlier run of this commit, if there are any, but not those that failed."""
         path = folder / _folder(self._device) / self._file.name
@@ -149,10 +150,18 @@ class SuiteResult:
         asked = {**self._how, "candidates": self._plan.limit}
         if all(before[name] == value for name, value in asked.items()):
             self._rows = [row for row in before["rows"] if row["name"] in self._wanted and "failed" not in row]
+            self._write()
+
+    def wanting(self, sources: Iterable[Source]) -> Iterator[Source]:
+        """Those that are not measured yet."""
+        known = {row["name"] for row in self._rows}
+        return (source for source in sources if source.name not in known)
 
     def add(self, row: Row) -> None:
-        """The file is written anew."""
         self._rows.append(row)
+        self._write()
+
+    def _write(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self._file.with_suffix(".tmp")
         unfinished.write_text(json.dumps(self._content(), indent=1) + "\n", encoding="utf-8")
@@ -160,7 +169,8 @@ class SuiteResult:
 
     def missing(self) -> list[str]:
         """Matrices of the suite that were not measured."""
-        return [name for name in self._wanted if name not in self.names()]
+        measured = {row["name"] for row in self._rows}
+        return [name for name in self._wanted if name not in measured]
 
     def summary(self) -> str:
         missing = self.missing()
