@@ -15,7 +15,7 @@ from services.evaluator.compilation import Compiled
 from services.evaluator.correctness import Correct
 from services.evaluator.device import Effort, RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
-from services.evaluator.grading import Outcomes, run_finals
+from services.evaluator.grading import Outcomes, programs_of, run_finals
 from services.evaluator.race import Race
 from services.evaluator.sandbox import DeviceProcess
 from services.evaluator.workbench import FinalTimes, Stored, Workbench
@@ -23,6 +23,7 @@ from sparsesmith.domain.program import KernelProgram
 from sparsesmith_proto.kernel import Baselines, Candidate, DeviceDescription, Evaluation, Passed, Rejected
 
 BATCH = 8
+STORE_AHEAD_S = 30
 COMPILE_S = 120
 """Longest wait for the programs of a batch."""
 
@@ -59,6 +60,10 @@ class ClockedBench:
     def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
         with self.seconds.of("store"):
             return self.bench.store(program)
+
+    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+        with self.seconds.of("store"):
+            self.bench.store_ahead(programs, limit_s)
 
     def draw(self) -> None:
         with self.seconds.of("draw"):
@@ -132,6 +137,7 @@ def _tune(prepared: Prepared, bench: ClockedBench, baselines: Baselines) -> tupl
 
 def _grade(batch: Sequence[Candidate], prepared: Prepared, bench: ClockedBench, race: Race, outcomes: Outcomes) -> None:
     """Grades a batch as its programs come out of the compilers; the tuner hears of its own."""
+    bench.store_ahead(programs_of(batch, prepared.workload), STORE_AHEAD_S)
     compiled = iter(prepared.ahead.as_compiled(batch, prepared.workload, time.monotonic() + COMPILE_S))
     while True:
         with bench.seconds.of("compile_wait"):

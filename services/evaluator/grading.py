@@ -1,16 +1,17 @@
 """A batch of candidates on one workload: compiled ahead, graded one by one, the front of the field timed again."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from services.evaluator.compile_ahead import CompilationsAhead
 from services.evaluator.device import RunFailure, Timing
-from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.evaluation import evaluate_kernel, parse_candidate
 from services.evaluator.race import Race
 from services.evaluator.workbench import FinalTimes, Workbench
 from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -22,6 +23,9 @@ from sparsesmith_proto.kernel import (
     TimedOut,
     Workload,
 )
+
+STORE_AHEAD_SHARE = 0.25
+"""Of a job's budget, for building formats on all cores before the first program is timed."""
 
 Outcomes = dict[str, Outcome]
 """By program text: equal texts are graded once."""
@@ -48,6 +52,7 @@ def grade_batch(
     bench.draw()
     started = time.monotonic()
     distinct = tuple({candidate.program: candidate for candidate in job.candidates}.values())
+    bench.store_ahead(programs_of(distinct, job.workload), STORE_AHEAD_SHARE * job.budget_s)
     race = Race(baselines.best_routine().timing.median_us)
     outcomes: Outcomes = {}
     for candidate in ahead.as_compiled(distinct, job.workload, started + job.budget_s):
@@ -66,6 +71,12 @@ def grade_batch(
         csr_bytes=csr_bytes(pattern, job.workload),
         seconds=time.monotonic() - started,
     )
+
+
+def programs_of(candidates: Iterable[Candidate], workload: Workload) -> list[KernelProgram]:
+    """Of the candidates whose text is a program."""
+    parsed = (parse_candidate(candidate.program, workload) for candidate in candidates)
+    return [program for program in parsed if isinstance(program, KernelProgram)]
 
 
 def run_finals(

@@ -66,7 +66,7 @@ class _Open:
 
 @dataclass(frozen=True)
 class _Call:
-    stage: Literal["baselines", "store", "draw", "check", "time", "retime", "unload"]
+    stage: Literal["baselines", "store", "store_ahead", "draw", "check", "time", "retime", "unload"]
     arguments: tuple[Any, ...] = ()
 
 
@@ -227,6 +227,10 @@ class SandboxedWorkbench:
     def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
         outcome: Stored | Rejected | RunFailure = self._outcome(_Call("store", (program,)), self._limits.store_s)
         return outcome
+
+    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+        """What is not ready when the stage's limit is over is built when it is asked for."""
+        self._outcome(_Call("store_ahead", (tuple(programs), limit_s)), limit_s + self._limits.store_s)
 
     def draw(self) -> None:
         """Once for each child that the batch comes to. Raises Unavailable where the device does not survive it."""

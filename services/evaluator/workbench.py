@@ -5,20 +5,16 @@ The sandbox offers the same protocol across a process boundary, with time limits
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from services.evaluator.correctness import Correct, MemoryDamaged, check, check_as_timed
-from services.evaluator.device import Device, Draw, Effort, LoadedKernel, RunFailure, Seal, StoredMatrix, Timing
+from services.evaluator.device import Device, Draw, Effort, LoadedKernel, RunFailure, Seal, Timing
 from services.evaluator.operands import FULL_CHECK, choose_draws, system_generator
 from services.evaluator.stored_arguments import stored_to
+from services.evaluator.stored_matrices import StoredMatrices
 from sparsesmith.domain.fixed_values import FixedValues
-from sparsesmith.domain.formats.compressed import build_layout, storage_name
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.persistent_state import persistent_variables
 from sparsesmith.domain.program import KernelProgram
@@ -28,9 +24,6 @@ from sparsesmith_proto.kernel import Baselines, DeviceDescription, EstimatedTimi
 
 if TYPE_CHECKING:
     from services.evaluator.compilation import Compiled
-
-MAX_CACHED_LAYOUT_BYTES = 2 * 2**30
-"""Host memory for formats built for one workload; the least recently used go first."""
 
 _STATE = (
     "variables in global memory outlive a launch; "
@@ -69,6 +62,10 @@ class Workbench(Protocol):
         """Builds the program's format. Rejected where the pattern does not fit it."""
         ...
 
+    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+        """Builds the formats of programs on all cores, while nothing is timed; begins none after the limit."""
+        ...
+
     def draw(self) -> None:
         """Draws the batch's inputs and their references unless it has."""
         ...
@@ -101,7 +98,7 @@ class LocalWorkbench:
         self._values = values
         self._device = device
         self._bench = device.open(workload, pattern, values)
-        self._matrices: OrderedDict[str, StoredMatrix] = OrderedDict()
+        self._matrices = StoredMatrices(pattern, workload.element_type, values)
         self._kernels: dict[str, LoadedKernel] = {}
         self._generator = system_generator()
         self._draws: tuple[Draw, ...] = ()
@@ -122,10 +119,13 @@ class LocalWorkbench:
 
     def store(self, program: KernelProgram) -> Stored | Rejected:
         try:
-            matrix = self._matrix(program)
+            matrix = self._matrices.get(program)
         except InvalidProgram as error:
             return Rejected(message=error.message)
         return Stored(matrix.format_bytes, matrix.conversion_ms)
+
+    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+        self._matrices.build_ahead(programs, limit_s)
 
     def draw(self) -> None:
         if self._draws:
@@ -146,7 +146,7 @@ class LocalWorkbench:
         if changed:
             return Rejected(message=f"{_READ_ONLY}: {', '.join(changed)}")
         try:
-            kernel = self._bench.load(program, self._matrix(program), binary)
+            kernel = self._bench.load(program, self._matrices.get(program), binary)
         except InvalidProgram as error:
             return Rejected(message=error.message)
         if isinstance(kernel, Rejected | RunFailure):
@@ -197,26 +197,6 @@ class LocalWorkbench:
     def _check_memory(self) -> None:
         if not self._seal.is_intact():
             raise MemoryDamaged("the kernel wrote outside its output, into the inputs of other runs")
-
-    def _matrix(self, program: KernelProgram) -> StoredMatrix:
-        parameters = ",".join(f"{name}={value}" for name, value in sorted(program.parameters.items()))
-        key = f"{storage_name(program.format)} {parameters}"
-        if key not in self._matrices:
-            self._matrices[key] = self._build(key, program)
-        self._matrices.move_to_end(key)
-        while len(self._matrices) > 1 and self._cached_bytes() > MAX_CACHED_LAYOUT_BYTES:
-            self._matrices.popitem(last=False)
-        return self._matrices[key]
-
-    def _build(self, key: str, program: KernelProgram) -> StoredMatrix:
-        started = time.perf_counter()
-        layout = build_layout(program.format, program.parameters, self._pattern, self._values)
-        conversion_ms = (time.perf_counter() - started) * 1e3
-        element_bytes = np.dtype(self.workload.element_type).itemsize
-        return StoredMatrix(key, layout, layout.num_bytes(element_bytes), conversion_ms)
-
-    def _cached_bytes(self) -> int:
-        return sum(matrix.format_bytes for matrix in self._matrices.values())
 
 
 def _stored_to(program: KernelProgram, binary: Compiled, workload: Workload) -> list[str]:

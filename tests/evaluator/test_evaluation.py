@@ -134,6 +134,9 @@ class TimedBench:
     def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
         return Stored(1, 1.0)
 
+    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+        pass
+
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         return Correct(0.0, 5)
 

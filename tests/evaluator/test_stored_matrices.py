@@ -1,0 +1,72 @@
+"""Formats built once, and ahead on all cores where that is worth it."""
+
+import time
+
+import numpy as np
+import pytest
+
+from benchmarks.generated import stencil_2d
+from services.evaluator.stored_matrices import StoredMatrices
+from sparsesmith.domain.program import KernelProgram, parse_program
+from sparsesmith.errors import InvalidProgram
+
+PATTERN = stencil_2d(200, 5)
+ARGUMENTS = {
+    "csr": "const int* row_offsets, const int* col_indices",
+    "ell": "int width, int stride, const int* col_indices",
+    "coo": "const int* row_indices, const int* col_indices",
+    "csr index=u16": "const int* row_offsets, const unsigned short* col_indices",
+}
+
+
+def program(storage: str) -> KernelProgram:
+    text = f"""//@ format {storage}
+//@ launch spmv grid=1 block=32
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, {ARGUMENTS[storage]},
+    const float* values, const float* x, float* y) {{}}
+"""
+    return parse_program(text, "spmv", "float32")
+
+
+def test_a_format_is_built_once() -> None:
+    matrices = StoredMatrices(PATTERN, "float32")
+    assert matrices.get(program("ell")) is matrices.get(program("ell"))
+    assert matrices.get(program("ell")).conversion_ms > 0
+
+
+def test_formats_built_ahead_are_those_that_are_asked_for() -> None:
+    ahead, alone = StoredMatrices(PATTERN, "float32"), StoredMatrices(PATTERN, "float32")
+    programs = [program(storage) for storage in ("csr", "ell", "coo", "ell")]
+    ahead.build_ahead(programs, limit_s=60)
+    started = time.perf_counter()
+    built = [ahead.get(each) for each in programs]
+    assert time.perf_counter() - started < 0.01
+    for each, expected in zip(built, map(alone.get, programs), strict=True):
+        assert (each.key, each.format_bytes) == (expected.key, expected.format_bytes)
+        for name, array in expected.layout.indices.items():
+            assert np.array_equal(each.layout.indices[name], array)
+
+
+def test_a_format_that_does_not_fit_is_refused_when_it_is_asked_for() -> None:
+    wide = stencil_2d(300, 5)
+    matrices = StoredMatrices(wide, "float32")
+    matrices.build_ahead([program("csr index=u16"), program("coo")], limit_s=60)
+    with pytest.raises(InvalidProgram):
+        matrices.get(program("csr index=u16"))
+
+
+def test_nothing_is_begun_when_the_time_is_over() -> None:
+    matrices = StoredMatrices(PATTERN, "float32")
+    matrices.build_ahead([program("ell")], limit_s=-1)
+    assert not matrices._matrices
+
+
+def test_the_least_recently_used_go_first() -> None:
+    unlimited = StoredMatrices(PATTERN, "float32")
+    csr, ell, coo = (unlimited.get(program(storage)).format_bytes for storage in ("csr", "ell", "coo"))
+    matrices = StoredMatrices(PATTERN, "float32", max_bytes=csr + max(ell, coo))
+    first, second = matrices.get(program("csr")), matrices.get(program("ell"))
+    assert matrices.get(program("csr")) is first
+    matrices.get(program("coo"))
+    assert matrices.get(program("csr")) is first
+    assert matrices.get(program("ell")) is not second
