@@ -159,6 +159,14 @@ def parse_directives(text: str) -> Directives:
         raise InvalidProgram(
             f"{len(storages)} `//@ values` lines: at most one", field="values", value=len(storages), limit=1
         )
+    for launch in launches[1:]:
+        if launch.dependency != "full":
+            raise InvalidProgram(
+                f"launch {launch.kernel}: only the first launch of a program may have dependency={launch.dependency}",
+                field="dependency",
+                value=launch.dependency,
+                limit="full",
+            )
     format_, parameters = formats[0]
     return Directives(compressed(format_, storages[0]) if storages else format_, parameters, tuple(launches))
 

@@ -123,3 +123,23 @@ def test_a_malformed_directive_is_refused_with_its_line(text: str, message: str)
     with pytest.raises(InvalidProgram) as refusal:
         parse_directives(text)
     assert message in refusal.value.message
+
+
+def test_a_first_launch_may_start_before_the_kernel_before_it_has_ended() -> None:
+    directives = parse_directives(
+        "//@ format csr\n//@ launch k grid=1 block=32 dependency=programmatic\n//@ launch l grid=1 block=32"
+    )
+    assert [launch.resolve({}).dependency for launch in directives.launches] == ["programmatic", "full"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("//@ launch k grid=1 block=32\n//@ launch l grid=1 block=32 dependency=programmatic", "only the first launch"),
+        ("//@ launch k grid=1 block=32 dependency=early", "dependency=early is unknown"),
+    ],
+    ids=["second launch", "unknown word"],
+)
+def test_no_other_dependency_is_taken(lines: str, message: str) -> None:
+    with pytest.raises(InvalidProgram, match=message):
+        parse_directives(f"//@ format csr\n{lines}")
