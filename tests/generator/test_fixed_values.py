@@ -186,6 +186,7 @@ def test_a_stencil_is_tuned_for_its_values_and_the_artifacts_say_so(client: http
     assert isinstance(origin, FromFamily)
     assert isinstance(outcome, Passed)
     assert "values=" in outcome.storage_format
+    assert report.search.num_candidates == 6
     header = client.get(f"/v1/kernels/{status.job_id}/artifact", params={"kind": "hpp"}).text
     loader = client.get(f"/v1/kernels/{status.job_id}/artifact", params={"kind": "py"}).text
     assert "Valid for the values that it was tuned with only" in header

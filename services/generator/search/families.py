@@ -7,6 +7,7 @@ from services.generator.search.fixed_values import fixed_value_families
 from services.generator.search.strategy import Batch, Findings, Sources
 from services.generator.task import TuningTask
 from sparsesmith.domain.families import FamilyInstance
+from sparsesmith.domain.families.fixed_proposal import compressed_instance, compressions
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of
 from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits
@@ -22,11 +23,12 @@ NEXT_BATCHES = 12
 
 async def families(task: TuningTask, sources: Sources, limit: int, findings: Findings) -> AsyncIterator[Batch]:
     """Programs of the families, likely winners first, until more are not worth their time."""
+    num_own = 0
     if task.values is not None:
-        async for batch in fixed_value_families(task, task.values, sources, limit):
+        async for batch in fixed_value_families(task, task.values, sources, (limit + 1) // 2):
+            num_own += len(batch)
             yield batch
-        return
-    search = await asyncio.to_thread(_Search, task, sources, limit)
+    search = await asyncio.to_thread(_Search, task, sources, limit - num_own)
     size = FIRST_BATCH
     while True:
         search.read(findings)
@@ -38,7 +40,7 @@ async def families(task: TuningTask, sources: Sources, limit: int, findings: Fin
 
 
 class _Search:
-    """A tuner, and the candidates that carry its programs."""
+    """A tuner, and the candidates that carry its programs; compressed as far as they can be where values are fixed."""
 
     def __init__(self, task: TuningTask, sources: Sources, limit: int) -> None:
         workload = task.order.workload
@@ -47,6 +49,7 @@ class _Search:
         self._cost: CostModel = sources.cost_models.expected()
         grid = grid_of(task.pattern, workload.operation, workload.element_type, workload.num_dense_cols)
         self._tuner = Tuner(grid, self._cost, TuningLimits(candidates=limit))
+        self._compressions = None if task.values is None else compressions(task.values)
         self._sent: dict[str, FamilyInstance] = {}
         self._num_read = 0
 
@@ -74,8 +77,9 @@ class _Search:
     def _candidate(self, instance: FamilyInstance) -> Candidate:
         name = f"{self._task.run_id}-f{len(self._sent)}"
         self._sent[name] = instance
-        origin = FromFamily(family=instance.family, parameters=dict(instance.parameters))
-        return Candidate(candidate_id=name, program=instance.program, origin=origin)
+        sent = instance if self._compressions is None else compressed_instance(instance, self._compressions)
+        origin = FromFamily(family=sent.family, parameters=dict(sent.parameters))
+        return Candidate(candidate_id=name, program=sent.program, origin=origin)
 
 
 def _result(outcome: Outcome) -> float | Failure:

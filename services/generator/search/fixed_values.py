@@ -1,42 +1,28 @@
-"""Families where an order fixes the values: those made for it, and the general ones with their values compressed."""
+"""What an order that fixes the values adds to the families: some made for it, and general programs compressed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 from services.generator.search.strategy import Batch, Sources
 from services.generator.task import TuningTask
-from sparsesmith.domain.families import FamilyInstance, propose
-from sparsesmith.domain.families.fixed_proposal import propose_fixed
+from sparsesmith.domain.families.fixed_proposal import own_instances
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith_proto.kernel import Candidate, FromFamily
-
-FIRST_BATCH = 4
-"""Small, so that the first graded candidates come soon."""
 
 
 async def fixed_value_families(
     task: TuningTask, values: FixedValues, sources: Sources, limit: int
 ) -> AsyncIterator[Batch]:
-    """Likely winners first."""
-    instances = await asyncio.to_thread(_proposed, task, values, limit)
-    start, size = 0, min(FIRST_BATCH, sources.batch_candidates)
-    while start < len(instances):
-        yield _batch(task, instances, start, size)
-        start, size = start + size, sources.batch_candidates
-
-
-def _proposed(task: TuningTask, values: FixedValues, limit: int) -> list[FamilyInstance]:
+    """Programs of the families for fixed values, likely winners first; none where rows and values hardly repeat."""
     workload = task.order.workload
-    general = propose(task.pattern, workload.operation, workload.element_type, workload.num_dense_cols, limit)
-    return propose_fixed(task.pattern, values, workload.operation, workload.element_type, general, limit)
-
-
-def _batch(task: TuningTask, instances: Sequence[FamilyInstance], start: int, size: int) -> Batch:
-    return tuple(
+    instances = await asyncio.to_thread(own_instances, task.pattern, values, workload.operation, workload.element_type)
+    candidates = [
         Candidate(
             candidate_id=f"{task.run_id}-v{number}",
             program=instance.program,
             origin=FromFamily(family=instance.family, parameters=dict(instance.parameters)),
         )
-        for number, instance in enumerate(instances[start : start + size], start)
-    )
+        for number, instance in enumerate(instances[:limit])
+    ]
+    for start in range(0, len(candidates), sources.batch_candidates):
+        yield tuple(candidates[start : start + sources.batch_candidates])

@@ -59,10 +59,22 @@ def propose_fixed(
     `general`: proposals for any values, in order; each comes after its compressed forms.
     """
     allowed = compressions(values)
-    own = islice(_own(pattern, values, element_type), OWN_CHOICES) if operation == "spmv" else iter(())
+    own = own_instances(pattern, values, operation, element_type)
     rewritten = (form for instance in general for form in _forms(instance, allowed))
     mixed = (one for pair in zip_longest(own, rewritten) for one in pair if one is not None)
     return list(islice(_different(mixed), limit))
+
+
+def own_instances(
+    pattern: Pattern, values: FixedValues, operation: Operation, element_type: ElementType
+) -> list[FamilyInstance]:
+    """Instances of the families for fixed values that these fit, likely winners first; there are none for spmm."""
+    return list(islice(_own(pattern, values, element_type), OWN_CHOICES)) if operation == "spmv" else []
+
+
+def compressed_instance(instance: FamilyInstance, allowed: Sequence[Compression]) -> FamilyInstance:
+    """The instance in its first compressed form; as it is where it has none."""
+    return next(_forms(instance, allowed))
 
 
 def _forms(instance: FamilyInstance, allowed: Sequence[Compression]) -> Iterator[FamilyInstance]:
