@@ -4,7 +4,7 @@ from services.evaluator.device import RunFailure, Timing
 from services.evaluator.workbench import Workbench
 from sparsesmith_proto.kernel import MeasuredTiming
 
-CONTENDER_RATIO = 1.25
+CONTENDER_RATIO = 1.15
 """Within this factor of the best so far a kernel is timed at full effort: a quick time is good to a few per cent."""
 
 MAX_FINALISTS = 4

@@ -153,10 +153,10 @@ class TimedBench:
 
 def test_only_kernels_near_the_best_so_far_are_timed_at_full_effort() -> None:
     bench, race = TimedBench(), Race(baseline_us=10)
-    for kernel_id in ("30", "8", "9", "20"):
+    for kernel_id in ("30", "8", "9", "9.3", "20"):
         race.time(kernel_id, bench)
     assert [kernel_id for kernel_id, effort in bench.timed if effort == "full"] == ["8", "9"]
-    assert bench.unloaded == ["30", "20"]
+    assert bench.unloaded == ["30", "9.3", "20"]
     assert race.finalists == ("8", "9")
 
 
