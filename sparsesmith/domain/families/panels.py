@@ -23,6 +23,17 @@ for (int b = blockIdx.x * $block + threadIdx.x; b < num_bins; b += num_parts * $
 }
 int part = ${first_part}blockIdx.x, begin = part_offsets[part], end = part_offsets[part + 1];
 if (begin == end) return;
+$I col[$unroll];
+$V value[$unroll];
+auto fetch = [&](int j) {
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) {
+    int k = min(j + u * $step, end - $width);
+    col[u] = __ldcs((const $I*)(col_indices + k));
+    value[u] = __ldcs((const $V*)(values + k));
+  }
+};
+fetch(begin + threadIdx.x * $width);
 int base = part_panels[part] * $panel_cols, count = min($panel_cols, num_cols - base);
 #pragma unroll 8
 for (int i = threadIdx.x; i < count; i += $block) segment[i] = x[base + i];
@@ -30,20 +41,13 @@ __syncthreads();
 $out
 #pragma unroll 1
 for (int j = begin + threadIdx.x * $width; j < end; j += $stride) {
-  $I col[$unroll];
-  $V value[$unroll];
-  #pragma unroll
-  for (int u = 0; u < $unroll; u++) {
-    int k = min(j + u * $step, end - $width);
-    col[u] = __ldcs((const $I*)(col_indices + k));
-    value[u] = __ldcs((const $V*)(values + k));
-  }
   #pragma unroll
   for (int u = 0; u < $unroll; u++) {
     int k = j + u * $step;
     $products
     if (k < end) *($V*)(products + k$shift) = value[u];
   }
+  fetch(j + $stride);
 }
 """
 

@@ -28,6 +28,10 @@ PANEL_BYTES = (65536, 32768, 98304, 196608)
 HUB_BYTES = (131072, 196608, 98304, 229376, 65536)
 COVERED = 0.4
 """Share of the nonzeros in columns of hubs, from which on they are worth their copies."""
+RESIDENT_BLOCKS = 3
+"""Of 512 threads with 40 registers on a multiprocessor."""
+RESIDENT_BLOCKS_OF_LONG_BATCHES = 2
+"""The same with the 56 registers that unroll=4 takes."""
 SECTOR_BYTES = 32
 SCATTERED = 0.4
 """Sectors of x a nonzero, from which on the gather of x rather than the matrix is what takes the time."""
@@ -49,6 +53,8 @@ def panels(work: Work) -> Iterator[Prospect]:
     for cut in _cuts(work):
         for place, rest in enumerate(_variations(work, number(cut, "rounds"))):
             values = {**cut, **rest}
+            if values["unroll"] == 4:
+                values["parts"] = min(number(values, "parts"), NUM_SMS * RESIDENT_BLOCKS_OF_LONG_BATCHES)
             if _fits(work, values):
                 yield Prospect(_estimated_us(work, values) * (1 + 0.03 * place), values)
 
@@ -57,9 +63,9 @@ def _cuts(work: Work) -> Iterator[dict[str, ParameterValue]]:
     """Panels of some widths and the parts that are resident at once, in one round or several."""
     widths = _listed(PANELS.parameters["panel_cols"])
     chosen = dict.fromkeys(near(size / work.element_bytes, widths, 1)[0] for size in PANEL_BYTES)
-    for values in combine(panel_cols=tuple(chosen), block=(512, 1024), rounds=(2, 1, 4)):
+    for values in combine(panel_cols=tuple(chosen), rounds=(2, 1, 4)):
         blocks = SHARED_BYTES_AN_SM // (number(values, "panel_cols") * work.element_bytes + 1024)
-        yield {**values, "parts": NUM_SMS * min(blocks, 2048 // number(values, "block"))}
+        yield {**values, "parts": NUM_SMS * min(blocks, RESIDENT_BLOCKS), "block": 1024 if blocks == 1 else 512}
 
 
 def _variations(work: Work, rounds: int) -> Iterator[dict[str, ParameterValue]]:

@@ -14,7 +14,8 @@ from sparsesmith_proto.message import ElementType
 
 DENSE_COLS = (8, 32, 128)
 ELEMENT_TYPES: tuple[ElementType, ...] = ("float32", "float64")
-MAX_CHARACTERS = 4000
+MAX_CHARACTERS = 6000
+"""Two kernels with the argument list of panels; most programs stay under 2,000."""
 
 
 def values_of(spec: ParameterSpec) -> tuple[ParameterValue, ...]:

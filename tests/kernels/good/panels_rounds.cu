@@ -16,6 +16,17 @@ extern "C" __global__ void __launch_bounds__(512, 1) multiply(int num_rows, int 
   }
   int part = round * num_parts + blockIdx.x, begin = part_offsets[part], end = part_offsets[part + 1];
   if (begin == end) return;
+  ushort4 col[2];
+  float4 value[2];
+  auto fetch = [&](int j) {
+    #pragma unroll
+    for (int u = 0; u < 2; u++) {
+      int k = min(j + u * 2048, end - 4);
+      col[u] = __ldcs((const ushort4*)(col_indices + k));
+      value[u] = __ldcs((const float4*)(values + k));
+    }
+  };
+  fetch(begin + threadIdx.x * 4);
   int base = part_panels[part] * 64, count = min(64, num_cols - base);
   #pragma unroll 8
   for (int i = threadIdx.x; i < count; i += 512) segment[i] = x[base + i];
@@ -23,14 +34,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) multiply(int num_rows, int 
   int origin = part_offsets[round * num_parts];
   #pragma unroll 1
   for (int j = begin + threadIdx.x * 4; j < end; j += 4096) {
-    ushort4 col[2];
-    float4 value[2];
-    #pragma unroll
-    for (int u = 0; u < 2; u++) {
-      int k = min(j + u * 2048, end - 4);
-      col[u] = __ldcs((const ushort4*)(col_indices + k));
-      value[u] = __ldcs((const float4*)(values + k));
-    }
     #pragma unroll
     for (int u = 0; u < 2; u++) {
       int k = j + u * 2048;
@@ -40,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) multiply(int num_rows, int 
       value[u].w *= segment[col[u].w];
       if (k < end) *(float4*)(products + k - origin) = value[u];
     }
+    fetch(j + 4096);
   }
 }
 extern "C" __global__ void __launch_bounds__(256, 1) add(int num_rows, int num_cols, int nnz, int num_panels, int num_parts, int num_bins, int bin_nnz, int bin_slots, const int* part_panels, const int* part_offsets, const int* segment_offsets, const int* bin_rows, const int* cut_rows, const int* row_offsets, const unsigned short* col_indices, const unsigned short* positions, const float* values, float* products, const float* x, float* y) {
