@@ -4,6 +4,7 @@ The interpreter checks bounds, races, barriers and uninitialised reads; y and sc
 """
 
 import itertools
+import math
 import random
 from collections.abc import Iterator
 
@@ -35,6 +36,7 @@ SMALLEST = 1e-300
 FEW_SMS = 3
 """So that resident grids have to stride."""
 CHOICES_A_WORKLOAD = 4
+MAX_COMBINATIONS = 20_000
 
 Choice = dict[str, ParameterValue]
 Workload = tuple[ElementType, int]
@@ -86,11 +88,16 @@ def workloads(family: Family) -> list[Workload]:
 
 def some_choices(family: Family, workload: Workload) -> list[Choice]:
     """Choices drawn evenly from all legal ones; the draw is the same in every run."""
-    names = list(family.parameters)
-    every = itertools.product(*(_values(spec) for spec in family.parameters.values()))
-    choices = [dict(zip(names, values, strict=True)) for values in every]
-    legal = [choice for choice in choices if family.accepts(choice, *workload)]
-    return random.Random(f"{family.name} {workload}").sample(legal, min(CHOICES_A_WORKLOAD, len(legal)))
+    draw = random.Random(f"{family.name} {workload}")
+    values = {name: _values(spec) for name, spec in family.parameters.items()}
+    if math.prod(map(len, values.values())) > MAX_COMBINATIONS:
+        drawn = ({name: draw.choice(of_name) for name, of_name in values.items()} for _ in range(MAX_COMBINATIONS))
+        return list(
+            itertools.islice((choice for choice in drawn if family.accepts(choice, *workload)), CHOICES_A_WORKLOAD)
+        )
+    every = [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
+    legal = [choice for choice in every if family.accepts(choice, *workload)]
+    return draw.sample(legal, min(CHOICES_A_WORKLOAD, len(legal)))
 
 
 def _values(spec: ParameterSpec) -> tuple[ParameterValue, ...]:

@@ -3,7 +3,14 @@
 from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.diagonals import vector_read
 from sparsesmith.domain.families.family import Choice, Family
-from sparsesmith.domain.families.padded import SIGMA
+from sparsesmith.domain.families.residency import (
+    KEEP,
+    choose_policy,
+    load_functions,
+    load_kept,
+    streams_or_keeps,
+    with_functions,
+)
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, scalar, vector, warp_sum
 from sparsesmith.domain.families.structured import EXTENT
 from sparsesmith.domain.formats.bsell import vector_of
@@ -32,7 +39,7 @@ for (int e = 0; e < $size; e += $width) *($V*)(tile[u] + e) = $value;
         size=size,
         width=width,
         V=c_type,
-        value=load(choice.word("load"), f"(const {c_type}*)(values + {offset})"),
+        value=load_kept(choice, f"(const {c_type}*)(values + {offset})"),
     )
 
 
@@ -70,6 +77,7 @@ if (slice >= num_slices$cut) return;
 int lane = threadIdx.x % 32, own = lane % $slice;
 int begin = slice_offsets[slice], end = slice_offsets[slice + 1];
 $base
+$hint
 $T sum[$rows] = {};
 for (int first = begin + lane; first < end; first += $stride) {
   int col[$unroll];
@@ -98,6 +106,7 @@ for (int i = 0; i < $rows; i++)
         block=block,
         slice=slice_,
         base="int base = slice_col_base[slice];" if narrow else "",
+        hint=choose_policy(choice),
         T=scalar(choice.element_type),
         rows=rows,
         cols=cols,
@@ -115,7 +124,8 @@ for (int i = 0; i < $rows; i++)
     launch = Launch("spmv", f"ceil_div(num_slices,{block // 32})", block, body, choice.word("registers"))
     settings: dict[str, ParameterValue] = {"block_rows": rows, "block_cols": cols, "slice": slice_}
     settings |= {"sigma": choice.integer("sigma"), "index": choice.word("index")}
-    return program("spmv", choice.element_type, "bsell", settings, launch)
+    text = program("spmv", choice.element_type, "bsell", settings, launch)
+    return with_functions(text, load_functions(choice, _narrowed(vector_of(rows * cols), choice)))
 
 
 def _sums(rows: int, lanes: int, slice_: int) -> str:
@@ -139,10 +149,10 @@ def _guard(rows: int, lanes: int, slice_: int, natural: bool) -> str:
     return f"{first}{held}block_row * {rows} + i < num_rows"
 
 
-def _fits_registers(choice: Choice) -> bool:
+def _goes_together(choice: Choice) -> bool:
     size = choice.integer("block_rows") * choice.integer("block_cols")
     held = size * choice.integer("unroll") * BYTES[choice.element_type] // 4
-    return 1 < size <= MAX_BLOCK_ELEMENTS and held <= MAX_REGISTERS_HELD
+    return 1 < size <= MAX_BLOCK_ELEMENTS and held <= MAX_REGISTERS_HELD and streams_or_keeps(choice)
 
 
 BSELL = Family(
@@ -154,17 +164,18 @@ BSELL = Family(
         "block_rows": EXTENT,
         "block_cols": EXTENT,
         "lanes": OneOf(1, (1, 2, 4, 8)),
-        "sigma": SIGMA,
+        "sigma": OneOf(1, (1, 256, 4096)),
         "unroll": OneOf(4, (1, 2, 4, 8)),
         "edge": OneOf("whole", ("whole", "cut")),
-        "block": OneOf(128, (32, 64, 128, 256)),
+        "block": OneOf(128, (64, 128, 256)),
         "load": LOAD,
+        "keep": KEEP,
         "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: pattern.nnz >= 2 * pattern.num_rows,
     write=_write_bsell,
-    allows=_fits_registers,
+    allows=_goes_together,
 )
 
 """`edge`: whether the last block column is `cut` by the matrix's edge; where none is, x is read in vectors."""

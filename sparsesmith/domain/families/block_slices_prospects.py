@@ -15,6 +15,7 @@ from sparsesmith.domain.families.prospects import (
     near,
     number,
 )
+from sparsesmith.domain.families.residency_prospects import keeps, unkept_share
 
 UNROLLS = (1, 2, 4, 8)
 SMALL_ROWS = 60_000
@@ -34,8 +35,9 @@ def _bsell(work: Work) -> Iterator[Prospect]:
             sigma=sigmas,
             unroll=UNROLLS,
             edge=("cut" if work.shape.pattern.num_cols % cols else "whole",),
-            block=(64, 128, 32) if block_rows < SMALL_ROWS else (128, 64, 256),
+            block=(64, 128) if block_rows < SMALL_ROWS else (128, 64, 256),
             load=loads(work),
+            keep=keeps(work.nnz * work.element_bytes / work.shape.block_fill(rows, cols)),
             index=("u16", "i32") if _is_narrow(work, rows, cols, max(32, *sigmas)) else ("i32",),
         ):
             if number(values, "unroll") in near(blocks_a_row / number(values, "lanes"), UNROLLS, 2):
@@ -55,7 +57,7 @@ def _sliced_blocks(work: Work, values: Values, padding: float, blocks_a_row: flo
     size = blocks * (rows * cols * work.element_bytes + index_bytes(values["index"]))
     chain = 2 + 2 * ceil(blocks_a_row * padding / (lanes * number(values, "unroll")))
     instructions = blocks * (6 + 2.2 * rows * cols) / 32 + work.rows * lanes * 6 / 32
-    us = estimate(work, size, instructions, min(chain, 200), work.rows / rows * lanes)
+    us = estimate(work, size * unkept_share(values), instructions, min(chain, 200), work.rows / rows * lanes)
     return Prospect(us, dict(values))
 
 

@@ -3,11 +3,12 @@
 from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.residency import (
-    KEEP_MIB,
+    KEEP,
     choose_policy,
     load_functions,
     load_kept,
     streams_or_keeps,
+    with_functions,
 )
 from sparsesmith.domain.families.source import BYTES, Launch, fill, program, scalar, vector
 from sparsesmith.domain.families.structured import dia_suits
@@ -44,17 +45,12 @@ y[row] = sum;
         count=count,
         block=block,
         T=scalar(choice.element_type),
-        hint=choose_policy(choice, f"blockIdx.x * {block * count}"),
+        hint=choose_policy(choice),
         value=load_kept(choice, f"values + {slot}"),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
     text = program("spmv", choice.element_type, "dia", {"slice": slice_}, launch)
-    return _with_functions(text, load_functions(choice, 1))
-
-
-def _with_functions(text: str, functions: str) -> str:
-    """The program with device functions before its kernel."""
-    return text.replace('extern "C"', functions + '\nextern "C"') if functions else text
+    return with_functions(text, load_functions(choice, 1))
 
 
 def vector_read(choice: Choice) -> str:
@@ -118,15 +114,14 @@ else {
         above=max(0, ((offsets[-1] + rows - 1) // rows + 1) * rows - 1),
         T=c_type,
         V=wide,
-        hint=choose_policy(choice, f"blockIdx.x * {block * rows * len(offsets)}"),
+        hint=choose_policy(choice),
         value=load_kept(choice, "own + d * 32"),
         read=vector_read(choice),
         sums=", ".join(f"sum[{i}]" for i in range(rows)),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))
     text = program("spmv", choice.element_type, "dia", {"slice": slice_}, launch)
-    functions = [_part(c_type, wide, rows), load_functions(choice, rows)]
-    return _with_functions(text, "\n".join(filter(None, functions)))
+    return with_functions(text, _part(c_type, wide, rows), load_functions(choice, rows))
 
 
 def _vector_is_16_bytes_at_most(choice: Choice) -> bool:
@@ -143,7 +138,7 @@ DIA_LITERAL = Family(
         "slice": OneOf(0, (0, 32, 128)),
         "block": OneOf(128, (32, 64, 128, 256, 512)),
         "load": LOAD,
-        "keep": KEEP_MIB,
+        "keep": KEEP,
         "registers": REGISTERS,
     },
     suits=dia_suits,
@@ -161,7 +156,7 @@ DIA_LITERAL_WIDE = Family(
         "rows": OneOf(4, (2, 4)),
         "block": OneOf(128, (64, 128, 256, 512)),
         "load": LOAD,
-        "keep": KEEP_MIB,
+        "keep": KEEP,
         "registers": REGISTERS,
     },
     suits=lambda pattern: pattern.num_rows >= 2048 and dia_suits(pattern),

@@ -1,18 +1,20 @@
 """Part of the matrix kept in the L2 from one product to the next, the rest streamed past it.
 
-A matrix somewhat larger than the L2 is evicted by itself in every product. Loads that carry a policy keep its first
-`keep` MiB (evicted last) and let the rest go first, so that a repeated product reads less from memory. It pays where
-nothing else uses the L2 between the products.
+A matrix somewhat larger than the L2 evicts itself in every product. Loads that carry a policy keep what the first
+`keep` percent of the thread blocks read (evicted last) and let the rest go first, so that a repeated product reads less
+from memory. It pays where little else uses the L2 between the products.
 
 Source: PTX ISA, "createpolicy" and "cache eviction priority hints".
 """
 
 from sparsesmith.domain.families.family import Choice
-from sparsesmith.domain.families.source import BYTES, fill, load, scalar, vector
+from sparsesmith.domain.families.source import fill, load, scalar, vector
 from sparsesmith.domain.formats.format import OneOf
 
-KEEP_MIB = OneOf(0, (0, 8, 16, 24, 32))
-"""0: no policy."""
+PERCENT_KEPT = (0, 10, 20, 30, 40, 50, 60, 80)
+
+KEEP = OneOf(0, PERCENT_KEPT)
+"""Percent of the thread blocks; 0: no policy."""
 
 _POLICIES = """
 __device__ __forceinline__ unsigned long long policy(bool is_kept) {
@@ -32,11 +34,6 @@ __device__ __forceinline__ $V load_by($policy) {
 """
 
 _KINDS = {"float": ("f32", "f"), "double": ("f64", "d")}
-
-
-def kept_elements(choice: Choice) -> int:
-    """Values that are kept; a multiple of 1024."""
-    return choice.integer("keep") * 2**20 // BYTES[choice.element_type]
 
 
 def load_functions(choice: Choice, width: int) -> str:
@@ -65,11 +62,15 @@ def load_functions(choice: Choice, width: int) -> str:
     )
 
 
-def choose_policy(choice: Choice, position: str) -> str:
-    """Declares `hint`, the policy of the values from a position in `values` on."""
-    if choice.integer("keep") == 0:
-        return ""
-    return f"unsigned long long hint = policy({position} < {kept_elements(choice)});"
+def choose_policy(choice: Choice) -> str:
+    """Declares `hint`, the policy of a thread block's values."""
+    kept = choice.integer("keep")
+    return f"unsigned long long hint = policy(blockIdx.x * 100 < gridDim.x * {kept});" if kept else ""
+
+
+def with_functions(text: str, *functions: str) -> str:
+    """A program with device functions before its kernel; empty ones are left out."""
+    return text.replace('extern "C"', "\n".join([*filter(None, functions), 'extern "C"']))
 
 
 def load_kept(choice: Choice, address: str) -> str:

@@ -1,6 +1,7 @@
 """The family catalogue and the texts that families write."""
 
 import itertools
+import math
 import random
 from collections.abc import Iterator, Mapping
 
@@ -15,6 +16,7 @@ from sparsesmith_proto.message import ElementType
 DENSE_COLS = (8, 32, 128)
 ELEMENT_TYPES: tuple[ElementType, ...] = ("float32", "float64")
 MAX_CHARACTERS = 6000
+MAX_COMBINATIONS = 20_000
 """Two kernels with the argument list of panels; most programs stay under 2,000."""
 
 
@@ -28,12 +30,21 @@ def values_of(spec: ParameterSpec) -> tuple[ParameterValue, ...]:
             return (spec.default, str(spec.high))
 
 
+def combinations(family: Family) -> Iterator[dict[str, ParameterValue]]:
+    """Every combination of parameter values, or as many at random as there is time for."""
+    values = {name: values_of(spec) for name, spec in family.parameters.items()}
+    if math.prod(map(len, values.values())) <= MAX_COMBINATIONS:
+        for combination in itertools.product(*values.values()):
+            yield dict(zip(values, combination, strict=True))
+        return
+    draw = random.Random(family.name)
+    for _ in range(MAX_COMBINATIONS):
+        yield {name: draw.choice(of_name) for name, of_name in values.items()}
+
+
 def choices(family: Family, element_type: ElementType, num_dense_cols: int) -> list[dict[str, ParameterValue]]:
     """Legal choices that together hold every value that any legal choice holds."""
-    names = list(family.parameters)
-    every = itertools.product(*(values_of(spec) for spec in family.parameters.values()))
-    legal = [dict(zip(names, values, strict=True)) for values in every]
-    legal = [choice for choice in legal if family.accepts(choice, element_type, num_dense_cols)]
+    legal = [choice for choice in combinations(family) if family.accepts(choice, element_type, num_dense_cols)]
     random.Random(0).shuffle(legal)
     seen: set[tuple[str, ParameterValue]] = set()
     kept = []
