@@ -73,12 +73,17 @@ inline Layout build_csr_tiles(const Csr& csr, const Parameters& parameters) {
     if (sorts)
       std::stable_sort(order.begin(), order.begin() + tile.nonzeros,
                        [&](int a, int b) { return column_of(a) < column_of(b); });
-    for (int q = 0; q < capacity; ++q) {
+    // Padding stands behind the nonzeros of the tile, or of each chunk where they are sorted.
+    const int num_runs = sorts ? parameters.at("chunks") : 1, run = capacity / num_runs;
+    for (int q = 0, padding = tile.nonzeros; q < capacity; ++q) {
+      const int begin = static_cast<int>(std::int64_t{q / run} * tile.nonzeros / num_runs);
+      const int end = static_cast<int>(std::int64_t{q / run + 1} * tile.nonzeros / num_runs);
+      const bool stored = begin + q % run < end;
+      const int place = stored ? order[begin + q % run] : padding++;
       const std::size_t slot = t * capacity + (q / 32 / vector * 32 + q % 32) * vector + q / 32 % vector;
-      const int source = sources[order[q]];
-      columns[slot] = source < 0 ? largest : csr.col_indices[source];
-      places[slot] = static_cast<std::uint16_t>(order[q]);
-      layout.value_sources[slot] = source;
+      columns[slot] = stored ? column_of(place) : sorts && end > begin ? column_of(order[end - 1]) : largest;
+      places[slot] = static_cast<std::uint16_t>(place);
+      layout.value_sources[slot] = stored ? sources[place] : -1;
     }
     if (t >= num_whole && tile.skipped == 0) {
       split_rows.push_back(sequence[tile.first]);

@@ -97,12 +97,13 @@ class CsrTiles:
         indices: dict[str, npt.NDArray[np.generic]] = tiles.rows(sequence, parameters)
         places: npt.NDArray[np.uint16] | None = None
         if parameters["order"] == "column":
-            places, columns, sources = _by_column(columns, sources)
+            chunk = LANES * whole(parameters, "vector")
+            places, columns, sources = _by_column(columns, sources, tiles.counts, chunk)
         if parameters["index"] == "u16":
             name, runs = _runs_of_one_base(columns, parameters)
-            indices[name] = runs.min(axis=1)
-            offsets = runs - indices[name][:, None]
-            indices["col_indices"] = _interleave(narrow_columns(offsets, self.name, "columns of one base"), parameters)
+            base = runs.min(axis=1)
+            offsets = narrow_columns(runs - base[:, None], self.name, "columns of one base")
+            indices |= {name: base, "col_indices": _interleave(offsets, parameters)}
         else:
             indices["col_indices"] = _interleave(columns, parameters)
         if places is not None:
@@ -298,13 +299,36 @@ def _runs_of_one_base(columns: Int32Array, parameters: Parameters) -> tuple[str,
     return _TILE_COL_BASE.name, columns
 
 
-def _by_column(columns: Int32Array, sources: Int32Array) -> tuple[npt.NDArray[np.uint16], Int32Array, Int32Array]:
-    """Places, columns and sources of each tile by column, then place: padding stays last."""
-    places = np.arange(columns.shape[1], dtype=np.int64)
-    keys = np.sort(columns.astype(np.int64) << 16 | places, axis=1)
-    sorted_places = keys & 0xFFFF
-    sorted_columns = (keys >> 16).astype(np.int32)
-    return sorted_places.astype(np.uint16), sorted_columns, np.take_along_axis(sources, sorted_places, axis=1)
+def _by_column(
+    columns: Int32Array, sources: Int32Array, counts: npt.NDArray[np.int64], chunk: int
+) -> tuple[npt.NDArray[np.uint16], Int32Array, Int32Array]:
+    """Places, columns and sources of each tile by column, then place; padding is shared out among the chunks.
+
+    So 16 bits reach across the chunks of a tile with few nonzeros, too.
+    """
+    num_tiles, capacity = columns.shape
+    keys = np.sort(columns.astype(np.int64) << 16 | np.arange(capacity), axis=1)
+    order = _shared_out(counts, capacity, chunk)
+    places = np.take_along_axis(keys & 0xFFFF, order, axis=1)
+    padding = order >= counts[:, None]
+    # Padding repeats the column before it; a chunk without nonzeros takes the tile's largest.
+    last = np.maximum.accumulate(np.where(padding, -1, np.arange(capacity)).reshape(num_tiles, -1, chunk), axis=2)
+    repeated = np.take_along_axis(order, np.maximum(last.reshape(num_tiles, capacity), 0), axis=1)
+    read = np.where(last.reshape(num_tiles, capacity) < 0, capacity - 1, repeated)
+    sorted_columns = (np.take_along_axis(keys, read, axis=1) >> 16).astype(np.int32)
+    return places.astype(np.uint16), sorted_columns, np.take_along_axis(sources, places, axis=1)
+
+
+def _shared_out(counts: npt.NDArray[np.int64], capacity: int, chunk: int) -> npt.NDArray[np.int64]:
+    """Which of a tile's sorted entries each slot takes: chunk c of C those from c * n // C to (c + 1) * n // C."""
+    num_chunks = capacity // chunk
+    cuts = counts[:, None] * np.arange(num_chunks + 1) // num_chunks
+    begins, sizes = cuts[:, :-1, None], np.diff(cuts, axis=1)[:, :, None]
+    slots = np.arange(capacity).reshape(num_chunks, chunk)
+    places = slots % chunk
+    # Behind the nonzeros of its chunk, slot s is padding number s - (nonzeros up to the chunk's end).
+    padding = counts[:, None, None] + slots - begins - sizes
+    return np.where(places < sizes, begins + places, padding).reshape(-1, capacity)
 
 
 def _interleave(tiles: npt.NDArray[Scalar], parameters: Parameters) -> npt.NDArray[Scalar]:

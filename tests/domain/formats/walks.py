@@ -68,6 +68,8 @@ def _csr_tiles(o: Operands) -> dict[int, float]:
     capacity = 32 * vector * int(o.parameters["chunks"])
     columns, bounds = o.array("col_indices"), o.array("local_offsets")
     sorts = o.parameters["order"] == "column"
+    places = o.array("places") if sorts else []
+    rows_of_tiles = o.array("tile_rows" if o.parameters["rows"] == "natural" else "row_ids")
     bases = o.array("col_base" if sorts else "tile_col_base") if o.is_narrow else []
     splits = o.parameters["long_rows"] == "split"
     num_whole = o.size("num_whole_tiles") if splits else o.size("num_tiles")
@@ -77,7 +79,7 @@ def _csr_tiles(o: Operands) -> dict[int, float]:
         products: list[float] = [0.0] * capacity
         for q in range(capacity):
             slot = tile * capacity + (q // 32 // vector * 32 + q % 32) * vector + q // 32 % vector
-            place = o.array("places")[slot] if sorts else q
+            place = places[slot] if sorts else q
             base = bases[slot // 32 // vector if sorts else tile] if o.is_narrow else 0
             products[place] = o.values[slot] * o.x[base + columns[slot]]
         local = bounds[tile * (max_rows + 1) : (tile + 1) * (max_rows + 1)]
@@ -86,10 +88,10 @@ def _csr_tiles(o: Operands) -> dict[int, float]:
             carry.append(sum(products))
             continue
         if o.parameters["rows"] == "natural":
-            first, end = o.array("tile_rows")[2 * tile : 2 * tile + 2]
+            first, end = rows_of_tiles[2 * tile : 2 * tile + 2]
             rows = list(range(first, end))
         else:
-            rows = [row for row in o.array("row_ids")[tile * max_rows : (tile + 1) * max_rows] if row >= 0]
+            rows = [row for row in rows_of_tiles[tile * max_rows : (tile + 1) * max_rows] if row >= 0]
         for place, row in enumerate(rows):
             assert row not in sums
             sums[row] = sum(products[local[place] : local[place + 1]])
