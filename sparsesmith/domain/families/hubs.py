@@ -1,8 +1,8 @@
 """SpMV with the popular part of x in shared memory: a resident grid, a segmented sum across each warp."""
 
-from sparsesmith.domain.families.csr import REGISTERS
+from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
-from sparsesmith.domain.families.source import BYTES, Launch, fill, program, scalar, vector
+from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, scalar, vector
 from sparsesmith.domain.formats.format import OneOf
 
 MAX_SHARED_BYTES = 232448
@@ -82,8 +82,8 @@ def _write(choice: Choice) -> str:
         items=items,
         slots=32 * items,
         mask=hex((1 << items) - 1),
-        cols=_vector_copies("col", "col_indices", "int", min(items, 4), items),
-        values=_vector_copies("value", "values", c_type, min(items, 16 // element_bytes), items),
+        cols=_vector_copies(choice, "col", "col_indices", "int", min(items, 4)),
+        values=_vector_copies(choice, "value", "values", c_type, min(items, 16 // element_bytes)),
     )
     return program(
         "spmv",
@@ -95,10 +95,11 @@ def _write(choice: Choice) -> str:
     )
 
 
-def _vector_copies(array: str, source: str, c_type: str, width: int, items: int) -> str:
+def _vector_copies(choice: Choice, array: str, source: str, c_type: str, width: int) -> str:
     wide = vector(c_type, width)
     return "\n".join(
-        f"*({wide}*)({array} + {k}) = __ldcs((const {wide}*)({source} + slot + {k}));" for k in range(0, items, width)
+        f"*({wide}*)({array} + {k}) = {load(choice.word('load'), f'(const {wide}*)({source} + slot + {k})')};"
+        for k in range(0, choice.integer("items"), width)
     )
 
 
@@ -115,6 +116,7 @@ HUBS = Family(
         "hub_cols": OneOf(32768, (4096, 8192, 16384, 24576, 28672, 32768, 40960, 49152, 57344)),
         "items": OneOf(8, (4, 8)),
         "block": OneOf(1024, (512, 768, 1024)),
+        "load": LOAD,
         "registers": REGISTERS,
     },
     suits=lambda pattern: pattern.nnz >= MIN_NNZ,

@@ -1,6 +1,6 @@
 """SpMV by column panels: x of a panel in shared memory, products handed on to bins of rows in a second launch."""
 
-from sparsesmith.domain.families.csr import REGISTERS
+from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, program, scalar, vector, warp_sum
 from sparsesmith.domain.formats.format import OneOf
@@ -29,8 +29,8 @@ auto fetch = [&](int j) {
   #pragma unroll
   for (int u = 0; u < $unroll; u++) {
     int k = min(j + u * $step, end - $width);
-    col[u] = __ldcs((const $I*)(col_indices + k));
-    value[u] = __ldcs((const $V*)(values + k));
+    col[u] = __$load((const $I*)(col_indices + k));
+    value[u] = __$load((const $V*)(values + k));
   }
 };
 fetch(begin + threadIdx.x * $width);
@@ -76,7 +76,7 @@ for (int panel = threadIdx.x / 32; panel < num_panels; panel += $panels_a_time) 
     #pragma unroll
     for (int u = 0; u < $add_unroll; u++)
       if (j[u] < stop[u]) {
-        to[u] = __ldcs((const $I*)(positions + j[u]));
+        to[u] = __$load((const $I*)(positions + j[u]));
         product[u] = *(const $V*)(products + j[u]$shift);
       }
     more = false;
@@ -198,6 +198,7 @@ def _filled(choice: Choice, template: str, **names: object) -> str:
         I=vector("unsigned short", width),
         V=vector(scalar(choice.element_type), width),
         width=width,
+        load=choice.word("load"),
         round=ROUND if many else "",
         out="int origin = part_offsets[round * num_parts];" if many else "",
         shift=" - origin" if many else "",
@@ -221,14 +222,15 @@ PANELS = Family(
     "of rows in shared memory; large matrices whose columns are scattered beyond the caches.",
     parameters={
         "panel_cols": OneOf(16384, (4096, 8192, 16384, 24576, 32768, 49152)),
-        "parts": OneOf(264, (132, 264, 396, 528)),
-        "bins": OneOf(792, (132, 264, 396, 528, 792, 1056, 1584, 2112, 3168)),
+        "parts": OneOf(264, (132, 264, 396)),
+        "bins": OneOf(792, (264, 396, 528, 792, 1584, 3168)),
         "rounds": OneOf(1, (1, 2, 4)),
         "unroll": OneOf(2, (2, 4)),
         "block": OneOf(512, (512, 1024)),
-        "lanes": OneOf(1, (1, 2, 4)),
-        "add_unroll": OneOf(2, (1, 2, 4)),
-        "add_block": OneOf(512, (256, 512, 1024)),
+        "lanes": OneOf(1, (1, 4)),
+        "add_unroll": OneOf(2, (2, 4)),
+        "add_block": OneOf(512, (256, 512)),
+        "load": LOAD,
         "registers": REGISTERS,
     },
     suits=lambda pattern: pattern.nnz >= MIN_NNZ,

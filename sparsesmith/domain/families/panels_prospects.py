@@ -15,6 +15,7 @@ from sparsesmith.domain.families.prospects import (
     Values,
     Work,
     combine,
+    loads,
     near,
     number,
 )
@@ -71,11 +72,11 @@ def _cuts(work: Work) -> Iterator[dict[str, ParameterValue]]:
 def _variations(work: Work, rounds: int) -> Iterator[dict[str, ParameterValue]]:
     """What is left, first the likeliest and then one thing changed at a time."""
     bins = near(work.nnz * work.element_bytes / (50_000 * rounds), _listed(PANELS.parameters["bins"]), 3)
-    lanes = near(work.shape.mean / 16, (1, 2, 4), 2)
+    lanes = near(work.shape.mean / 16, (1, 4), 2)
     likeliest: dict[str, ParameterValue] = {"bins": bins[0], "unroll": 2, "lanes": lanes[0]}
-    likeliest |= {"add_unroll": 2, "add_block": 512}
+    likeliest |= {"add_unroll": 2, "add_block": 512, "load": loads(work)[0]}
     yield likeliest
-    changes = (("add_block", 256), ("bins", bins[1]), ("unroll", 4), ("add_block", 1024))
+    changes = (("add_block", 256), ("load", loads(work)[1]), ("bins", bins[1]), ("unroll", 4))
     for name, value in (*changes, ("bins", bins[2]), ("add_unroll", 4), ("lanes", lanes[1])):
         yield {**likeliest, name: value}
 
@@ -123,7 +124,9 @@ def hubs(work: Work) -> Iterator[Prospect]:
         matrix = work.nnz * (work.element_bytes + 4.25) + work.vector_bytes
         far = work.nnz * (1 - covered) * SECTOR_BYTES
         us = 2 * LAUNCH_US + (staged + far) / L2_BYTES_A_US + matrix / DRAM_BYTES_A_US
-        for place, values in enumerate(combine(hub_cols=(hub_cols,), items=(8, 4), block=(1024, 768, 512))):
+        for place, values in enumerate(
+            combine(hub_cols=(hub_cols,), load=loads(work), items=(8, 4), block=(1024, 512))
+        ):
             yield Prospect(us * (1 + 0.03 * place), values)
 
 
