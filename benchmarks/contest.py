@@ -19,8 +19,17 @@ from services.evaluator.grading import Outcomes, programs_of, run_finals
 from services.evaluator.race import Race
 from services.evaluator.sandbox import DeviceProcess
 from services.evaluator.workbench import FinalTimes, Stored, Workbench
+from sparsesmith.domain.families import FAMILIES
 from sparsesmith.domain.program import KernelProgram
-from sparsesmith_proto.kernel import Baselines, Candidate, DeviceDescription, Evaluation, Passed, Rejected
+from sparsesmith_proto.kernel import (
+    Baselines,
+    Candidate,
+    DeviceDescription,
+    Evaluation,
+    FromFamily,
+    Passed,
+    Rejected,
+)
 
 BATCH = 8
 STORE_AHEAD_S = 30
@@ -93,6 +102,8 @@ class Contest:
     baselines: Baselines
     families: tuple[Evaluation, ...]
     policy: tuple[Evaluation, ...]
+    without_overlap: Evaluation | None
+    """The best program of a family, if it starts early, in the form that waits for the launch before it to end."""
     seconds: dict[str, float]
     """By stage, of the families' search; the policy's samples come after it."""
     search_s: float
@@ -111,13 +122,14 @@ def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProc
         bench.draw()
         families, baselines = _tune(prepared, bench, baselines)
         search_s, spent = time.monotonic() - began, dict(seconds.spent)
+        without_overlap = _without_overlap(families, prepared, bench, baselines)
         policy: tuple[Evaluation, ...] = ()
         if samples:
             race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
             _grade(samples, prepared, bench, race, outcomes)
             outcomes, _ = run_finals(race, bench, samples, outcomes, baselines)
             policy = _evaluations(samples, outcomes)
-    return Contest(baselines, families, policy, spent, search_s)
+    return Contest(baselines, families, policy, without_overlap, spent, search_s)
 
 
 def _tune(prepared: Prepared, bench: ClockedBench, baselines: Baselines) -> tuple[tuple[Evaluation, ...], Baselines]:
@@ -133,6 +145,27 @@ def _tune(prepared: Prepared, bench: ClockedBench, baselines: Baselines) -> tupl
         batch = upcoming or prepared.search.next_batch(BATCH)
     outcomes, baselines = run_finals(race, bench, tuple(entered), outcomes, baselines)
     return _evaluations(entered, outcomes), baselines
+
+
+def _without_overlap(
+    families: Sequence[Evaluation], prepared: Prepared, bench: ClockedBench, baselines: Baselines
+) -> Evaluation | None:
+    passed = [(each.outcome.timing.median_us, each) for each in families if isinstance(each.outcome, Passed)]
+    if not passed:
+        return None
+    origin = min(passed, key=lambda pair: pair[0])[1].candidate.origin
+    if not isinstance(origin, FromFamily) or origin.parameters["dependency"] == "full":
+        return None
+    parameters = {**origin.parameters, "dependency": "full"}
+    text = FAMILIES[origin.family].render(parameters, prepared.plan.element_type, prepared.plan.num_dense_cols)
+    candidate = Candidate(
+        candidate_id="without-overlap", program=text, origin=FromFamily(family=origin.family, parameters=parameters)
+    )
+    race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
+    prepared.ahead.start([candidate], prepared.workload)
+    _grade([candidate], prepared, bench, race, outcomes)
+    outcomes, _ = run_finals(race, bench, [candidate], outcomes, baselines)
+    return next(iter(_evaluations([candidate], outcomes)), None)
 
 
 def _grade(batch: Sequence[Candidate], prepared: Prepared, bench: ClockedBench, race: Race, outcomes: Outcomes) -> None:

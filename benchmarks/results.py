@@ -117,6 +117,8 @@ class Row:
     best: Routine
     kernel: Kernel | None
     outcomes: dict[str, int]
+    without_overlap: Measured | None
+    """The kernel started only after the launch before it has ended; None where it waits for that anyway."""
     policy_kernel: Kernel | None
     policy_outcomes: dict[str, int]
     search: Search | None
@@ -130,6 +132,13 @@ class Row:
         if fallback:
             ours = min(ours, self.best.time.us(cache))
         return routine.time.us(cache) / ours
+
+    def speedup_without_overlap(self, against: Against = "best") -> float:
+        """Warm, with fallback, of a kernel that does not start before its predecessor has ended."""
+        if self.without_overlap is None:
+            return self.speedup(against)
+        routine = self.best if against == "best" else self.default
+        return routine.time.warm_us / min(self.without_overlap.warm_us, self.best.time.warm_us)
 
     def gbs(self, kernel: Kernel, cache: Cache = "warm", *, vectors: bool = True) -> float:
         """Bytes of the format, and of the vectors once each, over the time; 1e9 bytes a second."""
@@ -210,6 +219,14 @@ def class_means(rows: Iterable[Row], against: Against, cache: Cache) -> list[flo
     return [geometric_mean(row.speedup(against, cache) for row in known if nnz.holds(row)) for nnz in NNZ_CLASSES]
 
 
+def class_means_without_overlap(rows: Iterable[Row], against: Against) -> list[float]:
+    """As class_means, warm, of kernels that start after the launch before them has ended."""
+    known = list(rows)
+    return [
+        geometric_mean(row.speedup_without_overlap(against) for row in known if nnz.holds(row)) for nnz in NNZ_CLASSES
+    ]
+
+
 def mean_of_classes(means: Iterable[float]) -> float:
     """Geometric mean of the classes that have a mean, so that no class can carry the number."""
     return geometric_mean(mean for mean in means if not math.isnan(mean))
@@ -250,6 +267,7 @@ def _row(row: Json) -> Row:
         best=_routine(row["best_baseline"]["routine"], row["best_baseline"]),
         kernel=_optional(_kernel, row["families"]["best"]),
         outcomes=row["families"]["outcomes"],
+        without_overlap=_optional(_measured, row.get("without_overlap")),
         policy_kernel=_optional(_kernel, row["policy"]["best"]),
         policy_outcomes=row["policy"]["outcomes"],
         search=_optional(_search, row["search"]),

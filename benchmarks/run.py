@@ -217,6 +217,7 @@ def measured_row(prepared: Prepared, contest: Contest, device: DeviceDescription
         "best_baseline": {"routine": best.routine, **_routine(best)},
         "routines": {each.routine: _routine(each) for each in baselines.routines},
         "families": _summary(contest.families, prepared.workload, baselines, device, tuning_s),
+        "without_overlap": _times_of(contest.without_overlap),
         "policy": _summary(contest.policy, prepared.workload, baselines, device, tuning_s),
         "search": {
             "candidates": len(contest.families),
@@ -265,6 +266,12 @@ def _num_launches(candidate: Candidate, workload: Workload) -> int:
     program = parse_candidate(candidate.program, workload)
     assert isinstance(program, KernelProgram), "it passed"
     return len(program.launches)
+
+
+def _times_of(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    """None where there is no such program, or where it did not pass."""
+    passed = evaluation.outcome if evaluation else None
+    return _times(passed.timing) if isinstance(passed, Passed) else None
 
 
 def _routine(routine: BaselineTiming) -> dict[str, Any]:
