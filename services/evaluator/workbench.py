@@ -9,28 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from services.evaluator.compiled_contract import breach
 from services.evaluator.correctness import Correct, MemoryDamaged, check, check_as_timed
 from services.evaluator.device import Device, Draw, Effort, LoadedKernel, RunFailure, Seal, Timing
 from services.evaluator.operands import FULL_CHECK, choose_draws, system_generator
-from services.evaluator.stored_arguments import stored_to
 from services.evaluator.stored_matrices import StoredMatrices
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.persistent_state import persistent_variables
 from sparsesmith.domain.program import KernelProgram
-from sparsesmith.domain.signature import signature_of
 from sparsesmith.errors import InvalidProgram
 from sparsesmith_proto.kernel import Baselines, DeviceDescription, EstimatedTiming, Mismatch, Rejected, Workload
 
 if TYPE_CHECKING:
     from services.evaluator.compilation import Compiled
-
-_STATE = (
-    "variables in global memory outlive a launch; "
-    "use __constant__ for tables and the format's scratch for intermediate results"
-)
-_READ_ONLY = "a kernel writes to its output and the format's scratch only, the compiled program also writes to"
-_MAX_NAMES = 4
 
 
 @dataclass(frozen=True)
@@ -139,12 +130,9 @@ class LocalWorkbench:
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         self.unload(kernel_id)
-        state = persistent_variables(binary.ptx)
-        if state:
-            return Rejected(message=f"{_STATE}: {', '.join(state[:_MAX_NAMES])}")
-        changed = _stored_to(program, binary, self.workload)
-        if changed:
-            return Rejected(message=f"{_READ_ONLY}: {', '.join(changed)}")
+        reason = breach(program, binary, self.workload)
+        if reason:
+            return Rejected(message=reason)
         try:
             kernel = self._bench.load(program, self._matrices.get(program), binary)
         except InvalidProgram as error:
@@ -197,14 +185,6 @@ class LocalWorkbench:
     def _check_memory(self) -> None:
         if not self._seal.is_intact():
             raise MemoryDamaged("the kernel wrote outside its output, into the inputs of other runs")
-
-
-def _stored_to(program: KernelProgram, binary: Compiled, workload: Workload) -> list[str]:
-    """Arguments for reading only that the machine code writes to."""
-    signature = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
-    read_only = [argument.name for argument in signature if argument.role in ("index", "values", "input")]
-    kernels = {launch.kernel for launch in program.launches}
-    return stored_to(binary.ptx, kernels, [argument.name for argument in signature], read_only)
 
 
 def damage(error: MemoryDamaged) -> Mismatch:

@@ -14,7 +14,7 @@ from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.kernel import Candidate, Outcome, UserWritten, Workload
 from sparsesmith_proto.message import ElementType, Operation
 
-COMPILE_LIMIT_S = 4.0
+COMPILE_LIMIT_S = 6.0
 
 
 def make_pattern(num_rows: int = 300, num_cols: int = 300, density: float = 0.03) -> Pattern:

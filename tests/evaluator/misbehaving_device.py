@@ -28,8 +28,8 @@ from sparsesmith.errors import LimitExceeded
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, MeasuredTiming, Workload
 
 WEDGED = "SPARSESMITH_TEST_WEDGED"
-"""Names a file: a kernel that wedges the device makes it, once; no device starts while it is there. One that hangs makes
-a file beside it that ends in `.hanging`."""
+"""Names a file: a kernel that wedges the device makes it, once; no device starts while it is there. A kernel that hangs
+makes a file beside it that ends in `.hanging`."""
 
 BINARY = Compiled(ptx="", cubin=b"", log="", resources={}, compile_ms=1.0)
 MAX_NNZ = 10_000

@@ -6,7 +6,6 @@ the very estimate that it had before.
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ from sparsesmith_proto.kernel import CompileFailed, Outcome, Passed, Rejected, T
 from sparsesmith_proto.message import ElementType, Operation
 from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator, make_pattern, make_workload
 from tests.evaluator.misbehaving_device import program_text
-from tests.kernels.corpus import CorpusProgram, corpus, good_program
+from tests.kernels.corpus import FOLDER, CorpusProgram, corpus, good_program, read_program
 
 NUM_DENSE_COLS = 8
 
@@ -80,7 +79,7 @@ def test_a_program_gets_its_outcome_and_the_next_one_a_clean_device(program: Cor
     assert grader.timing_after(*kind) == before
 
 
-GOOD = good_program("spmv", "float32").text
+GOOD = read_program(FOLDER / "good" / "csr_scalar.cu").text
 NO_PROGRAMS = ["", "\x00", GOOD.replace("sum", "s\x00m"), GOOD.replace("sum", "s\ud800m"), "no kernel here"]
 
 
@@ -92,8 +91,7 @@ def test_text_that_is_no_program_is_rejected(grader: Grader, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["bounds_check_forgotten", "endless_loop", "deadlock", "race"])
 def test_a_finding_names_line_block_and_thread(grader: Grader, name: str) -> None:
-    text = (Path(__file__).parents[1] / "kernels" / "broken" / f"{name}.cu").read_text()
-    message = message_of(grader.outcome(text))
+    message = message_of(grader.outcome(read_program(FOLDER / "broken" / f"{name}.cu").text))
     assert all(word in message for word in ("line ", "block (", "thread (")), message
 
 

@@ -59,4 +59,5 @@ def corpus(*folders: str) -> list[CorpusProgram]:
 
 def good_program(operation: Operation, element_type: ElementType) -> CorpusProgram:
     """A program that passes, to be graded after one that does not."""
-    return next(each for each in corpus("good") if (each.operation, each.element_type) == (operation, element_type))
+    fitting = [each for each in corpus("good") if (each.operation, each.element_type) == (operation, element_type)]
+    return next((each for each in fitting if each.path.stem.startswith("csr_")), fitting[0])

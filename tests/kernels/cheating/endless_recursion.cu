@@ -1,7 +1,6 @@
 // expect: rejected
-// on a GPU: crashed|timed_out|compile_failed
 // workload: spmv float32
-// words: recursively
+// words: recurse
 // A stack without end.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

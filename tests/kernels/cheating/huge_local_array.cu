@@ -1,7 +1,6 @@
-// expect: crashed
-// on a GPU: crashed
+// expect: rejected
 // workload: spmv float32
-// words: local memory
+// words: stack frame
 // A stack frame of half a mebibyte a thread: more than a GPU has for all its threads.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,1024) block=1024

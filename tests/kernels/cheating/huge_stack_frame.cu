@@ -1,6 +1,6 @@
-// expect: crashed
+// expect: rejected
 // workload: spmv float32
-// words: local memory
+// words: stack frame
 // A stack frame of 480 KB for each of a thousand threads.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,1024) block=1024

