@@ -1,6 +1,6 @@
 """SpMM with a few columns of the whole dense operand in shared memory: nearly dense matrices, such as pruned layers."""
 
-from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
+from sparsesmith.domain.families.csr import INDEX, LOAD
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program
@@ -129,7 +129,7 @@ SPMM_RESIDENT = Family(
         "unroll": OneOf(4, (2, 4, 8)),
         "block": OneOf(512, (256, 512, 1024)),
         "load": LOAD,
-        "registers": REGISTERS,
+        "registers": OneOf("free", ("free",)),
         "index": INDEX,
     },
     suits=lambda pattern: pattern.num_cols <= 7168 and pattern.nnz >= 8 * max(pattern.num_cols, pattern.num_rows),

@@ -4,7 +4,7 @@ Columns, values and row bounds are addressed by the tile's number; the gathers o
 learns which rows they belong to.
 """
 
-from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
+from sparsesmith.domain.families.csr import INDEX, LOAD
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, vector
@@ -220,7 +220,7 @@ SPMM_TILES = Family(
         "gathers": GATHERS,
         "placement": PLACEMENT,
         "load": LOAD,
-        "registers": REGISTERS,
+        "registers": OneOf("free", ("free",)),
         "index": INDEX,
     },
     suits=lambda pattern: True,
