@@ -10,17 +10,21 @@ import scipy.sparse as sp
 
 from services.evaluator.compilation import Compiled, Compiler
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
-from sparsesmith.domain.families import Family, FamilyInstance, propose
+from sparsesmith.domain.families import FAMILIES, Family, FamilyInstance, propose
+from sparsesmith.domain.families.compression import Compression, compressed_program
 from sparsesmith.domain.families.fixed_proposal import propose_fixed
 from sparsesmith.domain.families.fixed_values import FIXED_FAMILIES
 from sparsesmith.domain.families.shape import Shape
 from sparsesmith.domain.fixed_values import FixedValues, fixed_values
 from sparsesmith.domain.formats.compressed import build_layout
 from sparsesmith.domain.formats.format import OneOf, ParameterValue
+from sparsesmith.domain.formats.value_storage import Constant, Dictionary, Float32
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.domain.program import parse_program, signature_of
+from sparsesmith.errors import InvalidProgram
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
+from tests.evaluator.test_families_are_correct import PATTERNS, fitted, some_choices, workloads
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 FEW_SMS = 3
@@ -201,3 +205,54 @@ def test_every_parameter_of_a_family_for_fixed_values_is_right(
             check(compiler, text, pattern, values, workload)
         except AssertionError as error:
             raise AssertionError(f"{choice}: {error}\n{text}") from error
+
+
+COMPRESSIONS = (
+    Compression(Dictionary("u8")),
+    Compression(Dictionary("u8"), "shared"),
+    Compression(Dictionary("u16")),
+    Compression(Constant()),
+    Compression(Float32()),
+)
+REWRITTEN_PATTERNS = ("dense blocks", "long rows", "tall")
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+def test_every_general_family_stays_right_when_its_values_are_compressed(compiler: Compiler, family: Family) -> None:
+    for number, (element_type, columns) in enumerate(workloads(family)):
+        for place, choice in enumerate(some_choices(family, (element_type, columns))[:2]):
+            name = REWRITTEN_PATTERNS[(number + place) % len(REWRITTEN_PATTERNS)]
+            for compression in COMPRESSIONS[place::2]:
+                check_compressed(compiler, family, choice, PATTERNS[name], compression, (element_type, columns))
+
+
+def check_compressed(
+    compiler: Compiler,
+    family: Family,
+    choice: dict[str, ParameterValue],
+    pattern: Pattern,
+    compression: Compression,
+    kind: tuple[ElementType, int],
+) -> None:
+    """Nothing to do where the family does not suit the pattern or cannot be rewritten."""
+    element_type, columns = kind
+    suited = fitted(choice, pattern)
+    if suited is None or not family.accepts(suited, element_type, columns):
+        return
+    text = compressed_program(family.render(suited, element_type, columns), compression)
+    if text is None:
+        return
+    distinct_values = 1 if isinstance(compression.storage, Constant) else 7
+    values = fixed_values((1 + np.arange(pattern.nnz) % distinct_values) / 2, element_type)
+    workload = Workload(
+        pattern=pattern.digest, operation=family.operation, element_type=element_type, num_dense_cols=columns
+    )
+    program = parse_program(text, family.operation, element_type)
+    try:
+        build_layout(program.format, program.parameters, pattern, values)
+    except InvalidProgram:
+        return
+    try:
+        check(compiler, text, pattern, values, workload)
+    except AssertionError as error:
+        raise AssertionError(f"{family.name} {suited} {compression} {kind}: {error}\n{text}") from error

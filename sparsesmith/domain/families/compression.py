@@ -16,9 +16,11 @@ _FORMAT = re.compile(r"^//@ format (\w+)[^\n]*\n", re.MULTILINE)
 _ARGUMENT = re.compile(r"const (float|double)\* __restrict__ values\b")
 _KERNEL = re.compile(r'^extern "C" __global__[^\n]*\{\n', re.MULTILINE)
 _READ = re.compile(r"__(ldcs|ldg)\(values \+ |\bvalues\[")
+_VECTOR_READ = re.compile(r"__(ldcs|ldg)\(\(const (float|double)([24])\*\)\(values \+ ")
 _SIDE_EFFECT = re.compile(r"\bvalues\b[^;]*?(\+\+|--)[^;]*?\]|\(values \+[^;)]*(\+\+|--)")
 """A read that also counts on: it cannot be left out."""
 _CODE_TYPES: Mapping[str, str] = {"u8": "unsigned char", "u16": "unsigned short"}
+_SHORT_CODE_TYPES: Mapping[str, str] = {"u8": "uchar", "u16": "ushort"}
 _SHARED_ENTRIES = 256
 
 
@@ -35,7 +37,7 @@ class Compression:
 
 
 def compressed_program(text: str, compression: Compression) -> str | None:
-    """The program with its values compressed; None where it cannot be rewritten (it reads them as vectors, say)."""
+    """The program with its values compressed; None where it cannot be rewritten."""
     found = _FORMAT.search(text)
     element = _ARGUMENT.search(text)
     if found is None or element is None:
@@ -44,15 +46,18 @@ def compressed_program(text: str, compression: Compression) -> str | None:
         case Constant():
             if found[1] not in UNPADDED or _SIDE_EFFECT.search(text):
                 return None
-            changed = _with_reads(text, "constant_value[0]", None)
+            changed = _with_vector_reads(text, _Constants())
+            changed = _with_reads(changed, "constant_value[0]", None)
             arguments = f"const {element[1]}* __restrict__ constant_value"
         case Float32():
-            if element[1] != "double" or re.search(r"\*\)\s*\(?values\b", text):
+            changed = _with_vector_reads(text, _Narrow())
+            if element[1] != "double" or re.search(r"double\d?\*\)\s*\(?values\b", changed):
                 return None
-            changed, arguments = text, "const float* __restrict__ values"
+            arguments = "const float* __restrict__ values"
         case Dictionary(code=code):
             shared = compression.table == "shared"
-            changed = _with_reads(text, "", "table" if shared else "dictionary")
+            table = "table" if shared else "dictionary"
+            changed = _with_reads(_with_vector_reads(text, _Codes(code, table)), "", table)
             if shared:
                 changed = _with_tables(changed, element[1])
             arguments = (
@@ -86,6 +91,66 @@ def _stored(text: str, storage: ValueStorage, arguments: str) -> str:
     return _FORMAT.sub(lambda line: f"{line[0]}//@ values {storage}\n", changed, count=1)
 
 
+@dataclass(frozen=True)
+class _Codes:
+    """Reads of neighbouring values as codes into a table."""
+
+    code: Code
+    table: str
+
+    def read(self, load: str, element: str, width: int, address: str) -> str:
+        codes = f"{_SHORT_CODE_TYPES[self.code]}{width}"
+        return f"decoded(__{load}((const {codes}*)(value_codes + {address})), {self.table})"
+
+    def function(self, element: str, width: int) -> str:
+        looked_up = ", ".join(f"table[codes.{field}]" for field in "xyzw"[:width])
+        codes = f"{_SHORT_CODE_TYPES[self.code]}{width}"
+        return (
+            f"__device__ __forceinline__ {element}{width} decoded({codes} codes, const {element}* table) "
+            f"{{ return make_{element}{width}({looked_up}); }}\n"
+        )
+
+
+@dataclass(frozen=True)
+class _Narrow:
+    """Reads of neighbouring values as float32."""
+
+    def read(self, load: str, element: str, width: int, address: str) -> str:
+        return f"widened(__{load}((const float{width}*)(values + {address})))"
+
+    def function(self, element: str, width: int) -> str:
+        fields = ", ".join(f"narrow.{field}" for field in "xyzw"[:width])
+        return (
+            f"__device__ __forceinline__ {element}{width} widened(float{width} narrow) "
+            f"{{ return make_{element}{width}({fields}); }}\n"
+        )
+
+
+@dataclass(frozen=True)
+class _Constants:
+    """Reads of neighbouring values that are all the same."""
+
+    def read(self, load: str, element: str, width: int, address: str) -> str:
+        return f"make_{element}{width}({', '.join(['constant_value[0]'] * width)})"
+
+    def function(self, element: str, width: int) -> str:
+        return ""
+
+
+def _with_vector_reads(text: str, rewriting: _Codes | _Narrow | _Constants) -> str:
+    """Every read of two or four values rewritten, and the functions that this takes before the first kernel."""
+    pieces, position, widths = [], 0, set[tuple[str, int]]()
+    while (read := _VECTOR_READ.search(text, position)) is not None:
+        end = _closing(text, read.end())
+        load, element, width = read[1], read[2], int(read[3])
+        widths.add((element, width))
+        pieces += [text[position : read.start()], rewriting.read(load, element, width, text[read.end() : end])]
+        position = end + 2
+    functions = "".join(rewriting.function(*width) for width in sorted(widths))
+    rewritten = "".join(pieces) + text[position:]
+    return rewritten.replace('extern "C"', functions + 'extern "C"', 1)
+
+
 def _with_reads(text: str, constant: str, table: str | None) -> str:
     """Every read of one value replaced: by a constant, or by a look-up of its code."""
     pieces, position = [], 0
@@ -117,6 +182,6 @@ def _with_tables(text: str, element: str) -> str:
         "  __syncthreads();\n"
     )
     for start, end in reversed(list(zip(starts, ends, strict=True))):
-        if "table[" in text[start:end]:
+        if re.search(r"\btable\b", text[start:end]):
             text = text[:start] + copy + text[start:]
     return text

@@ -44,6 +44,25 @@ def test_a_table_in_shared_memory_is_filled_before_anything_else() -> None:
     assert lines[3].strip() == "y = table[value_codes[k]];"
 
 
+VECTOR = "float4 v = __ldcs((const float4*)(values + j * 4)); y = values[j];"
+
+
+def test_values_read_as_vectors_are_looked_up_together() -> None:
+    program = compressed_program(text_of(VECTOR), Compression(Dictionary("u8")))
+    expected = (
+        "float4 v = decoded(__ldcs((const uchar4*)(value_codes + j * 4)), dictionary); y = dictionary[value_codes[j]];"
+    )
+    assert program is not None
+    assert expected in program
+    assert "float4 decoded(uchar4 codes, const float* table)" in program
+    program = compressed_program(text_of(VECTOR), Compression(Constant()))
+    assert "float4 v = make_float4(constant_value[0], constant_value[0]," in body_of(program)
+    doubles = text_of("double2 v = __ldg((const double2*)(values + j));", "double")
+    program = compressed_program(doubles, Compression(Float32()))
+    assert program is not None
+    assert "double2 v = widened(__ldg((const float2*)(values + j)));" in program
+
+
 @pytest.mark.parametrize("body", ["y = *(float4*)(values + j);", "y = values[j++];", "y = __ldg(values + j[i]++);"])
 def test_what_cannot_be_rewritten_is_left(body: str) -> None:
     assert compressed_program(text_of(body), Compression(Constant())) is None
