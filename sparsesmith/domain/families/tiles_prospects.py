@@ -24,6 +24,8 @@ from sparsesmith.domain.formats.format import ParameterValue
 SAMPLED_TILES = 512
 SAMPLED_SORTS = 16
 SECTOR_BYTES = 32
+SPARE = 2
+"""Times that chunks of a sample must lie within the reach of 16 bits."""
 GATHER_SHARE = 0.4
 """Of the time for sectors saved, what counts: the rest hides behind the matrix or hits L1."""
 MOST_SAVED = 0.4
@@ -99,11 +101,30 @@ def _shapes(work: Work, capacities: tuple[int, ...], blocks: tuple[int, ...]) ->
                 yield capacity // items, items
 
 
-def _choices(work: Work, threads: int, items: int) -> Iterator[dict[str, ParameterValue]]:
+def narrow_when_sorted(work: Work, capacity: int) -> bool:
+    """Whether 16 bits likely reach across the chunks of sorted tiles: on a sample, with room to spare.
+
+    Full tiles and emptier ones are tried; a tile at a seam may still prove wider, and the layout is refused then.
+    """
+    num_chunks = max(capacity // (32 * (16 // work.element_bytes)), 1)
+    for nonzeros in (capacity, capacity // 4):
+        size = min(nonzeros, work.nnz)
+        starts = np.linspace(0, work.nnz - size, SAMPLED_SORTS).astype(np.int64)
+        tiles = np.sort(work.shape.pattern.col_indices[starts[:, None] + np.arange(size)], axis=1)
+        cuts = size * np.arange(num_chunks + 1) // num_chunks
+        filled = np.diff(cuts) > 0
+        reaches = tiles[:, cuts[1:][filled] - 1] - tiles[:, cuts[:-1][filled]]
+        if reaches.max() >= 2**16 // SPARE:
+            return False
+    return True
+
+
+def _choices(work: Work, threads: int, items: int, *, sorts: bool = False) -> Iterator[dict[str, ParameterValue]]:
     """Everything but how threads are grouped: lanes, rows, loads, indices."""
     shape, capacity = work.shape, threads * items
     needed = packing(work, capacity).needed_rows
-    narrow = ("u16", "i32") if shape.narrow_row_blocks(capacity) else ("i32",)
+    fits = shape.narrow_row_blocks(capacity) or (sorts and narrow_when_sorted(work, capacity))
+    narrow = ("u16", "i32") if fits else ("i32",)
     width = min(items, 16 // work.element_bytes)
     for lanes in near(shape.mean / 3, (1, 2, 4, 8, 16, 32), 2):
         rows = next((rows for rows in ROWS if rows * (threads // lanes) >= needed), ROWS[-1])
@@ -130,7 +151,7 @@ def _capacities(work: Work, count: int, *, sorts: bool = False) -> tuple[int, ..
 
 def _block_tiles(work: Work, *, sorts: bool) -> Iterator[Prospect]:
     for block, items in _shapes(work, _capacities(work, 4, sorts=sorts), (32, 64, 128, 256, 512)):
-        for values in _sequenced(work, _choices(work, block, items)):
+        for values in _sequenced(work, _choices(work, block, items, sorts=sorts)):
             yield _tiled(work, {**values, "block": block}, block, sorts=sorts)
 
 
@@ -155,7 +176,7 @@ def _csr_tiles_split(work: Work) -> Iterator[Prospect]:
     for order in ("row", "column"):
         aim = min(max(work.nnz / 400, 256), 2048 if order == "row" else 8192)
         for block, items in _shapes(work, near(aim, capacities, 2), (64, 128, 256, 512)):
-            for values in _choices(work, block, items):
+            for values in _choices(work, block, items, sorts=order == "column"):
                 chosen = {**values, "block": block, "order": order}
                 yield _tiled(work, chosen, block, launches=2, sorts=order == "column")
 
