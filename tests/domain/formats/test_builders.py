@@ -183,3 +183,27 @@ def test_more_row_bounds_than_rows_and_nonzeros_warrant_are_refused() -> None:
     with pytest.raises(InvalidProgram, match="lower max_rows") as refusal:
         tiles_of(pattern, max_rows=4096)
     assert (refusal.value.value, refusal.value.limit) == (str(600 * 4097), str(2**20))
+
+
+def test_a_slice_of_dia_holds_its_part_of_every_diagonal() -> None:
+    pattern = pattern_of(np.eye(40, 41, dtype=bool) | np.eye(40, 41, 1, dtype=bool))
+    format_ = format_named("dia")
+    layout = format_.build(pattern, complete_parameters(format_, {"slice": 32}))
+    assert layout.value_sources is not None
+    stored = layout.value_sources.reshape(2, 2, 32)
+    assert stored[0].tolist() == [list(range(0, 64, 2)), list(range(1, 64, 2))]
+    assert stored[1].tolist() == [[*range(64, 80, 2), *[-1] * 24], [*range(65, 80, 2), *[-1] * 24]]
+
+
+def test_blocks_in_a_slice_lie_in_planes_of_as_many_elements_as_a_vector_takes() -> None:
+    format_ = format_named("bsell")
+    full = pattern_of(np.ones((6, 3), dtype=bool))
+    layout = format_.build(full, complete_parameters(format_, {"block_rows": 3, "block_cols": 3, "slice": 4}))
+    assert layout.value_sources is not None
+    # Nine elements go one by one: lane 0 has block row 0, lane 1 block row 1, the others none.
+    assert layout.value_sources.reshape(9, 4).tolist() == [[e, 9 + e, -1, -1] for e in range(9)]
+    layout = format_.build(full, complete_parameters(format_, {"block_rows": 3, "block_cols": 2, "slice": 4}))
+    assert layout.value_sources is not None
+    # Six elements go in pairs; column 3 is beyond the matrix.
+    first_slot = layout.value_sources.reshape(2, 3, 4, 2)[0]
+    assert first_slot.tolist() == [[[3 * i, 3 * i + 1], [9 + 3 * i, 10 + 3 * i], [-1, -1], [-1, -1]] for i in range(3)]
