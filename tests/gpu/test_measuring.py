@@ -187,7 +187,7 @@ def test_lines_that_a_program_asks_the_l2_to_keep_do_not_make_it_faster_when_col
     plain = programs.GOOD
     keeping = plain.replace(
         "float sum = 0;",
-        'float sum = 0;\n  unsigned long long keep;\n'
+        "float sum = 0;\n  unsigned long long keep;\n"
         '  asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(keep));',
     ).replace(
         "sum += values[j] * x[col_indices[j]];",
