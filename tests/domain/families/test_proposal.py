@@ -108,3 +108,19 @@ def test_a_million_nonzeros_take_less_than_a_third_of_a_second_and_more_take_lit
     start = time.perf_counter()
     propose(pattern, "spmv", "float32", limit=200)
     assert time.perf_counter() - start < 0.6  # 0.15 s measured; the machine may be busy
+
+
+def uneven(rows: int = 800, long: int = 300) -> Pattern:
+    generator = np.random.default_rng(5)
+    short = generator.integers(0, rows, 4 * rows)
+    cols = generator.integers(0, rows, short.size + long)
+    return pattern_from_indices(rows, rows, np.concatenate([short, np.full(long, 7)]), cols)
+
+
+def test_a_small_matrix_of_uneven_rows_gets_tiles_early_and_its_long_row_whole() -> None:
+    spmv = propose(uneven(), "spmv", "float32", limit=40)
+    assert families(spmv, 8) & {"csr_tiles", "csr_tiles_sorted"}
+    longest = int(uneven().row_lengths.max())
+    for instance in spmv:
+        if instance.family == "csr_tiles":
+            assert int(instance.parameters["block"]) * int(instance.parameters["items"]) >= longest
