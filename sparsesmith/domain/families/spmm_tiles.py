@@ -90,7 +90,7 @@ $read_offsets
 $early
 __syncthreads();
 int rows = range.y - range.x;
-int begin = min(group * $share, offsets[rows]), end = min(begin + $share, offsets[rows]);
+int begin = min(group * $share, offsets[rows]);
 int row = 0;
 for (int above = rows; row < above;) {
   int middle = (row + above) / 2;
@@ -99,11 +99,11 @@ for (int above = rows; row < above;) {
 }
 $late
 $T* out = $output;
-int cut = rows;
+int cut = rows, left = row < rows ? offsets[row + 1] - begin : $never;
 $V sum = {}, head = {};
 #pragma unroll
 for (int u = 0; u <= $share; u++) {
-  for (; row < rows && offsets[row + 1] <= min(begin + u, end); row++) {
+  while (left <= u) {
     if (offsets[row] < begin) {
       cut = row;
       head = sum;
@@ -111,6 +111,8 @@ for (int u = 0; u <= $share; u++) {
       $store
     }
     sum = $zero;
+    row++;
+    left = row < rows ? offsets[row + 1] - begin : $never;
   }
   if (u < $share) {
     $add
@@ -138,6 +140,7 @@ if (cut < rows) {
         column=own_column(tile, placement),
         capacity=_capacity(choice),
         share=share,
+        never=share + 1,
         I="unsigned short" if narrow else "int",
         T=tile.scalar,
         read_cols=_reads("col_indices", "unsigned short" if narrow else "int", 2 if narrow else 4, choice),
