@@ -17,10 +17,8 @@ if (blockIdx.y < round) return;
 MULTIPLY = """
 extern __shared__ $T segment[];
 $round
-for (int b = blockIdx.x * $block + threadIdx.x; b < num_bins; b += num_parts * $block) {
-  int row = cut_rows[${first_bin}b];
-  if (row >= 0) y[row] = 0;
-}
+for (int b = blockIdx.x * $block + threadIdx.x; b < num_bins; b += num_parts * $block)
+  if (cut_rows[${first_bin}b] >= 0) y[cut_rows[${first_bin}b]] = 0;
 int part = ${first_part}blockIdx.x, begin = part_offsets[part], end = part_offsets[part + 1];
 if (begin == end) return;
 $I col[$unroll];
@@ -60,6 +58,7 @@ if (first == last) return;
 int begin = bin * bin_nnz, end = min(begin + bin_nnz, nnz);
 int row = first + threadIdx.x$per_row, head = row_offsets[min(row, last)], tail = row_offsets[min(row + 1, last)];
 $out
+auto put = [&](int k, $T product) { sorted[k + (k >> 5)] = product; };
 const int* starts = segment_offsets + $first_segment * num_panels;
 for (int panel = threadIdx.x / 32; panel < num_panels; panel += $panels_a_time) {
   int j[$add_unroll], stop[$add_unroll];
@@ -171,9 +170,7 @@ def _add(choice: Choice) -> str:
         first_segment="(bin + round)" if choice.integer("rounds") > 1 else "bin",
         add_unroll=unroll,
         step=32 * width,
-        scatter="\n".join(
-            f"sorted[to[u].{part} + (to[u].{part} >> 5)] = product[u].{part};" for part in "xyzw"[:width]
-        ),
+        scatter="\n".join(f"put(to[u].{part}, product[u].{part});" for part in "xyzw"[:width]),
         rows=block // lanes,
         per_row="" if lanes == 1 else f" / {lanes}",
         longest=32 * lanes,

@@ -15,9 +15,9 @@ from sparsesmith_proto.message import ElementType
 
 DENSE_COLS = (8, 32, 128)
 ELEMENT_TYPES: tuple[ElementType, ...] = ("float32", "float64")
-MAX_CHARACTERS = 6000
-MAX_COMBINATIONS = 20_000
+MAX_CHARACTERS = 6500
 """Two kernels with the argument list of panels; most programs stay under 2,000."""
+MAX_COMBINATIONS = 20_000
 
 
 def values_of(spec: ParameterSpec) -> tuple[ParameterValue, ...]:

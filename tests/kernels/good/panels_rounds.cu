@@ -10,10 +10,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) multiply(int num_rows, int 
   extern __shared__ float segment[];
   int round = gridDim.y - 1;
   if (blockIdx.y < round) return;
-  for (int b = blockIdx.x * 512 + threadIdx.x; b < num_bins; b += num_parts * 512) {
-    int row = cut_rows[round * num_bins + b];
-    if (row >= 0) y[row] = 0;
-  }
+  for (int b = blockIdx.x * 512 + threadIdx.x; b < num_bins; b += num_parts * 512)
+    if (cut_rows[round * num_bins + b] >= 0) y[cut_rows[round * num_bins + b]] = 0;
   int part = round * num_parts + blockIdx.x, begin = part_offsets[part], end = part_offsets[part + 1];
   if (begin == end) return;
   ushort4 col[2];
@@ -56,6 +54,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) add(int num_rows, int num_c
   int begin = bin * bin_nnz, end = min(begin + bin_nnz, nnz);
   int row = first + threadIdx.x, head = row_offsets[min(row, last)], tail = row_offsets[min(row + 1, last)];
   int origin = part_offsets[round * num_parts];
+  auto put = [&](int k, float product) { sorted[k + (k >> 5)] = product; };
   const int* starts = segment_offsets + (bin + round) * num_panels;
   for (int panel = threadIdx.x / 32; panel < num_panels; panel += 16) {
     int j[2], stop[2];
@@ -79,10 +78,10 @@ extern "C" __global__ void __launch_bounds__(256, 1) add(int num_rows, int num_c
       #pragma unroll
       for (int u = 0; u < 2; u++) {
         if (j[u] < stop[u]) {
-          sorted[to[u].x + (to[u].x >> 5)] = product[u].x;
-          sorted[to[u].y + (to[u].y >> 5)] = product[u].y;
-          sorted[to[u].z + (to[u].z >> 5)] = product[u].z;
-          sorted[to[u].w + (to[u].w >> 5)] = product[u].w;
+          put(to[u].x, product[u].x);
+          put(to[u].y, product[u].y);
+          put(to[u].z, product[u].z);
+          put(to[u].w, product[u].w);
         }
         j[u] += 128;
         more |= j[u] < stop[u];
