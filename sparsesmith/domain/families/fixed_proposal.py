@@ -13,6 +13,7 @@ from sparsesmith.domain.families.fixed_values import (
     DIA_ROWS_LONG,
     DIA_ROWS_WIDE,
     ELL_ROWS,
+    FIXED_FAMILIES,
     SELL_CONSTANT,
 )
 from sparsesmith.domain.families.shape import Shape
@@ -27,7 +28,7 @@ MAX_CONSTANT_PADDING = 2.0
 MIN_WIDE_ROWS = 2048
 MIN_REPEATS = 4
 """A table of 16-bit codes pays where a value stands for this many nonzeros on average."""
-OWN_CHOICES = 24
+OWN_CHOICES = 40
 
 
 def compressions(values: FixedValues) -> list[Compression]:
@@ -128,9 +129,12 @@ Choice = dict[str, ParameterValue]
 
 
 def _instances(family: Family, choices: Iterator[Choice], element_type: ElementType) -> Iterator[FamilyInstance]:
-    for choice in choices:
-        if family.accepts(choice, element_type):
-            yield FamilyInstance(family.name, choice, family.render(choice, element_type))
+    named, listed = FIXED_FAMILIES[family.name], list(choices)
+    for dependency in ("programmatic", "full"):
+        for choice in listed:
+            complete = {**choice, "dependency": dependency}
+            if named.accepts(complete, element_type):
+                yield FamilyInstance(named.name, complete, named.render(complete, element_type))
 
 
 def _blocks(shape: Shape) -> tuple[int, ...]:

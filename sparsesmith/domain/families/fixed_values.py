@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from sparsesmith.domain.families.compression import with_constant, with_row_dictionary
 from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
-from sparsesmith.domain.families.diagonals import OFFSETS
+from sparsesmith.domain.families.dependency import with_dependency
+from sparsesmith.domain.families.diagonals import OFFSETS, vector_read
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, scalar, vector
 from sparsesmith.domain.families.structured import dia_suits
@@ -48,24 +49,26 @@ def _write_dia_rows(choice: Choice) -> str:
 constexpr int offsets[] = {$offsets};
 if (num_diagonals != $count) return;
 int start = blockIdx.x * $tile + threadIdx.x;
-int code[$rows];
-$T right[$rows][$count], value[$count];
+int row[$rows], code[$rows];
 #pragma unroll
 for (int r = 0; r < $rows; r++) {
-  int row = min(start + r * $block, num_rows - 1);
+  row[r] = min(start + r * $block, num_rows - 1);
   code[r] = $load_code;
+}
+$T value[$count], right[$rows][$count];
+#pragma unroll
+for (int d = 0; d < $count; d++) value[d] = row_values[code[0] * $count + d];
+#pragma unroll
+for (int r = 0; r < $rows; r++) {
   #pragma unroll
   for (int d = 0; d < $count; d++) {
-    unsigned col = row + offsets[d];
+    unsigned col = row[r] + offsets[d];
     right[r][d] = col < num_cols ? x[col] : 0;
   }
 }
 #pragma unroll
 for (int r = 0; r < $rows; r++) {
-  if (r == 0 || code[r] != code[max(r - 1, 0)]) {
-    #pragma unroll
-    for (int d = 0; d < $count; d++) value[d] = row_values[code[r] * $count + d];
-  }
+  $renew
   $T sum = 0;
   #pragma unroll
   for (int d = 0; d < $count; d++) sum += value[d] * right[r][d];
@@ -78,7 +81,8 @@ for (int r = 0; r < $rows; r++) {
         rows=rows,
         tile=block * rows,
         T=scalar(choice.element_type),
-        load_code=load(choice.word("load"), "row_codes + row"),
+        load_code=load(choice.word("load"), "row_codes + row[r]"),
+        renew=_RENEW.format(count=len(offsets)) if rows > 1 else "",
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))
     return with_row_dictionary(program("spmv", choice.element_type, "dia", {}, launch), _code(choice))
@@ -93,23 +97,27 @@ def _write_dia_rows_wide(choice: Choice) -> str:
 constexpr int offsets[] = {$offsets};
 int row = (blockIdx.x * $block + threadIdx.x) * $rows;
 if (row >= num_rows || num_diagonals != $count) return;
-if (row >= $below && row < num_cols - $above && row + $rows <= num_rows) {
+bool whole = row >= $below && row < num_cols - $above && row + $rows <= num_rows;
+$C codes = {};
+if (whole) codes = $load_codes;
+int code[$rows] = {$codes};
+$T value[$count];
+#pragma unroll
+for (int d = 0; d < $count; d++) value[d] = row_values[code[0] * $count + d];
+if (whole) {
   const $V* near = (const $V*)x + row / $rows;
-  $C codes = $load_codes;
-  int code[$rows] = {$codes};
   $T right[$count][$rows], sum[$rows] = {};
   #pragma unroll
   for (int d = 0; d < $count; d++) {
     #pragma unroll
     for (int i = 0; i < $rows; i++)
-      right[d][i] = part(__ldg(near + (offsets[d] + i >> $shift)), offsets[d] + i & $mask);
+      right[d][i] = part($read(near + (offsets[d] + i >> $shift)), offsets[d] + i & $mask);
   }
   if ($same) {
     #pragma unroll
     for (int d = 0; d < $count; d++) {
-      $T value = row_values[code[0] * $count + d];
       #pragma unroll
-      for (int i = 0; i < $rows; i++) sum[i] += value * right[d][i];
+      for (int i = 0; i < $rows; i++) sum[i] += value[d] * right[d][i];
     }
   } else {
     #pragma unroll
@@ -141,6 +149,7 @@ if (row >= $below && row < num_cols - $above && row + $rows <= num_rows) {
         T=c_type,
         V=wide,
         C=_code_vector(choice, rows),
+        read=vector_read(choice),
         load_codes=load(choice.word("load"), f"(const {_code_vector(choice, rows)}*)(row_codes + row)"),
         codes=", ".join(f"codes.{field}" for field in "xyzw"[:rows]),
         same=" && ".join(f"code[0] == code[{i}]" for i in range(1, rows)),
@@ -149,6 +158,12 @@ if (row >= $below && row < num_cols - $above && row + $rows <= num_rows) {
     launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))
     text = with_row_dictionary(program("spmv", choice.element_type, "dia", {}, launch), _code(choice))
     return text.replace('extern "C"', _part(c_type, wide, rows) + '\nextern "C"')
+
+
+_RENEW = """if (r > 0 && code[r] != code[max(r - 1, 0)]) {{
+  #pragma unroll
+  for (int d = 0; d < {count}; d++) value[d] = row_values[code[r] * {count} + d];
+}}"""
 
 
 def _code_vector(choice: Choice, rows: int) -> str:
@@ -195,9 +210,11 @@ int col[$width];
 #pragma unroll
 for (int k = 0; k < $width; k++) col[k] = $load_col;
 int code = $load_code;
-$T sum = 0;
+$T value[$width], sum = 0;
 #pragma unroll
-for (int k = 0; k < $width; k++) sum += row_values[code * $width + k] * x[col[k]];
+for (int k = 0; k < $width; k++) value[k] = row_values[code * $width + k];
+#pragma unroll
+for (int k = 0; k < $width; k++) sum += value[k] * x[col[k]];
 y[row] = sum;
 """,
         block=block,
@@ -339,6 +356,6 @@ SELL_CONSTANT = Family(
 )
 
 FIXED_FAMILIES: Mapping[str, Family] = {
-    family.name: family for family in (DIA_ROWS, DIA_ROWS_WIDE, DIA_ROWS_LONG, ELL_ROWS, SELL_CONSTANT)
+    family.name: with_dependency(family) for family in (DIA_ROWS, DIA_ROWS_WIDE, DIA_ROWS_LONG, ELL_ROWS, SELL_CONSTANT)
 }
 """By name; every one needs fixed values."""
