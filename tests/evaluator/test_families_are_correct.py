@@ -121,7 +121,8 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
     if "edge" in choice:
         return {**choice, "edge": "cut" if pattern.num_cols % int(choice["block_cols"]) else choice["edge"]}
     if "widths" in choice:
-        bins = cut_bins(pattern.row_lengths, (1, 3, 10, longest + 10), int(choice["steps"]), int(choice["max_lanes"]))
+        limits = (1, 3, 10, longest + 10) if choice["load"] == "ldcs" else (longest + 10,)
+        bins = cut_bins(pattern.row_lengths, limits, int(choice["steps"]), int(choice["max_lanes"]))
         widths = ",".join(str(bin_.width) for bin_ in reversed(bins))
         return {**choice, "widths": widths, "warps": ",".join(str(bin_.past_warp) for bin_ in bins)}
     if "capacity" in choice and pattern.num_cols > int(choice["capacity"]):

@@ -89,6 +89,22 @@ for (int start = $batch; start < steps; start += $batch) {
     )
 
 
+def _base(wide: bool) -> str:
+    return "int base = steps ? warp_col_base[warp] : 0;" if wide else "int base = warp_col_base[warp];"
+
+
+def _row(bins: tuple[Bin, ...], wide: bool) -> str:
+    """The row of a thread: rows of a single bin have kept their places."""
+    if len(bins) == 1:
+        return "warp * 32 + lane >> shift"
+    row = "row_permutation[place + (warp * 32 + lane >> shift)]"
+    return f"steps ? {row} : -1" if wide else row
+
+
+def _is_row(bins: tuple[Bin, ...]) -> str:
+    return "row < num_rows" if len(bins) == 1 else "row >= 0"
+
+
 def _row_of_warps(block: int, bins: tuple[Bin, ...]) -> str:
     """Ends the sums where rows have several warps: those lie in the first blocks."""
     blocks = -(-max(bin_.past_warp for bin_ in bins if bin_.lanes > WARP) * WARP // block)
@@ -98,12 +114,13 @@ if (blockIdx.x < $blocks) {
   if (lane == 0) partials[threadIdx.x / 32] = sum;
   __syncthreads();
 }
-if ((threadIdx.x & (1 << shift) - 1) == 0 && row >= 0) {
+if ((threadIdx.x & (1 << shift) - 1) == 0 && $is_row) {
   for (int w = 1; w < 1 << shift >> 5; w++) sum += partials[threadIdx.x / 32 + w];
   y[row] = sum;
 }
 """,
         blocks=blocks,
+        is_row=_is_row(bins),
     )
 
 
@@ -111,7 +128,6 @@ def _write_row_bins(choice: Choice) -> str:
     block, bins = choice.integer("block"), _bins(choice)
     narrow, wide = choice.word("index") == "u16", bins[0].lanes > WARP
     batch, c_type = _batch(choice, bins), scalar(choice.element_type)
-    held = "steps ? " if wide else ""
     body = fill(
         """
 $partials
@@ -135,15 +151,17 @@ $store
         past=f"{'' if wide else 'warp >= num_warps || '}num_warps != {bins[-1].past_warp}",
         choose=_choose(bins),
         stop="if (warp >= num_warps) steps = 0;" if wide else "",
-        base=f"int base = {held}warp_col_base[warp]{' : 0' if wide else ''};" if narrow else "",
-        row=f"{held}row_permutation[place + (warp * 32 + lane >> shift)]{' : -1' if wide else ''}",
+        base=_base(wide) if narrow else "",
+        row=_row(bins, wide),
         batch=batch,
         T=c_type,
         loads=_loads(choice, batch, "u"),
         products=_products(choice, batch, "u"),
         more=_more(choice, batch, max(bin_.steps for bin_ in bins) > batch),
         half="min(1 << shift, 32) / 2" if wide else "1 << shift >> 1",
-        store=_row_of_warps(block, bins) if wide else "if ((lane & (1 << shift) - 1) == 0 && row >= 0) y[row] = sum;",
+        store=_row_of_warps(block, bins)
+        if wide
+        else f"if ((lane & (1 << shift) - 1) == 0 && {_is_row(bins)}) y[row] = sum;",
     )
     launch = Launch("spmv", f"ceil_div(num_warps,{block // 32})", block, body, choice.word("registers"))
     settings: dict[str, ParameterValue] = {

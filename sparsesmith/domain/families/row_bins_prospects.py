@@ -25,7 +25,8 @@ WARP_OVERHEAD_SLOTS = 48
 """What a warp costs beside its slots, in slots: its start, its row numbers, its shuffles."""
 BIN_OVERHEAD_SLOTS = 256
 MAX_CUTS = 6
-FEW_CUTS = 3
+CUTS = (MAX_CUTS, 3, 1)
+"""Bins at most. A single one keeps the order of the rows, and needs no row numbers."""
 STEPS = (4, 8, 2, 1, 16)
 
 
@@ -90,11 +91,15 @@ class _Cut:
 
 def _cuts(work: Work) -> Iterator[_Cut]:
     pattern = work.shape.pattern
-    for steps, most, max_lanes in product(STEPS, (MAX_CUTS, FEW_CUTS), (32, 128, 512)):
+    seen = set()
+    for steps, most, max_lanes in product(STEPS, CUTS, (32, 128, 512)):
         if max_lanes > WARP and work.shape.longest <= max_lanes // 2 * steps:
             continue
         limits = best_limits(pattern.row_lengths, steps, max_lanes, most)
         bins = cut_bins(pattern.row_lengths, limits, steps, max_lanes)
+        if (steps, bins) in seen:
+            continue
+        seen.add((steps, bins))
         yield _Cut(steps, max_lanes, bins, work.shape.narrow or widest_warp(pattern, bins) <= 65536)
 
 
@@ -122,7 +127,7 @@ def _prospect(work: Work, values: Values, cut: _Cut) -> Prospect:
     batches = max(-(-bin_.steps // MOST_IN_FLIGHT) for bin_ in bins)
     chain = 1.1 + 2 * batches + 0.1 * bins[0].lanes.bit_length() + 0.03 * len(bins) + 0.4 * (bins[0].lanes > WARP)
     instructions = slots * 9 / WARP + bins[-1].past_warp * 40
-    size = slots * (work.element_bytes + index_bytes(values["index"])) + 4.0 * work.rows
+    size = slots * (work.element_bytes + index_bytes(values["index"])) + 4.0 * work.rows * (len(bins) > 1)
     us = estimate(work, size, instructions, chain, 32.0 * bins[-1].past_warp)
     return Prospect(us, dict(values))
 
