@@ -8,7 +8,7 @@ from services.evaluator.compilation import Compiler
 from sparsesmith.domain.families import FAMILIES
 from tests.evaluator.test_families_are_correct import Workload, run_choice, some_choices
 
-SHARED_ROWS = ("spmm_rows_split", "spmm_ell", "spmm_tiles", "spmm_resident")
+SHARED_ROWS = ("spmm_rows_split", "spmm_ell", "spmm_tiles", "spmm_resident", "spmm_bsr_split")
 WORKLOADS: tuple[Workload, ...] = (("float32", 3), ("float32", 7), ("float64", 33), ("float32", 130))
 
 

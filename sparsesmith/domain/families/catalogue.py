@@ -14,6 +14,7 @@ from sparsesmith.domain.families import (
     row_bins,
     row_blocks,
     spmm_balanced,
+    spmm_blocks,
     spmm_resident,
     spmm_rows,
     spmm_splits,
@@ -27,7 +28,7 @@ from sparsesmith.domain.families.family import Family
 
 _MODULES = (
     *(csr, row_blocks, tiles, merge, coo, padded, structured, block_slices, diagonals, row_bins, panels, hubs),
-    *(spmm_rows, spmm_balanced, spmm_structured, spmm_splits, spmm_tiles, spmm_resident),
+    *(spmm_rows, spmm_balanced, spmm_structured, spmm_splits, spmm_tiles, spmm_resident, spmm_blocks),
 )
 
 FAMILIES: Mapping[str, Family] = {

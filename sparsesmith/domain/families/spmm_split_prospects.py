@@ -56,9 +56,13 @@ def _shared(
     tiles = ceil(work.num_dense_cols / (vector * lanes))
     instructions = (read * (8 + vector) + groups * 60) * lanes * tiles / 32
     us = estimate(work, matrix_bytes * tiles, instructions, min(chain, 400), groups * lanes * tiles, launches)
-    gathered = work.nnz * work.num_dense_cols * work.element_bytes * GATHER_SHARE
-    near = NEAR_SHARE if values["placement"] == "near" else 1.0
-    return Prospect(us + near * gathered / L2_BYTES_A_US, dict(values))
+    return Prospect(us + _gathered_us(work, str(values["placement"])), dict(values))
+
+
+def _gathered_us(work: Work, placement: str) -> float:
+    """What reading a row of B for each nonzero takes."""
+    missed = GATHER_SHARE * (NEAR_SHARE if placement == "near" else 1.0)
+    return missed * work.nnz * work.num_dense_cols * work.element_bytes / L2_BYTES_A_US
 
 
 def _spmm_rows_split(work: Work) -> Iterator[Prospect]:
@@ -163,10 +167,31 @@ def _resident(work: Work, values: Values) -> Prospect:
     return Prospect(read + copied + gathered * max(1.0, NUM_SMS / blocks), dict(values))
 
 
+def _spmm_bsr_split(work: Work) -> Iterator[Prospect]:
+    for rows, cols in work.shape.block_shapes()[:4]:
+        if rows == 1:
+            continue
+        fill = work.shape.block_fill(rows, cols)
+        a_row = max(1.0, work.shape.mean / cols / fill)
+        splits = near(a_row / 3, (2, 4, 8, 16), 2)
+        for tile in _tiles(work):
+            for rest in combine(
+                block_rows=(rows,), block_cols=(cols,), splits=splits, unroll=(2, 1, 4), block=(128, 64, 256),
+                load=("ldg",), placement=_placements(work),
+            ):  # fmt: skip
+                size = work.nnz / fill * (work.element_bytes + 4 / (rows * cols))
+                chain = 2.5 + 2 * ceil(work.shape.longest / cols / number(rest, "splits") / number(rest, "unroll"))
+                groups = work.rows / rows * number(rest, "splits")
+                shared = _shared(work, {**tile, **rest}, size, groups, work.nnz / fill / rows, chain)
+                saved = (1 - 1 / rows) * _gathered_us(work, str(rest["placement"]))
+                yield Prospect(shared.estimated_us - saved, shared.parameters)
+
+
 PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {
     "spmm_rows_split": _spmm_rows_split,
     "spmm_ell": _spmm_ell,
     "spmm_tiles": _spmm_tiles,
     "spmm_resident": _spmm_resident,
+    "spmm_bsr_split": _spmm_bsr_split,
 }
 """Parameters worth trying, by family."""
