@@ -31,7 +31,7 @@ inline Layout build_hubs(const Csr& csr, const Parameters& parameters) {
   }
   while (columns.size() % (32 * items)) store(0, -1, false);
   layout.sizes = {{"num_hubs", num_hubs}, {"num_segments", static_cast<int>(columns.size() / (32 * items))}};
-  layout.scratch["hub_x"] = num_hubs;
+  layout.scratch["hub_x"] = (num_hubs + 3) / 4 * 4;
   layout.ints["hub_columns"] = std::move(order);
   layout.ints["row_starts"].assign(words.begin(), words.end());
   layout.ints["row_ranks"] = std::move(ranks);

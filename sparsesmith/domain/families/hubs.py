@@ -31,7 +31,7 @@ auto fetch = [&](int next) {
 };
 fetch(segment);
 #pragma unroll 8
-for (int i = threadIdx.x; i < num_hubs; i += $block) hubs[i] = hub_x[i];
+for (int i = threadIdx.x * $width; i < num_hubs; i += $stride) *($V*)(hubs + i) = *(const $V*)(hub_x + i);
 __syncthreads();
 if (segment >= last) return;
 int opened = __shfl_sync(0xffffffff, rank, 0) - 1, row = 0;
@@ -77,7 +77,9 @@ def _write(choice: Choice) -> str:
     body = fill(
         SPMV,
         T=c_type,
-        block=block,
+        V=vector(c_type, 16 // element_bytes),
+        width=16 // element_bytes,
+        stride=block * 16 // element_bytes,
         warps=block // 32,
         items=items,
         slots=32 * items,
@@ -91,7 +93,7 @@ def _write(choice: Choice) -> str:
         "hubs",
         {"hub_cols": choice.integer("hub_cols"), "items": items},
         Launch("prepare", "ceil_div(max(num_rows,num_hubs),256)", 256, PREPARE),
-        Launch("spmv", "num_sms", block, body, choice.word("registers"), f"num_hubs*{element_bytes}"),
+        Launch("spmv", "num_sms", block, body, choice.word("registers"), f"ceil_div(num_hubs,4)*{4 * element_bytes}"),
     )
 
 

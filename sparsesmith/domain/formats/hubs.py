@@ -24,6 +24,8 @@ from sparsesmith.domain.formats.format import (
 )
 from sparsesmith.domain.pattern import Pattern
 
+ALIGNMENT = 4
+"""Vector loads may read the copy of x to its end."""
 LANES = 32
 WORD_BITS = 32
 
@@ -51,7 +53,7 @@ _ARGUMENTS = (
         "for each slot the number of its hub, or num_hubs more than its column; 0 for padding",
     ),
     Argument("const T*", "values", "values", "value of each slot, zero for padding"),
-    Argument("T*", "hub_x", "scratch", "garbage at the start; length num_hubs"),
+    Argument("T*", "hub_x", "scratch", "garbage at the start; length num_hubs rounded up to a multiple of 4"),
 )
 
 
@@ -95,7 +97,7 @@ class Hubs:
             },
             value_sources=sources,
             num_slots=num_slots,
-            scratch={"hub_x": hubs.size},
+            scratch={"hub_x": -(-hubs.size // ALIGNMENT) * ALIGNMENT},
         )
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:

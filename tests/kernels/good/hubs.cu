@@ -1,9 +1,9 @@
 // expect: passed
 // workload: spmv float64
 // A resident grid, segmented sums across warps, popular entries of x in dynamic shared memory.
-//@ format hubs hub_cols=16 items=4
+//@ format hubs hub_cols=15 items=4
 //@ launch prepare grid=ceil_div(max(num_rows,num_hubs),256) block=256
-//@ launch spmv grid=num_sms block=512 shared=num_hubs*8
+//@ launch spmv grid=num_sms block=512 shared=ceil_div(num_hubs,4)*32
 extern "C" __global__ void __launch_bounds__(256) prepare(int num_rows, int num_cols, int nnz, int num_hubs, int num_segments, const int* hub_columns, const int* row_starts, const int* row_ranks, const int* col_indices, const double* values, double* hub_x, const double* x, double* y) {
   int i = blockIdx.x * 256 + threadIdx.x;
   if (i < num_rows) y[i] = 0;
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) spmv(int num_rows, int num_
   };
   fetch(segment);
   #pragma unroll 8
-  for (int i = threadIdx.x; i < num_hubs; i += 512) hubs[i] = hub_x[i];
+  for (int i = threadIdx.x * 2; i < num_hubs; i += 1024) *(double2*)(hubs + i) = *(const double2*)(hub_x + i);
   __syncthreads();
   if (segment >= last) return;
   int opened = __shfl_sync(0xffffffff, rank, 0) - 1, row = 0;
