@@ -141,7 +141,8 @@ def describe_origin(candidate: Candidate) -> str:
 def describe_timing(timing: Timing) -> str:
     match timing:
         case MeasuredTiming(median_us=median, low_us=low, high_us=high, cold_us=cold):
-            return f"{median:.2f} us measured (95 % {low:.2f} to {high:.2f}; cold cache {cold:.2f}), {timing.noise_verdict()}"
+            interval = f"95 % {low:.2f} to {high:.2f}; cold cache {cold:.2f}"
+            return f"{median:.2f} us measured ({interval}), {timing.noise_verdict()}"
         case EstimatedTiming(median_us=median, traffic_model=model):
             return f"{median:.2f} us estimated by traffic model {model}"
     assert_never(timing)
