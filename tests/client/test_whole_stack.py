@@ -55,3 +55,12 @@ def test_a_program_of_ones_own_is_graded(client: Client) -> None:
     broken = client.grade(CSR_PROGRAM.replace("sum = 0", "sum = zero"), MATRIX).evaluation.outcome
     assert isinstance(broken, CompileFailed)
     assert "zero" in broken.log
+
+
+def test_a_kernel_is_tuned_for_fixed_values(client: Client) -> None:
+    ones = MATRIX.copy()
+    ones.data[:] = 1
+    options = TuningOptions(budget=Budget(candidates=6, seconds=120), values="fixed", search="families")
+    report = client.tune(ones, options).report
+    assert report.workload.values is not None
+    assert report.search.outcomes.get("passed", 0) >= 1
