@@ -26,3 +26,5 @@ else
   .venv/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
   "${pip[@]}" -e '.[generator,evaluator,trainer,test]'
 fi
+.venv/bin/python -c 'import lightgbm' 2>/dev/null || \
+  echo "LightGBM does not start: it needs the system's libgomp (apt-get install libgomp1). Until then families are ranked by estimates." >&2
