@@ -55,7 +55,8 @@ def _sliced_blocks(work: Work, values: Values, padding: float, blocks_a_row: flo
     rows, cols, lanes = (number(values, name) for name in ("block_rows", "block_cols", "lanes"))
     blocks = work.rows / rows * blocks_a_row * padding
     size = blocks * (rows * cols * work.element_bytes + index_bytes(values["index"]))
-    chain = 2 + 2 * ceil(blocks_a_row * padding / (lanes * number(values, "unroll")))
+    longest = max(blocks_a_row, work.shape.longest / cols)
+    chain = 2 + 2 * ceil(longest / (lanes * number(values, "unroll")))
     instructions = blocks * (6 + 2.2 * rows * cols) / 32 + work.rows * lanes * 6 / 32
     us = estimate(work, size * unkept_share(values), instructions, min(chain, 200), work.rows / rows * lanes)
     return Prospect(us, dict(values))

@@ -24,6 +24,8 @@ MAX_CANDIDATES = 40
 WARP_OVERHEAD_SLOTS = 48
 """What a warp costs beside its slots, in slots: its start, its row numbers, its shuffles."""
 BIN_OVERHEAD_SLOTS = 256
+GATHER_US = 0.02
+"""What a warp takes to gather 32 scattered entries of x from the L2, however many loads are in flight."""
 MAX_CUTS = 6
 CUTS = (MAX_CUTS, 3, 1)
 """Bins at most. A single one keeps the order of the rows, and needs no row numbers."""
@@ -129,7 +131,8 @@ def _prospect(work: Work, values: Values, cut: _Cut) -> Prospect:
     instructions = slots * 9 / WARP + bins[-1].past_warp * 40
     size = slots * (work.element_bytes + index_bytes(values["index"])) + 4.0 * work.rows * (len(bins) > 1)
     us = estimate(work, size, instructions, chain, 32.0 * bins[-1].past_warp)
-    return Prospect(us, dict(values))
+    gathers_in_a_row = max(bin_.steps for bin_ in bins)
+    return Prospect(us + GATHER_US * min(gathers_in_a_row, 4 * MOST_IN_FLIGHT), dict(values))
 
 
 PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {"row_bins": _row_bins}
