@@ -161,7 +161,7 @@ def _spmm_panel(work: Work) -> Iterator[Prospect]:
             panel=(64, 32, 128, 256), rows=(4, 2, 8), block=(256, 128, 512), index=indices(work.shape.narrow)
         ):
             rows = number(rest, "rows") * number(rest, "block") // number(tile, "lanes")
-            chain = 0.3 * work.shape.mean * number(rest, "rows")
+            chain = 4 * work.shape.mean * number(rest, "rows")
             reuse = max(0.2, density * rows)
             yield _gathered(work, {**tile, **rest}, work.csr_bytes(str(rest["index"])), 1.0, min(chain, 400), reuse)
 

@@ -1,10 +1,10 @@
 """SpMM with a few columns of the whole dense operand in shared memory: nearly dense matrices, such as pruned layers."""
 
-from sparsesmith.domain.families.csr import INDEX, LOAD
+from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program
-from sparsesmith.domain.families.spmm_splits import shuffle_sum, store_vector
+from sparsesmith.domain.families.spmm_splits import few_suffice, shuffle_sum, store_vector
 from sparsesmith.domain.formats.format import OneOf
 
 MAX_SHARED_BYTES = 232448
@@ -113,7 +113,10 @@ def _resident_fits(choice: Choice) -> bool:
     """Even tiles, a row's groups within one warp, the slab within shared memory."""
     tile = tile_of(choice)
     even = tile_fits(choice) and choice.num_dense_cols % tile.width == 0
-    return even and tile.lanes * choice.integer("splits") <= 32 and _slab_bytes(choice) <= MAX_SHARED_BYTES
+    many = choice.integer("block") > 512 and choice.word("registers") == "few"
+    registers = few_suffice(choice, choice.integer("unroll")) and not many
+    shared = _slab_bytes(choice) <= MAX_SHARED_BYTES
+    return even and registers and shared and tile.lanes * choice.integer("splits") <= 32
 
 
 SPMM_RESIDENT = Family(
@@ -129,7 +132,7 @@ SPMM_RESIDENT = Family(
         "unroll": OneOf(4, (2, 4, 8)),
         "block": OneOf(512, (256, 512, 1024)),
         "load": LOAD,
-        "registers": OneOf("free", ("free",)),
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: pattern.num_cols <= 7168 and pattern.nnz >= 8 * max(pattern.num_cols, pattern.num_rows),

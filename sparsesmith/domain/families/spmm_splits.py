@@ -3,10 +3,11 @@
 from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, add_batch, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
-from sparsesmith.domain.families.source import FULL_WARP, Launch, fill, load, program
+from sparsesmith.domain.families.source import BYTES, FULL_WARP, Launch, fill, load, program
 from sparsesmith.domain.formats.format import IntegerRange, OneOf, ParameterSpec
 
 BLOCK = OneOf(128, (32, 64, 128, 256, 512))
+MAX_FEW = 128
 PLACEMENT = OneOf("spread", ("spread", "near"))
 """near: blocks of neighbouring rows go to one multiprocessor, whose L1 keeps the rows of B that they share."""
 
@@ -41,6 +42,11 @@ def may_store(tile: DenseTile) -> str:
 def store_vector(tile: DenseTile, address: str) -> str:
     """Writes `sum`; inside loops the compiler takes a plain store of a vector apart."""
     return f"__stcg({address if tile.vector == 1 else f'({tile.c_type}*)({address})'}, sum);"
+
+
+def few_suffice(choice: Choice, in_flight: int) -> bool:
+    """Whether `in_flight` nonzeros fit in the registers the compiler allots by itself, without spills (measured)."""
+    return choice.word("registers") == "free" or in_flight * BYTES[choice.element_type] ** 2 <= MAX_FEW
 
 
 def shuffle_sum(tile: DenseTile, groups: int) -> str:

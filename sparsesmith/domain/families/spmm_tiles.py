@@ -4,11 +4,18 @@ Columns, values and row bounds are addressed by the tile's number; the gathers o
 learns which rows they belong to.
 """
 
-from sparsesmith.domain.families.csr import INDEX, LOAD
+from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, vector
-from sparsesmith.domain.families.spmm_splits import PLACEMENT, block_number, grid_of, own_column, store_vector
+from sparsesmith.domain.families.spmm_splits import (
+    PLACEMENT,
+    block_number,
+    few_suffice,
+    grid_of,
+    own_column,
+    store_vector,
+)
 from sparsesmith.domain.formats.csr_tiles import LANES, LONG_ROWS
 from sparsesmith.domain.formats.format import OneOf, ParameterValue
 
@@ -206,7 +213,8 @@ def _tiles_fit(choice: Choice) -> bool:
     size, share = BYTES[choice.element_type], choice.integer("share")
     held = choice.integer("block") * share * (4 + size + size * choice.integer("vector"))
     chunks, rest = divmod(_capacity(choice), LANES)
-    return tile_fits(choice) and held <= REGISTER_BYTES and rest == 0 and chunks <= 128
+    fits = held <= REGISTER_BYTES and few_suffice(choice, share)
+    return tile_fits(choice) and fits and rest == 0 and chunks <= 128
 
 
 SPMM_TILES = Family(
@@ -223,7 +231,7 @@ SPMM_TILES = Family(
         "gathers": GATHERS,
         "placement": PLACEMENT,
         "load": LOAD,
-        "registers": OneOf("free", ("free",)),
+        "registers": REGISTERS,
         "index": INDEX,
     },
     suits=lambda pattern: True,
