@@ -105,9 +105,9 @@ def test_giant_rows_get_balanced_strategies_first_and_no_padding() -> None:
 
 def test_a_million_nonzeros_take_less_than_a_third_of_a_second_and_more_take_little_more() -> None:
     pattern = scattered(100_000, 100_000, 1_000_000)
-    start = time.perf_counter()
+    start = time.process_time()
     propose(pattern, "spmv", "float32", limit=200)
-    assert time.perf_counter() - start < 0.6  # 0.15 s measured; the machine may be busy
+    assert time.process_time() - start < 0.6  # 0.25 s measured
 
 
 def uneven(rows: int = 800, long: int = 300) -> Pattern:
