@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.split import SPLIT_FILE
 from benchmarks.sweep import Plan
+from benchmarks.training_pack import TRAINING_NNZ
 from sparsesmith.domain.families import FAMILIES
 from sparsesmith.domain.families.proposal import FamilyProspect, work_of
 from sparsesmith.domain.families.prospects import Prospect
@@ -65,29 +66,32 @@ class Measured:
 
 
 def matrix_entries() -> dict[str, MatrixEntry]:
-    """The development split by name."""
+    """The development split by name, and the large matrices made to train on."""
     with SPLIT_FILE.open(encoding="utf-8", newline="") as rows:
-        return {
+        entries = {
             row["name"]: MatrixEntry(row["name"], row["class"], row["split"], int(row["nnz"]))
             for row in csv.DictReader(rows)
         }
+    made = {name: MatrixEntry(name, "made to train on", "train", nnz) for name, nnz in TRAINING_NNZ.items()}
+    return entries | made
 
 
 def read_measured(
-    sweeps: Sequence[Path], pack: Path, words: Mapping[str, int], split: str | None = None, least: int = 2
+    sweeps: Sequence[Path], packs: Sequence[Path], words: Mapping[str, int], split: str | None = None, least: int = 2
 ) -> list[Measured]:
     """Every workload with at least `least` measured prospects, pattern by pattern. Records of prospects that are no
     longer offered are left out. `split`: only matrices of this side."""
-    entries, packed = matrix_entries(), pack_index(pack)
+    entries = matrix_entries()
+    pack_of = {name: pack for pack in packs for name in pack_index(pack)}
     by_pattern: dict[str, list[Record]] = defaultdict(list)
     for record in read_records(sweeps):
         entry = entries.get(record["pattern"])
-        if entry is not None and entry.name in packed and split in (None, entry.split):
+        if entry is not None and entry.name in pack_of and split in (None, entry.split):
             by_pattern[entry.name].append({name: record[name] for name in record.keys() - {"program"}})
-    work = [(name, by_pattern[name]) for name in sorted(by_pattern)]
+    work = [(pack_of[name], name, by_pattern[name]) for name in sorted(by_pattern)]
     found = []
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        for (name, _), joined in zip(work, pool.map(partial(_join, pack, words), work, chunksize=4), strict=True):
+        for (pack, name, _), joined in zip(work, pool.map(partial(_join, words), work, chunksize=4), strict=True):
             pattern = dict(read_pack(pack, [name]))[name]
             found += [_measured(entries[name], pattern, each) for each in joined if len(each.times) >= least]
     return found
@@ -118,8 +122,8 @@ def read_records(sweeps: Sequence[Path]) -> Iterator[Record]:
             yield from map(json.loads, lines)
 
 
-def _join(pack: Path, words: Mapping[str, int], work: tuple[str, list[Record]]) -> list[_Joined]:
-    name, records = work
+def _join(words: Mapping[str, int], work: tuple[Path, str, list[Record]]) -> list[_Joined]:
+    pack, name, records = work
     pattern = dict(read_pack(pack, [name]))[name]
     by_plan: dict[Plan, list[Record]] = defaultdict(list)
     for record in records:

@@ -70,7 +70,7 @@ class Play:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", type=Path, nargs="+")
-    parser.add_argument("--pack", type=Path, required=True)
+    parser.add_argument("--pack", type=Path, nargs="+", required=True)
     parser.add_argument("--model", type=Path, help="folder of a cost model; without it: the analytic estimate")
     parser.add_argument("--split", choices=("train", "validation", "all"), default="validation")
     parser.add_argument("--least", type=int, default=20, help="workloads with fewer measured prospects are left out")

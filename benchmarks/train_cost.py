@@ -45,7 +45,7 @@ Ranking = Callable[[Measured], FloatArray]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", type=Path, nargs="+")
-    parser.add_argument("--pack", type=Path, required=True, help="pack of the patterns (benchmarks.matrix_pack)")
+    parser.add_argument("--pack", type=Path, nargs="+", required=True, help="pack of the patterns (benchmarks.matrix_pack)")
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
     parser.add_argument("--device", default="NVIDIA H200", help="as the evaluator names it")
     options = parser.parse_args()

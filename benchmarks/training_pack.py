@@ -1,6 +1,6 @@
 """Packs large matrices to train on: the kinds of benchmarks/generated.py in other sizes, so that none is reported on.
 
-    python -m benchmarks.training_pack OUT.pack
+python -m benchmarks.training_pack OUT.pack
 """
 
 import argparse

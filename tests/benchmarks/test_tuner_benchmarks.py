@@ -50,7 +50,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     path = ROOT / "examples" / f"{MATRIX}.mtx"
     pattern, _ = read_matrix(path, path.name, MatrixLimits())
     write_pack(folder / "patterns.pack", {MATRIX: encode_pattern(pattern)})
-    (found,) = read_measured([folder / "sweep.jsonl.xz"], folder / "patterns.pack", all_words(), "validation")
+    (found,) = read_measured([folder / "sweep.jsonl.xz"], [folder / "patterns.pack"], all_words(), "validation")
     return found
 
 
