@@ -10,7 +10,7 @@ counts the workloads where its program is the fastest. Families that nobody woul
 import argparse
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +22,10 @@ import numpy as np
 from benchmarks.measured import Record, matrix_entries, read_records
 
 NNZ_CLASSES = (("< 1e5", 0.0, 1e5), ("1e5-1e6", 1e5, 1e6), (">= 1e6", 1e6, math.inf))
+
+
+MIN_WORKLOADS = 20
+"""A family measured on fewer has not had its chance."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +71,13 @@ def main() -> None:
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def best_times(records: Iterable[Record]) -> list[BestTimes]:
-    """One a workload whose matrix the development split knows."""
+def best_times(records: Iterable[Record], split: str | None = None) -> list[BestTimes]:
+    """One a workload whose matrix the development split knows. `split`: only matrices of this side."""
     entries = matrix_entries()
     families: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for record in records:
-        if record["pattern"] in entries:
+        entry = entries.get(record["pattern"])
+        if entry is not None and split in (None, entry.split):
             of_family = families[record["pattern"], kind_of(record)]
             us = float(record["median_us"])
             of_family[record["family"]] = min(us, of_family.get(record["family"], us))
@@ -80,6 +85,13 @@ def best_times(records: Iterable[Record]) -> list[BestTimes]:
         BestTimes(kind, entries[name].matrix_class, entries[name].nnz, of_family)
         for (name, kind), of_family in families.items()
     ]
+
+
+def never_fastest(best: Sequence[BestTimes]) -> list[str]:
+    """Families that nobody would miss, of those measured on MIN_WORKLOADS and more."""
+    measured = Counter(name for each in best for name in each.of_family)
+    winners = {each.fastest for each in best}
+    return sorted(name for name, count in measured.items() if count >= MIN_WORKLOADS and name not in winners)
 
 
 def kind_of(record: Record) -> str:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measured import Measured, read_measured
+from benchmarks.measured import Measured, read_measured, read_records
+from benchmarks.strategy_worth import best_times, never_fastest
 from sparsesmith.tuning.boosted import (
     NUM_ROUNDS,
     PARAMETERS,
@@ -66,6 +67,7 @@ def main() -> None:
         num_programs=sum(len(each.times_us) for each in training),
         num_workloads=len(training),
         num_patterns=len({each.matrix.name for each in training}),
+        left_out=never_fastest(best_times(read_records(options.records), "train")),
         sources=[path.name for path in options.records],
     )
     BoostedCost(booster, description).save(options.out)

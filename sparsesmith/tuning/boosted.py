@@ -64,6 +64,8 @@ class Description(BaseModel):
     num_programs: int
     num_workloads: int
     num_patterns: int
+    left_out: list[str]
+    """Families that were the fastest of no training workload."""
     sources: list[str]
     """Files of records, by name."""
 
@@ -82,6 +84,10 @@ class BoostedCost:
     @property
     def doubt(self) -> Doubt:
         return Doubt(**self.description.doubt)
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        return frozenset(self.description.left_out)
 
     def log_costs(self, grid: Grid) -> FloatArray:
         return self.log_costs_of(columns_of(grid, self.description.words))

@@ -30,6 +30,11 @@ class CostModel(Protocol):
     @property
     def doubt(self) -> Doubt: ...
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Families that are not worth a try on this device: never the fastest of anything that was measured."""
+        ...
+
     def log_costs(self, grid: Grid) -> FloatArray:
         """Natural logarithm of the expected time but for a constant of the workload, shape [prospects]."""
         ...
@@ -38,6 +43,7 @@ class CostModel(Protocol):
 class AnalyticCost:
     """The estimates that come with the prospects: launches, chains of loads, bytes, instructions. For any device."""
 
+    left_out = frozenset[str]()
     doubt = Doubt(workload=1.0, family=0.35, parameters=0.2, noise=0.05, reach=2.0)
 
     def log_costs(self, grid: Grid) -> FloatArray:

@@ -13,6 +13,7 @@ from sparsesmith.domain.pattern import Pattern
 from sparsesmith_proto.message import ElementType, Operation
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 SORT_EVERYTHING = 2.0**20

@@ -20,7 +20,7 @@ from scipy.special import ndtr
 
 from sparsesmith.domain.families import FamilyInstance
 from sparsesmith.tuning.cost import CostModel
-from sparsesmith.tuning.grid import FloatArray, Grid
+from sparsesmith.tuning.grid import BoolArray, FloatArray, Grid
 from sparsesmith.tuning.surrogate import Surrogate
 
 Failure = Literal["rejected", "compile_failed", "mismatch", "crashed", "timed_out"]
@@ -56,7 +56,7 @@ class Tuner:
         self._limits = limits or TuningLimits()
         self._surrogate = Surrogate(grid, cost.log_costs(grid), cost.doubt)
         self._results: dict[int, float | Failure] = {}
-        self._taken = np.zeros(len(grid.prospects), np.bool_)
+        self._taken = _left_out(grid, cost)
         self._index_of: dict[str, int] = {}
         self._pending: dict[int, None] = {}
         self._best = math.inf
@@ -126,6 +126,8 @@ class Tuner:
     def rely_on(self, cost: CostModel) -> None:
         """Go on with another cost model and what was measured: the device turned out to be another."""
         self._surrogate = Surrogate(self._grid, cost.log_costs(self._grid), cost.doubt)
+        self._taken = _left_out(self._grid, cost)
+        self._taken[list(self._index_of.values())] = True
         for index, result in self._results.items():
             self._learn(index, result)
 
@@ -149,6 +151,12 @@ class Tuner:
         aim = self._best + math.log1p(-self._limits.worthwhile)
         surest = (aim - self._surrogate.mean[free]) / self._surrogate.deviation[free]
         return float(ndtr(surest.max()))
+
+
+def _left_out(grid: Grid, cost: CostModel) -> BoolArray:
+    """Prospects of families that the cost model leaves out, shape [prospects]; none where nothing else would be left."""
+    left_out = np.isin(grid.families, list(cost.left_out))
+    return np.zeros_like(left_out) if left_out.all() else left_out
 
 
 def expected_improvement(mean: FloatArray, deviation: FloatArray, best: float) -> FloatArray:

@@ -45,8 +45,11 @@ def recorded_grid(matrix: str) -> tuple[Grid, FloatArray]:
 class KnownCost:
     """A cost model that says what it is told to."""
 
-    def __init__(self, log_costs: FloatArray, doubt: Doubt | None = None) -> None:
+    def __init__(
+        self, log_costs: FloatArray, doubt: Doubt | None = None, left_out: frozenset[str] = frozenset()
+    ) -> None:
         self._log_costs = log_costs
+        self.left_out = left_out
         self.doubt = doubt or Doubt(workload=1.0, family=0.3, parameters=0.2, noise=0.02, reach=2.0)
 
     def log_costs(self, grid: Grid) -> FloatArray:

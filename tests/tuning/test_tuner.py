@@ -49,6 +49,19 @@ def test_measurements_correct_a_cost_model_that_is_wrong_about_a_family() -> Non
     assert found <= 1.02 < np.exp(true[fooled].min() - true.min())
 
 
+def test_families_that_were_never_the_fastest_are_not_tried() -> None:
+    grid = make_grid("csr_scalar", "csr_vector", "sell")
+    cost = KnownCost(np.log(grid.estimates()), left_out=frozenset({"sell", "csr_scalar"}))
+    asked = run(Tuner(grid, cost, tireless(40)), lambda instance: 2.0)
+    assert {instance.family for instance in asked} == {"csr_vector"}
+
+
+def test_where_nothing_else_is_left_they_are_tried_all_the_same() -> None:
+    grid = make_grid("csr_scalar")
+    cost = KnownCost(np.log(grid.estimates()), left_out=frozenset({"csr_scalar"}))
+    assert len(run(Tuner(grid, cost, tireless(5)), lambda instance: 2.0)) == 5
+
+
 def test_a_first_batch_is_of_different_families() -> None:
     grid = make_grid()
     first = Tuner(grid, AnalyticCost()).next_batch(8)

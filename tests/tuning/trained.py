@@ -30,6 +30,7 @@ def make_model(device: str = "NVIDIA H200") -> BoostedCost:
         num_programs=1,
         num_workloads=1,
         num_patterns=1,
+        left_out=[],
         sources=[],
     )
     return BoostedCost(train(tables, names), description)
