@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from services.evaluator.call_graph import has_unbounded_stack
 from services.evaluator.stored_arguments import stored_to
 from sparsesmith.domain.persistent_state import persistent_variables
 from sparsesmith.domain.program import KernelProgram
@@ -17,7 +18,7 @@ MAX_STACK_BYTES = 32 * 1024
 """Of a thread. The driver reserves a frame for every thread that a GPU can hold: this is 9 GB of an H200."""
 
 UNBOUNDED_STACK = "cannot be statically determined"
-"""The assembler's words for recursion and calls through pointers."""
+"""Some assemblers' words for recursion and calls through pointers."""
 
 _STATE = (
     "variables in global memory outlive a launch; "
@@ -32,7 +33,7 @@ def breach(program: KernelProgram, binary: Compiled, workload: Workload) -> str:
     state = persistent_variables(binary.ptx)
     if state:
         return f"{_STATE}: {', '.join(state[:_MAX_NAMES])}"
-    if UNBOUNDED_STACK in binary.log:
+    if UNBOUNDED_STACK in binary.log or has_unbounded_stack(binary.ptx):
         return "the stack has no bound that the compiler can see: kernels may not recurse or call through pointers"
     stack_bytes = max((used.local_bytes for used in binary.resources.values()), default=0)
     if stack_bytes > MAX_STACK_BYTES:

@@ -1,4 +1,5 @@
 // expect: mismatch
+// on a GPU: mismatch|passed
 // workload: spmv float32
 // words: race on byte
 // Adds up what other warps may not have written yet.

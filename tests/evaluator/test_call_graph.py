@@ -1,0 +1,50 @@
+"""Recursion and calls through pointers are found in the PTX, whatever the assembler of a release says of them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.evaluator.call_graph import called_functions, has_unbounded_stack
+from services.evaluator.compilation import Compiled, Compiler
+
+FORWARD = "__device__ __noinline__ float odd(float v, int n);"
+EVEN = "__device__ __noinline__ float even(float v, int n) { return n <= 0 ? v : odd(v, n - 3) * v + 1; }"
+ODD = "__device__ __noinline__ float odd(float v, int n) { return n <= 0 ? v + 1 : even(v, n - 2) * v + 1; }"
+ONE = "__device__ __noinline__ float one(float v, int n) { return v * n; }"
+TWO = "__device__ __noinline__ float two(float v, int n) { return one(v, n) + one(v, n + 1); }"
+SELF = "__device__ __noinline__ float self(float v, int n) { return n <= 0 ? v : self(v, n - 1) * v + n; }"
+BY_NAME = 'extern "C" __global__ void k(float* y, int n) { y[0] = NAME(y[1], n); }'
+BY_POINTER = 'extern "C" __global__ void k(float* y, int n) { y[0] = (y[n] > 0 ? one : two)(y[1], n); }'
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    with Compiler() as started:
+        yield started
+
+
+def ptx_of(compiler: Compiler, *lines: str) -> str:
+    binary = compiler.compile("\n".join(lines), "sm_90")
+    assert isinstance(binary, Compiled), binary
+    return binary.ptx
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (SELF, BY_NAME.replace("NAME", "self")),
+        (FORWARD, EVEN, ODD, BY_NAME.replace("NAME", "odd")),
+        (ONE, TWO, BY_POINTER),
+    ],
+    ids=["calls itself", "two call each other", "through a pointer"],
+)
+def test_a_stack_without_bound_is_found(lines: tuple[str, ...], compiler: Compiler) -> None:
+    assert has_unbounded_stack(ptx_of(compiler, *lines))
+
+
+def test_functions_that_call_each_other_one_way_have_a_bound(compiler: Compiler) -> None:
+    ptx = ptx_of(compiler, ONE, TWO, BY_NAME.replace("NAME", "two"))
+    assert not has_unbounded_stack(ptx)
+    (two,) = called_functions(ptx)["k"]
+    (one,) = called_functions(ptx)[two]
+    assert called_functions(ptx)[one] == set()
