@@ -55,6 +55,14 @@ __device__ __forceinline__ void pick(T* dense, const int* col_indices, u64 nnz, 
   }
 }
 
+// Exact for subnormal numbers too: CuPy compiles with -ftz=true, which leaves assembly alone.
+__device__ __forceinline__ double widened(float number) {
+  double wide;
+  asm("cvt.f64.f32 %0, %1;" : "=d"(wide) : "f"(number));
+  return wide;
+}
+__device__ __forceinline__ double widened(double number) { return number; }
+
 // The product and |A| |x| in float64, and the error bound: tolerance * max(1, sqrt(row length / long_row)) * (|A| |x|).
 // A warp takes a row and `width` (a power of two up to 32) dense columns at a time; its lanes share the nonzeros and add
 // up in a fixed order. No atomics: equal inputs give equal bits.
@@ -71,7 +79,7 @@ __device__ __forceinline__ void refer(const int* row_offsets, const int* col_ind
     if (column < num_dense_cols) {
 #pragma unroll 4
       for (int j = begin + first; j < end; j += step) {
-        double product = (double)values[j] * (double)dense[(u64)col_indices[j] * num_dense_cols + column];
+        double product = widened(values[j]) * widened(dense[(u64)col_indices[j] * num_dense_cols + column]);
         sum += product;
         size += fabs(product);
       }

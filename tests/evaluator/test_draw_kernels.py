@@ -1,5 +1,6 @@
 """The kernels that draw inputs and compute references on a GPU, run on the interpreter against NumPy and SciPy."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from services.evaluator.compilation import Compiled, compile_program
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
+from services.evaluator.nvrtc import Nvrtc, find_library
 from services.evaluator.reference import LONG_ROW, TOLERANCES, error_bound, product
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith_proto.message import ElementType
@@ -22,10 +23,16 @@ ELEMENT_TYPES: tuple[ElementType, ...] = ("float32", "float64")
 
 
 @pytest.fixture(scope="module")
-def module() -> PtxModule:
-    binary = compile_program(SOURCE, "sm_90", timeout_s=60)
-    assert isinstance(binary, Compiled), binary
-    return load_module(binary.ptx)
+def ptx() -> str:
+    """With the options of CuPy, which flushes subnormal numbers to zero."""
+    compiled = Nvrtc(find_library()).compile(SOURCE, ["--gpu-architecture=sm_90", "-std=c++17", "-ftz=true"])
+    assert compiled.succeeded, compiled.log
+    return compiled.ptx
+
+
+@pytest.fixture(scope="module")
+def module(ptx: str) -> PtxModule:
+    return load_module(ptx)
 
 
 def run(module: PtxModule, kernel: str, blocks: int, *arguments: Any) -> None:
@@ -121,6 +128,23 @@ def long_row_pattern() -> Pattern:
     return Pattern(lengths.size, 5000, offsets, columns)
 
 
+def refer(
+    module: PtxModule, pattern: Pattern, values: npt.NDArray[Any], dense: npt.NDArray[Any], element_type: ElementType
+) -> list[npt.NDArray[np.float64]]:
+    """Reference, magnitude and bound, each of the shape of the product."""
+    num_dense_cols = dense.shape[1] if dense.ndim == 2 else 1
+    reference, magnitude, bound = (np.full(pattern.num_rows * num_dense_cols, np.nan) for _ in range(3))
+    run(
+        module, f"refer_{element_type}", 2,
+        constant("row_offsets", pattern.row_offsets), constant("col_indices", pattern.col_indices),
+        constant("values", values), constant("dense", dense),
+        output("reference", reference), output("magnitude", magnitude), output("bound", bound),
+        pattern.num_rows, num_dense_cols, min(32, 1 << (num_dense_cols - 1).bit_length()),
+        TOLERANCES[element_type], float(LONG_ROW),
+    )  # fmt: skip
+    return [array.reshape((pattern.num_rows, *dense.shape[1:])) for array in (reference, magnitude, bound)]
+
+
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 @pytest.mark.parametrize("num_dense_cols", [1, 2, 5, 32, 40])
 def test_the_reference_and_its_bound_are_those_of_scipy(
@@ -131,20 +155,18 @@ def test_the_reference_and_its_bound_are_those_of_scipy(
     values = generator.uniform(-1, 1, pattern.nnz).astype(element_type)
     shape = (pattern.num_cols,) if num_dense_cols == 1 else (pattern.num_cols, num_dense_cols)
     dense = generator.uniform(-1, 1, shape).astype(element_type)
-    num_entries = pattern.num_rows * num_dense_cols
-    reference, magnitude, bound = (np.full(num_entries, np.nan) for _ in range(3))
-    run(
-        module, f"refer_{element_type}", 2,
-        constant("row_offsets", pattern.row_offsets), constant("col_indices", pattern.col_indices),
-        constant("values", values), constant("dense", dense),
-        output("reference", reference), output("magnitude", magnitude), output("bound", bound),
-        pattern.num_rows, num_dense_cols, min(32, 1 << (num_dense_cols - 1).bit_length()),
-        TOLERANCES[element_type], float(LONG_ROW),
-    )  # fmt: skip
+    reference, magnitude, bound = refer(module, pattern, values, dense, element_type)
     expected, scale = product(pattern, values, dense)
-    assert np.all(abs(reference - expected.reshape(-1)) <= 1e-14 * scale.reshape(-1))
-    assert np.allclose(magnitude, scale.reshape(-1), rtol=1e-13, atol=0)
-    assert np.allclose(bound, error_bound(pattern, scale, element_type).reshape(-1), rtol=1e-13, atol=0)
+    assert np.all(abs(reference - expected) <= 1e-14 * scale)
+    assert np.allclose(magnitude, scale, rtol=1e-13, atol=0)
+    assert np.allclose(bound, error_bound(pattern, scale, element_type), rtol=1e-13, atol=0)
+
+
+def test_no_reference_takes_a_subnormal_value_for_zero(ptx: str) -> None:
+    """Read from the PTX: the interpreter does not model flushing."""
+    conversions = re.findall(r"cvt\S*\.f64\.f32", ptx[ptx.index(".entry refer_float32") :])
+    assert conversions
+    assert set(conversions) == {"cvt.f64.f32"}
 
 
 def test_flushing_rewrites_the_whole_buffer(module: PtxModule) -> None:
