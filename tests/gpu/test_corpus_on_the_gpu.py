@@ -6,11 +6,13 @@ from concurrent.futures import Future
 from functools import cache
 
 import pytest
+import scipy.sparse
 
 from services.evaluator.compilation import Compiled, CompileError, Compiler
 from services.evaluator.evaluation import evaluate_kernel, parse_candidate
 from services.evaluator.race import Race
 from services.evaluator.sandbox import DeviceProcess, SandboxedWorkbench
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith_proto.kernel import (
     Candidate,
@@ -38,10 +40,23 @@ NUM_DENSE_COLS = 8
 PATTERN = make_pattern(3000, 2501)
 """An odd number of columns: padding of blocks lies behind x."""
 
+BANDED = pattern_from_scipy(
+    scipy.sparse.diags([1.0] * 5, [-40, -1, 0, 1, 40], shape=(PATTERN.num_rows, PATTERN.num_cols), format="csr")
+)
+"""Of few diagonals, for programs whose format refuses any other."""
 
-def workload_of(operation: Operation, element_type: ElementType) -> Workload:
-    columns = NUM_DENSE_COLS if operation == "spmm" else 1
-    return make_workload(PATTERN, operation=operation, element_type=element_type, num_dense_cols=columns)
+
+def pattern_for(program: CorpusProgram) -> Pattern:
+    return BANDED if "//@ format dia" in program.text else PATTERN
+
+
+def workload_of(program: CorpusProgram) -> Workload:
+    return make_workload(
+        pattern_for(program),
+        operation=program.operation,
+        element_type=program.element_type,
+        num_dense_cols=NUM_DENSE_COLS if program.operation == "spmm" else 1,
+    )
 
 
 class Grader:
@@ -54,14 +69,14 @@ class Grader:
         self._bench: SandboxedWorkbench | None = None
         self.usual_timing = cache(self.timing_now)
         for program in corpus():
-            parsed = parse_candidate(program.text, workload_of(program.operation, program.element_type))
+            parsed = parse_candidate(program.text, workload_of(program))
             if not isinstance(parsed, Rejected):
                 self._binaries[parsed.source] = compiler.submit(parsed.source, architecture())
 
     def outcome(self, program: CorpusProgram) -> Outcome:
-        workload = workload_of(program.operation, program.element_type)
+        workload = workload_of(program)
         if self._bench is None or self._workload != workload:
-            self._workload, self._bench = workload, self._process.open(workload, PATTERN)
+            self._workload, self._bench = workload, self._process.open(workload, pattern_for(program))
         candidate = Candidate(candidate_id="candidate", program=program.text, origin=UserWritten())
         return evaluate_kernel(candidate, workload, self._compiled, self._bench, Race(1e12))
 
