@@ -20,7 +20,7 @@ from sparsesmith_proto.policy import PolicyAnnouncement
 SearchStrategy = Literal["auto", "families", "sample"]
 
 ValuesOption = Literal["any", "fixed"]
-"""`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own values, which it may exploit."""
+"""`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own, which it may exploit."""
 
 
 class Budget(Message):

@@ -35,8 +35,8 @@ Dimensions = tuple[int, int, int]
 
 Dependency = Literal["full", "programmatic"]
 """How a launch waits for what the stream did before. `programmatic` (CUDA's programmatic dependent launch): the grid
-may start while the kernel before it drains; it must execute `griddepcontrol.wait` before it touches a vector or scratch.
-Reads of the matrix may come before, so that they overlap with the end of whatever ran before."""
+may start while the kernel before it drains; it must execute `griddepcontrol.wait` before it touches a vector or
+scratch. Reads of the matrix may come before, so that they overlap with the end of whatever ran before."""
 
 WAIT_INSTRUCTION = "griddepcontrol.wait"
 

@@ -154,7 +154,7 @@ class Tuner:
 
 
 def _left_out(grid: Grid, cost: CostModel) -> BoolArray:
-    """Prospects of families that the cost model leaves out, shape [prospects]; none where nothing else would be left."""
+    """Prospects of families that the cost model leaves out, shape [prospects]; none where nothing else would stay."""
     left_out = np.isin(grid.families, list(cost.left_out))
     return np.zeros_like(left_out) if left_out.all() else left_out
 

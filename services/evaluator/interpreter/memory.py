@@ -113,8 +113,7 @@ def translate(m: Machine, pc: int, thread: int, address: int, size: int, access:
         record(m, FINDING_READ_ONLY, pc, thread, address, size, access)
         return -1
     if region_of(m, region)[REGION_FLAGS] & FLAG_DEPENDENT and (
-        instruction_of(m, pc)[COLUMN_CONSTANT]
-        or not warp_of(m, thread >> 5)[WARP_AFTER_GRID] >> (thread & 31) & 1
+        instruction_of(m, pc)[COLUMN_CONSTANT] or not warp_of(m, thread >> 5)[WARP_AFTER_GRID] >> (thread & 31) & 1
     ):
         record(m, FINDING_EARLY_ACCESS, pc, thread, address, size, access)
         return -1
