@@ -137,6 +137,8 @@ def model_card(
         f"of the train side of benchmarks/split.csv, measured on one {description.device} by `benchmarks.sweep`",
         f"({', '.join(description.sources)}).",
         "",
+        f"**Left out of the search** (fastest of no training workload): {', '.join(description.left_out) or 'none'}.",
+        "",
         f"**Held out**: {num_held_out} workloads of the validation side. How much slower than the best of all measured programs of",
         "a workload the best of the first k is when they are taken in the model's order, in per cent (geometric mean):",
         "",
