@@ -3,6 +3,7 @@
 Assemblers of some releases warn of recursion ("cannot be statically determined"), others say nothing.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -26,7 +27,7 @@ def called_functions(ptx: str) -> dict[str, set[str]]:
 def _functions(ptx: str) -> Iterator[tuple[str, str]]:
     """Name and body of each; a declaration before the definition has none and gives way to it."""
     starts = [found.end() for found in _FUNCTION.finditer(ptx)]
-    for start, end in zip(starts, [*starts[1:], len(ptx)], strict=True):
+    for start, end in itertools.pairwise([*starts, len(ptx)]):
         name = _NAME.match(ptx, start)
         if name:
             yield name[1], ptx[name.end() : end]

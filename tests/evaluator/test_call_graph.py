@@ -48,3 +48,8 @@ def test_functions_that_call_each_other_one_way_have_a_bound(compiler: Compiler)
     (two,) = called_functions(ptx)["k"]
     (one,) = called_functions(ptx)[two]
     assert called_functions(ptx)[one] == set()
+
+
+def test_ptx_without_functions_has_none() -> None:
+    assert called_functions("") == {}
+    assert not has_unbounded_stack("")
