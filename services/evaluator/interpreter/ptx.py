@@ -372,9 +372,10 @@ class _BodyParser:
         for declared in declaration.group(2).split(","):
             name = declared.strip()
             family = _RANGE.match(name)
-            names = [f"{family.group(1)}{i}" for i in range(int(family.group(2)))] if family else [name]
-            if len(self._function.register_types) + len(names) > MAX_REGISTERS:
+            count = int(family.group(2)) if family else 1
+            if len(self._function.register_types) + count > MAX_REGISTERS:
                 raise UnsupportedPtx(f"function {self._function.name} has over {MAX_REGISTERS} virtual registers")
+            names = [f"{family.group(1)}{i}" for i in range(count)] if family else [name]
             for register in names:
                 self._scopes[-1][register] = len(self._function.register_types)
                 self._function.register_types.append(type_name)
