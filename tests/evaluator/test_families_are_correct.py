@@ -35,7 +35,8 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 SMALLEST = 1e-300
 FEW_SMS = 3
 """So that resident grids have to stride."""
-CHOICES_A_WORKLOAD = 4
+CHOICES_A_FAMILY = 8
+"""Shared out evenly among its workloads."""
 MAX_COMBINATIONS = 20_000
 
 Choice = dict[str, ParameterValue]
@@ -88,16 +89,15 @@ def workloads(family: Family) -> list[Workload]:
 
 def some_choices(family: Family, workload: Workload) -> list[Choice]:
     """Choices drawn evenly from all legal ones; the draw is the same in every run."""
+    num_choices = CHOICES_A_FAMILY // len(workloads(family))
     draw = random.Random(f"{family.name} {workload}")
     values = {name: _values(spec) for name, spec in family.parameters.items()}
     if math.prod(map(len, values.values())) > MAX_COMBINATIONS:
         drawn = ({name: draw.choice(of_name) for name, of_name in values.items()} for _ in range(MAX_COMBINATIONS))
-        return list(
-            itertools.islice((choice for choice in drawn if family.accepts(choice, *workload)), CHOICES_A_WORKLOAD)
-        )
+        return list(itertools.islice((choice for choice in drawn if family.accepts(choice, *workload)), num_choices))
     every = [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
     legal = [choice for choice in every if family.accepts(choice, *workload)]
-    return draw.sample(legal, min(CHOICES_A_WORKLOAD, len(legal)))
+    return draw.sample(legal, min(num_choices, len(legal)))
 
 
 def _values(spec: ParameterSpec) -> tuple[ParameterValue, ...]:
