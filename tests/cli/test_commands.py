@@ -239,7 +239,15 @@ def test_every_command_is_listed(sparsesmith_command: Shell) -> None:
         assert f" {command} " in ended.out
 
 
-def test_ctrl_c_cancels_the_search(server: str, matrix: Path, evaluators: Evaluators) -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell starts what runs in the background with SIGINT ignored, and children inherit that; not here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_cancels_the_search(server: str, matrix: Path, evaluators: Evaluators, interruptible: None) -> None:
     evaluators.released.clear()
     command = [sys.executable, "-m", "sparsesmith.cli", "tune", str(matrix), *FAST]
     root = Path(__file__).resolve().parents[2]
