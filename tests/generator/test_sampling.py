@@ -52,7 +52,6 @@ def test_samples_come_in_groups_with_what_the_trainer_needs_to_rebuild_them(live
 def test_auto_races_families_and_samples(live_policy: LivePolicy) -> None:
     candidates = collect(live_policy, "auto", 12, make_sampler(live_policy))
     kinds = [candidate.origin.kind for candidate in candidates]
-    assert kinds[0] == "family", "families need no engine and come first"
     assert (kinds.count("family"), kinds.count("sampled")) == (6, 6)
 
 
