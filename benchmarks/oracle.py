@@ -39,6 +39,7 @@ class KnownCost:
     known: FloatArray
     doubt: Doubt
     left_out: frozenset[str]
+    seldom_seen: frozenset[str]
 
     def log_costs(self, grid: Grid) -> FloatArray:
         return self.known
@@ -102,8 +103,10 @@ def main() -> None:
 def known_cost(measured: Measured, cost: BoostedCost | None) -> KnownCost:
     """Of the analytic estimate without a model."""
     if cost is None:
-        return KnownCost(np.log(measured.grid.estimates()), AnalyticCost.doubt, AnalyticCost.left_out)
-    return KnownCost(cost.log_costs_of(measured.columns), cost.doubt, cost.left_out)
+        return KnownCost(
+            np.log(measured.grid.estimates()), AnalyticCost.doubt, AnalyticCost.left_out, AnalyticCost.seldom_seen
+        )
+    return KnownCost(cost.log_costs_of(measured.columns), cost.doubt, cost.left_out, cost.seldom_seen)
 
 
 def play(measured: Measured, cost: CostModel, feedback: bool = True) -> Play:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measured import Record, matrix_entries, read_records
+from sparsesmith.domain.families import FAMILIES
 
 NNZ_CLASSES = (("< 1e5", 0.0, 1e5), ("1e5-1e6", 1e5, 1e6), (">= 1e6", 1e6, math.inf))
 
@@ -92,6 +93,12 @@ def never_fastest(best: Sequence[BestTimes]) -> list[str]:
     measured = Counter(name for each in best for name in each.of_family)
     winners = {each.fastest for each in best}
     return sorted(name for name, count in measured.items() if count >= MIN_WORKLOADS and name not in winners)
+
+
+def seldom_measured(best: Sequence[BestTimes]) -> list[str]:
+    """Families that have not had their chance yet."""
+    measured = Counter(name for each in best for name in each.of_family)
+    return sorted(name for name in FAMILIES if measured[name] < MIN_WORKLOADS)
 
 
 def kind_of(record: Record) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measured import Measured, read_measured, read_records
-from benchmarks.strategy_worth import best_times, never_fastest
+from benchmarks.strategy_worth import best_times, never_fastest, seldom_measured
 from sparsesmith.tuning.boosted import (
     NUM_ROUNDS,
     PARAMETERS,
@@ -46,7 +46,9 @@ Ranking = Callable[[Measured], FloatArray]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", type=Path, nargs="+")
-    parser.add_argument("--pack", type=Path, nargs="+", required=True, help="pack of the patterns (benchmarks.matrix_pack)")
+    parser.add_argument(
+        "--pack", type=Path, nargs="+", required=True, help="pack of the patterns (benchmarks.matrix_pack)"
+    )
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
     parser.add_argument("--device", default="NVIDIA H200", help="as the evaluator names it")
     options = parser.parse_args()
@@ -59,6 +61,7 @@ def main() -> None:
     doubt = fitted_doubt(_errors(training, names))
     print(f"doubt {described(doubt)}", flush=True)
     booster = train([_table(each) for each in training], names)
+    best = best_times(read_records(options.records), "train")
     description = Description(
         device=options.device,
         columns=names,
@@ -67,7 +70,8 @@ def main() -> None:
         num_programs=sum(len(each.times_us) for each in training),
         num_workloads=len(training),
         num_patterns=len({each.matrix.name for each in training}),
-        left_out=never_fastest(best_times(read_records(options.records), "train")),
+        left_out=never_fastest(best),
+        seldom_seen=seldom_measured(best),
         sources=[path.name for path in options.records],
     )
     BoostedCost(booster, description).save(options.out)
@@ -138,6 +142,8 @@ def model_card(
         f"({', '.join(description.sources)}).",
         "",
         f"**Left out of the search** (fastest of no training workload): {', '.join(description.left_out) or 'none'}.",
+        "",
+        f"**Hardly known** (measured on few training workloads, tried all the same): {', '.join(description.seldom_seen) or 'none'}.",
         "",
         f"**Held out**: {num_held_out} workloads of the validation side. How much slower than the best of all measured programs of",
         "a workload the best of the first k is when they are taken in the model's order, in per cent (geometric mean):",

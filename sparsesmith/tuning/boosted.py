@@ -66,6 +66,8 @@ class Description(BaseModel):
     num_patterns: int
     left_out: list[str]
     """Families that were the fastest of no training workload."""
+    seldom_seen: list[str]
+    """Families that were measured on few training workloads."""
     sources: list[str]
     """Files of records, by name."""
 
@@ -88,6 +90,10 @@ class BoostedCost:
     @property
     def left_out(self) -> frozenset[str]:
         return frozenset(self.description.left_out)
+
+    @property
+    def seldom_seen(self) -> frozenset[str]:
+        return frozenset(self.description.seldom_seen)
 
     def log_costs(self, grid: Grid) -> FloatArray:
         return self.log_costs_of(columns_of(grid, self.description.words))

@@ -35,6 +35,11 @@ class CostModel(Protocol):
         """Families that are not worth a try on this device: never the fastest of anything that was measured."""
         ...
 
+    @property
+    def seldom_seen(self) -> frozenset[str]:
+        """Families of which little was measured, so that `doubt` says too little of them."""
+        ...
+
     def log_costs(self, grid: Grid) -> FloatArray:
         """Natural logarithm of the expected time but for a constant of the workload, shape [prospects]."""
         ...
@@ -44,6 +49,7 @@ class AnalyticCost:
     """The estimates that come with the prospects: launches, chains of loads, bytes, instructions. For any device."""
 
     left_out = frozenset[str]()
+    seldom_seen = frozenset[str]()
     doubt = Doubt(workload=1.0, family=0.35, parameters=0.2, noise=0.05, reach=2.0)
 
     def log_costs(self, grid: Grid) -> FloatArray:

@@ -15,19 +15,24 @@ from sparsesmith.tuning.cost import Doubt
 from sparsesmith.tuning.grid import FloatArray, Grid
 
 MIN_VARIANCE = 1e-10
+STRANGE_FAMILY_DOUBT = 0.35
+"""Instead of `Doubt.family` for a family that the cost model hardly knows: such a family gets its try."""
 
 
 class Surrogate:
     """Posterior mean and deviation of the log time of every prospect of a grid."""
 
-    def __init__(self, grid: Grid, log_costs: FloatArray, doubt: Doubt) -> None:
+    def __init__(
+        self, grid: Grid, log_costs: FloatArray, doubt: Doubt, seldom_seen: frozenset[str] = frozenset()
+    ) -> None:
         self._family = grid.family_numbers()
         self._coordinates = grid.coordinates()
         self._doubt = doubt
-        total = doubt.workload**2 + doubt.family**2 + doubt.parameters**2
+        strange = np.isin(grid.families, list(seldom_seen))
+        self._family_variance = np.where(strange, max(STRANGE_FAMILY_DOUBT, doubt.family), doubt.family) ** 2
         self._factors: list[FloatArray] = []
         self.mean = log_costs.copy()
-        self._variance = np.full(log_costs.shape, total)
+        self._variance = doubt.workload**2 + self._family_variance + doubt.parameters**2
 
     @property
     def deviation(self) -> FloatArray:
@@ -65,5 +70,5 @@ class Surrogate:
     def _covariance(self, index: int) -> FloatArray:
         doubt = self._doubt
         squared = ((self._coordinates - self._coordinates[index]) ** 2).sum(axis=1)
-        near = doubt.family**2 + doubt.parameters**2 * np.exp(-0.5 * squared / doubt.reach**2)
+        near = self._family_variance + doubt.parameters**2 * np.exp(-0.5 * squared / doubt.reach**2)
         return np.asarray(doubt.workload**2 + np.where(self._family == self._family[index], near, 0.0), np.float64)

@@ -54,7 +54,7 @@ class Tuner:
     def __init__(self, grid: Grid, cost: CostModel, limits: TuningLimits | None = None) -> None:
         self._grid = grid
         self._limits = limits or TuningLimits()
-        self._surrogate = Surrogate(grid, cost.log_costs(grid), cost.doubt)
+        self._surrogate = Surrogate(grid, cost.log_costs(grid), cost.doubt, cost.seldom_seen)
         self._results: dict[int, float | Failure] = {}
         self._taken = _left_out(grid, cost)
         self._index_of: dict[str, int] = {}
@@ -125,7 +125,7 @@ class Tuner:
 
     def rely_on(self, cost: CostModel) -> None:
         """Go on with another cost model and what was measured: the device turned out to be another."""
-        self._surrogate = Surrogate(self._grid, cost.log_costs(self._grid), cost.doubt)
+        self._surrogate = Surrogate(self._grid, cost.log_costs(self._grid), cost.doubt, cost.seldom_seen)
         self._taken = _left_out(self._grid, cost)
         self._taken[list(self._index_of.values())] = True
         for index, result in self._results.items():

@@ -58,3 +58,10 @@ def test_the_parts_of_errors_are_found_again_in_draws_of_them() -> None:
     assert found.family == pytest.approx(true.family, rel=0.35)
     assert found.parameters == pytest.approx(true.parameters, rel=0.35)
     assert found.noise == pytest.approx(true.noise, rel=0.35)
+
+
+def test_a_family_that_the_cost_model_hardly_knows_is_doubted_more() -> None:
+    grid = make_grid("csr_scalar", "csr_vector")
+    surrogate = Surrogate(grid, np.log(grid.estimates()), DOUBT, frozenset({"csr_scalar"}))
+    strange = np.array(grid.families) == "csr_scalar"
+    assert surrogate.deviation[strange].min() > surrogate.deviation[~strange].max()

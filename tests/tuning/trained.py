@@ -31,6 +31,7 @@ def make_model(device: str = "NVIDIA H200") -> BoostedCost:
         num_workloads=1,
         num_patterns=1,
         left_out=[],
+        seldom_seen=[],
         sources=[],
     )
     return BoostedCost(train(tables, names), description)
