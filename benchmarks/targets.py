@@ -79,6 +79,8 @@ def other_table(suites: Sequence[Suite], results: Iterable[Json] = ()) -> list[s
         match result.get("kind"):
             case "repeatability":
                 lines += map(_repeatability_line, result["suites"])
+            case "throughput":
+                lines += [_throughput_line(entry) for entry in result["rows"] if entry["nnz"] != ">= 1e6"]
             case "tuner":
                 lines += [_tuner_line(name, entry) for name, entry in result["kinds"].items() if name != "all"]
     return lines
@@ -91,6 +93,11 @@ def _repeatability_line(suite: Json) -> str:
     )
     aim = "means within 2 %, > 95 % of the matrices within 5 %"
     return f"| two full runs agree | {suite['suite']} | {aim} | {_marked(measured, suite['agrees'])} |"
+
+
+def _throughput_line(entry: Json) -> str:
+    measured = _marked(f"{entry['a_second']:g}", entry["a_second"] >= MIN_GRADED_PER_S)
+    return f"| candidates graded a second, sweep, nnz {entry['nnz']} | {entry['workload']} | >= {MIN_GRADED_PER_S} | {measured} |"
 
 
 def _tuner_line(name: str, entry: Json) -> str:
@@ -157,7 +164,7 @@ def _others(suite: Suite) -> Iterable[tuple[str, str, str]]:
     rate = graded_per_s(suite)
     if not math.isnan(rate):
         yield (
-            "candidates graded a second, end to end",
+            "candidates graded a second, searches from upload to answer, library's routines included",
             f">= {MIN_GRADED_PER_S}",
             _marked(f"{rate:.1f}", rate >= MIN_GRADED_PER_S),
         )
