@@ -30,9 +30,9 @@ Directives:
 //@ launch KERNEL grid=EXPRESSION block=EXPRESSION [shared=BYTES] [dependency=programmatic]
 There is one format line and one to eight launch lines, which run in order. Expressions use integers, the size arguments
 below, num_sms, num_dense_cols, + - * //, ceil_div(a,b), min and max.
-With dependency=programmatic (first launch only, sm_90 and later) the kernel may start while the one before it drains: it may
-read the matrix at once, must execute asm volatile("griddepcontrol.wait;" ::: "memory"); before it touches {input}, {output}
-or scratch, and {input} must not be __restrict__.
+With dependency=programmatic (first launch only, sm_90 and later) the kernel may start while the one before it drains:
+it may read the matrix at once, must execute asm volatile("griddepcontrol.wait;" ::: "memory"); before it touches
+{input}, {output} or scratch, and {input} must not be __restrict__.
 Every launched kernel is extern "C" __global__ void and takes exactly these arguments: {head}, the format's own, {tail}.
 {output} holds garbage at the start: every entry must be written. The result must hold for any values and any {input}.
 T below stands for {element}. Answer with the program alone.
