@@ -125,10 +125,7 @@ def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProc
         without_overlap = _without_overlap(families, prepared, bench, baselines)
         policy: tuple[Evaluation, ...] = ()
         if samples:
-            race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
-            _grade(samples, prepared, bench, race, outcomes)
-            outcomes, _ = run_finals(race, bench, samples, outcomes, baselines)
-            policy = _evaluations(samples, outcomes)
+            policy = _graded_apart(samples, prepared, bench, baselines)
     return Contest(baselines, families, policy, without_overlap, spent, search_s)
 
 
@@ -161,11 +158,18 @@ def _without_overlap(
     candidate = Candidate(
         candidate_id="without-overlap", program=text, origin=FromFamily(family=origin.family, parameters=parameters)
     )
+    prepared.ahead.start((candidate,), prepared.workload)
+    return next(iter(_graded_apart((candidate,), prepared, bench, baselines)), None)
+
+
+def _graded_apart(
+    candidates: tuple[Candidate, ...], prepared: Prepared, bench: ClockedBench, baselines: Baselines
+) -> tuple[Evaluation, ...]:
+    """Candidates that do not compete with the search's: a race and finals of their own."""
     race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
-    prepared.ahead.start([candidate], prepared.workload)
-    _grade([candidate], prepared, bench, race, outcomes)
-    outcomes, _ = run_finals(race, bench, [candidate], outcomes, baselines)
-    return next(iter(_evaluations([candidate], outcomes)), None)
+    _grade(candidates, prepared, bench, race, outcomes)
+    outcomes, _ = run_finals(race, bench, candidates, outcomes, baselines)
+    return _evaluations(candidates, outcomes)
 
 
 def _grade(batch: Sequence[Candidate], prepared: Prepared, bench: ClockedBench, race: Race, outcomes: Outcomes) -> None:

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,6 +22,8 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.generated import fem_blocks, power_law, stencil_3d
+from benchmarks.origin import device_folder, source_commit
+from benchmarks.suites import ROOT
 from services.evaluator.compilation import Compiler
 from services.evaluator.devices import device_process
 from services.evaluator.jobs import Grader
@@ -36,7 +37,6 @@ from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Candidate, DeviceDescription, FromFamily, MeasuredTiming, Passed, Workload
 from sparsesmith_proto.message import ElementType
 
-ROOT = Path(__file__).resolve().parents[1]
 JOB_BUDGET_S = 120
 
 Row = dict[str, Any]
@@ -246,13 +246,13 @@ def _line(row: Row) -> str:
 
 
 def _write(out: Path, device: DeviceDescription, rows: list[Row], commit: str) -> None:
-    folder = out / ("h200" if "H200" in device.name else device.name.lower().replace(" ", "-"))
+    folder = out / device_folder(device)
     folder.mkdir(parents=True, exist_ok=True)
     content = {
         "kind": "fixed_values",
         "operation": "spmv",
         "device": device.model_dump(),
-        "commit": commit or _commit(),
+        "commit": commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "cpu_cores": os.cpu_count(),
@@ -260,11 +260,6 @@ def _write(out: Path, device: DeviceDescription, rows: list[Row], commit: str) -
         "rows": rows,
     }
     (folder / "fixed-values.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def _commit() -> str:
-    run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False)
-    return run.stdout.strip() or "unknown"
 
 
 def _second_difference(side: int) -> scipy.sparse.dia_matrix:

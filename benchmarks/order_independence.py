@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,8 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.generated import fem_blocks, power_law, stencil_2d
+from benchmarks.origin import device_folder, source_commit
+from benchmarks.suites import ROOT
 from services.evaluator.compilation import Compiler
 from services.evaluator.compile_ahead import CompilationsAhead
 from services.evaluator.devices import device_process
@@ -36,7 +37,6 @@ from sparsesmith.domain.families import propose
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.kernel import Candidate, FromFamily, Outcome, Passed, Workload
 
-ROOT = Path(__file__).resolve().parents[1]
 COMPILE_WAIT_S = 600
 
 Run = Mapping[str, Outcome]
@@ -80,7 +80,7 @@ def main() -> None:
     result = {
         "kind": "order_independence",
         "device": device.model_dump(),
-        "commit": options.commit or _commit(),
+        "commit": options.commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "command": " ".join(["python -m benchmarks.order_independence", *_plain(sys.argv[1:])]),
@@ -91,7 +91,7 @@ def main() -> None:
         "rows": rows,
         "times_us": times,
     }
-    folder = options.out / ("h200" if "H200" in device.name else device.name.lower().replace(" ", "-"))
+    folder = options.out / device_folder(device)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "order-independence.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
@@ -146,11 +146,6 @@ def _us(outcome: Outcome) -> float | None:
 
 def _plain(words: Sequence[str]) -> list[str]:
     return [Path(word).name if "/" in word else word for word in words]
-
-
-def _commit() -> str:
-    run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False)
-    return run.stdout.strip() or "unknown"
 
 
 def _options() -> argparse.Namespace:

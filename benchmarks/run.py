@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.contest import Contest, hold
+from benchmarks.origin import device_folder, source_commit
 from benchmarks.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.structure import vector_bytes
 from benchmarks.suites import ROOT, Source, core_sources, example_sources, generated_sources
@@ -72,7 +72,7 @@ def main() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     deadline = time.monotonic() + options.seconds
     settings, samples = EvaluatorSettings(), _read_samples(options.samples)
-    commit = options.commit or _commit()
+    commit = options.commit or source_commit()
     with (
         closing(device_process(settings)) as process,
         Compiler(max(1, (os.cpu_count() or 1) - 1), timeout_s=settings.compile_limit_s) as compiler,
@@ -137,13 +137,13 @@ class SuiteResult:
     def __init__(
         self, out: Path, plan: Plan, device: DeviceDescription, how: Mapping[str, str], names: list[str]
     ) -> None:
-        self._file = out / _folder(device) / _file_name(plan)
+        self._file = out / device_folder(device) / _file_name(plan)
         self._plan, self._device, self._how, self._wanted = plan, device, how, names
         self._rows: list[Row] = []
 
     def resume(self, folder: Path) -> None:
         """Takes over the rows of an earlier run of this commit, if there are any, but not those that failed."""
-        path = folder / _folder(self._device) / self._file.name
+        path = folder / device_folder(self._device) / self._file.name
         if not path.exists():
             return
         before = json.loads(path.read_text(encoding="utf-8"))
@@ -325,10 +325,6 @@ def _read_samples(path: Path | None) -> Samples:
     return {(e["pattern"], e["operation"], e["element_type"], e["num_dense_cols"]): e["programs"] for e in parsed}
 
 
-def _folder(device: DeviceDescription) -> str:
-    return "h200" if "H200" in device.name else device.name.lower().replace(" ", "-")
-
-
 def _file_name(plan: Plan) -> str:
     columns = f"-{plan.num_dense_cols}" if plan.operation == "spmm" else ""
     return f"suite-{plan.operation}{columns}-{plan.element_type}.json"
@@ -354,11 +350,6 @@ def _options() -> argparse.Namespace:
     if options.candidates:
         options.plan = [f"{plan.rpartition(':')[0]}:{options.candidates}" for plan in options.plan]
     return options
-
-
-def _commit() -> str:
-    run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False)
-    return run.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

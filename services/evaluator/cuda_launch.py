@@ -7,8 +7,7 @@ the context usable (a launch beyond the limits of the chip) is a LaunchRefused.
 What this does not protect against: a kernel that never ends. The parent process watches the clock and kills this one.
 """
 
-import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ import cupy
 from cupy.cuda import driver, function, runtime
 
 from services.evaluator.device import DeviceLost
-from sparsesmith.artifacts.cuda_driver import LaunchFailed, launch_programmatic
+from sparsesmith.artifacts.cuda_driver import KernelArguments, LaunchFailed, launch_programmatic
 from sparsesmith.domain.directives import Dependency
 
 STICKY_STATUSES = frozenset(
@@ -64,21 +63,6 @@ def cuda_errors() -> Iterator[None]:
         raise LaunchRefused(str(error)) from error
 
 
-class KernelArguments:
-    """The argument block of a launch: ints and device addresses, kept alive as long as this object."""
-
-    def __init__(self, arguments: Sequence[int | ctypes.c_int | ctypes.c_double | ctypes.c_uint64]) -> None:
-        self._values = [ctypes.c_uint64(argument) if isinstance(argument, int) else argument for argument in arguments]
-        self._pointers = (ctypes.c_void_p * max(len(self._values), 1))(
-            *(ctypes.addressof(value) for value in self._values)
-        )
-
-    @property
-    def address(self) -> int:
-        """Address of the array of pointers that the driver takes."""
-        return ctypes.addressof(self._pointers)
-
-
 @dataclass(frozen=True)
 class Launch:
     """One kernel with everything a launch needs."""
@@ -94,7 +78,7 @@ class Launch:
     def enqueue(self, stream: int) -> None:
         """Puts the launch on a stream (or into the graph the stream is capturing)."""
         if self.dependency == "programmatic":
-            launch_programmatic(self.function, self.grid, self.block, self.shared_bytes, stream, self.arguments.address)
+            launch_programmatic(self.function, self.grid, self.block, self.shared_bytes, stream, self.arguments)
             return
         driver.launchKernel(
             self.function, *self.grid, *self.block, self.shared_bytes, stream, self.arguments.address, 0

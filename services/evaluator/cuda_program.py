@@ -8,11 +8,12 @@ import cupy
 import numpy as np
 
 from services.evaluator.arena_plan import BufferPlan
-from services.evaluator.cuda_launch import Enqueue, KernelArguments, Launch, LoadedModule
+from services.evaluator.cuda_launch import Enqueue, Launch, LoadedModule
 from services.evaluator.device import Array, Draw
 from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_memory import Arena
 from services.evaluator.device_operands import DeviceLayout
+from sparsesmith.artifacts.cuda_driver import KernelArguments
 from sparsesmith.domain.directives import ResolvedLaunch
 from sparsesmith.domain.formats.format import Argument, Role
 from sparsesmith.domain.program import KernelProgram
@@ -150,12 +151,12 @@ class DeviceProgram:
             [0 if source is None else int(source.data.ptr), self.arena.address(name), self.arena.num_words(name)]
             for name, source in held.items()
         ]
-        writer = self._kernels.writing_late(rows)
+        table = cupy.asarray(np.array(rows, dtype=np.uint64))
 
         def enqueue(stream: int) -> None:
             for name in held:
                 self.arena.poison(name)
-            writer.enqueue(stream)
+            self._kernels.write_late(table)
             sequence.enqueue(stream)
 
         return enqueue

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from cupy.cuda import runtime
 
-from services.evaluator.cuda_launch import KernelArguments, Launch, cuda_errors
+from services.evaluator.cuda_launch import Launch, cuda_errors
+from sparsesmith.artifacts.cuda_driver import KernelArguments
 
 _SOURCES = tuple(Path(__file__).with_name(name) for name in ("device_kernels.cu", "draw_kernels.cu"))
 _MAX_COLUMNS_A_WARP = 32
@@ -30,7 +31,6 @@ class DeviceKernels:
         self.stream = stream
         self._num_sms = num_sms
         self._functions: dict[str, int] = {}
-        self._late_tables: cupy.ndarray | None = None
 
     @cached_property
     def _module(self) -> "cupy.RawModule":
@@ -130,14 +130,10 @@ class DeviceKernels:
         with cuda_errors():
             self._launch("delay", (1, 1, 1), 1, int(microseconds * 1000))
 
-    def writing_late(self, regions: Sequence[Sequence[int]]) -> Launch:
-        """Lets the next kernel start, waits, then writes. Regions: source (0: NaN), target, number of 4-byte words."""
-        table = cupy.asarray(np.array(regions, dtype=np.uint64))
-        launch = self.prepared(
-            "write_late", (_LATE_BLOCKS, 1, 1), _BLOCK, int(table.data.ptr), len(regions), _LATE_NANOSECONDS
-        )
-        self._late_tables = table  # the launch holds its address only
-        return launch
+    def write_late(self, table: "cupy.ndarray") -> None:
+        """Lets the next kernel start, waits, then writes. table: [regions, 3] of source (0: NaN), target, words."""
+        with cuda_errors():
+            self._launch("write_late", (_LATE_BLOCKS, 1, 1), _BLOCK, int(table.data.ptr), len(table), _LATE_NANOSECONDS)
 
     def emptiness(self) -> Launch:
         """A kernel that does nothing."""

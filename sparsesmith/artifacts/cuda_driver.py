@@ -4,6 +4,7 @@ Source: CUDA driver API, "Execution Control", cuLaunchKernelEx; CUDA programming
 """
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,21 @@ class LaunchFailed(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(f"the CUDA driver refused the launch with status {status}")
         self.status = status
+
+
+class KernelArguments:
+    """The argument block of a launch: ints and device addresses, kept alive as long as this object."""
+
+    def __init__(self, arguments: Sequence[int | ctypes.c_int | ctypes.c_double | ctypes.c_uint64]) -> None:
+        self._values = [ctypes.c_uint64(argument) if isinstance(argument, int) else argument for argument in arguments]
+        self._pointers = (ctypes.c_void_p * max(len(self._values), 1))(
+            *(ctypes.addressof(value) for value in self._values)
+        )
+
+    @property
+    def address(self) -> int:
+        """Address of the array of pointers that the driver takes."""
+        return ctypes.addressof(self._pointers)
 
 
 class _Attribute(ctypes.Structure):
@@ -46,11 +62,11 @@ class _Configuration(ctypes.Structure):
 
 
 def launch_programmatic(
-    function: int, grid: Dimensions, block: Dimensions, shared_bytes: int, stream: int, arguments: int
+    function: int, grid: Dimensions, block: Dimensions, shared_bytes: int, stream: int, arguments: KernelArguments
 ) -> None:
     """Puts a kernel on a stream that may start while the kernel before it drains.
 
-    `function`: CUfunction; `arguments`: address of the array of pointers to the arguments. Raises LaunchFailed.
+    `function`: CUfunction. Raises LaunchFailed.
     """
     attribute = _Attribute(identifier=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
     configuration = _Configuration(
@@ -62,7 +78,7 @@ def launch_programmatic(
         1,
     )
     status = _driver().cuLaunchKernelEx(
-        ctypes.byref(configuration), ctypes.c_void_p(function), ctypes.c_void_p(arguments), None
+        ctypes.byref(configuration), ctypes.c_void_p(function), ctypes.c_void_p(arguments.address), None
     )
     if status:
         raise LaunchFailed(status)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from sparsesmith.artifacts.cuda_driver import launch_programmatic
+from sparsesmith.artifacts.cuda_driver import KernelArguments, launch_programmatic
 from sparsesmith.domain.fixed_values import FixedValues, fixed_values
 from sparsesmith.domain.formats.compressed import build_layout
 from sparsesmith.domain.formats.format import Argument
@@ -133,12 +133,9 @@ class _ProgramLauncher:
         if launch.dependency == "full":
             kernel(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
             return
-        values = [_passed(argument) for argument in arguments]
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        passed = KernelArguments([_passed(argument) for argument in arguments])
         stream = self._cupy.cuda.get_current_stream().ptr
-        launch_programmatic(
-            int(kernel.kernel.ptr), launch.grid, launch.block, launch.shared_bytes, stream, ctypes.addressof(pointers)
-        )
+        launch_programmatic(int(kernel.kernel.ptr), launch.grid, launch.block, launch.shared_bytes, stream, passed)
 
     def _argument(self, argument: Argument, operand: Any, result: Any) -> Any:
         match argument.role:
@@ -152,9 +149,9 @@ class _ProgramLauncher:
                 return self._arrays[argument.name]
 
 
-def _passed(argument: Any) -> ctypes.c_int | ctypes.c_void_p:
-    """An argument as the driver takes it."""
-    return ctypes.c_int(int(argument)) if isinstance(argument, np.integer) else ctypes.c_void_p(argument.data.ptr)
+def _passed(argument: Any) -> ctypes.c_int | int:
+    """An argument as the driver takes it: a number, or the address of an array."""
+    return ctypes.c_int(int(argument)) if isinstance(argument, np.integer) else int(argument.data.ptr)
 
 
 class _LibraryLauncher:

@@ -54,13 +54,12 @@ class Tuner:
     def __init__(self, grid: Grid, cost: CostModel, limits: TuningLimits | None = None) -> None:
         self._grid = grid
         self._limits = limits or TuningLimits()
-        self._surrogate = Surrogate(grid, cost.log_costs(grid), cost.doubt, cost.seldom_seen)
         self._results: dict[int, float | Failure] = {}
-        self._taken = _left_out(grid, cost)
         self._index_of: dict[str, int] = {}
         self._pending: dict[int, None] = {}
         self._best = math.inf
         self._num_fruitless = 0
+        self.rely_on(cost)
 
     @property
     def num_asked(self) -> int:

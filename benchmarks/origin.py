@@ -1,0 +1,17 @@
+"""What result files say of where they come from."""
+
+import subprocess
+
+from benchmarks.suites import ROOT
+from sparsesmith_proto.kernel import DeviceDescription
+
+
+def source_commit() -> str:
+    """Of the code, as git says; `unknown` outside a checkout."""
+    run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False)
+    return run.stdout.strip() or "unknown"
+
+
+def device_folder(device: DeviceDescription) -> str:
+    """The folder of a device's results."""
+    return "h200" if "H200" in device.name else device.name.lower().replace(" ", "-")
