@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse
 
 from sparsesmith.domain.formats.format import (
+    MAX_OFFSET,
+    MAX_PADDING_RATIO,
     Argument,
     IntegerRange,
     Layout,
@@ -16,7 +19,7 @@ from sparsesmith.domain.formats.format import (
     refuse_padding,
     whole,
 )
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.pattern import Int32Array, Pattern
 
 
 @dataclass(frozen=True)
@@ -55,31 +58,28 @@ class Bsr:
         num_block_cols = -(-pattern.num_cols // block_cols)
         refuse_overflow(self.name, "num_block_rows * block_rows", num_block_rows * block_rows)
         refuse_overflow(self.name, "padded num_cols", num_block_cols * block_cols)
-        rows = pattern.row_indices()
-        keys = (rows // block_rows).astype(np.int64) * num_block_cols + pattern.col_indices // block_cols
-        # The rows of a block row are sorted runs, which the stable sort merges.
-        order = np.argsort(keys, kind="stable").astype(np.int32)
-        keys = keys[order]
-        starts_block = np.empty(keys.size, np.bool_)
-        starts_block[0] = True
-        np.not_equal(keys[1:], keys[:-1], out=starts_block[1:])
-        blocks = keys[starts_block]
-        num_slots = blocks.size * block_rows * block_cols
-        refuse_padding(self.name, num_slots, pattern.nnz)
-        slots = np.cumsum(starts_block, dtype=np.int32) - 1
-        slots *= block_rows * block_cols
-        slots += (rows % block_rows * block_cols + pattern.col_indices % block_cols)[order]
-        value_sources = np.full(num_slots, -1, np.int32)
-        value_sources[slots] = order
-        block_row_offsets = np.searchsorted(blocks, np.arange(num_block_rows + 1, dtype=np.int64) * num_block_cols)
+        size = block_rows * block_cols
+        if size > MAX_PADDING_RATIO or size * pattern.nnz > MAX_OFFSET:
+            # Fewer slots are never refused, whatever the pattern.
+            refuse_padding(self.name, size * count_blocks(pattern, block_rows, block_cols), pattern.nnz)
+        # SciPy moves the numbers of the nonzeros, from 1, as if they were values.
+        numbers = np.arange(1, pattern.nnz + 1, dtype=np.int32)
+        numbered = scipy.sparse.csr_matrix(
+            (numbers, pattern.col_indices, _whole_block_rows(pattern, block_rows)),
+            shape=(num_block_rows * block_rows, num_block_cols * block_cols),
+        )
+        blocks = numbered.tobsr((block_rows, block_cols))
+        blocks.sort_indices()
+        value_sources = blocks.data.reshape(-1)
+        value_sources -= 1
         return Layout(
             sizes={"num_block_rows": num_block_rows},
             indices={
-                "block_row_offsets": block_row_offsets.astype(np.int32),
-                "block_col_indices": (blocks % num_block_cols).astype(np.int32),
+                "block_row_offsets": blocks.indptr.astype(np.int32, copy=False),
+                "block_col_indices": blocks.indices.astype(np.int32, copy=False),
             },
             value_sources=value_sources,
-            num_slots=num_slots,
+            num_slots=value_sources.size,
         )
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
@@ -91,3 +91,25 @@ class Bsr:
         slot_rows = (first_rows[:, None] + in_block // block_cols).reshape(-1)
         slot_cols = (first_cols[:, None] + in_block % block_cols).reshape(-1)
         return pattern_of_slots(num_rows, num_cols, slot_rows, slot_cols, layout)
+
+
+def count_blocks(pattern: Pattern, block_rows: int, block_cols: int) -> int:
+    """Aligned blocks with a nonzero."""
+    # A column for each block column: the product with it gathers a block row's nonzeros by block, each counted once.
+    num_block_cols = -(-pattern.num_cols // block_cols)
+    block_of_column = np.arange(pattern.num_cols, dtype=np.int32) // block_cols
+    gather = scipy.sparse.csr_matrix(
+        (np.ones(pattern.num_cols, np.bool_), block_of_column, np.arange(pattern.num_cols + 1, dtype=np.int32)),
+        shape=(pattern.num_cols, num_block_cols),
+    )
+    offsets = _whole_block_rows(pattern, block_rows)[::block_rows]
+    rows = scipy.sparse.csr_matrix(
+        (np.ones(pattern.nnz, np.bool_), pattern.col_indices, offsets), shape=(offsets.size - 1, pattern.num_cols)
+    )
+    return int((rows @ gather).nnz)
+
+
+def _whole_block_rows(pattern: Pattern, block_rows: int) -> Int32Array:
+    """Row offsets with empty rows at the end that fill the last block row."""
+    missing = -pattern.num_rows % block_rows
+    return np.append(pattern.row_offsets, np.full(missing, pattern.nnz, np.int32))

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from sparsesmith.domain.formats.format import (
     Argument,
@@ -15,6 +14,7 @@ from sparsesmith.domain.formats.format import (
     refuse_overflow,
     refuse_padding,
 )
+from sparsesmith.domain.formats.lanes import Lanes
 from sparsesmith.domain.pattern import Int32Array, Pattern
 
 ROW_ALIGNMENT = 32
@@ -48,13 +48,10 @@ class Ell:
         stride = -(-pattern.num_rows // ROW_ALIGNMENT) * ROW_ALIGNMENT
         refuse_overflow(self.name, "stride", stride)
         refuse_padding(self.name, width * stride, pattern.nnz)
-        last_columns = np.zeros(stride, np.int32)
-        last_columns[: pattern.num_rows] = last_column_of_each_row(pattern)
-        columns = np.tile(last_columns, width)
-        slots = _slots(pattern, stride)
-        columns[slots] = pattern.col_indices
-        value_sources = np.full(columns.size, -1, np.int32)
-        value_sources[slots] = np.arange(pattern.nnz, dtype=np.int32)
+        first, past = np.full((1, stride), pattern.nnz, np.int32), np.full((1, stride), pattern.nnz, np.int32)
+        first[0, : pattern.num_rows], past[0, : pattern.num_rows] = pattern.row_offsets[:-1], pattern.row_offsets[1:]
+        lanes = Lanes(first, past, first == past, np.array([width]), np.zeros(1, np.int32))
+        columns, value_sources = lanes.filled(pattern)
         return Layout(
             sizes={"width": width, "stride": stride},
             indices={"col_indices": columns},
@@ -73,9 +70,3 @@ def last_column_of_each_row(pattern: Pattern) -> Int32Array:
     last: Int32Array = pattern.col_indices[np.maximum(pattern.row_offsets[1:] - 1, 0)]
     last[pattern.row_lengths == 0] = 0
     return last
-
-
-def _slots(pattern: Pattern, stride: int) -> npt.NDArray[np.int64]:
-    """Slot of each nonzero: (j - row_offsets[i]) * stride + i for nonzero j of row i."""
-    row_bases = np.arange(pattern.num_rows, dtype=np.int64) - stride * pattern.row_offsets[:-1].astype(np.int64)
-    return np.repeat(row_bases, pattern.row_lengths) + stride * np.arange(pattern.nnz, dtype=np.int64)
