@@ -113,8 +113,10 @@ def _values(spec: ParameterSpec) -> tuple[ParameterValue, ...]:
 def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
     """The choice with what must match the pattern set right; None where it cannot serve it."""
     longest = int(pattern.row_lengths.max())
-    if "width" in choice:
+    if "width" in choice and "index" not in choice:
         return {**choice, "width": longest} if longest <= 32 else None
+    if "heavy" in choice:
+        return {**choice, "heavy": min(int(choice["heavy"]), 4)}
     if "offsets" in choice:
         diagonals = np.unique(pattern.col_indices - pattern.row_indices())
         return {**choice, "offsets": ",".join(map(str, diagonals))} if diagonals.size <= 64 else None

@@ -8,6 +8,7 @@ from sparsesmith.domain.families import (
     csr,
     diagonals,
     hubs,
+    hyb,
     merge,
     padded,
     panels,
@@ -15,6 +16,7 @@ from sparsesmith.domain.families import (
     row_blocks,
     spmm_balanced,
     spmm_blocks,
+    spmm_hyb,
     spmm_resident,
     spmm_rows,
     spmm_splits,
@@ -28,7 +30,8 @@ from sparsesmith.domain.families.family import Family
 
 _MODULES = (
     *(csr, row_blocks, tiles, merge, coo, padded, structured, block_slices, diagonals, row_bins, panels, hubs),
-    *(spmm_rows, spmm_balanced, spmm_structured, spmm_splits, spmm_tiles, spmm_resident, spmm_blocks),
+    hyb,
+    *(spmm_rows, spmm_balanced, spmm_structured, spmm_splits, spmm_tiles, spmm_resident, spmm_blocks, spmm_hyb),
 )
 
 FAMILIES: Mapping[str, Family] = {

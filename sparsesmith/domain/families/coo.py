@@ -1,5 +1,7 @@
 """SpMV over equal runs of nonzeros with a segmented sum across each warp."""
 
+from dataclasses import dataclass
+
 from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import (
@@ -25,29 +27,43 @@ def _vector_copies(array: str, source: str, c_type: str, width: int, items: int,
     )
 
 
-def _write_segmented(choice: Choice) -> str:
+@dataclass(frozen=True)
+class Coordinates:
+    """Where a kernel finds coordinates that are sorted by row, and what it does with a sum."""
+
+    count: str
+    rows: str
+    cols: str
+    c_index: str
+    values: str
+    put: str
+    """`=` where the output holds nothing yet but zeros, `+=` where it holds a part of each sum."""
+
+
+def segmented_sum(choice: Choice, source: Coordinates) -> str:
+    """A kernel body that adds all products to y; of what `choice` says it needs block, items and load."""
     block, items, how = choice.integer("block"), choice.integer("items"), choice.word("load")
-    c_index = "int" if choice.word("index") == "i32" else "unsigned short"
+    c_type = scalar(choice.element_type)
     value_width = min(items, 16 // BYTES[choice.element_type])
-    body = fill(
+    return fill(
         """
 int lane = threadIdx.x % 32;
 int start = (blockIdx.x * $block + threadIdx.x) * $items;
 __align__(16) int row[$items];
 __align__(16) $I col[$items];
 __align__(16) $T value[$items];
-if (start + $items <= nnz) {
+if (start + $items <= $count) {
   $rows
   $cols
   $values
 } else {
   #pragma unroll
   for (int k = 0; k < $items; k++) {
-    int j = min(start + k, nnz - 1);
-    row[k] = row_indices[j];
-    col[k] = col_indices[j];
-    value[k] = values[j];
-    if (start + k >= nnz) value[k] = 0;
+    int j = min(start + k, $count - 1);
+    row[k] = $row_array[j];
+    col[k] = $col_array[j];
+    value[k] = $value_array[j];
+    if (start + k >= $count) value[k] = 0;
   }
 }
 $T gathered[$items];
@@ -60,7 +76,7 @@ $T head = 0, sum = 0;
 for (int k = 0; k < $items; k++) {
   if (row[k] != open) {
     if (open == row[0]) head = sum;
-    else y[open] = sum;
+    else y[open] $put sum;
     open = row[k];
     sum = 0;
   }
@@ -78,21 +94,32 @@ int after_row = __shfl_down_sync(0xffffffff, row[0], 1);
 if (row[0] != open) {
   if (lane > 0 && before_row == row[0]) head += before;
   if (row[0] == warp_row) atomicAdd(y + row[0], head);
-  else y[row[0]] = head;
+  else y[row[0]] $put head;
 }
 if (lane == 31 || after_row != open) {
   if (lane == 31 || open == warp_row) atomicAdd(y + open, sum);
-  else y[open] = sum;
+  else y[open] $put sum;
 }
 """,
         block=block,
         items=items,
-        I=c_index,
-        T=scalar(choice.element_type),
-        rows=_vector_copies("row", "row_indices", "int", min(items, 4), items, how),
-        cols=_vector_copies("col", "col_indices", c_index, min(items, 4), items, how),
-        values=_vector_copies("value", "values", scalar(choice.element_type), value_width, items, how),
+        count=source.count,
+        I=source.c_index,
+        T=c_type,
+        row_array=source.rows,
+        col_array=source.cols,
+        value_array=source.values,
+        put=source.put,
+        rows=_vector_copies("row", source.rows, "int", min(items, 4), items, how),
+        cols=_vector_copies("col", source.cols, source.c_index, min(items, 4), items, how),
+        values=_vector_copies("value", source.values, c_type, value_width, items, how),
     )
+
+
+def _write_segmented(choice: Choice) -> str:
+    block, items = choice.integer("block"), choice.integer("items")
+    c_index = "int" if choice.word("index") == "i32" else "unsigned short"
+    body = segmented_sum(choice, Coordinates("nnz", "row_indices", "col_indices", c_index, "values", "="))
     return program(
         "spmv",
         choice.element_type,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 
-from sparsesmith.domain.families import spmm_split_prospects
+from sparsesmith.domain.families import spmm_hyb_prospects, spmm_split_prospects
 from sparsesmith.domain.families.prospects import (
     L2_BYTES_A_US,
     Prospect,
@@ -176,5 +176,6 @@ PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {
     "spmm_sell": _spmm_sell,
     "spmm_panel": _spmm_panel,
     **spmm_split_prospects.PROSPECTS,
+    **spmm_hyb_prospects.PROSPECTS,
 }
 """Parameters worth trying, by family."""

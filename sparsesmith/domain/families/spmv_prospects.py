@@ -6,6 +6,7 @@ from math import ceil
 from sparsesmith.domain.families import (
     block_slices_prospects,
     diagonals_prospects,
+    hyb_prospects,
     panels_prospects,
     row_bins_prospects,
     tiles_prospects,
@@ -355,5 +356,6 @@ PROSPECTS: Mapping[str, Callable[[Work], Iterator[Prospect]]] = {
     **row_bins_prospects.PROSPECTS,
     **tiles_prospects.PROSPECTS,
     **panels_prospects.PROSPECTS,
+    **hyb_prospects.PROSPECTS,
 }
 """Parameters worth trying, by family."""

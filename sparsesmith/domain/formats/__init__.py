@@ -13,6 +13,7 @@ from sparsesmith.domain.formats.dia import Dia
 from sparsesmith.domain.formats.ell import Ell
 from sparsesmith.domain.formats.format import Argument, Format, Layout, Parameters, complete_parameters
 from sparsesmith.domain.formats.hubs import Hubs
+from sparsesmith.domain.formats.hyb import Hyb
 from sparsesmith.domain.formats.panels import Panels
 from sparsesmith.domain.formats.row_bins import RowBins
 from sparsesmith.domain.formats.sell import Sell
@@ -26,6 +27,7 @@ _CATALOGUE: tuple[Format, ...] = (
     Hubs(),
     RowBins(),
     Bsell(),
+    Hyb(),
 )
 
 FORMATS: Mapping[str, Format] = {format_.name: format_ for format_ in _CATALOGUE}
