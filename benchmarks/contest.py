@@ -1,19 +1,20 @@
 """One workload tuned and raced against every routine of the library, with the seconds that each stage took.
 
-The same parts as in production: the tuner proposes, `evaluate_kernel` grades, the race decides on effort, finalists are
+The same parts as in production: the tuner proposes, `evaluate_kernel` grades, the race chooses finalists, which are
 timed again in turns with the best routine. What a job queue adds is not in these seconds (see `end_to_end`).
 """
 
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchmarks.preparation import Prepared
 from services.evaluator.compilation import Compiled
 from services.evaluator.correctness import Correct
-from services.evaluator.device import Effort, RunFailure, Timing
+from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.grading import Outcomes, programs_of, run_finals
 from services.evaluator.race import Race
@@ -82,9 +83,9 @@ class ClockedBench:
         with self.seconds.of("check"):
             return self.bench.check(kernel_id, program, binary)
 
-    def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
+    def time(self, kernel_id: str) -> Timing | RunFailure:
         with self.seconds.of("time"):
-            return self.bench.time(kernel_id, effort)
+            return self.bench.time(kernel_id)
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
         with self.seconds.of("finals"):
@@ -130,18 +131,36 @@ def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProc
 
 
 def _tune(prepared: Prepared, bench: ClockedBench, baselines: Baselines) -> tuple[tuple[Evaluation, ...], Baselines]:
-    """The search to its end; the next batch compiles while one is graded."""
+    """The search to its end; the next batch is chosen and compiled while one is graded."""
     race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
     entered: list[Candidate] = []
     batch = prepared.first
-    while batch:
-        entered += batch
-        upcoming = prepared.search.next_batch(BATCH)
-        prepared.ahead.start(upcoming, prepared.workload)
-        _grade(batch, prepared, bench, race, outcomes)
-        batch = upcoming or prepared.search.next_batch(BATCH)
+    with ThreadPoolExecutor(1) as chooser:
+        while batch:
+            entered += batch
+            upcoming = chooser.submit(_chosen, prepared)
+            _grade(batch, prepared, bench, race, outcomes)
+            chosen = upcoming.result()
+            _tell(batch, outcomes, prepared)
+            batch = chosen or prepared.search.next_batch(BATCH)
     outcomes, baselines = run_finals(race, bench, tuple(entered), outcomes, baselines)
     return _evaluations(entered, outcomes), baselines
+
+
+def _chosen(prepared: Prepared) -> tuple[Candidate, ...]:
+    """The search's next batch, given to the compilers."""
+    batch = prepared.search.next_batch(BATCH)
+    prepared.ahead.start(batch, prepared.workload)
+    return batch
+
+
+def _tell(batch: Sequence[Candidate], outcomes: Outcomes, prepared: Prepared) -> None:
+    for candidate in batch:
+        outcome = outcomes.get(candidate.program)
+        if outcome is not None:
+            prepared.search.tell(
+                candidate, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome
+            )
 
 
 def _without_overlap(
@@ -173,7 +192,7 @@ def _graded_apart(
 
 
 def _grade(batch: Sequence[Candidate], prepared: Prepared, bench: ClockedBench, race: Race, outcomes: Outcomes) -> None:
-    """Grades a batch as its programs come out of the compilers; the tuner hears of its own."""
+    """Grades a batch as its programs come out of the compilers."""
     bench.store_ahead(programs_of(batch, prepared.workload), STORE_AHEAD_S)
     compiled = iter(prepared.ahead.as_compiled(batch, prepared.workload, time.monotonic() + COMPILE_S))
     while True:
@@ -181,9 +200,7 @@ def _grade(batch: Sequence[Candidate], prepared: Prepared, bench: ClockedBench, 
             candidate = next(compiled, None)
         if candidate is None:
             return
-        outcome = evaluate_kernel(candidate, prepared.workload, prepared.ahead.result, bench, race)
-        outcomes[candidate.program] = outcome
-        prepared.search.tell(candidate, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome)
+        outcomes[candidate.program] = evaluate_kernel(candidate, prepared.workload, prepared.ahead.result, bench, race)
 
 
 def _evaluations(candidates: Sequence[Candidate], outcomes: Outcomes) -> tuple[Evaluation, ...]:

@@ -3,7 +3,7 @@
     python -m benchmarks.order_independence [--programs 24] [--orders 3] [--out FOLDER]
 
 Outcomes must be the same in every order. Times may differ by noise: by a few per cent where a program far from the best
-was timed briefly, by less where it was timed fully. Estimates (without a GPU) must be the same to the last bit.
+was timed briefly, by less where it came to the finals. Estimates (without a GPU) must be the same to the last bit.
 """
 
 import argparse
@@ -30,7 +30,8 @@ from services.evaluator.compilation import Compiler
 from services.evaluator.compile_ahead import CompilationsAhead
 from services.evaluator.devices import device_process
 from services.evaluator.evaluation import evaluate_kernel
-from services.evaluator.race import CONTENDER_RATIO, Race
+from services.evaluator.grading import run_finals
+from services.evaluator.race import FINALIST_RATIO, Race
 from services.evaluator.sandbox import DeviceProcess
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.domain.families import propose
@@ -112,13 +113,13 @@ def graded_in_orders(
     runs = []
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
         compiled = list(ahead.as_compiled(candidates, workload, time.monotonic() + COMPILE_WAIT_S))
-        best_us = process.open(workload, pattern).baselines().best_routine().timing.median_us
+        baselines = process.open(workload, pattern).baselines()
         for _ in range(num_orders):
             SystemRandom().shuffle(compiled)
-            bench, race = process.open(workload, pattern), Race(best_us)
-            runs.append(
-                {each.candidate_id: evaluate_kernel(each, workload, ahead.result, bench, race) for each in compiled}
-            )
+            bench, race = process.open(workload, pattern), Race(baselines.best_routine().timing.median_us)
+            outcomes = {each.program: evaluate_kernel(each, workload, ahead.result, bench, race) for each in compiled}
+            outcomes, _ = run_finals(race, bench, tuple(compiled), outcomes, baselines)
+            runs.append({each.candidate_id: outcomes[each.program] for each in candidates})
     return runs
 
 
@@ -129,7 +130,7 @@ def compared(runs: Sequence[Run]) -> dict[str, Any]:
     times = {name: [us for run in runs if (us := _us(run[name])) is not None] for name in passed}
     spreads = {name: max(series) / min(series) - 1 for name, series in times.items()}
     best_us = min((median(series) for series in times.values()), default=0.0)
-    near = [name for name, series in times.items() if median(series) <= best_us * CONTENDER_RATIO]
+    near = [name for name, series in times.items() if median(series) <= best_us * FINALIST_RATIO]
     return {
         "programs": len(runs[0]),
         "passed": len(passed),

@@ -123,7 +123,6 @@ class Row:
     policy_outcomes: dict[str, int]
     search: Search | None
     """None: an early result file."""
-    wall_s: float
 
     def speedup(self, against: Against = "best", cache: Cache = "warm", *, fallback: bool = True) -> float:
         """Of our kernel; with fallback the best baseline's own time where ours is not faster."""
@@ -271,7 +270,6 @@ def _row(row: Json) -> Row:
         policy_kernel=_optional(_kernel, row["policy"]["best"]),
         policy_outcomes=row["policy"]["outcomes"],
         search=_optional(_search, row["search"]),
-        wall_s=row["wall_s"],
     )
 
 

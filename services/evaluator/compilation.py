@@ -21,12 +21,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Literal
 
 from services.evaluator.nvrtc import Nvrtc, NvrtcNotFound, find_include_folders, find_library
+from services.evaluator.ptx_facts import PtxFacts, facts_of
 from sparsesmith.errors import Unavailable
 
 DEFAULT_TIMEOUT_S = 20.0
@@ -62,6 +63,8 @@ class Compiled:
     log: str
     resources: Mapping[str, KernelResources]
     compile_ms: float
+    facts: PtxFacts
+    """What the contract asks of the PTX."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +222,7 @@ class _Worker:
         except (EOFError, ConnectionError):
             return CompileError("the compiler process crashed or ran out of memory", "crashed")
         log, resources = split_log(header["log"])
-        return Compiled(ptx, cubin, _bounded(log), resources, header["compile_ms"])
+        return Compiled(ptx, cubin, _bounded(log), resources, header["compile_ms"], PtxFacts(**header["facts"]))
 
     def kill(self) -> None:
         """End the process."""
@@ -311,7 +314,12 @@ def _answer(connection: Connection, compiler: Nvrtc, folders: list[str], source:
     for folder in sorted(folders, key=len, reverse=True):
         log = log.replace(folder + "/", "")
     compile_ms = (time.perf_counter() - started) * 1e3
-    header = {"succeeded": result.succeeded, "log": log[: 64 * MAX_LOG_CHARACTERS], "compile_ms": compile_ms}
+    header = {
+        "succeeded": result.succeeded,
+        "log": log[: 64 * MAX_LOG_CHARACTERS],
+        "compile_ms": compile_ms,
+        "facts": asdict(facts_of(result.ptx)),
+    }
     connection.send_bytes(json.dumps(header).encode())
     if result.succeeded:
         connection.send_bytes(result.ptx.encode())

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from services.evaluator.call_graph import has_unbounded_stack
-from services.evaluator.stored_arguments import stored_to
-from sparsesmith.domain.persistent_state import persistent_variables
 from sparsesmith.domain.program import KernelProgram
 from sparsesmith.domain.signature import signature_of
 from sparsesmith_proto.kernel import Workload
@@ -30,10 +27,10 @@ _MAX_NAMES = 4
 
 def breach(program: KernelProgram, binary: Compiled, workload: Workload) -> str:
     """Why a compiled program is outside the contract; empty where it is within."""
-    state = persistent_variables(binary.ptx)
+    state = binary.facts.persistent_variables
     if state:
         return f"{_STATE}: {', '.join(state[:_MAX_NAMES])}"
-    if UNBOUNDED_STACK in binary.log or has_unbounded_stack(binary.ptx):
+    if UNBOUNDED_STACK in binary.log or binary.facts.has_unbounded_stack:
         return "the stack has no bound that the compiler can see: kernels may not recurse or call through pointers"
     stack_bytes = max((used.local_bytes for used in binary.resources.values()), default=0)
     if stack_bytes > MAX_STACK_BYTES:
@@ -45,6 +42,10 @@ def breach(program: KernelProgram, binary: Compiled, workload: Workload) -> str:
 def _stored_to(program: KernelProgram, binary: Compiled, workload: Workload) -> list[str]:
     """Arguments for reading only that the machine code writes to."""
     signature = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
-    read_only = [argument.name for argument in signature if argument.role in ("index", "values", "input")]
     kernels = {launch.kernel for launch in program.launches}
-    return stored_to(binary.ptx, kernels, [argument.name for argument in signature], read_only)
+    written = {position for kernel in kernels for position in binary.facts.written_parameters.get(kernel, ())}
+    return [
+        argument.name
+        for position, argument in enumerate(signature)
+        if position in written and argument.role in ("index", "values", "input")
+    ]

@@ -17,7 +17,7 @@ from services.evaluator.bandwidth import DeviceRates, measured_rates, peak_memor
 from services.evaluator.baselines import LibraryRoutines
 from services.evaluator.clocks import Clocks
 from services.evaluator.correctness import judge
-from services.evaluator.cuda_kernel import BUDGETS, MAX_ATTEMPTS, CudaKernel
+from services.evaluator.cuda_kernel import CudaKernel
 from services.evaluator.cuda_launch import LaunchRefused, cuda_errors
 from services.evaluator.cuda_program import DeviceProgram, MatrixShape
 from services.evaluator.cusparse import CuSparse
@@ -28,7 +28,7 @@ from services.evaluator.device_memory import SealedMemory, whole_array
 from services.evaluator.device_operands import HeldDraws, LayoutCache
 from services.evaluator.stopwatch import Stopwatch
 from services.evaluator.timed_sequence import Instruments, measure_in_turns
-from services.evaluator.timing import READ_MARGIN, ByteFloor, l2_bandwidth_bound_gbs
+from services.evaluator.timing import FULL, READ_MARGIN, ByteFloor, l2_bandwidth_bound_gbs
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
@@ -201,14 +201,13 @@ class CudaBench:
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
         """See Bench.retime."""
-        budget = BUDGETS["full"]
         own = [kernel for kernel in kernels if isinstance(kernel, CudaKernel)]
         if len(own) != len(kernels):
             raise TypeError("retime() takes kernels that this bench loaded")
-        sequences = [kernel.timed_sequence(draw, budget) for kernel in own]
-        sequences.append(self._routines.sequence(routine, draw, budget))
+        sequences = [kernel.timed_sequence(draw, FULL) for kernel in own]
+        sequences.append(self._routines.sequence(routine, draw, FULL))
         with self._draws.hidden():
-            *timings, library = measure_in_turns(sequences, self._device.instruments, budget, MAX_ATTEMPTS["full"])
+            *timings, library = measure_in_turns(sequences, self._device.instruments, FULL)
         return Retimed(kernels=tuple(timings), routine=library)
 
     def close(self) -> None:

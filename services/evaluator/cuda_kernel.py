@@ -7,16 +7,13 @@ from statistics import median
 from services.evaluator.arena_plan import Segment
 from services.evaluator.cuda_launch import Enqueue, LaunchRefused, cuda_errors
 from services.evaluator.cuda_program import DeviceProgram
-from services.evaluator.device import Array, Draw, Effort, Ran, RunFailure
+from services.evaluator.device import Array, Draw, Ran, RunFailure
 from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_operands import HeldDraws
 from services.evaluator.timed_sequence import Instruments, TimedSequence
-from services.evaluator.timing import FULL, QUICK, ByteFloor, TimingBudget, replays_suspiciously, runs_within
+from services.evaluator.timing import QUICK, ByteFloor, TimingBudget, replays_suspiciously, runs_within
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch
 
-BUDGETS: dict[Effort, TimingBudget] = {"quick": QUICK, "full": FULL}
-MAX_ATTEMPTS: dict[Effort, int] = {"quick": 1, "full": 3}
-"""How often a measurement is taken at most when the GPU's clocks disturb it."""
 _FRESH_RUNS = 5
 
 
@@ -48,14 +45,14 @@ class CudaKernel:
         enqueue = program.behind_late_writes(sequence, draw, start) if early else sequence.enqueue
         return self._run(program, draw, start, enqueue)
 
-    def time(self, draw: Draw, effort: Effort) -> MeasuredTiming | RunFailure:
+    def time(self, draw: Draw) -> MeasuredTiming | RunFailure:
         """See LoadedKernel.time."""
         try:
-            sequence = self.timed_sequence(draw, BUDGETS[effort])
+            sequence = self.timed_sequence(draw, QUICK)
             with self._draws.hidden():
-                timing = sequence.measure(BUDGETS[effort], MAX_ATTEMPTS[effort])
+                timing = sequence.measure(QUICK)
                 damage = self._damage(self._open_program())
-                suspicion = self._suspicion(sequence, timing, BUDGETS[effort])
+                suspicion = self._suspicion(sequence, timing, QUICK)
         except LaunchRefused as refusal:
             return _refused(refusal)
         problem = _described(damage) or suspicion

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.formats.format import Layout
@@ -43,9 +43,6 @@ Timing = MeasuredTiming | EstimatedTiming
 
 RunFailure = Mismatch | Crashed | TimedOut
 """What a kernel can do wrong when it runs."""
-
-Effort = Literal["quick", "full"]
-"""`quick` to race many candidates, `full` for a number that is reported."""
 
 ALIGNMENT_BYTES = 256
 """Every buffer a kernel sees starts at a multiple of this, as with cudaMalloc; kernels may rely on it."""
@@ -123,8 +120,8 @@ class LoadedKernel(Protocol):
         """
         ...
 
-    def time(self, draw: Draw, effort: Effort) -> Timing | RunFailure:
-        """Times the launches on this draw. Mismatch for a time that cannot be (below the byte floor)."""
+    def time(self, draw: Draw) -> Timing | RunFailure:
+        """Times the launches on this draw, briefly. Mismatch for a time that cannot be (below the byte floor)."""
         ...
 
     def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
@@ -175,7 +172,7 @@ class Bench(Protocol):
         ...
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
-        """Times finalists (each was run before) interleaved with a library routine by name, at full effort."""
+        """Times finalists (each was run before) interleaved with a library routine by name, at length."""
         ...
 
     def close(self) -> None:

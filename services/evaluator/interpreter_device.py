@@ -22,7 +22,6 @@ from services.evaluator.correctness import Correct, HostSeal, check
 from services.evaluator.device import (
     Array,
     Draw,
-    Effort,
     LoadedKernel,
     Ran,
     Retimed,
@@ -132,7 +131,7 @@ class InterpreterBench:
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
         """Estimates do not drift: the ones there are."""
         own = [kernel for kernel in kernels if isinstance(kernel, InterpretedKernel)]
-        return Retimed(tuple(kernel.time(draw, "full") for kernel in own), self._routines[routine])
+        return Retimed(tuple(kernel.time(draw) for kernel in own), self._routines[routine])
 
     def close(self) -> None:
         """Nothing is held."""
@@ -151,7 +150,7 @@ class InterpreterBench:
         verdict = check(kernel, [checked], 0)
         if not isinstance(verdict, Correct):
             raise Unavailable(f"the baseline {name} fails: {verdict.message}")
-        return BaselineTiming(routine=name, timing=kernel.time(checked, "full"), preparation_ms=preparation_ms)
+        return BaselineTiming(routine=name, timing=kernel.time(checked), preparation_ms=preparation_ms)
 
 
 class InterpretedKernel:
@@ -203,7 +202,7 @@ class InterpretedKernel:
         output = arrays[self._name_of("output")].reshape(draw.reference.shape)
         return Ran(output, guards_intact=True, inputs_intact=True)
 
-    def time(self, draw: Draw, effort: Effort) -> EstimatedTiming:
+    def time(self, draw: Draw) -> EstimatedTiming:
         """The sum of the launches' estimates, from the counts of the last run; another draw would give the same."""
         total_us = sum(estimate_time(counts, grid_blocks).total_us for counts, grid_blocks in self.work())
         return EstimatedTiming(median_us=total_us, traffic_model=TRAFFIC_MODEL)

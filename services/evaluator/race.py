@@ -1,13 +1,12 @@
-"""Racing: every kernel is timed briefly, those near the front fully, the finalists in turns with the best baseline."""
+"""Racing: every kernel is timed briefly, the front of the field again at length, in turns with the best baseline."""
 
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.workbench import Workbench
-from sparsesmith_proto.kernel import MeasuredTiming
 
-CONTENDER_RATIO = 1.15
-"""Within this factor of the best so far a kernel is timed at full effort: a quick time is good to a few per cent."""
+FINALIST_RATIO = 1.08
+"""Within this factor of the best a kernel is timed again: a brief time is good to a few per cent."""
 
-MAX_FINALISTS = 4
+MAX_FINALISTS = 6
 
 
 class Race:
@@ -18,10 +17,8 @@ class Race:
         self._finalists: dict[str, float] = {}
 
     def time(self, kernel_id: str, bench: Workbench) -> Timing | RunFailure:
-        """Times a checked kernel with the effort it deserves. It stays loaded only while it is a finalist."""
-        timing = bench.time(kernel_id, "quick")
-        if isinstance(timing, MeasuredTiming) and timing.median_us <= CONTENDER_RATIO * self._best_us:
-            timing = bench.time(kernel_id, "full")
+        """Times a checked kernel. It stays loaded only while it is a finalist."""
+        timing = bench.time(kernel_id)
         if not isinstance(timing, RunFailure):
             for loser in self._enter(kernel_id, timing.median_us):
                 bench.unload(loser)
@@ -30,7 +27,7 @@ class Race:
     @property
     def finalists(self) -> tuple[str, ...]:
         """Kernels within reach of the best, the fastest first."""
-        near = {kernel_id: us for kernel_id, us in self._finalists.items() if us <= CONTENDER_RATIO * self._best_us}
+        near = {kernel_id: us for kernel_id, us in self._finalists.items() if us <= FINALIST_RATIO * self._best_us}
         return tuple(sorted(near, key=near.__getitem__))
 
     def _enter(self, kernel_id: str, median_us: float) -> list[str]:

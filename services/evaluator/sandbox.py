@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from services.evaluator.compilation import Compiled
 from services.evaluator.correctness import Correct, MemoryDamaged
-from services.evaluator.device import Device, DeviceLost, Effort, RunFailure, Timing
+from services.evaluator.device import Device, DeviceLost, RunFailure, Timing
 from services.evaluator.workbench import FinalTimes, LocalWorkbench, Stored, damage
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
@@ -250,8 +250,8 @@ class SandboxedWorkbench:
             self._kernels[kernel_id] = _CheckedKernel(program, binary, self._process.num_started)
         return verdict
 
-    def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
-        outcome: Timing | RunFailure = self._outcome(_Call("time", (kernel_id, effort)), self._limits.time_s)
+    def time(self, kernel_id: str) -> Timing | RunFailure:
+        outcome: Timing | RunFailure = self._outcome(_Call("time", (kernel_id,)), self._limits.time_s)
         return outcome
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:

@@ -10,7 +10,7 @@ lies outside its own buffer's bounds; guards, checksums and the interpreter's me
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)[^{]*\{", re.DOTALL)
 _PARAMETER = re.compile(r"\.param\s+\S+(?:\s+\.ptr[^,]*?)?\s+([\w$]+)\s*(?:,|$)|\.param[^,]*?([\w$]+)\s*(?:,|$)")
@@ -21,19 +21,13 @@ _SPACES_OF_ITS_OWN = re.compile(r"\.(?:shared|local|param)\b")
 _POINTER_LOAD = re.compile(r"ld\.param\.[bu]64\s+(%[\w$]+)\s*,\s*\[\s*([\w$]+)\s*\]")
 
 
-def written_parameters(ptx: str, kernel: str) -> set[int]:
-    """Positions of the parameters of a kernel that it writes through and through no other at the same place."""
+def written_parameters(ptx: str) -> dict[str, set[int]]:
+    """For each kernel, positions of the parameters that it writes through and through no other at the same place."""
+    written = {}
     for entry in _ENTRY.finditer(ptx):
-        if entry[1] == kernel:
-            names = [found[1] or found[2] for found in _PARAMETER.finditer(entry[2])]
-            return _written(list(_statements(_body(ptx, entry.end()))), names)
-    return set()
-
-
-def stored_to(ptx: str, kernels: Collection[str], parameters: Sequence[str], read_only: Collection[str]) -> list[str]:
-    """Names of read-only arguments that some kernel of the program writes to, in the order of the signature."""
-    written = {position for kernel in kernels for position in written_parameters(ptx, kernel)}
-    return [name for position, name in enumerate(parameters) if position in written and name in read_only]
+        names = [found[1] or found[2] for found in _PARAMETER.finditer(entry[2])]
+        written[entry[1]] = _written(list(_statements(_body(ptx, entry.end()))), names)
+    return written
 
 
 def _body(ptx: str, start: int) -> str:

@@ -30,9 +30,9 @@ class TimedSequence:
         self.single = stopwatch.captured(enqueue, 1)
         self.warm = stopwatch.repeated(enqueue, self.single, budget)
 
-    def measure(self, budget: TimingBudget, max_attempts: int) -> MeasuredTiming:
-        """Warm and cold. A disturbed measurement is repeated up to max_attempts in all; the last one counts."""
-        return measure_in_turns([self], self._instruments, budget, max_attempts)[0]
+    def measure(self, budget: TimingBudget) -> MeasuredTiming:
+        """Warm and cold. A disturbed measurement is repeated as often as the budget allows; the last one counts."""
+        return measure_in_turns([self], self._instruments, budget)[0]
 
     def batch_us(self) -> float:
         """One warm batch, microseconds per sequence."""
@@ -51,7 +51,7 @@ class TimedSequence:
 
 
 def measure_in_turns(
-    sequences: Sequence[TimedSequence], instruments: Instruments, budget: TimingBudget, max_attempts: int
+    sequences: Sequence[TimedSequence], instruments: Instruments, budget: TimingBudget
 ) -> tuple[MeasuredTiming, ...]:
     """Times sequences interleaved, so that drift of the clocks falls on all alike; in the order given."""
     instruments.stopwatch.wake()
@@ -64,7 +64,7 @@ def measure_in_turns(
             sequence.warm.batch_us()
         return measure_interleaved(batches, repeats, budget)
 
-    attempted = measure_undisturbed(take, instruments.clocks.read, max_attempts)
+    attempted = measure_undisturbed(take, instruments.clocks.read, budget.max_attempts)
     return tuple(
         measured_timing(interval, sequence.cold_us(interval, budget), budget, attempted)
         for interval, sequence in zip(attempted.measurement, sequences, strict=True)

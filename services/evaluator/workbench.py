@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from services.evaluator.compiled_contract import breach
 from services.evaluator.correctness import Correct, MemoryDamaged, check, check_as_timed
-from services.evaluator.device import Device, Draw, Effort, LoadedKernel, RunFailure, Seal, Timing
+from services.evaluator.device import Device, Draw, LoadedKernel, RunFailure, Seal, Timing
 from services.evaluator.operands import FULL_CHECK, choose_draws, system_generator
 from services.evaluator.stored_matrices import StoredMatrices
 from sparsesmith.domain.fixed_values import FixedValues
@@ -65,12 +65,12 @@ class Workbench(Protocol):
         """Loads the program and checks it on the batch's inputs; it stays loaded under this id."""
         ...
 
-    def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
-        """Times a kernel that was checked, and checks it again as it was timed."""
+    def time(self, kernel_id: str) -> Timing | RunFailure:
+        """Times a kernel that was checked, briefly, and checks it again as it was timed."""
         ...
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
-        """Times kernels interleaved with a library routine, and checks them as they were timed."""
+        """Times kernels at length, interleaved with a library routine, and checks them as they were timed."""
         ...
 
     def unload(self, kernel_id: str) -> None: ...
@@ -147,9 +147,9 @@ class LocalWorkbench:
             self.unload(kernel_id)
         return verdict
 
-    def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
+    def time(self, kernel_id: str) -> Timing | RunFailure:
         kernel = self._kernels[kernel_id]
-        timing = kernel.time(self._draws[0], effort)
+        timing = kernel.time(self._draws[0])
         outcome = timing if isinstance(timing, RunFailure) else self._checked_as_timed(kernel, timing)
         self._check_memory()
         if isinstance(outcome, RunFailure):

@@ -13,7 +13,6 @@ from services.evaluator.device import (
     Array,
     DeviceLost,
     Draw,
-    Effort,
     LoadedKernel,
     Ran,
     Retimed,
@@ -21,6 +20,7 @@ from services.evaluator.device import (
     StoredMatrix,
 )
 from services.evaluator.operands import draw, system_generator
+from services.evaluator.ptx_facts import facts_of
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
@@ -31,7 +31,7 @@ WEDGED = "SPARSESMITH_TEST_WEDGED"
 """Names a file: a kernel that wedges the device makes it, once; no device starts while it is there. A kernel that hangs
 makes a file beside it that ends in `.hanging`."""
 
-BINARY = Compiled(ptx="", cubin=b"", log="", resources={}, compile_ms=1.0)
+BINARY = Compiled(ptx="", cubin=b"", log="", resources={}, compile_ms=1.0, facts=facts_of(""))
 MAX_NNZ = 10_000
 
 
@@ -117,7 +117,7 @@ class MisbehavingBench:
         return MisbehavingKernel(program.text.partition("// behaviour: ")[2].splitlines()[0])
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
-        timings = tuple(kernel.time(draw, "full") for kernel in kernels)
+        timings = tuple(kernel.time(draw) for kernel in kernels)
         return Retimed(tuple(timing for timing in timings if isinstance(timing, MeasuredTiming)), measured(9))
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class MisbehavingKernel:
             draw.reference[0] += 1e-9
         return Ran(output, self._behaviour != "overrun", self._behaviour != "overwrite")
 
-    def time(self, draw: Draw, effort: Effort) -> MeasuredTiming:
+    def time(self, draw: Draw) -> MeasuredTiming:
         if self._behaviour == "die_timing":
             behave("die")
         return measured(self._median_us)

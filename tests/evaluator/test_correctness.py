@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 from services.evaluator.correctness import Correct, HostSeal, MemoryDamaged, check, check_as_timed, judge
-from services.evaluator.device import Array, Draw, Effort, Ran, RunFailure
+from services.evaluator.device import Array, Draw, Ran, RunFailure
 from services.evaluator.operands import draw, system_generator
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.kernel import EstimatedTiming, Mismatch, TimedOut, Workload
@@ -30,7 +30,7 @@ class PythonKernel:
     def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
         return self._run(self._multiply, draw, np.full(draw.reference.shape, np.nan) if start is None else start)
 
-    def time(self, draw: Draw, effort: Effort) -> EstimatedTiming:
+    def time(self, draw: Draw) -> EstimatedTiming:
         return EstimatedTiming(median_us=1, traffic_model="none")
 
     def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:

@@ -7,9 +7,10 @@ import pytest
 from services.evaluator.compilation import Compiled, Compiler, KernelResources
 from services.evaluator.compile_ahead import CompilationsAhead
 from services.evaluator.correctness import Correct
-from services.evaluator.device import Effort, RunFailure, Timing
+from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import heaviest_kernel
 from services.evaluator.grading import Stopped, grade_batch, unreached
+from services.evaluator.ptx_facts import facts_of
 from services.evaluator.race import MAX_FINALISTS, Race
 from services.evaluator.sandbox import DeviceProcess, StageLimits
 from services.evaluator.workbench import FinalTimes, Stored
@@ -119,10 +120,9 @@ def test_a_worker_that_must_stop_gives_the_job_back(process: DeviceProcess, comp
 
 
 class TimedBench:
-    """A workbench where every kernel passes with the time its id says; it notes what it is asked."""
+    """A workbench where every kernel passes with the time its id says; it notes what it unloads."""
 
     def __init__(self) -> None:
-        self.timed: list[tuple[str, Effort]] = []
         self.unloaded: list[str] = []
 
     def description(self) -> DeviceDescription:
@@ -140,8 +140,7 @@ class TimedBench:
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         return Correct(0.0, 5)
 
-    def time(self, kernel_id: str, effort: Effort) -> Timing | RunFailure:
-        self.timed.append((kernel_id, effort))
+    def time(self, kernel_id: str) -> Timing | RunFailure:
         return measured(float(kernel_id))
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
@@ -151,13 +150,12 @@ class TimedBench:
         self.unloaded.append(kernel_id)
 
 
-def test_only_kernels_near_the_best_so_far_are_timed_at_full_effort() -> None:
+def test_only_kernels_near_the_best_so_far_stay_for_the_finals() -> None:
     bench, race = TimedBench(), Race(baseline_us=10)
-    for kernel_id in ("30", "8", "9", "9.3", "20"):
+    for kernel_id in ("30", "10.7", "8", "8.5", "8.7", "20"):
         race.time(kernel_id, bench)
-    assert [kernel_id for kernel_id, effort in bench.timed if effort == "full"] == ["8", "9"]
-    assert bench.unloaded == ["30", "9.3", "20"]
-    assert race.finalists == ("8", "9")
+    assert bench.unloaded == ["30", "10.7", "8.7", "20"]
+    assert race.finalists == ("8", "8.5")
 
 
 def test_the_race_keeps_the_fastest_few_loaded() -> None:
@@ -175,5 +173,6 @@ def test_the_resources_are_those_of_the_heaviest_kernel() -> None:
         log="",
         resources={"clear": KernelResources(8, 0, 0, 64, 0, 0), "spmv": KernelResources(40, 0, 0, 16, 0, 0)},
         compile_ms=75,
+        facts=facts_of(""),
     )
     assert heaviest_kernel(binary) == Resources(registers=40, spill_bytes=0, shared_bytes=16, compile_ms=75)

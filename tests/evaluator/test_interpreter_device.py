@@ -70,7 +70,7 @@ def test_a_csr_kernel_that_reads_more_takes_longer_by_estimate(compiler: Compile
         binary = compiler.compile(program.source, "sm_90")
         assert isinstance(binary, Compiled)
         assert isinstance(bench.check(text, program, binary), Correct)
-        timing = bench.time(text, "quick")
+        timing = bench.time(text)
         assert isinstance(timing, EstimatedTiming)
         times.append(timing.median_us)
     assert times[1] > times[0]

@@ -3,9 +3,21 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
 
-from services.evaluator.routines import DEFAULT_ROUTINE, block_fill, routines_for, useful_block_sizes
+from benchmarks.generated import banded, fem_blocks, stencil_2d, uniform_rows
+from services.evaluator.routines import (
+    BLOCK_SIZES,
+    DEFAULT_ROUTINE,
+    MIN_BLOCK_FILL,
+    block_fill,
+    routines_for,
+    useful_block_sizes,
+)
+from sparsesmith.domain.features import NUM_WINDOWS, WINDOW_NNZ
 from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from tests.domain.patterns import mask_of, patterns
 
 
 def blocked(size: int, num_blocks: int = 200, extent: int = 100) -> Pattern:
@@ -34,8 +46,8 @@ def test_spmm_is_compared_with_every_csr_and_coo_routine() -> None:
 
 
 def test_bsr_is_tried_once_for_each_block_size() -> None:
-    bsr = [routine for routine in routines_for("spmv", (2, 4)) if routine.storage == "bsr"]
-    assert [(routine.name, routine.block_size) for routine in bsr] == [
+    bsr = [routine for routine in routines_for("spmv", (2, 4)) if routine.storage.kind == "bsr"]
+    assert [(routine.name, routine.storage.block_size) for routine in bsr] == [
         ("cusparse_bsr2_default", 2),
         ("cusparse_bsr4_default", 4),
         ("cusparse_bsr2_alg1", 2),
@@ -53,3 +65,20 @@ def test_only_block_sizes_that_fit_the_pattern_are_tried(size: int, useful: tupl
 def test_the_fill_of_a_pattern_of_full_blocks_is_one() -> None:
     assert block_fill(blocked(3), 3) == 1.0
     assert block_fill(blocked(2), 4) < 0.6
+
+
+@pytest.mark.parametrize("size", BLOCK_SIZES)
+@pytest.mark.parametrize(
+    "pattern", [stencil_2d(260, 9), fem_blocks(120, 3), banded(40_000, 8), uniform_rows(40_000, 9)], ids=lambda p: p.nnz
+)
+def test_a_sample_decides_as_all_blocks_would(pattern: Pattern, size: int) -> None:
+    assert pattern.nnz > NUM_WINDOWS * WINDOW_NNZ
+    assert (size in useful_block_sizes(pattern)) == (block_fill(pattern, size) >= MIN_BLOCK_FILL)
+
+
+@given(pattern=patterns(), size=st.sampled_from(BLOCK_SIZES))
+def test_the_fill_is_the_share_of_nonzeros_in_blocks_that_hold_one(pattern: Pattern, size: int) -> None:
+    mask = mask_of(pattern)
+    padded = np.pad(mask, [(0, -extent % size) for extent in mask.shape])
+    blocks = padded.reshape(padded.shape[0] // size, size, -1, size).any(axis=(1, 3)).sum()
+    assert block_fill(pattern, size) == pattern.nnz / (blocks * size * size)

@@ -58,7 +58,7 @@ def test_a_right_kernel_passes_with_five_inputs(bench: SandboxedWorkbench) -> No
     verdict = check(bench, "right")
     assert isinstance(verdict, Correct)
     assert verdict.num_inputs == 5
-    assert bench.time("kernel", "quick") == measured(5)
+    assert bench.time("kernel") == measured(5)
 
 
 def test_a_wrong_kernel_is_a_mismatch_and_keeps_its_process(bench: SandboxedWorkbench) -> None:
@@ -95,7 +95,7 @@ def test_what_ends_the_process_is_an_outcome_and_the_next_kernel_gets_a_clean_on
 
 def test_a_kernel_that_does_nothing_when_repeated_is_found_after_timing(bench: SandboxedWorkbench) -> None:
     assert isinstance(check(bench, "lazy"), Correct)
-    timing = bench.time("kernel", "quick")
+    timing = bench.time("kernel")
     assert isinstance(timing, Mismatch)
     assert "run again after timing" in timing.message
 
@@ -108,7 +108,7 @@ def test_finalists_are_loaded_again_after_another_kernel_ended_their_process(ben
 
 def test_a_kernel_that_dies_while_it_is_timed_is_reported_as_crashed(bench: SandboxedWorkbench) -> None:
     assert isinstance(check(bench, "die_timing"), Correct)
-    assert isinstance(bench.time("kernel", "full"), Crashed)
+    assert isinstance(bench.time("kernel"), Crashed)
 
 
 def test_a_workload_beyond_the_device_is_refused_and_the_process_goes_on(shared_process: DeviceProcess) -> None:
@@ -125,7 +125,7 @@ def test_a_second_batch_on_the_same_workload_draws_anew_and_forgets_the_kernels(
     assert isinstance(check(first, "right"), Correct)
     second = shared_process.open(make_workload(pattern), pattern)
     assert isinstance(check(second, "right"), Correct)
-    assert isinstance(second.time("kernel", "quick"), MeasuredTiming)
+    assert isinstance(second.time("kernel"), MeasuredTiming)
 
 
 @contextmanager

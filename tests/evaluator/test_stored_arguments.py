@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from services.evaluator.compilation import Compiled, Compiler
-from services.evaluator.stored_arguments import stored_to, written_parameters
+from services.evaluator.stored_arguments import written_parameters
 from sparsesmith.domain.formats.format import Argument
 from sparsesmith.domain.program import parse_program
 from sparsesmith.domain.signature import signature_of
@@ -32,15 +32,19 @@ def signature_and_ptx(
 
 def written_by(text: str, compiler: Compiler) -> list[str]:
     signature, ptx, kernels = signature_and_ptx(text, compiler, "spmv", "float32")
-    names = [argument.name for argument in signature]
-    return stored_to(ptx, kernels, names, names)
+    return names_written(signature, ptx, kernels)
+
+
+def names_written(signature: tuple[Argument, ...], ptx: str, kernels: set[str]) -> list[str]:
+    written = written_parameters(ptx)
+    positions = {position for kernel in kernels for position in written[kernel]}
+    return [argument.name for position, argument in enumerate(signature) if position in positions]
 
 
 @pytest.mark.parametrize("program", corpus("good"), ids=lambda program: program.name)
 def test_a_good_program_writes_to_output_and_scratch_alone(program: CorpusProgram, compiler: Compiler) -> None:
     signature, ptx, kernels = signature_and_ptx(program.text, compiler, program.operation, program.element_type)
-    names = [argument.name for argument in signature]
-    written = set(stored_to(ptx, kernels, names, names))
+    written = set(names_written(signature, ptx, kernels))
     roles = {argument.name: argument.role for argument in signature}
     assert {roles[name] for name in written} <= {"output", "scratch"}
     assert "output" in {roles[name] for name in written}
@@ -74,5 +78,5 @@ def test_the_arguments_written_to_are_named(body: str, written: list[str], compi
     assert written_by(with_body(body), compiler) == written
 
 
-def test_a_kernel_that_is_not_there_writes_nothing() -> None:
-    assert written_parameters(".version 8.0\n.target sm_90\n", "spmv") == set()
+def test_a_program_without_kernels_writes_nothing() -> None:
+    assert written_parameters(".version 8.0\n.target sm_90\n") == {}

@@ -32,7 +32,7 @@ def loaded(text: str, bench: "CudaBench", pattern: Pattern, workload: Workload) 
 
 
 def measured(kernel: "CudaKernel", held: Draw) -> MeasuredTiming:
-    timing = kernel.time(held, "full")
+    timing = kernel.time(held)
     assert isinstance(timing, MeasuredTiming), timing
     return timing
 
@@ -86,7 +86,7 @@ def test_a_program_that_does_nothing_is_below_the_byte_floor(device: "CudaDevice
     workload = make_workload(pattern)
     bench = device.open(workload, pattern)
     nothing = programs.GOOD.replace("if (row >= num_rows) return;", "if (num_rows > 0) return;")
-    timing = loaded(nothing, bench, pattern, workload).time(bench.draw("uniform"), "quick")
+    timing = loaded(nothing, bench, pattern, workload).time(bench.draw("uniform"))
     assert not isinstance(timing, MeasuredTiming)
     assert "is below" in timing.message
 
@@ -97,7 +97,7 @@ def test_a_program_that_works_only_when_its_output_was_lost_is_suspicious(device
     bench = device.open(workload, pattern)
     # Skips a row whose output is there already: right after NaN, and very fast when repeated.
     lazy = programs.GOOD.replace("float sum = 0;", "if (y[row] == y[row]) return; float sum = 0;")
-    timing = loaded(lazy, bench, pattern, workload).time(bench.draw("uniform"), "full")
+    timing = loaded(lazy, bench, pattern, workload).time(bench.draw("uniform"))
     assert not isinstance(timing, MeasuredTiming)
     assert "does not do the whole work every time" in timing.message or "is below" in timing.message
 
