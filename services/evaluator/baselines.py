@@ -104,6 +104,7 @@ class PreparedRoutine:
         kernels: DeviceKernels,
     ) -> None:
         """Raises CuSparseRefused, LaunchRefused, DeviceLost."""
+        self.routine = routine
         self._matrix = matrix
         self._workload = workload
         self._num_rows = num_rows
@@ -171,6 +172,8 @@ class LibraryRoutines:
         self._kernels = kernels
         self._instruments = instruments
         self._matrices = HostMatrices(pattern)
+        self._in_finals: PreparedRoutine | None = None
+        """Kept from one final to the next: a captured graph does not keep the memory that it works on."""
 
     def baselines(self, first: Draw, second: Draw) -> Baselines:
         """Times every routine that applies, checked on two draws in device memory.
@@ -182,20 +185,24 @@ class LibraryRoutines:
         self._matrices.convert_ahead(storages)
         timed: dict[Routine, BaselineTiming] = {}
         for storage in storages:
-            self._time_on(
-                storage, [routine for routine in routines if routine.storage == storage], first, second, timed
-            )
-        baselines = tuple(timed.values())
-        if all(timing.routine != DEFAULT_ROUTINE for timing in baselines):
+            on_storage = [routine for routine in routines if routine.storage == storage]
+            self._time_on(storage, on_storage, first, second, timed)
+        if all(routine.name != DEFAULT_ROUTINE for routine in timed):
             raise Unavailable(f"{DEFAULT_ROUTINE} does not work on this device: there is no baseline")
         # The finals prepare the best routine again.
         self._matrices.keep_only(min(timed, key=lambda routine: timed[routine].timing.median_us).storage)
-        return Baselines(default=DEFAULT_ROUTINE, routines=baselines)
+        return Baselines(default=DEFAULT_ROUTINE, routines=tuple(timed.values()))
 
     def sequence(self, name: str, draw: Draw, budget: TimingBudget) -> TimedSequence:
-        """A routine by name, ready to be timed. Raises CuSparseRefused, Unsuited, LaunchRefused, DeviceLost."""
-        routine = {routine.name: routine for routine in routines_for(self._workload.operation, BLOCK_SIZES)}[name]
-        return self._sequence(self._prepared(routine, self._on_device(routine.storage)), draw, budget)
+        """A routine by name, ready to be timed until another one is asked for.
+
+        Raises CuSparseRefused, Unsuited, LaunchRefused, DeviceLost.
+        """
+        if self._in_finals is None or self._in_finals.routine.name != name:
+            self._in_finals = None
+            routine = {routine.name: routine for routine in routines_for(self._workload.operation, BLOCK_SIZES)}[name]
+            self._in_finals = self._prepared(routine, self._on_device(routine.storage))
+        return self._sequence(self._in_finals, draw, budget)
 
     def _on_device(self, storage: Storage) -> DeviceMatrix:
         return DeviceMatrix(self._matrices.get(storage), self._pattern, self._workload.element_type)

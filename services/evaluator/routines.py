@@ -1,9 +1,10 @@
 """Which routines of cuSPARSE apply to an operation and a pattern (needs no device)."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
-
+from sparsesmith.domain.features import block_fill as fill_of_a_sample
+from sparsesmith.domain.formats.bsr import count_blocks
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith_proto.message import Operation
 
@@ -12,6 +13,8 @@ DEFAULT_ROUTINE = "cusparse_csr_default"
 BLOCK_SIZES = (2, 3, 4, 8)
 MIN_BLOCK_FILL = 0.4
 """BSR is tried where at least this share of its slots would hold a nonzero."""
+SAMPLED_FILL_MARGIN = 0.1
+"""A sample this far from the limit decides; all blocks are counted only where it is nearer."""
 
 SPMV_ALGORITHMS = {
     "default": 0,
@@ -38,24 +41,33 @@ SPMM_ALGORITHMS = {
 """cusparseSpMMAlg_t of cusparse.h 12.x."""
 
 
+Kind = Literal["csr", "coo", "sell", "bsr"]
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One of the library's formats."""
+
+    kind: Kind
+    block_size: int = 1
+    """Of bsr."""
+
+
 @dataclass(frozen=True)
 class Routine:
     """One way to call the library."""
 
     name: str
-    storage: str
-    """`csr`, `coo`, `sell` or `bsr`."""
+    storage: Storage
     algorithm: int
-    block_size: int = 1
-    """Of bsr."""
 
 
-_SPMV_ROUTINES: tuple[tuple[str, str], ...] = (
+_SPMV_ROUTINES: tuple[tuple[Kind, str], ...] = (
     ("csr", "default"), ("csr", "csr_alg1"), ("csr", "csr_alg2"),
     ("coo", "default"), ("coo", "coo_alg1"), ("coo", "coo_alg2"),
     ("sell", "sell_alg1"), ("bsr", "default"), ("bsr", "bsr_alg1"),
 )  # fmt: skip
-_SPMM_ROUTINES: tuple[tuple[str, str], ...] = (
+_SPMM_ROUTINES: tuple[tuple[Kind, str], ...] = (
     ("csr", "default"), ("csr", "csr_alg1"), ("csr", "csr_alg2"), ("csr", "csr_alg3"),
     ("coo", "default"), ("coo", "coo_alg1"), ("coo", "coo_alg2"), ("coo", "coo_alg3"), ("coo", "coo_alg4"),
     ("bsr", "default"), ("bsr", "bsr_alg1"),
@@ -70,38 +82,27 @@ def routines_for(operation: Operation, block_sizes: tuple[int, ...]) -> tuple[Ro
         case "spmm":
             pairs, algorithms = _SPMM_ROUTINES, SPMM_ALGORITHMS
     routines: list[Routine] = []
-    for storage, algorithm in pairs:
-        suffix = algorithm.removeprefix(f"{storage}_")
-        if storage == "bsr":
-            routines += [
-                Routine(f"cusparse_bsr{size}_{suffix}", storage, algorithms[algorithm], size) for size in block_sizes
-            ]
-        else:
-            routines.append(Routine(f"cusparse_{storage}_{suffix}", storage, algorithms[algorithm]))
+    for kind, algorithm in pairs:
+        suffix = algorithm.removeprefix(f"{kind}_")
+        storages = [Storage(kind, size) for size in block_sizes] if kind == "bsr" else [Storage(kind)]
+        for storage in storages:
+            size = storage.block_size if kind == "bsr" else ""
+            routines.append(Routine(f"cusparse_{kind}{size}_{suffix}", storage, algorithms[algorithm]))
     return tuple(routines)
 
 
 def useful_block_sizes(pattern: Pattern) -> tuple[int, ...]:
-    """Block sizes whose blocks look full enough: cheap bounds first, the exact fill only where they pass."""
-    return tuple(
-        size for size in BLOCK_SIZES if _looks_blocked(pattern, size) and block_fill(pattern, size) >= MIN_BLOCK_FILL
-    )
+    """Block sizes whose blocks are full enough: a sample decides where it is clear, all blocks where it is not."""
+    return tuple(size for size in BLOCK_SIZES if _is_full_enough(pattern, size))
 
 
-def _looks_blocked(pattern: Pattern, size: int) -> bool:
-    """Whether neighbours in a row share a block column often enough for MIN_BLOCK_FILL.
-
-    With a fill of f the `size` slots of a block row hold f * size nonzeros on average, so at least f * size - 1 of
-    f * size nonzeros have their predecessor in the same block.
-    """
-    block_cols = pattern.col_indices // size
-    same = block_cols[1:] == block_cols[:-1]
-    needed = max(0.0, (MIN_BLOCK_FILL * size - 1) / (MIN_BLOCK_FILL * size))
-    return pattern.nnz > 1 and float(same.mean()) >= needed
+def _is_full_enough(pattern: Pattern, size: int) -> bool:
+    fill = fill_of_a_sample(pattern, size, size)
+    if abs(fill - MIN_BLOCK_FILL) < SAMPLED_FILL_MARGIN or not fill:
+        fill = block_fill(pattern, size)
+    return fill >= MIN_BLOCK_FILL
 
 
 def block_fill(pattern: Pattern, size: int) -> float:
     """Share of the slots of square blocks that hold a nonzero."""
-    num_block_cols = -(-pattern.num_cols // size)
-    blocks = (pattern.row_indices() // size).astype(np.int64) * num_block_cols + pattern.col_indices // size
-    return pattern.nnz / (np.unique(blocks).size * size * size)
+    return pattern.nnz / (count_blocks(pattern, size, size) * size * size)

@@ -19,7 +19,8 @@ from sparsesmith.domain.formats.format import (
     refuse_padding,
     whole,
 )
-from sparsesmith.domain.pattern import Int32Array, Pattern
+from sparsesmith.domain.formats.lanes import padded_row_offsets
+from sparsesmith.domain.pattern import Pattern
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Bsr:
         # SciPy moves the numbers of the nonzeros, from 1, as if they were values.
         numbers = np.arange(1, pattern.nnz + 1, dtype=np.int32)
         numbered = scipy.sparse.csr_matrix(
-            (numbers, pattern.col_indices, _whole_block_rows(pattern, block_rows)),
+            (numbers, pattern.col_indices, padded_row_offsets(pattern, block_rows)),
             shape=(num_block_rows * block_rows, num_block_cols * block_cols),
         )
         blocks = numbered.tobsr((block_rows, block_cols))
@@ -102,14 +103,8 @@ def count_blocks(pattern: Pattern, block_rows: int, block_cols: int) -> int:
         (np.ones(pattern.num_cols, np.bool_), block_of_column, np.arange(pattern.num_cols + 1, dtype=np.int32)),
         shape=(pattern.num_cols, num_block_cols),
     )
-    offsets = _whole_block_rows(pattern, block_rows)[::block_rows]
+    offsets = padded_row_offsets(pattern, block_rows)[::block_rows]
     rows = scipy.sparse.csr_matrix(
         (np.ones(pattern.nnz, np.bool_), pattern.col_indices, offsets), shape=(offsets.size - 1, pattern.num_cols)
     )
     return int((rows @ gather).nnz)
-
-
-def _whole_block_rows(pattern: Pattern, block_rows: int) -> Int32Array:
-    """Row offsets with empty rows at the end that fill the last block row."""
-    missing = -pattern.num_rows % block_rows
-    return np.append(pattern.row_offsets, np.full(missing, pattern.nnz, np.int32))

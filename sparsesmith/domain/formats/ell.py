@@ -14,7 +14,7 @@ from sparsesmith.domain.formats.format import (
     refuse_overflow,
     refuse_padding,
 )
-from sparsesmith.domain.formats.lanes import Lanes
+from sparsesmith.domain.formats.lanes import Lanes, padded_row_offsets
 from sparsesmith.domain.pattern import Int32Array, Pattern
 
 ROW_ALIGNMENT = 32
@@ -48,8 +48,8 @@ class Ell:
         stride = -(-pattern.num_rows // ROW_ALIGNMENT) * ROW_ALIGNMENT
         refuse_overflow(self.name, "stride", stride)
         refuse_padding(self.name, width * stride, pattern.nnz)
-        first, past = np.full((1, stride), pattern.nnz, np.int32), np.full((1, stride), pattern.nnz, np.int32)
-        first[0, : pattern.num_rows], past[0, : pattern.num_rows] = pattern.row_offsets[:-1], pattern.row_offsets[1:]
+        offsets = padded_row_offsets(pattern, ROW_ALIGNMENT)[None]
+        first, past = offsets[:, :-1], offsets[:, 1:]
         lanes = Lanes(first, past, first == past, np.array([width]), np.zeros(1, np.int32))
         columns, value_sources = lanes.filled(pattern)
         return Layout(

@@ -70,3 +70,8 @@ class Lanes:
         reached = (np.arange(groups.size) - np.repeat(begins, self.widths)) * self.stride
         fits = nnz + int(reached.max(initial=0)) <= MAX_NNZ
         return groups, reached.astype(np.int32) if fits else reached
+
+
+def padded_row_offsets(pattern: Pattern, rows: int) -> Int32Array:
+    """Row offsets with empty rows at the end, up to a multiple of so many rows."""
+    return np.append(pattern.row_offsets, np.full(-pattern.num_rows % rows, pattern.nnz, np.int32))
