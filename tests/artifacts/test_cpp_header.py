@@ -43,6 +43,8 @@ PROGRAMS = [
     "dia",
     "ell",
     "hubs",
+    "hyb",
+    "hyb_coo",
     "panels_rounds",
     "row_bins",
     "sell_sorted",

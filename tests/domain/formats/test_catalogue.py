@@ -13,6 +13,16 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
     ("csr", {}, "const int* row_offsets, const int* col_indices, const T* values"),
     ("csr", {"index": "u16"}, "const int* row_offsets, const unsigned short* col_indices, const T* values"),
     (
+        "csr",
+        {"index": "u8"},
+        "const int* row_offsets, const int* row_col_base, const unsigned char* col_indices, const T* values",
+    ),
+    (
+        "csr",
+        {"index": "u16_row"},
+        "const int* row_offsets, const int* row_col_base, const unsigned short* col_indices, const T* values",
+    ),
+    (
         "csr_rowblocks",
         {},
         "int num_blocks, const int* block_rows, const int* row_offsets, const int* col_indices, const T* values",
@@ -42,6 +52,12 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "int num_segments, const int* segment_rows, const int* segment_offsets, const int* row_offsets, "
         "const int* col_indices, const T* values, T* carry",
     ),
+    (
+        "csr_merge",
+        {"index": "u8"},
+        "int num_segments, const int* segment_rows, const int* segment_offsets, const int* segment_col_base, "
+        "const int* row_offsets, const unsigned char* col_indices, const T* values, T* carry",
+    ),
     ("coo", {}, "const int* row_indices, const int* col_indices, const T* values"),
     ("coo", {"index": "u16"}, "const int* row_indices, const unsigned short* col_indices, const T* values"),
     ("ell", {}, "int width, int stride, const int* col_indices, const T* values"),
@@ -54,6 +70,18 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "sell",
         {"index": "u16"},
         "int num_slices, const int* slice_offsets, const int* row_permutation, const int* slice_col_base, "
+        "const unsigned short* col_indices, const T* values",
+    ),
+    (
+        "sell",
+        {"index": "u8"},
+        "int num_slices, const int* slice_offsets, const int* row_permutation, const int* slot_col_base, "
+        "const unsigned char* col_indices, const T* values",
+    ),
+    (
+        "sell",
+        {"index": "u16_slot"},
+        "int num_slices, const int* slice_offsets, const int* row_permutation, const int* slot_col_base, "
         "const unsigned short* col_indices, const T* values",
     ),
     ("dia", {}, "int num_diagonals, const int* diagonal_offsets, const T* values"),
@@ -81,6 +109,18 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "const int* part_offsets, const int* segment_offsets, const int* bin_rows, const int* cut_rows, "
         "const int* row_offsets, const unsigned short* col_indices, const unsigned short* positions, const T* values, "
         "T* products",
+    ),
+    (
+        "hyb",
+        {},
+        "int stride, int num_rest_rows, const int* rest_mask, const int* rest_rows, const int* rest_offsets, "
+        "const int* col_indices, const int* rest_cols, const T* values",
+    ),
+    (
+        "hyb",
+        {"rest": "coo", "index": "u16"},
+        "int stride, int num_rest, const int* rest_rows, const int* slice_col_base, "
+        "const unsigned short* col_indices, const int* rest_cols, const T* values",
     ),
     (
         "hubs",
@@ -123,7 +163,8 @@ def test_defaults_complete_what_is_given() -> None:
     [
         ("csr", {"width": 4}, "width", "index"),
         ("ell", {"width": 4}, "width", "none"),
-        ("csr", {"index": "u8"}, "index", "i32, u16"),
+        ("csr", {"index": "u32"}, "index", "i32, u16, u8, u16_row"),
+        ("coo", {"index": "u8"}, "index", "i32, u16"),
         ("sell", {"slice": 33}, "slice", "4, 8, 16, 32, 64, 128, 256"),
         ("sell", {"sigma": -1}, "sigma", "0..1048576"),
         ("csr_merge", {"items": "many"}, "items", "8..65536"),
@@ -143,7 +184,7 @@ def test_an_unknown_format_is_refused_with_those_there_are() -> None:
         format_named("csr5")
 
 
-@pytest.mark.parametrize("name", ["csr", "coo", "csr_rowblocks", "sell", "row_bins"])
+@pytest.mark.parametrize("name", ["csr", "coo", "csr_rowblocks", "csr_merge", "sell", "row_bins"])
 def test_sixteen_bits_reach_65536_columns_and_no_further(name: str) -> None:
     format_ = format_named(name)
     parameters = complete_parameters(format_, {"index": "u16"})
@@ -152,6 +193,18 @@ def test_sixteen_bits_reach_65536_columns_and_no_further(name: str) -> None:
     with pytest.raises(InvalidProgram) as refusal:
         format_.build(too_wide, parameters)
     assert (refusal.value.field, refusal.value.value, refusal.value.limit) == ("index", "65537", "65536")
+
+
+@pytest.mark.parametrize(("name", "index"), [("csr", "u8"), ("csr", "u16_row"), ("csr_merge", "u8")])
+def test_offsets_from_a_row_or_a_segment_reach_as_far_as_their_width(name: str, index: str) -> None:
+    format_ = format_named(name)
+    parameters = complete_parameters(format_, {"index": index})
+    reach = 256 if index == "u8" else 65536
+    fits, too_wide = (make_pattern("...x" + "." * (span - 2) + "x") for span in (reach, reach + 1))
+    assert format_.build(fits, parameters).indices["col_indices"].max() == reach - 1
+    with pytest.raises(InvalidProgram) as refusal:
+        format_.build(too_wide, parameters)
+    assert (refusal.value.field, refusal.value.value, refusal.value.limit) == ("index", str(reach + 1), str(reach))
 
 
 @pytest.mark.parametrize("name", ["csr_rowblocks", "sell", "row_bins"])
@@ -179,6 +232,7 @@ def scattered_pattern(num_rows: int, num_dense_rows: int) -> Pattern:
     ("name", "given", "num_dense_rows"),
     [
         ("ell", {}, 1),
+        ("hyb", {"width": 256}, 0),
         ("sell", {"slice": 256}, 12),
         ("dia", {}, 0),
         ("bsr", {"block_rows": 16, "block_cols": 16}, 0),

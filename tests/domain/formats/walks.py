@@ -45,8 +45,9 @@ def multiply(
 
 def _csr(o: Operands) -> dict[int, float]:
     offsets, columns = o.array("row_offsets"), o.array("col_indices")
+    bases = o.array("row_col_base") if o.parameters["index"] in ("u8", "u16_row") else [0] * o.num_rows
     return {
-        row: sum(o.values[j] * o.x[columns[j]] for j in range(offsets[row], offsets[row + 1]))
+        row: sum(o.values[j] * o.x[bases[row] + columns[j]] for j in range(offsets[row], offsets[row + 1]))
         for row in range(o.num_rows)
     }
 
@@ -106,15 +107,16 @@ def _csr_tiles(o: Operands) -> dict[int, float]:
 def _csr_merge(o: Operands) -> dict[int, float]:
     rows, starts = o.array("segment_rows"), o.array("segment_offsets")
     offsets, columns = o.array("row_offsets"), o.array("col_indices")
+    bases = [0] * o.size("num_segments") if o.parameters["index"] == "i32" else o.array("segment_col_base")
     sums: dict[int, float] = {}
     carries: list[tuple[int, float]] = []
     for segment in range(o.size("num_segments")):
-        j, end = starts[segment], starts[segment + 1]
+        j, end, base = starts[segment], starts[segment + 1], bases[segment]
         for row in range(rows[segment], rows[segment + 1]):
             assert row not in sums
-            sums[row] = sum(o.values[k] * o.x[columns[k]] for k in range(j, offsets[row + 1]))
+            sums[row] = sum(o.values[k] * o.x[base + columns[k]] for k in range(j, offsets[row + 1]))
             j = offsets[row + 1]
-        carries.append((rows[segment + 1], sum(o.values[k] * o.x[columns[k]] for k in range(j, end))))
+        carries.append((rows[segment + 1], sum(o.values[k] * o.x[base + columns[k]] for k in range(j, end))))
     for row, carry in carries:
         if row < o.num_rows:
             sums[row] += carry
@@ -142,12 +144,12 @@ def _ell(o: Operands) -> dict[int, float]:
 def _sell(o: Operands) -> dict[int, float]:
     lanes = int(o.parameters["slice"])
     offsets, permutation, columns = o.array("slice_offsets"), o.array("row_permutation"), o.array("col_indices")
-    bases = o.array("slice_col_base") if o.is_narrow else [0] * o.size("num_slices")
+    bases = _slot_bases(o, lanes)
     sums: dict[int, float] = {}
     for slice_ in range(o.size("num_slices")):
         for lane in range(lanes):
             slots = range(offsets[slice_] + lane, offsets[slice_ + 1], lanes)
-            total = sum(o.values[slot] * o.x[bases[slice_] + columns[slot]] for slot in slots)
+            total = sum(o.values[slot] * o.x[bases[slot // lanes] + columns[slot]] for slot in slots)
             row = permutation[slice_ * lanes + lane]
             assert row not in sums
             if row >= 0:
@@ -155,6 +157,14 @@ def _sell(o: Operands) -> dict[int, float]:
             else:
                 assert total == 0
     return sums
+
+
+def _slot_bases(o: Operands, lanes: int) -> list[int]:
+    """What columns count from, for each slot of all lanes."""
+    if o.parameters["index"] in ("u8", "u16_slot"):
+        return o.array("slot_col_base")
+    widths = np.diff(o.array("slice_offsets")) // lanes
+    return np.repeat(o.array("slice_col_base"), widths).tolist() if o.is_narrow else [0] * int(widths.sum())
 
 
 def _dia(o: Operands) -> dict[int, float]:
@@ -267,6 +277,28 @@ def _hubs(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _hyb(o: Operands) -> dict[int, float]:
+    width, stride = int(o.parameters["width"]), o.size("stride")
+    columns, rest_cols = o.array("col_indices"), o.array("rest_cols")
+    bases = o.array("slice_col_base") if o.is_narrow else [0] * (stride // 32)
+    sums = {
+        row: sum(o.values[k * stride + row] * o.x[bases[row // 32] + columns[k * stride + row]] for k in range(width))
+        for row in range(o.num_rows)
+    }
+    rest_rows, rest = o.array("rest_rows"), o.values[width * stride :]
+    if o.parameters["rest"] == "coo":
+        for j in range(o.size("num_rest")):
+            sums[rest_rows[j]] += rest[j] * o.x[rest_cols[j]]
+        return sums
+    offsets, mask = o.array("rest_offsets"), o.array("rest_mask")
+    apart = {row for row in range(o.num_rows) if mask[row // 32] >> row % 32 & 1}
+    assert sorted(apart) == sorted(rest_rows[: o.size("num_rest_rows")])
+    for place, row in enumerate(rest_rows[: o.size("num_rest_rows")]):
+        assert sums[row] == 0
+        sums[row] = sum(rest[j] * o.x[rest_cols[j]] for j in range(offsets[place], offsets[place + 1]))
+    return sums
+
+
 def _bsell(o: Operands) -> dict[int, float]:
     height, width, lanes = (int(o.parameters[name]) for name in ("block_rows", "block_cols", "slice"))
     vector = next(vector for vector in (4, 2, 1) if height * width % vector == 0)
@@ -303,4 +335,5 @@ WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "hubs": _hubs,
     "row_bins": _row_bins,
     "bsell": _bsell,
+    "hyb": _hyb,
 }
