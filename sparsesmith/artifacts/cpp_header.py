@@ -166,7 +166,7 @@ def cpp_parameter(name: str, value: ParameterValue) -> str:
         return ", ".join([f'{{"widths_count", {len(limits)}}}', *listed])
     if name == "rows":
         return f'{{"rows", {("natural", "length", "column").index(value)}}}'
-    flag = {"index": "u16", "balance": "nnz", "order": "column", "long_rows": "split"}[name]
+    flag = {"index": "u16", "balance": "nnz", "order": "column", "long_rows": "split", "rest": "coo"}[name]
     return f'{{"{name}_{flag}", {int(value == flag)}}}'
 
 

@@ -42,6 +42,12 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
     ),
     "bsr": ({}, {"block_rows": 3, "block_cols": 4}),
     "panels": ({"parts": 2, "bins": 5}, {"panel_cols": 32, "parts": 4, "bins": 3, "rounds": 2}),
+    "hyb": (
+        {"width": 3},
+        {"width": 5, "rest": "coo"},
+        {"width": 4, "index": "u16"},
+        {"width": 2, "rest": "coo", "index": "u16"},
+    ),
     "hubs": ({"items": 2}, {"hub_cols": 7, "items": 4}),
 }
 
@@ -83,6 +89,15 @@ PATTERNS = {
     "banded": scipy.sparse.diags([1.0, 1.0, 1.0], [-2, 0, 5], shape=(33, 33)),
 }
 
+PATTERNS_BEYOND_SIXTEEN_BITS = {
+    "hyb": {
+        "far apart": scipy.sparse.hstack(
+            [np.eye(70, 40), scipy.sparse.csr_matrix((70, 90_000)), scipy.sparse.random(70, 9, 0.3, random_state=2)]
+        ),
+    }
+}
+"""Of formats whose 16-bit columns refuse no pattern."""
+
 
 def built_in_cpp(pattern: Pattern, program: Path) -> dict[str, list[int]]:
     words = [pattern.num_rows, pattern.num_cols, pattern.nnz, *pattern.row_offsets, *pattern.col_indices]
@@ -111,6 +126,6 @@ def test_the_cpp_builder_of_each_format_gives_the_arrays_of_the_python_builder(n
         source, program = tmp_path / f"{number}.cpp", tmp_path / f"{number}"
         source.write_text(code)
         subprocess.run(["g++", "-std=c++17", "-Wall", "-Werror", "-o", program, source], check=True)
-        for title, matrix in PATTERNS.items():
+        for title, matrix in (PATTERNS | PATTERNS_BEYOND_SIXTEEN_BITS.get(name, {})).items():
             pattern = pattern_from_scipy(scipy.sparse.csr_matrix(matrix))
             assert built_in_cpp(pattern, program) == built_in_python(pattern, name, parameters), (title, given)
