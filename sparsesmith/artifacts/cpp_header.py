@@ -157,7 +157,10 @@ def _stored(storage: ValueStorage) -> str:
 
 
 def cpp_parameter(name: str, value: ParameterValue) -> str:
-    """Whole numbers as they are, lists one by one; a word as a flag: index=u16 becomes index_u16 = 1, i32 0."""
+    """Whole numbers as they are, lists one by one; a word as a flag: index=u16 becomes index_u16 = 1, i32 0.
+
+    Rarer words of `index` have a flag of their own, which is named only where it is set.
+    """
     if isinstance(value, int):
         return f'{{"{name}", {value}}}'
     if name == "widths":
@@ -166,6 +169,8 @@ def cpp_parameter(name: str, value: ParameterValue) -> str:
         return ", ".join([f'{{"widths_count", {len(limits)}}}', *listed])
     if name == "rows":
         return f'{{"rows", {("natural", "length", "column").index(value)}}}'
+    if name == "index" and value not in ("i32", "u16"):
+        return f'{{"index_u16", 0}}, {{"index_{value}", 1}}'
     flag = {"index": "u16", "balance": "nnz", "order": "column", "long_rows": "split", "rest": "coo"}[name]
     return f'{{"{name}_{flag}", {int(value == flag)}}}'
 

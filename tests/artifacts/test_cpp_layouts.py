@@ -16,7 +16,7 @@ from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
 CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
-    "csr": ({}, {"index": "u16"}),
+    "csr": ({}, {"index": "u16"}, {"index": "u8"}, {"index": "u16_row"}),
     "csr_rowblocks": ({"nnz_per_block": 32}, {"nnz_per_block": 64, "max_rows": 5, "index": "u16"}),
     "csr_tiles": (
         {"chunks": 5, "vector": 2, "max_rows": 9},
@@ -25,10 +25,21 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"max_rows": 64, "index": "u16", "long_rows": "split"},
         {"chunks": 5, "vector": 2, "max_rows": 64, "rows": "column"},
     ),
-    "csr_merge": ({"items": 8}, {"items": 16, "balance": "nnz"}),
+    "csr_merge": (
+        {"items": 8},
+        {"items": 16, "balance": "nnz"},
+        {"items": 8, "index": "u16"},
+        {"items": 8, "balance": "nnz", "index": "u8"},
+    ),
     "coo": ({}, {"index": "u16"}),
     "ell": ({},),
-    "sell": ({}, {"slice": 4, "sigma": 16}, {"slice": 8, "sigma": 0, "index": "u16"}),
+    "sell": (
+        {},
+        {"slice": 4, "sigma": 16},
+        {"slice": 8, "sigma": 0, "index": "u16"},
+        {"slice": 4, "index": "u8"},
+        {"slice": 8, "sigma": 16, "index": "u16_slot"},
+    ),
     "dia": ({}, {"slice": 32}),
     "bsell": (
         {},
@@ -72,6 +83,7 @@ int main(int argc, char** argv) {
   };
   for (const auto& [name, array] : layout.ints) print(name, array);
   for (const auto& [name, array] : layout.shorts) print(name, array);
+  for (const auto& [name, array] : layout.bytes) print(name, array);
   print("value_sources", layout.value_sources);
 }
 """
@@ -82,7 +94,11 @@ PATTERNS = {
         [scipy.sparse.csr_matrix((9, 40)), np.ones((1, 40)), scipy.sparse.csr_matrix((3, 40)), np.eye(7, 40)]
     ),
     "rows of several tiles": scipy.sparse.vstack(
-        [np.eye(3, 300), np.ones((1, 300)), np.eye(20, 300), np.ones((2, 300)), scipy.sparse.csr_matrix((4, 300))]
+        [np.eye(3, 250), np.ones((1, 250)), np.eye(20, 250), np.ones((2, 250)), scipy.sparse.csr_matrix((4, 250))]
+    ),
+    "steps to the right": scipy.sparse.csr_matrix(
+        (np.ones(60), np.add.outer(np.arange(0, 900, 90), [0, 5, 9, 20, 33, 60]).reshape(-1), np.arange(0, 61, 6)),
+        shape=(10, 900),
     ),
     "one column": scipy.sparse.csr_matrix(np.ones((50, 1))),
     "one entry": scipy.sparse.csr_matrix(([1.0], ([3], [2])), shape=(5, 4)),

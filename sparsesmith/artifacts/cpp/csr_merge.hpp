@@ -18,11 +18,20 @@ inline Layout build_csr_merge(const Csr& csr, const Parameters& parameters) {
     }
   }
   Layout layout;
+  std::vector<int> columns = csr.col_indices;
+  if (parameters.at("index_u16") || is_set(parameters, "index_u8")) {
+    std::vector<int>& bases = layout.ints["segment_col_base"];
+    for (int segment = 0; segment < num_segments; ++segment) {
+      const auto first = columns.begin() + offsets[segment], last = columns.begin() + offsets[segment + 1];
+      bases.push_back(first == last ? 0 : *std::min_element(first, last));
+      std::for_each(first, last, [&bases](int& column) { column -= bases.back(); });
+    }
+  }
   layout.sizes["num_segments"] = num_segments;
   layout.ints["segment_rows"] = std::move(rows);
   layout.ints["segment_offsets"] = std::move(offsets);
   layout.ints["row_offsets"] = csr.row_offsets;
-  layout.ints["col_indices"] = csr.col_indices;
+  store_columns(layout, columns, parameters);
   layout.scratch["carry"] = num_segments;
   return layout;
 }

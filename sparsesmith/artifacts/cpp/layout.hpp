@@ -23,16 +23,22 @@ struct Layout {
   std::map<std::string, int> sizes;
   std::map<std::string, std::vector<int>> ints;
   std::map<std::string, std::vector<std::uint16_t>> shorts;
+  std::map<std::string, std::vector<std::uint8_t>> bytes;
   std::vector<int> value_sources;  // position in CSR order of each slot, -1: padding; empty: CSR order itself
   std::map<std::string, std::size_t> scratch;
 };
 
 using Parameters = std::map<std::string, int>;
 
-// Columns as the index parameter asks: 32 bits, or 16 bits counted from a base.
+// Whether a parameter's word is this one, for words that are named only where they are used.
+inline bool is_set(const Parameters& parameters, const std::string& flag) { return parameters.count(flag) != 0; }
+
+// Columns as the index parameter asks: 32 bits, or 16 or 8 bits counted from a base.
 inline void store_columns(Layout& layout, const std::vector<int>& columns, const Parameters& parameters,
                           const std::string& name = "col_indices") {
-  if (parameters.at("index_u16")) {
+  if (is_set(parameters, "index_u8")) {
+    layout.bytes[name].assign(columns.begin(), columns.end());
+  } else if (parameters.at("index_u16") || is_set(parameters, "index_u16_row") || is_set(parameters, "index_u16_slot")) {
     layout.shorts[name].assign(columns.begin(), columns.end());
   } else {
     layout.ints[name] = columns;

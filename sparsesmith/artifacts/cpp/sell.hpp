@@ -1,3 +1,26 @@
+// Slots of one slice, each with a base of its own: lanes whose next column is out of reach wait for a later slot.
+inline void add_windows(const Csr& csr, const int* lane, int slice, int reach, std::vector<int>& columns,
+                        std::vector<int>& bases, Layout& layout) {
+  std::vector<int> next(slice, 0), end(slice, 0);
+  for (int l = 0; l < slice; ++l) {
+    if (lane[l] < 0) continue;
+    next[l] = csr.row_offsets[lane[l]];
+    end[l] = csr.row_offsets[lane[l] + 1];
+  }
+  for (;;) {
+    int base = csr.num_cols;
+    for (int l = 0; l < slice; ++l)
+      if (next[l] < end[l]) base = std::min(base, csr.col_indices[next[l]]);
+    if (base == csr.num_cols) return;
+    bases.push_back(base);
+    for (int l = 0; l < slice; ++l) {
+      const bool taken = next[l] < end[l] && csr.col_indices[next[l]] - base < reach;
+      columns.push_back(taken ? csr.col_indices[next[l]] - base : 0);
+      layout.value_sources.push_back(taken ? next[l]++ : -1);
+    }
+  }
+}
+
 // Slices of `slice` lanes, column-major in a slice; rows sorted by descending length within windows of sigma rows.
 inline Layout build_sell(const Csr& csr, const Parameters& parameters) {
   const int slice = parameters.at("slice"), sigma = parameters.at("sigma") ? parameters.at("sigma") : csr.num_rows;
@@ -13,9 +36,15 @@ inline Layout build_sell(const Csr& csr, const Parameters& parameters) {
   Layout layout;
   layout.sizes["num_slices"] = num_slices;
   const bool narrow = parameters.at("index_u16") != 0;
+  const int reach = is_set(parameters, "index_u8") ? 256 : is_set(parameters, "index_u16_slot") ? 65536 : 0;
   std::vector<int> offsets{0}, columns, bases;
   for (int s = 0; s < num_slices; ++s) {
     const int* lane = &lanes[std::size_t(s) * slice];
+    if (reach) {
+      add_windows(csr, lane, slice, reach, columns, bases, layout);
+      offsets.push_back(static_cast<int>(columns.size()));
+      continue;
+    }
     int width = 0, base = csr.num_cols;
     for (int l = 0; l < slice; ++l) {
       if (lane[l] < 0 || csr.length(lane[l]) == 0) continue;
@@ -36,7 +65,7 @@ inline Layout build_sell(const Csr& csr, const Parameters& parameters) {
   }
   layout.ints["slice_offsets"] = std::move(offsets);
   layout.ints["row_permutation"] = std::move(lanes);
-  if (narrow) layout.ints["slice_col_base"] = std::move(bases);
+  if (narrow || reach) layout.ints[reach ? "slot_col_base" : "slice_col_base"] = std::move(bases);
   store_columns(layout, columns, parameters);
   return layout;
 }

@@ -5,6 +5,7 @@ from sparsesmith.domain.families.source import (
     BYTES,
     Launch,
     block_sum,
+    c_index_type,
     dot,
     fill,
     load,
@@ -13,16 +14,33 @@ from sparsesmith.domain.families.source import (
     vector,
     warp_sum,
 )
+from sparsesmith.domain.formats.csr import FROM_ROW
 from sparsesmith.domain.formats.format import OneOf, ParameterSpec
 
 LOAD = OneOf("ldcs", ("ldcs", "ldg"))
 """`ldcs` streams the matrix past the caches' working set, `ldg` keeps it."""
 INDEX = OneOf("i32", ("i32", "u16"))
+ROW_INDEX = OneOf("i32", ("i32", "u16", "u8", "u16_row"))
+"""`u16`: absolute columns. `u8` and `u16_row`: counted from the row's smallest."""
 REGISTERS = OneOf("free", ("free", "few"))
 """`free` keeps all loads of a batch in flight, `few` keeps more warps resident."""
 BLOCK = OneOf(256, (64, 128, 256, 512))
 LANES = OneOf(8, (2, 4, 8, 16, 32))
 MAX_SHARED_BYTES = 48 * 1024
+
+
+def _row_base(choice: Choice) -> str:
+    """Ends the reads that a row begins with."""
+    return ", base = row_col_base[row]" if choice.word("index") in FROM_ROW else ""
+
+
+def _base(choice: Choice) -> str:
+    return "base + " if choice.word("index") in FROM_ROW else ""
+
+
+def _dot(choice: Choice, start: str, step: int) -> str:
+    """Adds a lane's share of the row to `sum`."""
+    return dot(start, step, choice.integer("unroll"), choice.word("load"), choice.element_type, _base(choice))
 
 
 def _write_scalar(choice: Choice) -> str:
@@ -31,14 +49,15 @@ def _write_scalar(choice: Choice) -> str:
         """
 int row = blockIdx.x * $block + threadIdx.x;
 if (row >= num_rows) return;
-int begin = row_offsets[row], end = row_offsets[row + 1];
+int begin = row_offsets[row], end = row_offsets[row + 1]$row_base;
 $T sum = 0;
 $dot
 y[row] = sum;
 """,
         block=block,
         T=scalar(choice.element_type),
-        dot=dot("begin", 1, choice.integer("unroll"), choice.word("load"), choice.element_type),
+        row_base=_row_base(choice),
+        dot=_dot(choice, "begin", 1),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
     return program("spmv", choice.element_type, "csr", {"index": choice.word("index")}, launch)
@@ -52,7 +71,7 @@ int row = (blockIdx.x * $block + threadIdx.x) / $lanes;
 int lane = threadIdx.x % $lanes;
 $T sum = 0;
 if (row < num_rows) {
-  int begin = row_offsets[row], end = row_offsets[row + 1];
+  int begin = row_offsets[row], end = row_offsets[row + 1]$row_base;
   $dot
 }
 $warp_sum
@@ -61,7 +80,8 @@ if (lane == 0 && row < num_rows) y[row] = sum;
         block=block,
         lanes=lanes,
         T=scalar(choice.element_type),
-        dot=dot("begin + lane", lanes, choice.integer("unroll"), choice.word("load"), choice.element_type),
+        row_base=_row_base(choice),
+        dot=_dot(choice, "begin + lane", lanes),
         warp_sum=warp_sum(lanes),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block // lanes})", block, body, choice.word("registers"))
@@ -77,7 +97,7 @@ for (int start = blockIdx.x * $rows; start < num_rows; start += gridDim.x * $row
   int row = start + threadIdx.x / $lanes;
   $T sum = 0;
   if (row < num_rows) {
-    int begin = row_offsets[row], end = row_offsets[row + 1];
+    int begin = row_offsets[row], end = row_offsets[row + 1]$row_base;
     $dot
   }
   $warp_sum
@@ -87,7 +107,8 @@ for (int start = blockIdx.x * $rows; start < num_rows; start += gridDim.x * $row
         rows=block // lanes,
         lanes=lanes,
         T=scalar(choice.element_type),
-        dot=dot("begin + lane", lanes, choice.integer("unroll"), choice.word("load"), choice.element_type),
+        row_base=_row_base(choice),
+        dot=_dot(choice, "begin + lane", lanes),
         warp_sum=warp_sum(lanes),
     )
     grid = f"min(ceil_div(num_rows,{block // lanes}),num_sms*{choice.integer('blocks_per_sm')})"
@@ -95,29 +116,28 @@ for (int start = blockIdx.x * $rows; start < num_rows; start += gridDim.x * $row
     return program("spmv", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
-def _wide_lines(width: int) -> str:
-    return "\n".join(f"sum += value.{field} * x[col.{field}];" for field in "xyzw"[:width])
+def _wide_lines(width: int, base: str) -> str:
+    return "\n".join(f"sum += value.{field} * x[{base}col.{field}];" for field in "xyzw"[:width])
 
 
 def _write_vector_wide(choice: Choice) -> str:
     block, lanes = choice.integer("block"), choice.integer("lanes")
     width = 16 // BYTES[choice.element_type]
-    index = choice.word("index")
-    c_index = "int" if index == "i32" else "unsigned short"
+    c_index = c_index_type(choice.word("index"))
     body = fill(
         """
 int row = (blockIdx.x * $block + threadIdx.x) / $lanes;
 int lane = threadIdx.x % $lanes;
 $T sum = 0;
 if (row < num_rows) {
-  int begin = row_offsets[row], end = row_offsets[row + 1];
+  int begin = row_offsets[row], end = row_offsets[row + 1]$row_base;
   for (int j = begin / $width * $width + lane * $width; j < end; j += $step) {
     if (j >= begin && j + $width <= end) {
       $I col = $load_col;
       $V value = $load_value;
       $lines
     } else {
-      for (int k = max(j, begin); k < min(j + $width, end); k++) sum += values[k] * x[col_indices[k]];
+      for (int k = max(j, begin); k < min(j + $width, end); k++) sum += values[k] * x[$base$col];
     }
   }
 }
@@ -133,11 +153,14 @@ if (lane == 0 && row < num_rows) y[row] = sum;
         V=vector(scalar(choice.element_type), width),
         load_col=load(choice.word("load"), f"(const {vector(c_index, width)}*)(col_indices + j)"),
         load_value=load(choice.word("load"), f"(const {vector(scalar(choice.element_type), width)}*)(values + j)"),
-        lines=_wide_lines(width),
+        lines=_wide_lines(width, _base(choice)),
+        row_base=_row_base(choice),
+        base=_base(choice),
+        col="col_indices[k]",
         warp_sum=warp_sum(lanes),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block // lanes})", block, body, choice.word("registers"))
-    return program("spmv", choice.element_type, "csr", {"index": index}, launch)
+    return program("spmv", choice.element_type, "csr", {"index": choice.word("index")}, launch)
 
 
 def _write_block(choice: Choice) -> str:
@@ -146,14 +169,15 @@ def _write_block(choice: Choice) -> str:
         """
 $partials
 int row = blockIdx.x;
-int begin = row_offsets[row], end = row_offsets[row + 1];
+int begin = row_offsets[row], end = row_offsets[row + 1]$row_base;
 $T sum = 0;
 $dot
 $block_sum
 """,
         partials="" if block == 32 else f"__shared__ {scalar(choice.element_type)} partials[{block // 32}];",
         T=scalar(choice.element_type),
-        dot=dot("begin + threadIdx.x", block, choice.integer("unroll"), choice.word("load"), choice.element_type),
+        row_base=_row_base(choice),
+        dot=_dot(choice, "begin + threadIdx.x", block),
         block_sum=block_sum(block, "y[row]", choice.element_type),
     )
     launch = Launch("spmv", "num_rows", block, body, choice.word("registers"))
@@ -172,7 +196,7 @@ for (int start = blockIdx.x * $rows; start < num_rows; start += gridDim.x * $row
   int row = start + threadIdx.x / $lanes;
   $T sum = 0;
   if (row < num_rows) {
-    int begin = row_offsets[row], end = row_offsets[row + 1];
+    int begin = row_offsets[row], end = row_offsets[row + 1]$row_base;
     $dot
   }
   $warp_sum
@@ -184,9 +208,8 @@ for (int start = blockIdx.x * $rows; start < num_rows; start += gridDim.x * $row
         rows=block // lanes,
         lanes=lanes,
         T=scalar(choice.element_type),
-        dot=dot("begin + lane", lanes, choice.integer("unroll"), choice.word("load"), choice.element_type).replace(
-            "* x[", "* shared_x["
-        ),
+        row_base=_row_base(choice),
+        dot=_dot(choice, "begin + lane", lanes).replace("* x[", "* shared_x["),
         warp_sum=warp_sum(lanes),
     )
     grid = f"min(ceil_div(num_rows,{block // lanes}),num_sms*{choice.integer('blocks_per_sm')})"
@@ -204,7 +227,7 @@ _LANE_PARAMETERS: dict[str, ParameterSpec] = {
     "block": BLOCK,
     "load": LOAD,
     "registers": REGISTERS,
-    "index": INDEX,
+    "index": ROW_INDEX,
 }
 
 CSR_SCALAR = Family(
@@ -216,7 +239,7 @@ CSR_SCALAR = Family(
         "block": OneOf(128, (32, 64, 128, 256)),
         "load": LOAD,
         "registers": REGISTERS,
-        "index": INDEX,
+        "index": ROW_INDEX,
     },
     suits=lambda pattern: True,
     write=_write_scalar,
@@ -249,7 +272,7 @@ CSR_VECTOR_WIDE = Family(
         "block": BLOCK,
         "load": LOAD,
         "registers": REGISTERS,
-        "index": INDEX,
+        "index": ROW_INDEX,
     },
     suits=lambda pattern: pattern.nnz >= 16 * pattern.num_rows and pattern.num_rows < 2**26,
     write=_write_vector_wide,
@@ -264,7 +287,7 @@ CSR_BLOCK = Family(
         "block": OneOf(128, (32, 64, 128, 256, 512, 1024)),
         "load": LOAD,
         "registers": REGISTERS,
-        "index": INDEX,
+        "index": ROW_INDEX,
     },
     suits=lambda pattern: pattern.nnz >= 48 * pattern.num_rows,
     write=_write_block,
@@ -282,7 +305,7 @@ CSR_SHARED_X = Family(
         "blocks_per_sm": OneOf(2, (1, 2, 4)),
         "load": LOAD,
         "registers": REGISTERS,
-        "index": INDEX,
+        "index": ROW_INDEX,
     },
     suits=lambda pattern: pattern.num_cols <= 12288 and pattern.nnz >= 8 * pattern.num_cols,
     write=_write_shared_x,

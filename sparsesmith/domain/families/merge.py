@@ -30,6 +30,8 @@ from = max(row_offsets[min(row, limit)], begin), to = min(row_offsets[min(row + 
 def _write_merge(choice: Choice) -> str:
     block, unroll = choice.integer("block"), choice.integer("unroll")
     lanes, items = choice.integer("lanes"), block * unroll
+    narrow = choice.word("index") != "i32"
+    index = {"index": choice.word("index")} if narrow else {}
     store = f"if (row < last{leader(lanes)}) y[row] = sum;\nif (row == last{leader(lanes)}) carry[blockIdx.x] = sum;"
     body = fill(
         """
@@ -38,12 +40,14 @@ int first = segment_rows[blockIdx.x], last = segment_rows[blockIdx.x + 1];
 int begin = segment_offsets[blockIdx.x], end = segment_offsets[blockIdx.x + 1];
 int limit = min(last + 1, num_rows), row = first + $thread_row;
 int $bounds
+$base
 $stage
 $rows
 """,
         T=scalar(choice.element_type),
         items=items,
-        stage=stage(block, unroll, choice.word("load"), choice),
+        base="int base = segment_col_base[blockIdx.x];" if narrow else "",
+        stage=stage(block, unroll, choice.word("load"), choice, "base + " if narrow else ""),
         bounds=BOUNDS,
         thread_row=row_of_thread(lanes),
         rows=sum_mixed_rows(choice, BOUNDS, "first", "limit", store),
@@ -52,7 +56,7 @@ $rows
         "spmv",
         choice.element_type,
         "csr_merge",
-        {"items": items, "balance": choice.word("balance")},
+        {"items": items, "balance": choice.word("balance"), **index},
         Launch("spmv", "num_segments", block, body, choice.word("registers")),
         Launch("add_carry", "ceil_div(num_segments,256)", 256, CARRY.strip()),
     )
@@ -70,6 +74,7 @@ CSR_MERGE = Family(
         "balance": OneOf("merge", ("merge", "nnz")),
         "load": LOAD,
         "registers": REGISTERS,
+        "index": OneOf("i32", ("i32", "u16", "u8")),
     },
     suits=lambda pattern: True,
     write=_write_merge,

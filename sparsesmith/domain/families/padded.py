@@ -1,11 +1,24 @@
 """SpMV over padded formats, ELL and SELL: neighbouring threads own neighbouring rows, so every load is coalesced."""
 
-from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
+from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
-from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, scalar, vector, warp_sum
+from sparsesmith.domain.families.source import (
+    BYTES,
+    Launch,
+    c_index_type,
+    fill,
+    load,
+    program,
+    scalar,
+    vector,
+    warp_sum,
+)
 from sparsesmith.domain.formats.format import OneOf
+from sparsesmith.domain.formats.windows import REACHES
 from sparsesmith.domain.pattern import Pattern
 
+INDEX = OneOf("i32", ("i32", "u16", "u8", "u16_slot"))
+"""`u16`: counted from the slice's smallest column. `u8` and `u16_slot`: from the slot's."""
 MAX_ELL_PADDING = 3
 SLOTS_TOO_FEW_TO_MATTER = 2**18
 
@@ -16,8 +29,13 @@ def _ell_suits(pattern: Pattern) -> bool:
     return slots <= MAX_ELL_PADDING * pattern.nnz or slots <= SLOTS_TOO_FEW_TO_MATTER
 
 
-def _walk(step: int | str, unroll: int, how: str, choice: Choice, base: str = "") -> str:
-    """Adds slots begin, begin + step, ... < end; `unroll` slots at a time, past the end the first again as zero."""
+def _walk(step: int | str, unroll: int, how: str, choice: Choice, base: str = "", slot_base: str = "") -> str:
+    """Adds slots begin, begin + step, ... < end; `unroll` slots at a time, past the end the first again as zero.
+
+    `slot_base`: what the column of slot `$slot` counts from.
+    """
+    if slot_base:
+        return _walk_windows(step, unroll, how, choice, slot_base)
     if unroll == 1:
         return fill(
             """
@@ -52,6 +70,46 @@ for (int j = begin; j < end; j += $stride) {
         col=load(how, "col_indices + k"),
         value=load(how, "values + k"),
         column=f"{base}col[u]",
+    )
+
+
+def _walk_windows(step: int | str, unroll: int, how: str, choice: Choice, slot_base: str) -> str:
+    """As `_walk`, where every slot has a base of its own."""
+    if unroll == 1:
+        return fill(
+            """
+for (int j = begin; j < end; j += $step) sum += $value * x[$base + $col];
+""",
+            step=step,
+            value=load(how, "values + j"),
+            base=fill(slot_base, slot="j"),
+            col=load(how, "col_indices + j"),
+        )
+    return fill(
+        """
+#pragma unroll 1
+for (int j = begin; j < end; j += $stride) {
+  int base[$unroll], col[$unroll];
+  $T value[$unroll];
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) {
+    int k = j + u * $step < end ? j + u * $step : j;
+    base[u] = $base;
+    col[u] = $col;
+    value[u] = $value;
+    if (j + u * $step >= end) value[u] = 0;
+  }
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) sum += value[u] * x[base[u] + col[u]];
+}
+""",
+        stride=step * unroll if isinstance(step, int) else f"{unroll} * {step}",
+        unroll=unroll,
+        step=step,
+        T=scalar(choice.element_type),
+        base=fill(slot_base, slot="k"),
+        col=load(how, "col_indices + k"),
+        value=load(how, "values + k"),
     )
 
 
@@ -150,6 +208,11 @@ def _base(choice: Choice) -> str:
     return "base + " if choice.word("index") == "u16" else ""
 
 
+def _slot_base(choice: Choice, slice_: int) -> str:
+    """Read of the base of `$slot`: slots of a slice's lanes share one."""
+    return f"__ldg(slot_col_base + ($slot >> {slice_.bit_length() - 1}))" if choice.word("index") in REACHES else ""
+
+
 def _write_sell(choice: Choice) -> str:
     block, slice_ = choice.integer("block"), choice.integer("slice")
     body = fill(
@@ -169,7 +232,14 @@ if ($guard) y[row] = sum;
         base=_slice_base(choice),
         row=_row(choice, "slot"),
         T=scalar(choice.element_type),
-        walk=_walk(slice_, choice.integer("unroll"), choice.word("load"), choice, _base(choice)),
+        walk=_walk(
+            slice_,
+            choice.integer("unroll"),
+            choice.word("load"),
+            choice,
+            _base(choice),
+            _slot_base(choice, slice_),
+        ),
         guard=_guard(choice),
     )
     launch = Launch("spmv", f"ceil_div(num_slices*{slice_},{block})", block, body, choice.word("registers"))
@@ -201,7 +271,14 @@ if (lane < $slice && slice < num_slices) {
         base=_slice_base(choice),
         row=_row(choice, f"slice * {slice_} + lane"),
         T=scalar(choice.element_type),
-        walk=_walk(group, choice.integer("unroll"), choice.word("load"), choice, _base(choice)),
+        walk=_walk(
+            group,
+            choice.integer("unroll"),
+            choice.word("load"),
+            choice,
+            _base(choice),
+            _slot_base(choice, slice_),
+        ),
         warp_sum=warp_sum(lanes, lowest=slice_),
         guard=_guard(choice),
     )
@@ -213,12 +290,61 @@ def _wide_products(rows: int, base: str) -> str:
     return "\n".join(f"sum[{i}] += value.{'xyzw'[i]} * x[{base}col.{'xyzw'[i]}];" for i in range(rows))
 
 
+def _wide_walk(choice: Choice, slice_: int) -> str:
+    """Adds vectors begin, begin + slice, ... < end to as many sums."""
+    rows, how = choice.integer("rows"), choice.word("load")
+    names = {
+        "slice": slice_,
+        "unroll": choice.integer("unroll"),
+        "I": vector(c_index_type(choice.word("index")), rows),
+        "V": vector(scalar(choice.element_type), rows),
+    }
+    if choice.word("index") not in REACHES:
+        return fill(
+            """
+#pragma unroll $unroll
+for (int j = begin; j < end; j += $slice) {
+  $I col = $load_col;
+  $V value = $load_value;
+  $products
+}
+""",
+            load_col=load(how, f"(const {names['I']}*)(col_indices + j)"),
+            load_value=load(how, f"(const {names['V']}*)(values + j)"),
+            products=_wide_products(rows, _base(choice)),
+            **names,
+        )
+    return fill(
+        """
+#pragma unroll 1
+for (int j = begin; j < end; j += $stride) {
+  int base[$unroll];
+  $I col[$unroll];
+  $V value[$unroll];
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++) {
+    int k = j + u * $slice;
+    if (k < end) base[u] = $base, col[u] = $load_col, value[u] = $load_value;
+  }
+  #pragma unroll
+  for (int u = 0; u < $unroll; u++)
+    if (j + u * $slice < end) {
+      $products
+    }
+}
+""",
+        stride=slice_ * choice.integer("unroll"),
+        base=fill(_slot_base(choice, slice_), slot="k"),
+        load_col=load(how, f"(const {names['I']}*)(col_indices + k)"),
+        load_value=load(how, f"(const {names['V']}*)(values + k)"),
+        products=_wide_products(rows, "base[u] + ").replace("value.", "value[u].").replace("col.", "col[u]."),
+        **names,
+    )
+
+
 def _write_sell_wide(choice: Choice) -> str:
     block, rows = choice.integer("block"), choice.integer("rows")
     slice_ = 32 * rows
-    how = choice.word("load")
-    c_index = vector("int" if choice.word("index") == "i32" else "unsigned short", rows)
-    c_value = vector(scalar(choice.element_type), rows)
     body = fill(
         """
 int slice = (blockIdx.x * $block + threadIdx.x) / 32;
@@ -227,12 +353,7 @@ if (slice >= num_slices) return;
 int begin = slice_offsets[slice] + lane, end = slice_offsets[slice + 1];
 $base
 $T sum[$rows] = {};
-#pragma unroll $unroll
-for (int j = begin; j < end; j += $slice) {
-  $I col = $load_col;
-  $V value = $load_value;
-  $products
-}
+$walk
 #pragma unroll
 for (int i = 0; i < $rows; i++) {
   $row
@@ -241,15 +362,9 @@ for (int i = 0; i < $rows; i++) {
 """,
         block=block,
         rows=rows,
-        slice=slice_,
         base=_slice_base(choice),
         T=scalar(choice.element_type),
-        unroll=choice.integer("unroll"),
-        I=c_index,
-        V=c_value,
-        load_col=load(how, f"(const {c_index}*)(col_indices + j)"),
-        load_value=load(how, f"(const {c_value}*)(values + j)"),
-        products=_wide_products(rows, _base(choice)),
+        walk=_wide_walk(choice, slice_),
         row=_row(choice, f"slice * {slice_} + lane + i"),
         guard=_guard(choice),
     )

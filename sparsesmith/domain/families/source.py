@@ -15,6 +15,7 @@ SCALARS: Mapping[ElementType, str] = {"float32": "float", "float64": "double"}
 BYTES: Mapping[ElementType, int] = {"float32": 4, "float64": 8}
 FULL_WARP = "0xffffffff"
 INDEX_BYTES: Mapping[str, int] = {"i32": 4, "u16": 2}
+SHORT_TYPES: Mapping[str, str] = {"unsigned short": "ushort", "unsigned char": "uchar"}
 
 
 def scalar(element_type: ElementType) -> str:
@@ -26,7 +27,14 @@ def vector(c_type: str, width: int) -> str:
     """The CUDA type of `width` elements: `float4`, `int2`, `ushort4`, or the scalar itself for 1."""
     if width == 1:
         return c_type
-    return {"unsigned short": "ushort"}.get(c_type, c_type) + str(width)
+    return SHORT_TYPES.get(c_type, c_type) + str(width)
+
+
+def c_index_type(index: str) -> str:
+    """The C type of a column index, from the parameter `index`."""
+    if index.startswith("u16"):
+        return "unsigned short"
+    return "unsigned char" if index == "u8" else "int"
 
 
 @dataclass(frozen=True)

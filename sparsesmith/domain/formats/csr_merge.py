@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from sparsesmith.domain.formats.csr import ROW_OFFSETS, VALUES_IN_CSR_ORDER
+from sparsesmith.domain.formats.csr import ROW_OFFSETS, VALUES_IN_CSR_ORDER, col_indices_in_csr_order
 from sparsesmith.domain.formats.format import (
     Argument,
     IntegerRange,
@@ -17,6 +18,8 @@ from sparsesmith.domain.formats.format import (
     OneOf,
     Parameters,
     ParameterSpec,
+    narrow_columns,
+    narrow_width,
     refuse_overflow,
     whole,
 )
@@ -29,6 +32,13 @@ CARRY = Argument(
     "garbage at the start; length num_segments for spmv, num_segments * num_dense_cols for spmm",
 )
 
+SEGMENT_COL_BASE = Argument(
+    "const int*",
+    "segment_col_base",
+    "index",
+    "smallest column of each segment (0 for one without nonzeros), length num_segments",
+)
+
 
 @dataclass(frozen=True)
 class CsrMerge:
@@ -36,9 +46,14 @@ class CsrMerge:
 
     @property
     def parameters(self) -> Mapping[str, ParameterSpec]:
-        return {"items": IntegerRange(256, 8, 65536), "balance": OneOf("merge", ("merge", "nnz"))}
+        return {
+            "items": IntegerRange(256, 8, 65536),
+            "balance": OneOf("merge", ("merge", "nnz")),
+            "index": OneOf("i32", ("i32", "u16", "u8")),
+        }
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
+        narrow = parameters["index"] != "i32"
         cut = "merge-path diagonal" if parameters["balance"] == "merge" else "nonzero"
         return (
             Argument("int", "num_segments", "size", "segments of equal work"),
@@ -54,8 +69,11 @@ class CsrMerge:
                 "index",
                 "first nonzero of each segment, length num_segments + 1: 0 at the start, nnz at the end",
             ),
+            *((SEGMENT_COL_BASE,) if narrow else ()),
             ROW_OFFSETS,
-            Argument("const int*", "col_indices", "index", "column of each nonzero in CSR order, length nnz"),
+            col_indices_in_csr_order(
+                parameters, "column of each nonzero" + (" minus its segment's segment_col_base" if narrow else "")
+            ),
             VALUES_IN_CSR_ORDER,
             CARRY,
         )
@@ -65,26 +83,37 @@ class CsrMerge:
         cut = _cut_merge_path if parameters["balance"] == "merge" else _cut_nonzeros
         segment_rows, segment_offsets = cut(pattern, items)
         num_segments = segment_rows.size - 1
+        indices: dict[str, npt.NDArray[np.generic]] = {"segment_rows": segment_rows, "segment_offsets": segment_offsets}
+        if parameters["index"] != "i32":
+            base = _smallest_columns(pattern, segment_offsets)
+            offsets = pattern.col_indices - np.repeat(base, np.diff(segment_offsets))
+            width = narrow_width(parameters)
+            indices["segment_col_base"] = base
+            indices["col_indices"] = narrow_columns(offsets, self.name, "the columns of each segment", width)
+        else:
+            indices["col_indices"] = pattern.col_indices
         return Layout(
             sizes={"num_segments": num_segments},
-            indices={
-                "segment_rows": segment_rows,
-                "segment_offsets": segment_offsets,
-                "row_offsets": pattern.row_offsets,
-                "col_indices": pattern.col_indices,
-            },
+            indices={**indices, "row_offsets": pattern.row_offsets},
             value_sources=None,
             num_slots=pattern.nnz,
             scratch={CARRY.name: num_segments},
         )
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
-        return Pattern(
-            num_rows,
-            num_cols,
-            layout.indices["row_offsets"].astype(np.int32, copy=False),
-            layout.indices["col_indices"].astype(np.int32, copy=False),
-        )
+        columns = layout.indices["col_indices"].astype(np.int32, copy=False)
+        if parameters["index"] != "i32":
+            base = layout.indices["segment_col_base"].astype(np.int32, copy=False)
+            columns = columns + np.repeat(base, np.diff(layout.indices["segment_offsets"].astype(np.int32)))
+        return Pattern(num_rows, num_cols, layout.indices["row_offsets"].astype(np.int32, copy=False), columns)
+
+
+def _smallest_columns(pattern: Pattern, segment_offsets: Int32Array) -> Int32Array:
+    """Of each segment, 0 for one of row ends only."""
+    base = np.zeros(segment_offsets.size - 1, np.int32)
+    filled = np.flatnonzero(np.diff(segment_offsets))
+    base[filled] = np.minimum.reduceat(pattern.col_indices, segment_offsets[filled])
+    return base
 
 
 def _cut_merge_path(pattern: Pattern, items: int) -> tuple[Int32Array, Int32Array]:

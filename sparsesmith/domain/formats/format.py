@@ -78,7 +78,7 @@ class Argument:
     """One argument of every kernel of a program. `T` in the C type stands for the element type."""
 
     c_type: str
-    """`int`, `const int*`, `const unsigned short*`, `const T*`, `T*`."""
+    """`int`, `const int*`, `const unsigned short*`, `const unsigned char*`, `const T*`, `T*`."""
     name: str
     role: Role
     meaning: str
@@ -92,7 +92,7 @@ class Layout:
     sizes: Mapping[str, int]
     """Each `size` argument by name; the names that launch expressions may use."""
     indices: Mapping[str, npt.NDArray[np.generic]]
-    """Each `index` argument by name (int32 or uint16)."""
+    """Each `index` argument by name (int32, uint16 or uint8)."""
     value_sources: npt.NDArray[np.int32] | None
     """For each stored slot the position of its value in CSR order, -1 for padding. None: CSR order itself."""
     num_slots: int
@@ -232,23 +232,46 @@ def whole(parameters: Parameters, name: str) -> int:
 INDEX_WIDTH = OneOf("i32", ("i32", "u16"))
 """The parameter `index` of formats whose column indices may be 16 bits wide."""
 
+Narrow = Literal["u8", "u16"]
+"""Width of column offsets."""
+
+NarrowArray = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+
+NARROW_REACH: Mapping[Narrow, int] = {"u8": 2**8, "u16": 2**16}
+
 
 def index_type(parameters: Parameters) -> str:
-    """C type of the column indices."""
-    return "const unsigned short*" if parameters["index"] == "u16" else "const int*"
+    """C type of the column indices: `index` begins with their width."""
+    index = str(parameters["index"])
+    if index.startswith("u16"):
+        return "const unsigned short*"
+    return "const unsigned char*" if index == "u8" else "const int*"
 
 
-def narrow_columns(columns: npt.NDArray[np.int32], format_name: str, reach: str) -> npt.NDArray[np.uint16]:
-    """Column offsets as 16-bit numbers. Raises InvalidProgram where one does not fit; `reach` says what they span."""
+def narrow_width(parameters: Parameters) -> Narrow:
+    """Width of offsets that `index` asks for."""
+    return "u8" if parameters["index"] == "u8" else "u16"
+
+
+def narrowed(offsets: npt.NDArray[np.int32], width: Narrow) -> NarrowArray:
+    """Offsets that are known to fit."""
+    return offsets.astype(np.uint8) if width == "u8" else offsets.astype(np.uint16)
+
+
+def narrow_columns(columns: npt.NDArray[np.int32], format_name: str, reach: str, width: Narrow = "u16") -> NarrowArray:
+    """Column offsets as 8 or 16-bit numbers.
+
+    Raises InvalidProgram where one does not fit; `reach` says what they span.
+    """
     largest = int(columns.max(initial=0))
-    if largest >= 2**16:
+    if largest >= NARROW_REACH[width]:
         raise InvalidProgram(
-            f"format {format_name}: index=u16 needs {reach} within 65536, found {largest + 1}",
+            f"format {format_name}: index={width} needs {reach} within {NARROW_REACH[width]}, found {largest + 1}",
             field="index",
             value=largest + 1,
-            limit=2**16,
+            limit=NARROW_REACH[width],
         )
-    return columns.astype(np.uint16)
+    return narrowed(columns, width)
 
 
 def pattern_of_slots(

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from sparsesmith.domain.formats.ell import last_column_of_each_row
 from sparsesmith.domain.formats.format import (
-    INDEX_WIDTH,
     Argument,
     IntegerRange,
     Layout,
@@ -26,6 +25,7 @@ from sparsesmith.domain.formats.format import (
     refuse_padding,
     whole,
 )
+from sparsesmith.domain.formats.windows import REACHES, place_in_windows, windows_of
 from sparsesmith.domain.pattern import Int32Array, Pattern
 
 NO_ROW = -1
@@ -40,13 +40,12 @@ class Sell:
         return {
             "slice": OneOf(32, (4, 8, 16, 32, 64, 128, 256)),
             "sigma": IntegerRange(1, 0, 1048576),
-            "index": INDEX_WIDTH,
+            "index": OneOf("i32", ("i32", "u16", "u8", "u16_slot")),
         }
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
-        narrow = parameters["index"] == "u16"
         lanes = f"slice = {parameters['slice']} lanes"
-        slices = (
+        return (
             Argument("int", "num_slices", "size", f"slices of {lanes}"),
             Argument("const int*", "slice_offsets", "index", "first slot of each slice, length num_slices + 1"),
             Argument(
@@ -55,18 +54,7 @@ class Sell:
                 "index",
                 "row of lane l of slice s at s * slice + l, -1 for a lane without a row, length num_slices * slice",
             ),
-        )
-        base = (Argument("const int*", "slice_col_base", "index", "smallest column of each slice, length num_slices"),)
-        return (
-            *slices,
-            *(base if narrow else ()),
-            Argument(
-                index_type(parameters),
-                "col_indices",
-                "index",
-                "column of slot k of lane l of slice s at slice_offsets[s] + k * slice + l; padding repeats the lane's "
-                "last column, the slice's smallest in an empty lane" + ("; minus slice_col_base[s]" if narrow else ""),
-            ),
+            *_column_arguments(parameters),
             Argument(
                 "const T*", "values", "values", "value of each slot, in the order of col_indices; padding is zero"
             ),
@@ -74,6 +62,8 @@ class Sell:
 
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
         slices = cut_slices(pattern, whole(parameters, "slice"), whole(parameters, "sigma"))
+        if parameters["index"] in REACHES:
+            return _in_windows(pattern, slices, parameters)
         columns = np.repeat(slices.last_columns, slices.widths, axis=0).reshape(-1)
         slots = slices.slots(pattern)
         columns[slots] = pattern.col_indices
@@ -101,6 +91,47 @@ class Sell:
         return pattern_of_slots(num_rows, num_cols, slot_rows, columns, layout)
 
 
+def _column_arguments(parameters: Parameters) -> tuple[Argument, ...]:
+    """Where columns count from, and the columns."""
+    place = "column of slot k of lane l of slice s at slice_offsets[s] + k * slice + l"
+    if parameters["index"] in REACHES:
+        base = Argument(
+            "const int*",
+            "slot_col_base",
+            "index",
+            "smallest column of slot k of slice s at slice_offsets[s] / slice + k, length slice_offsets[num_slices] / "
+            "slice",
+        )
+        meaning = f"{place}, minus slot_col_base[slice_offsets[s] / slice + k]; 0 in padding, which may lie between"
+        return (base, Argument(index_type(parameters), "col_indices", "index", meaning))
+    padding = "padding repeats the lane's last column, the slice's smallest in an empty lane"
+    if parameters["index"] == "i32":
+        return (Argument("const int*", "col_indices", "index", f"{place}; {padding}"),)
+    meaning = f"{place}; {padding}; minus slice_col_base[s]"
+    return (
+        Argument("const int*", "slice_col_base", "index", "smallest column of each slice, length num_slices"),
+        Argument(index_type(parameters), "col_indices", "index", meaning),
+    )
+
+
+def _in_windows(pattern: Pattern, slices: "Slices", parameters: Parameters) -> Layout:
+    """Slots of a lane put off until their columns lie within reach of their slot's base."""
+    lanes = slices.last_columns.shape[1]
+    rows = slices.row_permutation.reshape(-1, lanes)
+    windows = place_in_windows(windows_of(pattern, rows, str(parameters["index"])), rows.shape[0])
+    return Layout(
+        sizes={"num_slices": slices.widths.size},
+        indices={
+            "slice_offsets": windows.first * np.int32(lanes),
+            "row_permutation": slices.row_permutation,
+            "slot_col_base": windows.bases,
+            "col_indices": windows.offsets.reshape(-1),
+        },
+        value_sources=windows.nonzeros.reshape(-1),
+        num_slots=windows.offsets.size,
+    )
+
+
 def rows_and_columns(
     layout: Layout, parameters: Parameters, permutation: str, col_indices: str
 ) -> tuple[Int32Array, Int32Array]:
@@ -109,6 +140,8 @@ def rows_and_columns(
     columns = layout.indices[col_indices].astype(np.int32)
     if parameters["index"] == "u16":
         columns += np.repeat(layout.indices["slice_col_base"].astype(np.int32, copy=False), slice_slots)
+    elif parameters["index"] in REACHES:
+        columns += np.repeat(layout.indices["slot_col_base"].astype(np.int32, copy=False), whole(parameters, "slice"))
     lanes = layout.indices[permutation].reshape(-1, whole(parameters, "slice")).astype(np.int32, copy=False)
     slot_rows = np.repeat(lanes, slice_slots // lanes.shape[1], axis=0).reshape(-1)
     return slot_rows, columns

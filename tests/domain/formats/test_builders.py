@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,7 +10,8 @@ from sparsesmith.domain.formats import complete_parameters, format_named
 from sparsesmith.domain.formats.csr_rowblocks import ROWS_AT_A_TIME, partition
 from sparsesmith.domain.formats.format import ParameterValue, refuse_overflow
 from sparsesmith.domain.formats.sell import sorted_rows
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.formats.windows import LONGEST_ROW, MOST_SLOTS
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.errors import InvalidProgram
 from tests.domain.patterns import make_pattern, pattern_of, patterns
 
@@ -94,6 +96,56 @@ def test_sell_pads_a_lane_with_its_last_column_and_an_empty_one_with_the_smalles
     }
     narrow = indices_of(make_pattern(".x.x", "....", "..x."), "sell", slice=4, index="u16")
     assert (narrow["slice_col_base"], narrow["col_indices"]) == ([1], [0, 0, 1, 0, 2, 0, 1, 0])
+
+
+def slots_in_turn(rows: list[list[int]], reach: int) -> list[tuple[int, list[int]]]:
+    """Base and column offsets of each slot (-1: the lane waits), slot by slot."""
+    left = [list(row) for row in rows]
+    slots = []
+    while any(left):
+        base = min(row[0] for row in left if row)
+        taken = [row.pop(0) - base if row and row[0] - base < reach else -1 for row in left]
+        slots.append((base, taken))
+    return slots
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sets(st.integers(0, 2000), max_size=6), min_size=1, max_size=24).filter(any),
+    st.sampled_from([4, 8]),
+)
+def test_lanes_wait_for_a_slot_whose_base_their_next_column_is_near(columns: list[set[int]], lanes: int) -> None:
+    rows = [sorted(row) for row in columns]
+    pattern = pattern_of(np.array([np.isin(np.arange(2001), row) for row in rows]))
+    expected = [slots_in_turn(rows[first : first + lanes], 256) for first in range(0, len(rows), lanes)]
+    num_slots = sum(map(len, expected))
+    plain = sum(max(map(len, rows[first : first + lanes])) for first in range(0, len(rows), lanes))
+    if num_slots > MOST_SLOTS * plain:
+        with pytest.raises(InvalidProgram, match="index=u8 does not fit"):
+            indices_of(pattern, "sell", slice=lanes, index="u8")
+        return
+    layout = format_named("sell").build(pattern, {"slice": lanes, "sigma": 1, "index": "u8"})
+    assert layout.value_sources is not None
+    found = np.where(layout.value_sources < 0, -1, layout.indices["col_indices"].astype(int)).reshape(-1, lanes)
+    assert np.diff(layout.indices["slice_offsets"]).tolist() == [lanes * len(slots) for slots in expected]
+    assert layout.indices["slot_col_base"].tolist() == [base for slots in expected for base, _ in slots]
+    assert found.tolist() == [taken + [-1] * (lanes - len(taken)) for slots in expected for _, taken in slots]
+    assert not layout.indices["col_indices"][layout.value_sources < 0].any()
+
+
+def test_eight_bits_reach_far_where_neighbouring_rows_do_and_sixteen_from_a_slot_across_65536_columns() -> None:
+    diagonals = scipy.sparse.diags([1.0] * 4, [0, 1, 40_000, 90_000], shape=(256, 100_000))
+    pattern = pattern_from_scipy(diagonals)
+    assert len(indices_of(pattern, "sell", index="u8")["slot_col_base"]) == 4 * 8
+    assert len(indices_of(pattern, "sell", index="u16_slot")["slot_col_base"]) == 4 * 8
+    with pytest.raises(InvalidProgram, match="65536"):
+        indices_of(pattern, "sell", index="u16")
+
+
+def test_a_row_too_long_to_be_cut_slot_by_slot_is_refused() -> None:
+    with pytest.raises(InvalidProgram, match="the longest row has 16385 nonzeros") as refusal:
+        indices_of(pattern_of(np.ones((1, LONGEST_ROW + 1), dtype=bool)), "sell", index="u8")
+    assert (refusal.value.field, refusal.value.limit) == ("index", str(LONGEST_ROW))
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(0, 20))

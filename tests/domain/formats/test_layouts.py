@@ -11,7 +11,7 @@ from tests.domain.formats.walks import multiply
 from tests.domain.patterns import Mask, mask_of, parameters_of, pattern_of, patterns
 
 every_format = pytest.mark.parametrize("format_", FORMATS.values(), ids=FORMATS)
-DTYPES = {"const int*": np.int32, "const unsigned short*": np.uint16}
+DTYPES = {"const int*": np.int32, "const unsigned short*": np.uint16, "const unsigned char*": np.uint8}
 
 
 @every_format
