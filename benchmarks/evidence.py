@@ -19,8 +19,8 @@ EVIDENCE = {
     ),
     "throughput": (
         "Candidates graded a second",
-        "In sweeps over many matrices, one process a GPU, compilers on the other cores. Means by workload and nonzeros; "
-        "formats, references and the library's routines are not in them.",
+        "Jobs through a real queue to one evaluator, one matrix each, from the first submission to the last report: opening "
+        "the workload, the library's routines, formats, inputs and finals included.",
     ),
     "repeatability": (
         "Repeatability",

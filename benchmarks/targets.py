@@ -80,7 +80,7 @@ def other_table(suites: Sequence[Suite], results: Iterable[Json] = ()) -> list[s
             case "repeatability":
                 lines += map(_repeatability_line, result["suites"])
             case "throughput":
-                lines += [_throughput_line(entry) for entry in result["rows"] if entry["nnz"] != ">= 1e6"]
+                lines += map(_throughput_line, result["rows"])
             case "tuner":
                 lines += [_tuner_line(name, entry) for name, entry in result["kinds"].items() if name != "all"]
     return lines
@@ -97,7 +97,8 @@ def _repeatability_line(suite: Json) -> str:
 
 def _throughput_line(entry: Json) -> str:
     measured = _marked(f"{entry['a_second']:g}", entry["a_second"] >= MIN_GRADED_PER_S)
-    return f"| candidates graded a second, sweep, nnz {entry['nnz']} | {entry['workload']} | >= {MIN_GRADED_PER_S} | {measured} |"
+    what = f"candidates graded a second, end to end, jobs of {entry['candidates_a_job']}"
+    return f"| {what} | {entry['workload']} | >= {MIN_GRADED_PER_S} | {measured} |"
 
 
 def _tuner_line(name: str, entry: Json) -> str:

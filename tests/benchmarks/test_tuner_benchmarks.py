@@ -12,7 +12,6 @@ from benchmarks.measured import Measured, read_measured
 from benchmarks.oracle import known_cost, play, summary
 from benchmarks.strategy_worth import BestTimes, best_times, worth
 from benchmarks.sweep import Choice
-from benchmarks.throughput import rates
 from benchmarks.train_cost import regrets
 from sparsesmith.domain.families.proposal import by_estimate
 from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix
@@ -128,10 +127,3 @@ def test_the_oracles_matrices_are_held_out() -> None:
     names = Path(ROOT / "benchmarks" / "oracle_matrices.txt").read_text(encoding="utf-8").split()
     assert len(names) == len(set(names)) == 20
     assert set(names) <= validation
-
-
-def test_candidates_a_second_come_from_what_grading_took() -> None:
-    graded = [{**records()[0], "grading_s": seconds} for seconds in (0.01, 0.03, 0.0)]
-    (row,) = rates(graded)
-    assert (row["workload"], row["nnz"], row["candidates"]) == ("spmv float32", "< 1e5", 2)
-    assert (row["mean_ms"], row["a_second"]) == (20.0, 50.0)
