@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)[^{]*\{", re.DOTALL)
 _PARAMETER = re.compile(r"\.param\s+\S+(?:\s+\.ptr[^,]*?)?\s+([\w$]+)\s*(?:,|$)|\.param[^,]*?([\w$]+)\s*(?:,|$)")
+_BRACE = re.compile(r"[{}]")
 _REGISTER = re.compile(r"%[A-Za-z_][\w$]*")
 _ADDRESS = re.compile(r"\[\s*(%[A-Za-z_][\w$]*)[^\]]*\]")
 _STORES = re.compile(r"(?:st|red|atom|discard|multimem|cp\.async\.bulk\.global|cp\.reduce)\b")
@@ -31,12 +32,12 @@ def written_parameters(ptx: str) -> dict[str, set[int]]:
 
 
 def _body(ptx: str, start: int) -> str:
-    depth, position = 1, start
-    for position in range(start, len(ptx)):
-        depth += {"{": 1, "}": -1}.get(ptx[position], 0)
+    depth = 1
+    for brace in _BRACE.finditer(ptx, start):
+        depth += 1 if brace[0] == "{" else -1
         if depth == 0:
-            break
-    return ptx[start:position]
+            return ptx[start : brace.start()]
+    return ptx[start:]
 
 
 def _statements(body: str) -> Iterator[str]:
