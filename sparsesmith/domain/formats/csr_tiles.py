@@ -6,7 +6,7 @@ dependent load. Rows longer than a tile may be split into pieces, whose sums a s
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,8 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 LANES = 32
 NO_ROW = -1
+_SLOTS_AT_A_TIME = 1 << 15
+"""Temporary arrays of this many slots stay in a core's cache."""
 MAX_OFFSETS_RATIO = 16
 """More row bounds than this for each row and nonzero (and over 2**20) are refused."""
 
@@ -92,36 +94,22 @@ class CsrTiles:
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
         sequence = row_sequence(pattern, str(parameters["rows"]))
         tiles = cut_tiles(pattern, sequence, parameters)
-        sources = tiles.sources(pattern, sequence)
-        columns = tiles.columns(pattern, sources)
         indices: dict[str, npt.NDArray[np.generic]] = tiles.rows(sequence, parameters)
-        places: npt.NDArray[np.uint16] | None = None
-        if parameters["order"] == "column":
-            chunk = LANES * whole(parameters, "vector")
-            places, columns, sources = _by_column(columns, sources, tiles.counts, chunk)
-        if parameters["index"] == "u16":
-            name, runs = _runs_of_one_base(columns, parameters)
-            base = runs.min(axis=1)
-            offsets = narrow_columns(runs - base[:, None], self.name, "columns of one base")
-            indices |= {name: base, "col_indices": _interleave(offsets, parameters)}
-        else:
-            indices["col_indices"] = _interleave(columns, parameters)
-        if places is not None:
-            indices["places"] = _interleave(places, parameters)
+        slots = _stored_slots(pattern, tiles, tiles.in_csr_order(pattern, sequence), parameters)
         splits = parameters["long_rows"] == "split"
         return Layout(
             sizes={"num_tiles": tiles.counts.size} | (tiles.split_sizes if splits else {}),
-            indices=indices | (tiles.split_arrays(sequence) if splits else {}),
-            value_sources=_interleave(sources, parameters),
-            num_slots=sources.size,
+            indices=indices | slots.indices | (tiles.split_arrays(sequence) if splits else {}),
+            value_sources=slots.sources,
+            num_slots=slots.sources.size,
             scratch={"carry": max(tiles.counts.size - tiles.num_whole, 1)} if splits else {},
         )
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
         columns = _straighten(layout.indices["col_indices"].astype(np.int32), parameters)
         if parameters["index"] == "u16":
-            name, runs = _runs_of_one_base(columns, parameters)
-            columns = (runs + layout.indices[name].astype(np.int32)[:, None]).reshape(columns.shape)
+            bases = layout.indices[_base_of(parameters)].astype(np.int32)[:, None]
+            columns = (_runs_of_one_base(columns, parameters) + bases).reshape(columns.shape)
         assert layout.value_sources is not None
         stored = _straighten(layout.value_sources, parameters) >= 0
         rows = _rows_of_places(layout, parameters, columns.shape)
@@ -199,25 +187,32 @@ class Tiles:
     counts: npt.NDArray[np.int64]
     """Nonzeros of each tile."""
 
-    def sources(self, pattern: Pattern, sequence: Int32Array) -> Int32Array:
-        """Position in CSR order of each nonzero, -1 behind the last, shape [tiles, capacity]."""
+    def in_csr_order(self, pattern: Pattern, sequence: Int32Array) -> Int32Array | None:
+        """Position in CSR order of each nonzero of the sequence; None where it is the same."""
+        if np.array_equal(sequence, np.arange(sequence.size)):
+            return None
+        moves = (pattern.row_offsets[sequence] - self.offsets[:-1]).astype(np.int32)
+        in_csr = np.repeat(moves, np.diff(self.offsets))
+        in_csr += np.arange(pattern.nnz, dtype=np.int32)
+        return in_csr
+
+    def sources(self, piece: slice, in_csr: Int32Array | None) -> Int32Array:
+        """Position in CSR order of each nonzero of some tiles, -1 behind the last, shape [tiles, capacity]."""
         places = np.arange(self.capacity, dtype=np.int32)
-        sources = self.starts.astype(np.int32)[:, None] + places
-        inside = places < self.counts[:, None]
-        if not np.array_equal(sequence, np.arange(sequence.size)):
-            moves = np.repeat(pattern.row_offsets[sequence] - self.offsets[:-1], np.diff(self.offsets))
-            in_csr = (moves + np.arange(pattern.nnz)).astype(np.int32)
-            sources = in_csr[np.minimum(sources, pattern.nnz - 1)]
-        sources[~inside] = -1
+        sources: Int32Array = self.starts[piece].astype(np.int32)[:, None] + places
+        if in_csr is not None:
+            sources = in_csr.take(sources, mode="clip")
+        sources[places >= self.counts[piece, None]] = -1
         return sources
 
     def columns(self, pattern: Pattern, sources: Int32Array) -> Int32Array:
         """Column of each place; behind the last nonzero the tile's largest column, 0 in an empty tile."""
-        columns = pattern.col_indices[np.maximum(sources, 0)]
+        columns: Int32Array = pattern.col_indices.take(sources, mode="clip")
         outside = sources < 0
         columns[outside] = -1
         largest = np.maximum(columns.max(axis=1, initial=-1), 0)
-        return np.where(outside, largest[:, None], columns)
+        np.copyto(columns, largest[:, None], where=outside)
+        return columns
 
     def rows(self, sequence: Int32Array, parameters: Parameters) -> dict[str, npt.NDArray[np.generic]]:
         """The arrays that say which rows a tile holds and where they begin."""
@@ -292,11 +287,54 @@ def _refuse_waste(num_tiles: int, capacity: int, max_rows: int, pattern: Pattern
         )
 
 
-def _runs_of_one_base(columns: Int32Array, parameters: Parameters) -> tuple[str, Int32Array]:
-    """The argument that holds the bases of 16-bit columns, and the columns by base: sorted ones reach far in chunks."""
-    if parameters["order"] == "column":
-        return _CHUNK_COL_BASE.name, columns.reshape(-1, LANES * whole(parameters, "vector"))
-    return _TILE_COL_BASE.name, columns
+@dataclass(frozen=True)
+class _StoredSlots:
+    """Everything with an entry for each slot or chunk, in stored order."""
+
+    indices: dict[str, npt.NDArray[np.generic]]
+    sources: Int32Array
+
+
+def _stored_slots(pattern: Pattern, tiles: Tiles, in_csr: Int32Array | None, parameters: Parameters) -> _StoredSlots:
+    """Tiles are filled one by one: so many at a time that they fit the cache."""
+    num_slots, chunk = tiles.counts.size * tiles.capacity, LANES * whole(parameters, "vector")
+    narrow, sorts = parameters["index"] == "u16", parameters["order"] == "column"
+    base_name = _base_of(parameters)
+    all_sources = np.empty(num_slots, np.int32)
+    indices: dict[str, npt.NDArray[Any]] = {"col_indices": np.empty(num_slots, np.uint16 if narrow else np.int32)}
+    if narrow:
+        indices[base_name] = np.empty(num_slots // chunk if sorts else tiles.counts.size, np.int32)
+    if sorts:
+        indices["places"] = np.empty(num_slots, np.uint16)
+    at_a_time = max(1, _SLOTS_AT_A_TIME // tiles.capacity)
+    for first in range(0, tiles.counts.size, at_a_time):
+        piece = slice(first, first + at_a_time)
+        slots = slice(first * tiles.capacity, (first + at_a_time) * tiles.capacity)
+        sources = tiles.sources(piece, in_csr)
+        columns = tiles.columns(pattern, sources)
+        if sorts:
+            places, columns, sources = _by_column(columns, sources, tiles.counts[piece], chunk)
+            indices["places"][slots] = _interleave(places, parameters)
+        if narrow:
+            runs = _runs_of_one_base(columns, parameters)
+            base = runs.min(axis=1)
+            offsets = narrow_columns(runs - base[:, None], "csr_tiles", "columns of one base")
+            indices[base_name][slots.start // runs.shape[1] :][: base.size] = base
+            indices["col_indices"][slots] = _interleave(offsets, parameters)
+        else:
+            indices["col_indices"][slots] = _interleave(columns, parameters)
+        all_sources[slots] = _interleave(sources, parameters)
+    return _StoredSlots({**indices}, all_sources)
+
+
+def _base_of(parameters: Parameters) -> str:
+    """The argument that holds the bases of 16-bit columns: sorted ones reach far in chunks."""
+    return _CHUNK_COL_BASE.name if parameters["order"] == "column" else _TILE_COL_BASE.name
+
+
+def _runs_of_one_base(columns: Int32Array, parameters: Parameters) -> Int32Array:
+    """Columns of tiles by base."""
+    return columns.reshape(-1, LANES * whole(parameters, "vector")) if parameters["order"] == "column" else columns
 
 
 def _by_column(
@@ -306,29 +344,32 @@ def _by_column(
 
     So 16 bits reach across the chunks of a tile with few nonzeros, too.
     """
-    num_tiles, capacity = columns.shape
+    capacity = columns.shape[1]
     keys = np.sort(columns.astype(np.int64) << 16 | np.arange(capacity), axis=1)
-    order = _shared_out(counts, capacity, chunk)
-    places = np.take_along_axis(keys & 0xFFFF, order, axis=1)
-    padding = order >= counts[:, None]
-    # Padding repeats the column before it; a chunk without nonzeros takes the tile's largest.
-    last = np.maximum.accumulate(np.where(padding, -1, np.arange(capacity)).reshape(num_tiles, -1, chunk), axis=2)
-    repeated = np.take_along_axis(order, np.maximum(last.reshape(num_tiles, capacity), 0), axis=1)
-    read = np.where(last.reshape(num_tiles, capacity) < 0, capacity - 1, repeated)
-    sorted_columns = (np.take_along_axis(keys, read, axis=1) >> 16).astype(np.int32)
-    return places.astype(np.uint16), sorted_columns, np.take_along_axis(sources, places, axis=1)
+    first = np.arange(0, keys.size, capacity)[:, None]
+    order, nearest = _shared_out(counts, capacity, chunk)
+    places = keys.take(order + first) & 0xFFFF
+    # Padding repeats the column before it.
+    sorted_columns = (keys.take(nearest + first) >> 16).astype(np.int32)
+    return places.astype(np.uint16), sorted_columns, sources.take(places + first)
 
 
-def _shared_out(counts: npt.NDArray[np.int64], capacity: int, chunk: int) -> npt.NDArray[np.int64]:
-    """Which of a tile's sorted entries each slot takes: chunk c of C those from c * n // C to (c + 1) * n // C."""
+def _shared_out(
+    counts: npt.NDArray[np.int64], capacity: int, chunk: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Which of a tile's sorted entries each slot takes: chunk c of C those from c * n // C to (c + 1) * n // C.
+
+    And the nearest nonzero at or before it in its chunk, the tile's last entry in a chunk without nonzeros.
+    """
     num_chunks = capacity // chunk
     cuts = counts[:, None] * np.arange(num_chunks + 1) // num_chunks
-    begins, sizes = cuts[:, :-1, None], np.diff(cuts, axis=1)[:, :, None]
+    begins, ends = cuts[:, :-1, None], cuts[:, 1:, None]
     slots = np.arange(capacity).reshape(num_chunks, chunk)
-    places = slots % chunk
+    entries = begins + slots % chunk
     # Behind the nonzeros of its chunk, slot s is padding number s - (nonzeros up to the chunk's end).
-    padding = counts[:, None, None] + slots - begins - sizes
-    return np.where(places < sizes, begins + places, padding).reshape(-1, capacity)
+    order = np.where(entries < ends, entries, counts[:, None, None] + slots - ends)
+    nearest = np.where(begins < ends, np.minimum(entries, ends - 1), capacity - 1)
+    return order.reshape(-1, capacity), nearest.reshape(-1, capacity)
 
 
 def _interleave(tiles: npt.NDArray[Scalar], parameters: Parameters) -> npt.NDArray[Scalar]:
