@@ -9,6 +9,7 @@ from sparsesmith.domain.pattern import Pattern
 
 WARP = 32
 MOST_IN_FLIGHT = 16
+HEAVY_IN_FLIGHT = 8
 WIDEST = 32
 HEAVY = (0, *(1 << power for power in range(11)))
 
@@ -102,16 +103,24 @@ if (blockIdx.x < $heavy) {
     )
 
 
-def _more(choice: Choice, batch: int) -> str:
+def _further_batch(choice: Choice) -> int:
+    """Slots loaded together after the first batch: heavy rows have many of them."""
+    batch = batch_of(choice.integer("width"))
+    return max(batch, HEAVY_IN_FLIGHT) if choice.integer("heavy") else batch
+
+
+def _more(choice: Choice, first: int) -> str:
     """Further batches of whoever has more slots than one."""
+    batch = _further_batch(choice)
     return fill(
         """
 #pragma unroll 1
-for (int start = $batch; start < steps; start += $batch) {
+for (int start = $first; start < steps; start += $batch) {
   $loads
   $products
 }
 """,
+        first=first,
         batch=batch,
         loads=_loads(choice, batch, "start + u"),
         products=_products(choice, batch, "start + u"),
@@ -127,7 +136,7 @@ $partials
 $item
 bool is_rest = blockIdx.x < rest_blocks;
 int row = (int(blockIdx.x) - rest_blocks) * $block + threadIdx.x, lane = 0;
-int slot = row, step = stride, steps = row < num_rows ? $width : 0;
+int slot = row, step = stride, steps = row < num_rows ? $width : 0, apart = 0;
 $base
 if (is_rest) {
   step = 1 << shift, steps = 0, row = -1;
@@ -137,21 +146,21 @@ if (is_rest) {
     slot = rest_offsets[item] + lane;
     steps = rest_offsets[item + 1] - slot + step - 1 >> shift;
   }
-} else if (steps == 0 || rest_mask[row / 32] >> row % 32 & 1) {
-  row = -1;
+} else if (steps > 0) {
+  apart = rest_mask[row / 32];
 }
 $cols
 const $T* own_values = is_rest ? values + $width * stride : values;
-int col[$batch];
-$T value[$batch], sum = 0;
+int col[$most];
+$T value[$most], sum = 0;
 $loads
-if (row < 0) steps = 0;
+if (apart >> (row & 31) & 1) steps = 0, row = -1;
 $products
 $more
 if (is_rest)
   for (int half = min(step, 32) / 2; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffff, sum, half);
 $block_sum
-if (row >= 0 && lane == 0) y[row] = sum;
+if (row >= 0 && row < num_rows && lane == 0) y[row] = sum;
 """,
         partials=f"__shared__ {c_type} partials[{block // WARP}];" if heavy else "",
         item=_item(choice),
@@ -160,7 +169,7 @@ if (row >= 0 && lane == 0) y[row] = sum;
         base="int base = is_rest || steps == 0 ? 0 : slice_col_base[row / 32];" if _is_narrow(choice) else "",
         cols="" if _is_narrow(choice) else "const int* cols = is_rest ? rest_cols : col_indices;",
         T=c_type,
-        batch=batch,
+        most=_further_batch(choice),
         loads=_loads(choice, batch, "u"),
         products=_products(choice, batch, "u"),
         more=_more(choice, batch),
@@ -213,6 +222,13 @@ y[row] = sum;
     )
 
 
+def _block_fits(choice: Choice) -> bool:
+    """The largest blocks are for heavy rows, and leave a thread few registers."""
+    return choice.integer("block") < 1024 or (
+        choice.integer("heavy") > 0 and choice.integer("width") <= HEAVY_IN_FLIGHT
+    )
+
+
 def hyb_suits(pattern: Pattern) -> bool:
     """Uneven rows that are short for the most part; prospects look closer."""
     return pattern.nnz <= WIDEST * pattern.num_rows and int(pattern.row_lengths.max()) > 1
@@ -230,11 +246,12 @@ HYB = Family(
         "width": WIDTH,
         "lanes": OneOf(8, (2, 4, 8, 16, 32)),
         "heavy": OneOf(0, HEAVY),
-        "block": OneOf(128, (64, 128, 256, 512)),
+        "block": OneOf(128, (64, 128, 256, 512, 1024)),
         **_PARAMETERS,
     },
     suits=hyb_suits,
     write=_write_hyb,
+    allows=_block_fits,
 )
 """`heavy`: rows of the remainder, from the longest on, that have a block each; others have `lanes` threads."""
 

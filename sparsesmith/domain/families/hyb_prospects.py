@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from sparsesmith.domain.families.hyb import HEAVY, WIDEST, batch_of
+from sparsesmith.domain.families.hyb import HEAVY, HEAVY_IN_FLIGHT, WIDEST, batch_of
 from sparsesmith.domain.families.prospects import Prospect, Values, Work, combine, estimate, loads, near, number
 from sparsesmith.domain.formats.hyb import rows_within_reach, slice_bases, within_reach
 from sparsesmith.domain.pattern import Int32Array, Pattern
@@ -16,15 +16,17 @@ Rest = Literal["rows", "coo"]
 
 MIN_ELL_PADDING = 1.25
 """Below that, ELL and SELL have nothing to lose."""
-MAX_REST_SHARE: Mapping[Rest, float] = {"rows": 0.6, "coo": 0.4}
+MAX_REST_SHARE = 0.6
 MAX_PADDING = 2.0
 """Slots a nonzero, where slots are so many that they take time to read."""
 SLOTS_TOO_FEW_TO_MATTER = 2**18
-NUM_WIDTHS = 2
+OTHER_WIDTH = 1.3
+"""By how much a second choice of width differs from the first, at least."""
 REST_ROW_SLOTS = 16
 """What a row of the remainder costs beside its nonzeros, in slots: its number, its offsets, its shuffles."""
 REST_NONZERO_SLOTS = 2.5
 """What a nonzero of a remainder in coordinates costs: its row, its share of the scan and the atomics."""
+GIANT_ROW = 2048
 HEAVY_BATCHES = 4
 """Batches of a few lanes that a row may take before a block of its own pays."""
 
@@ -61,7 +63,7 @@ def splits(pattern: Pattern, rest: Rest, is_narrow: bool) -> list[Split]:
         else:
             remainder = lost + int(np.maximum(reached - width, 0).sum())
         slots = width * pattern.num_rows
-        is_small = 0 < remainder <= MAX_REST_SHARE[rest] * pattern.nnz
+        is_small = 0 < remainder <= MAX_REST_SHARE * pattern.nnz
         if is_small and slots <= max(MAX_PADDING * pattern.nnz, SLOTS_TOO_FEW_TO_MATTER):
             whole = (lengths > width) | (reached < lengths) if rest == "rows" else np.zeros(lengths.size, np.bool_)
             found.append(Split(width, slots, remainder, -np.sort(-lengths[whole])))
@@ -84,8 +86,13 @@ def split_choices(work: Work, rest: Rest) -> Iterator[tuple[str, Split]]:
         gains = index == "u16" and not work.shape.narrow_slices(32, 1)
         if not uneven and not gains:
             continue
-        for split in splits(work.shape.pattern, rest, index == "u16")[:NUM_WIDTHS]:
+        found = splits(work.shape.pattern, rest, index == "u16")
+        for split in found[:1] + [other for other in found if _differ(other.width, found[0].width)][:1]:
             yield index, split
+
+
+def _differ(left: int, right: int) -> bool:
+    return max(left, right) >= OTHER_WIDTH * min(left, right)
 
 
 def split_bytes(work: Work, split: Split, index: str, row_bytes: int) -> float:
@@ -98,11 +105,17 @@ def _blocks(work: Work) -> tuple[int, ...]:
     return (64, 128, 256) if work.nnz < 300_000 else (128, 256)
 
 
+def _blocks_of_heavy_rows(work: Work) -> tuple[int, ...]:
+    """A giant row is the longer the fewer threads it has."""
+    return (1024, 512, 256) if work.shape.longest > GIANT_ROW else _blocks(work)
+
+
 def _hyb(work: Work) -> Iterator[Prospect]:
     for index, split in split_choices(work, "rows"):
         batch = batch_of(split.width)
         typical = float(np.median(split.rest_lengths))
-        for values in combine(lanes=near(typical / batch, (2, 4, 8, 16, 32), 2), block=_blocks(work), load=loads(work)):
+        lanes = near(typical / batch, (2, 4, 8, 16, 32), 2)
+        for values in combine(lanes=lanes, block=_blocks_of_heavy_rows(work), load=loads(work)):
             at_once = number(values, "lanes") * batch
             heavy = int(np.count_nonzero(split.rest_lengths > HEAVY_BATCHES * at_once))
             for count in near(heavy, HEAVY[1:], 1) if heavy else (0,):
@@ -116,7 +129,8 @@ def _one_launch(work: Work, split: Split, values: Values) -> Prospect:
     heavy = min(number(values, "heavy"), lengths.size)
     longest_by_block = int(lengths[0]) if heavy else 0
     longest_by_lanes = int(lengths[heavy]) if heavy < lengths.size else 0
-    batches = max(ceil(longest_by_block / (block * batch)), ceil(longest_by_lanes / (lanes * batch)))
+    further = max(batch, HEAVY_IN_FLIGHT) if heavy else batch
+    batches = max(ceil(longest_by_block / (block * further)), ceil(longest_by_lanes / (lanes * further)))
     chain = 2.5 + 2 * batches + 0.4 * bool(heavy)
     threads = float(work.rows + heavy * block + (lengths.size - heavy) * lanes)
     slots = split.slots + 1.3 * split.rest
