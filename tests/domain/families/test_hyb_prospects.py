@@ -19,7 +19,7 @@ def uneven(num_rows: int = 900, num_cols: int = 200_000, giant: int = 0) -> Patt
     rows = np.repeat(np.arange(num_rows), lengths)
     near = rows * (num_cols // num_rows) + generator.integers(0, num_cols // num_rows, rows.size)
     columns = np.where(generator.random(rows.size) < 0.02, generator.integers(0, num_cols, rows.size), near)
-    rows, columns = np.append(rows, [num_rows - 1] * giant), np.append(columns, np.arange(giant))
+    rows, columns = np.append(rows, np.full(giant, num_rows - 1)), np.append(columns, np.arange(giant))
     cells = np.unique(np.stack([rows, columns]), axis=1)
     return pattern_from_indices(num_rows, num_cols, cells[0], cells[1])
 
