@@ -68,7 +68,9 @@ class Prospect:
 
 def index_bytes(index: ParameterValue) -> int:
     """Bytes of a stored column index."""
-    return 2 if index == "u16" else 4
+    if str(index).startswith("u16"):
+        return 2
+    return 1 if index == "u8" else 4
 
 
 def estimate(

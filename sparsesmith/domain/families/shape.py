@@ -14,10 +14,17 @@ from sparsesmith.domain.features import (
     row_spans,
     sell_padding,
 )
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.formats.sell import NO_ROW, sorted_rows
+from sparsesmith.domain.formats.windows import padding_in_windows
+from sparsesmith.domain.pattern import Int32Array, Pattern
 
 SAMPLED_ROWS = 16
 ROWS_A_SAMPLE = 16384
+ROWS_IN_WINDOWS = 4096
+"""Rows whose slots are put into windows of columns to see what padding that takes."""
+SORTED_ROWS = 1024
+"""Neighbouring rows of that sample, at least."""
+LONGEST_ROW_IN_WINDOWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +102,39 @@ class Shape:
     def narrow_row_blocks(self, nnz_per_block: int) -> bool:
         """Whether 16-bit offsets reach within every row block (may say no where they just do)."""
         return self.narrow or narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
+
+    @cached_property
+    def row_reach(self) -> int:
+        """Columns from the first to the last of a row, of the row that spans most: exact."""
+        first, last = self._spans
+        return int((last - np.minimum(first, last)).max()) + 1
+
+    @cache  # noqa: B019
+    def reach_of_nonzeros(self, count: int) -> int:
+        """Columns that so many nonzeros in CSR order span at most (may say more)."""
+        columns, starts = self.pattern.col_indices, np.arange(0, self.pattern.nnz, count)
+        first, last = np.minimum.reduceat(columns, starts), np.maximum.reduceat(columns, starts)
+        if starts.size > 1:
+            first, last = np.minimum(first[:-1], first[1:]), np.maximum(last[:-1], last[1:])
+        return int((last - first).max()) + 1
+
+    @cache  # noqa: B019
+    def window_padding(self, lanes: int, sigma: int, index: str) -> float:
+        """Slots that SELL takes with `index` relative to the slot, for each that it takes otherwise: from a sample."""
+        run = max(SORTED_ROWS, sigma or self.pattern.num_rows)
+        if run > ROWS_A_SAMPLE or self.longest > LONGEST_ROW_IN_WINDOWS:
+            return np.inf
+        num_runs = -(-self.pattern.num_rows // run)
+        chosen = np.unique(np.linspace(0, num_runs - 1, max(1, ROWS_IN_WINDOWS // run)).astype(np.int64))
+        slices = np.concatenate([self._slices(int(number) * run, run, lanes, sigma) for number in chosen])
+        return padding_in_windows(self.pattern, slices[:: -(-slices.size // ROWS_IN_WINDOWS)], index)
+
+    def _slices(self, first: int, run: int, lanes: int, sigma: int) -> Int32Array:
+        """Rows of each lane for a run of rows, shape [slices, lanes]."""
+        lengths = self.pattern.row_lengths[first : first + run]
+        rows = np.full(-(-lengths.size // lanes) * lanes, NO_ROW, np.int32)
+        rows[: lengths.size] = first + sorted_rows(lengths, sigma)
+        return rows.reshape(-1, lanes)
 
     @cache  # noqa: B019
     def block_fill(self, rows: int, cols: int) -> float:

@@ -23,10 +23,27 @@ from sparsesmith.domain.families.prospects import (
     near,
     number,
 )
+from sparsesmith.domain.formats.csr import FROM_ROW
+from sparsesmith.domain.formats.format import ParameterValue
+from sparsesmith.domain.formats.windows import REACHES
 
 SIGMAS = (1, 64, 256, 1024, 4096, 16384, 0)
 LANES = (2, 4, 8, 16, 32)
+SLICE_INDICES = ("u16", "i32", "u8", "u16_slot")
+BYTES_COUNT_NNZ = 100_000
+"""Nonzeros from which 8 bits a column, or a base for each row or slot, may pay: fewer wait for latency."""
+MAX_WINDOW_PADDING = 1.1
+"""Slots in windows of columns for each slot without: with more, 16 bits from the slice's base are no larger."""
 CAPACITIES = (512, 1024, 2048, 3072, 4096, 6144, 8192, 12288)
+
+
+def _row_indices(work: Work) -> tuple[ParameterValue, ...]:
+    """Column widths of CSR that the pattern allows, the narrowest first."""
+    shape, bytes_count = work.shape, work.nnz >= BYTES_COUNT_NNZ and work.shape.mean >= 3
+    eight: tuple[ParameterValue, ...] = ("u8",) if bytes_count and shape.row_reach <= 256 else ()
+    if bytes_count and not shape.narrow and shape.row_reach <= 65536:
+        return (*eight, "u16_row", "i32")
+    return (*eight, *indices(shape.narrow))
 
 
 def _csr_rows(work: Work, values: Values, lanes: int, unroll: int) -> Prospect:
@@ -39,25 +56,22 @@ def _csr_rows(work: Work, values: Values, lanes: int, unroll: int) -> Prospect:
     uneven = 1 + 0.3 * shape.variation if lanes < 32 else 1
     chain = 2 + 2 * ceil(shape.longest / step)
     instructions = slots * (11 + 8 / unroll) / 32 + work.rows * lanes * 12 / 32
-    us = estimate(
-        work, work.csr_bytes(index) * scattered, instructions * uneven, min(chain, 400), float(work.rows * lanes)
-    )
+    size = work.csr_bytes(index) + 4.0 * work.rows * (index in FROM_ROW)
+    us = estimate(work, size * scattered, instructions * uneven, min(chain, 400), float(work.rows * lanes))
     return Prospect(us, dict(values))
 
 
 def _csr_scalar(work: Work) -> Iterator[Prospect]:
     unrolls = near(min(work.shape.mean, 8), (1, 2, 4, 8, 16), 3)
     blocks = (32, 64, 128) if work.rows < 30_000 else (128, 256)
-    for values in combine(unroll=unrolls, block=blocks, load=loads(work), index=indices(work.shape.narrow)):
+    for values in combine(unroll=unrolls, block=blocks, load=loads(work), index=_row_indices(work)):
         yield _csr_rows(work, values, 1, number(values, "unroll"))
 
 
 def _csr_vector(work: Work) -> Iterator[Prospect]:
     lanes = near(work.shape.mean / 2, LANES, 3)
     blocks = (64, 128) if work.nnz < 300_000 else (128, 256)
-    for values in combine(
-        lanes=lanes, unroll=(2, 1, 4), block=blocks, load=loads(work), index=indices(work.shape.narrow)
-    ):
+    for values in combine(lanes=lanes, unroll=(2, 1, 4), block=blocks, load=loads(work), index=_row_indices(work)):
         yield _csr_rows(work, values, number(values, "lanes"), number(values, "unroll"))
 
 
@@ -67,7 +81,7 @@ def _csr_vector_persistent(work: Work) -> Iterator[Prospect]:
         unroll=(2, 4),
         block=(256, 128),
         load=loads(work)[:1],
-        index=indices(work.shape.narrow)[:1],
+        index=_row_indices(work)[:1],
         blocks_per_sm=(8, 16),
     ):
         prospect = _csr_rows(work, values, number(values, "lanes"), number(values, "unroll"))
@@ -80,7 +94,7 @@ def _csr_vector_wide(work: Work) -> Iterator[Prospect]:
         lanes=near(work.shape.mean / width, (4, 8, 16, 32), 2),
         block=(128, 256),
         load=loads(work),
-        index=indices(work.shape.narrow),
+        index=_row_indices(work),
     ):
         yield _csr_rows(work, values, number(values, "lanes"), width)
 
@@ -90,7 +104,7 @@ def _csr_block(work: Work) -> Iterator[Prospect]:
         unroll=(4, 2, 8),
         block=near(work.shape.mean / 4, (32, 64, 128, 256, 512, 1024), 3),
         load=loads(work),
-        index=indices(work.shape.narrow)[:1],
+        index=_row_indices(work)[:1],
     ):
         yield _csr_rows(work, values, number(values, "block"), number(values, "unroll"))
 
@@ -104,7 +118,7 @@ def _csr_shared_x(work: Work) -> Iterator[Prospect]:
         block=(512, 1024, 256),
         blocks_per_sm=(2, 1),
         load=loads(work),
-        index=indices(work.shape.narrow)[:1],
+        index=_row_indices(work)[:1],
     ):
         prospect = _csr_rows(work, values, number(values, "lanes"), number(values, "unroll"))
         copying = 1.0 + capacity * work.element_bytes / 32e3
@@ -168,10 +182,29 @@ def _csr_merge(work: Work) -> Iterator[Prospect]:
         block=_staging_blocks(work),
         balance=("merge", "nnz"),
         load=loads(work),
+        index=_segment_indices(work),
     ):
+        segment = number(values, "block") * number(values, "unroll")
+        if not _segments_fit(work, segment, values["index"]):
+            continue
         instructions = work.nnz * 30 / 32 + work.rows * 14 / 32
-        us = estimate(work, work.csr_bytes(), instructions, 7, work.nnz / number(values, "unroll"), 2)
+        size = work.csr_bytes(str(values["index"]))
+        us = estimate(work, size, instructions, 7, work.nnz / number(values, "unroll"), 2)
         yield Prospect(us, dict(values))
+
+
+def _segment_indices(work: Work) -> tuple[ParameterValue, ...]:
+    """Column widths that segments of some length may allow."""
+    near_rows = work.nnz >= BYTES_COUNT_NNZ and work.shape.row_reach <= 256
+    sixteen = work.shape.narrow or work.shape.row_reach <= 65536
+    return ("u8", *indices(sixteen)) if near_rows else indices(sixteen)
+
+
+def _segments_fit(work: Work, segment: int, index: ParameterValue) -> bool:
+    """Whether every segment of so many nonzeros spans no more columns than the width allows."""
+    if index == "i32" or (index == "u16" and work.shape.narrow):
+        return True
+    return work.shape.reach_of_nonzeros(segment) <= (256 if index == "u8" else 65536)
 
 
 def _coo_segmented(work: Work) -> Iterator[Prospect]:
@@ -187,14 +220,17 @@ def _coo_segmented(work: Work) -> Iterator[Prospect]:
         yield Prospect(estimate(work, size, instructions, 4, work.nnz / items, 2), dict(values))
 
 
-def _padded_rows(work: Work, values: Values, padding: float, lanes: int, unroll: int, chain: float) -> Prospect:
+def _padded_rows(
+    work: Work, values: Values, padding: float, lanes: int, unroll: int, chain: float, slice_: int = 0
+) -> Prospect:
     index = values.get("index", "i32")
+    base_bytes = 4 / slice_ if index in REACHES else 0.0
     slots = work.nnz * padding
     longest = ceil(work.shape.longest / (lanes * unroll))
     instructions = slots * (9 + 6 / unroll) / 32 + work.rows * 10 / 32
     us = estimate(
         work,
-        slots * (work.element_bytes + index_bytes(index)),
+        slots * (work.element_bytes + index_bytes(index) + base_bytes),
         instructions,
         chain + 2 * min(longest, 200),
         float(work.rows * lanes),
@@ -229,12 +265,20 @@ def sigmas(work: Work, lanes: int) -> tuple[int, ...]:
 
 
 def _sliced(work: Work, values: Values, slice_: int, lanes: int) -> Iterator[Prospect]:
-    sigma = number(values, "sigma")
-    if values["index"] == "u16" and not work.shape.narrow_slices(slice_, sigma):
+    sigma, index = number(values, "sigma"), str(values["index"])
+    if index == "u16" and not work.shape.narrow_slices(slice_, sigma):
         return
     padding = work.shape.sell_padding(slice_, sigma)
-    if padding < 8:
-        yield _padded_rows(work, values, padding, lanes, number(values, "unroll"), 2 + 0.5 * (sigma != 1))
+    if padding >= 8:
+        return
+    if index in REACHES:
+        if work.nnz < BYTES_COUNT_NNZ or (index == "u16_slot" and work.shape.narrow_slices(slice_, sigma)):
+            return
+        in_windows = work.shape.window_padding(slice_, sigma, index)
+        if in_windows > MAX_WINDOW_PADDING:
+            return
+        padding *= in_windows
+    yield _padded_rows(work, values, padding, lanes, number(values, "unroll"), 2 + 0.5 * (sigma != 1), slice_)
 
 
 def _sell(work: Work) -> Iterator[Prospect]:
@@ -245,7 +289,7 @@ def _sell(work: Work) -> Iterator[Prospect]:
         unroll=near(work.shape.mean, (1, 2, 4, 8), 3),
         block=blocks,
         load=loads(work),
-        index=("u16", "i32"),
+        index=SLICE_INDICES,
     ):
         yield from _sliced(work, values, number(values, "slice"), 1)
 
@@ -258,7 +302,7 @@ def _sell_lanes(work: Work) -> Iterator[Prospect]:
         unroll=near(work.shape.mean / 4, (1, 2, 4), 2),
         block=(64, 128) if work.nnz < 300_000 else (128, 256),
         load=loads(work)[:1],
-        index=("u16", "i32"),
+        index=SLICE_INDICES,
     ):
         yield from _sliced(work, values, number(values, "slice"), number(values, "lanes"))
 
@@ -270,7 +314,7 @@ def _sell_wide(work: Work) -> Iterator[Prospect]:
         unroll=(4, 2),
         block=(128, 64, 256),
         load=loads(work),
-        index=("u16", "i32"),
+        index=SLICE_INDICES,
     ):
         for prospect in _sliced(work, values, 32 * number(values, "rows"), 1):
             yield Prospect(prospect.estimated_us + 0.2, prospect.parameters)
