@@ -28,6 +28,7 @@ from sparsesmith.domain.formats.format import (
     refuse_padding,
     whole,
 )
+from sparsesmith.domain.formats.lanes import Lanes
 from sparsesmith.domain.pattern import Int32Array, Pattern
 from sparsesmith.errors import InvalidProgram
 
@@ -160,18 +161,25 @@ class RowBins:
 
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
         bins = _checked_bins(pattern, parameters)
-        filled = [_fill(pattern, bin_, rows) for bin_, rows in _rows_of_bins(pattern, bins)]
-        columns = np.concatenate([part.columns for part in filled])
-        value_sources = np.concatenate([part.value_sources for part in filled])
-        permutation = np.concatenate([part.rows for part in filled])
+        narrow = parameters["index"] == "u16"
+        if narrow:
+            narrow_columns(_spans(pattern, bins), self.name, "columns of each warp")
+        columns, value_sources = np.empty(bins[-1].past_slot, np.int32), np.empty(bins[-1].past_slot, np.int32)
+        permutation = np.full(bins[-1].past_row, NO_ROW, np.int32)
+        base = np.empty(bins[-1].past_warp, np.int32)
+        for bin_, rows in _rows_of_bins(pattern, bins):
+            places = permutation[bin_.first_row : bin_.past_row]
+            places[: rows.size] = rows
+            smallest = _smallest_columns(pattern, places, bin_)
+            base[bin_.first_warp : bin_.past_warp] = smallest
+            own = columns[bin_.first_slot : bin_.past_slot]
+            _lanes(pattern, bin_, places, smallest).fill(pattern, own, value_sources[bin_.first_slot : bin_.past_slot])
+            if narrow:
+                own.reshape(bin_.num_warps, -1)[:] -= smallest[:, None]
         indices: dict[str, npt.NDArray[np.generic]] = {"bins": _described(bins), "row_permutation": permutation}
-        if parameters["index"] == "u16":
-            base = np.concatenate([part.smallest_columns for part in filled])
-            slots = np.concatenate([np.full(bin_.num_warps, bin_.steps * WARP) for bin_ in bins])
+        if narrow:
             indices["warp_col_base"] = base
-            indices["col_indices"] = narrow_columns(columns - np.repeat(base, slots), self.name, "columns of each warp")
-        else:
-            indices["col_indices"] = columns
+        indices["col_indices"] = columns.astype(np.uint16) if narrow else columns
         return Layout(
             sizes={"num_bins": len(bins), "num_warps": bins[-1].past_warp},
             indices=indices,
@@ -226,46 +234,38 @@ def _rows_of_bins(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[tuple[Bin
 
 def widest_warp(pattern: Pattern, bins: tuple[Bin, ...]) -> int:
     """Columns from the smallest to the largest of a warp, of the warp that spans most: 16 bits reach 65536."""
+    return int(_spans(pattern, bins).max()) + 1
+
+
+def _spans(pattern: Pattern, bins: tuple[Bin, ...]) -> Int32Array:
+    """Largest less smallest column of each warp."""
     last = last_column_of_each_row(pattern)
-    widest = 0
+    spans: list[Int32Array] = []
     for bin_, rows in _rows_of_bins(pattern, bins):
         places = np.full(bin_.past_row - bin_.first_row, NO_ROW, np.int32)
         places[: rows.size] = rows
         largest = np.where(places == NO_ROW, 0, last[places]).reshape(-1, bin_.rows_per_warp).max(axis=1)
-        largest = np.repeat(largest, bin_.warps_per_row)
-        widest = max(widest, int((largest - _smallest_columns(pattern, places, bin_)).max()) + 1)
-    return widest
+        spans.append(np.repeat(largest, bin_.warps_per_row) - _smallest_columns(pattern, places, bin_))
+    return np.concatenate(spans)
 
 
-@dataclass(frozen=True)
-class _FilledBin:
-    rows: Int32Array
-    columns: Int32Array
-    value_sources: Int32Array
-    smallest_columns: Int32Array
-    """Of each warp."""
-
-
-def _fill(pattern: Pattern, bin_: Bin, rows: Int32Array) -> _FilledBin:
-    places = np.full(bin_.past_row - bin_.first_row, NO_ROW, np.int32)
-    places[: rows.size] = rows
-    lengths = pattern.row_lengths[rows]
-    smallest = _smallest_columns(pattern, places, bin_)
-    pads = np.repeat(smallest[:: bin_.warps_per_row], bin_.rows_per_warp)
-    filled = np.flatnonzero(lengths)
-    pads[filled] = last_column_of_each_row(pattern)[rows[filled]]
-    shape = (bin_.num_warps, bin_.steps, bin_.rows_per_warp, min(bin_.lanes, WARP))
-    padding = np.repeat(pads, bin_.warps_per_row).reshape(bin_.num_warps, 1, -1, 1)
-    columns = np.broadcast_to(padding, shape).reshape(-1).copy()
-    place = np.repeat(np.arange(rows.size, dtype=np.int64), lengths)
-    within = np.arange(place.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    threads = place * bin_.lanes + within % bin_.lanes
-    slots = (threads // WARP * bin_.steps + within // bin_.lanes) * WARP + threads % WARP
-    sources = (np.repeat(pattern.row_offsets[rows], lengths) + within).astype(np.int32)
-    columns[slots] = pattern.col_indices[sources]
-    value_sources = np.full(columns.size, -1, np.int32)
-    value_sources[slots] = sources
-    return _FilledBin(places, columns, value_sources, smallest)
+def _lanes(pattern: Pattern, bin_: Bin, places: Int32Array, smallest: Int32Array) -> Lanes:
+    """Threads of a bin's warps, from the row of each place and the smallest column of each warp."""
+    has_row = places != NO_ROW
+    first, past = np.zeros(places.size, np.int32), np.zeros(places.size, np.int32)
+    first[has_row] = pattern.row_offsets[places[has_row]]
+    past[has_row] = pattern.row_offsets[places[has_row] + 1]
+    empty = first == past
+    threads = np.arange(bin_.lanes, dtype=np.int32)
+    shape = (bin_.num_warps, WARP)
+    return Lanes(
+        (first[:, None] + threads).reshape(shape),
+        np.repeat(past, bin_.lanes).reshape(shape),
+        np.repeat(empty, bin_.lanes).reshape(shape),
+        np.full(bin_.num_warps, bin_.steps),
+        smallest,
+        stride=bin_.lanes,
+    )
 
 
 def _smallest_columns(pattern: Pattern, places: Int32Array, bin_: Bin) -> Int32Array:
