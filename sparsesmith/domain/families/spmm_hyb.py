@@ -20,11 +20,16 @@ $declare
 if (blockIdx.x < num_rest_rows) {
   int row = rest_rows[blockIdx.x];
   int begin = rest_offsets[blockIdx.x], end = rest_offsets[blockIdx.x + 1];
-  #pragma unroll $unroll
-  for (int j = begin + group; j < end$in_tile; j += $groups) {
-    int col = $rest_col;
-    $T value = $rest_value;
-    $add
+  #pragma unroll 1
+  for (int start = begin + group; start < end$in_tile; start += $stride) {
+    #pragma unroll
+    for (int u = 0; u < $unroll; u++) {
+      int j = min(start + u * $groups, end - 1);
+      int col = $rest_col;
+      $T value = $rest_value;
+      if (start + u * $groups >= end) value = 0;
+      $add
+    }
   }
   partials[threadIdx.x] = sum;
   __syncthreads();
@@ -36,7 +41,8 @@ if (blockIdx.x < num_rest_rows) {
   $store
 } else {
   int row = (blockIdx.x - num_rest_rows) * $groups + group;
-  if (row >= num_rows$out_of_tile || rest_mask[row / 32] >> row % 32 & 1) return;
+  if (row >= num_rows$out_of_tile) return;
+  int apart = rest_mask[row / 32] >> row % 32 & 1;
   $base
   #pragma unroll $unroll
   for (int k = 0; k < $width; k++) {
@@ -44,7 +50,9 @@ if (blockIdx.x < num_rest_rows) {
     $T value = $load_value;
     $add
   }
-  $store
+  if (!apart) {
+    $store
+  }
 }
 """,
         V=tile.c_type,
@@ -55,6 +63,7 @@ if (blockIdx.x < num_rest_rows) {
         column=tile.column,
         declare=tile.declare(),
         unroll=choice.integer("unroll"),
+        stride=groups * choice.integer("unroll"),
         in_tile=tile.guard.replace(" || column >=", " && column <"),
         out_of_tile=tile.guard,
         rest_col=load(how, "rest_cols + j"),
