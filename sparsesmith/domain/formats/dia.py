@@ -3,7 +3,7 @@
 Whole diagonals one after another, or slices of rows one after another that hold their part of every diagonal.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ from sparsesmith.domain.formats.format import (
     whole,
 )
 from sparsesmith.domain.pattern import Pattern
+
+_NONZEROS_AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -52,19 +54,19 @@ class Dia:
 
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
         rows = pattern.row_indices()
-        # Shifted to count from 0: column - row + num_rows - 1.
-        diagonals = pattern.col_indices.astype(np.int64) - rows
-        diagonals += pattern.num_rows - 1
         in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
-        in_use[diagonals] = True
+        for nonzeros in _pieces(pattern.nnz):
+            in_use[_diagonals(pattern, rows, nonzeros)] = True
         shifted_offsets = np.flatnonzero(in_use)
         slice_ = whole(parameters, "slice")
         num_slots = shifted_offsets.size * stored_rows(pattern.num_rows, slice_)
         refuse_padding(self.name, num_slots, pattern.nnz)
         rank = np.cumsum(in_use, dtype=np.int64) - 1
-        slots = _slots(rank[diagonals], rows, shifted_offsets.size, pattern.num_rows, slice_)
         value_sources = np.full(num_slots, -1, np.int32)
-        value_sources[slots] = np.arange(pattern.nnz, dtype=np.int32)
+        for nonzeros in _pieces(pattern.nnz):
+            diagonals = rank[_diagonals(pattern, rows, nonzeros)]
+            slots = _slots(diagonals, rows[nonzeros], shifted_offsets.size, pattern.num_rows, slice_)
+            value_sources[slots] = np.arange(nonzeros.start, nonzeros.stop, dtype=np.int32)
         return Layout(
             sizes={"num_diagonals": shifted_offsets.size},
             indices={"diagonal_offsets": (shifted_offsets - (pattern.num_rows - 1)).astype(np.int32)},
@@ -85,6 +87,20 @@ class Dia:
 def stored_rows(num_rows: int, slice_: int) -> int:
     """Values of a diagonal that are stored: whole slices, or just the rows where there are none (0)."""
     return -(-num_rows // slice_) * slice_ if slice_ else num_rows
+
+
+def _pieces(nnz: int) -> Iterator[slice]:
+    """Nonzeros so many at a time that temporary arrays stay in a core's cache."""
+    for start in range(0, nnz, _NONZEROS_AT_A_TIME):
+        yield slice(start, min(start + _NONZEROS_AT_A_TIME, nnz))
+
+
+def _diagonals(pattern: Pattern, rows: npt.NDArray[np.int32], nonzeros: slice) -> npt.NDArray[np.int64]:
+    """The diagonal of some nonzeros, counted from 0: column - row + num_rows - 1."""
+    diagonals: npt.NDArray[np.int64] = pattern.col_indices[nonzeros].astype(np.int64)
+    diagonals -= rows[nonzeros]
+    diagonals += pattern.num_rows - 1
+    return diagonals
 
 
 def _slots(

@@ -28,6 +28,8 @@ ALIGNMENT = 4
 """Vector loads may read the copy of x to its end."""
 LANES = 32
 WORD_BITS = 32
+_NONZEROS_AT_A_TIME = 1 << 16
+"""Temporary arrays of this size stay in a core's cache."""
 
 _ARGUMENTS = (
     Argument("int", "num_hubs", "size", "hubs: hub_cols, or num_cols if that is less"),
@@ -77,13 +79,17 @@ class Hubs:
         hubs = _most_popular(pattern, whole(parameters, "hub_cols"))
         refuse_padding("hubs", num_slots, pattern.nnz)
         refuse_overflow("hubs", "num_cols + num_hubs", pattern.num_cols + hubs.size)
-        slots = np.arange(pattern.nnz) + np.repeat(row_slots[:-1] - pattern.row_offsets[:-1], pattern.row_lengths)
         numbers = np.arange(hubs.size, hubs.size + pattern.num_cols, dtype=np.int32)
         numbers[hubs] = np.arange(hubs.size, dtype=np.int32)
-        columns = np.zeros(num_slots, np.int32)
-        columns[slots] = numbers[pattern.col_indices]
-        sources = np.full(num_slots, -1, np.int32)
-        sources[slots] = np.arange(pattern.nnz, dtype=np.int32)
+        # Empty rows before a nonzero move it.
+        moved = np.repeat((row_slots[:-1] - pattern.row_offsets[:-1]).astype(np.int32), pattern.row_lengths)
+        columns, sources = np.zeros(num_slots, np.int32), np.full(num_slots, -1, np.int32)
+        for first in range(0, pattern.nnz, _NONZEROS_AT_A_TIME):
+            piece = slice(first, first + _NONZEROS_AT_A_TIME)
+            nonzeros = np.arange(first, min(piece.stop, pattern.nnz))
+            slots = nonzeros + moved[piece]
+            columns[slots] = numbers.take(pattern.col_indices[piece])
+            sources[slots] = nonzeros
         starts = np.zeros(num_slots, np.bool_)
         starts[row_slots[:-1]] = True
         in_word = starts.reshape(-1, WORD_BITS).sum(axis=1)

@@ -6,7 +6,7 @@ multiplies panel by panel, with the panel's x in shared memory, and writes every
 the products of one bin of rows at a time. All of it streams: no read of x reaches beyond a multiprocessor at random.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,9 @@ ALIGNMENT_SLOTS = 4
 
 PART_SLOTS = 32
 """Parts are whole multiples, the last of a panel aside."""
+
+_NONZEROS_AT_A_TIME = 1 << 16
+"""Temporary arrays of this size stay in a core's cache."""
 
 _ARGUMENTS = (
     Argument("int", "num_panels", "size", "panels of panel_cols columns"),
@@ -94,18 +97,20 @@ class Panels:
 
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
         grid = _grid(pattern, parameters)
-        order, segments = _by_panel(pattern, grid)
-        counts = np.bincount(segments, minlength=grid.num_segments)
+        panels = np.empty(pattern.nnz, np.uint16)
+        np.floor_divide(pattern.col_indices, grid.panel_cols, out=panels, casting="unsafe")
+        counts = _segment_counts(panels, grid)
         padded = -(-counts // ALIGNMENT_SLOTS) * ALIGNMENT_SLOTS
         offsets = np.concatenate([[0], np.cumsum(padded)])
         num_slots = int(offsets[-1])
         refuse_padding("panels", num_slots, pattern.nnz)
-        slots = np.arange(pattern.nnz) + np.repeat(offsets[:-1] - (np.cumsum(counts) - counts), counts)
-        sources = np.full(num_slots, -1, np.int32)
-        sources[slots] = order
-        columns = np.zeros(num_slots, np.uint16)
-        columns[slots] = pattern.col_indices[order] % grid.panel_cols
-        positions, bin_slots = _positions(grid, counts, padded, offsets, slots, order)
+        sources, columns = np.full(num_slots, -1, np.int32), np.zeros(num_slots, np.uint16)
+        positions, bin_slots = _padding_positions(grid, counts, padded, offsets)
+        for slots, nonzeros in _placed(panels, grid, counts, offsets):
+            sources[slots] = nonzeros
+            own = pattern.col_indices.take(nonzeros)
+            columns[slots] = own - own // grid.panel_cols * grid.panel_cols
+            positions[slots] = nonzeros - nonzeros // grid.bin_nnz * grid.bin_nnz
         part_panels, part_offsets, num_parts = _parts(grid, offsets, whole(parameters, "parts"))
         bin_rows, cut_rows = _bins(pattern, grid)
         round_offsets = offsets[:: grid.num_panels * grid.num_bins]
@@ -180,12 +185,34 @@ def _grid(pattern: Pattern, parameters: Parameters) -> _Grid:
     return grid
 
 
-def _by_panel(pattern: Pattern, grid: _Grid) -> tuple[IntArray, IntArray]:
-    """Nonzeros in storage order, by round, panel and bin, and their segments. CSR order is ordered by bin."""
-    bins = np.arange(pattern.nnz) // grid.bin_nnz
-    keys = bins // grid.num_bins * grid.num_panels + pattern.col_indices // grid.panel_cols
-    order = np.argsort(keys.astype(np.uint16), kind="stable")
-    return order, keys[order] * grid.num_bins + bins[order] % grid.num_bins
+def _segment_counts(panels: npt.NDArray[np.uint16], grid: _Grid) -> IntArray:
+    """Nonzeros of each segment, from the panel of each nonzero."""
+    of_bins = np.zeros((grid.num_rounds * grid.num_bins, grid.num_panels), np.int64)
+    bins_at_a_time = max(1, _NONZEROS_AT_A_TIME // max(grid.bin_nnz, grid.num_panels))
+    for first in range(0, -(-panels.size // grid.bin_nnz), bins_at_a_time):
+        piece = panels[first * grid.bin_nnz : (first + bins_at_a_time) * grid.bin_nnz]
+        counts = of_bins[first : first + bins_at_a_time]
+        keys = np.arange(piece.size) // grid.bin_nnz * grid.num_panels + piece
+        counts[:] = np.bincount(keys, minlength=counts.size).reshape(counts.shape)
+    by_round = of_bins.reshape(grid.num_rounds, grid.num_bins, grid.num_panels)
+    return np.ascontiguousarray(by_round.transpose(0, 2, 1)).reshape(-1)
+
+
+def _placed(
+    panels: npt.NDArray[np.uint16], grid: _Grid, counts: IntArray, offsets: IntArray
+) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+    """Slots and nonzeros in storage order, by round, panel and bin, a piece at a time. CSR order is ordered by bin."""
+    round_nnz = grid.num_bins * grid.bin_nnz
+    # A segment's padding moves all behind it.
+    moves = (offsets[:-1] - (np.cumsum(counts) - counts)).astype(np.int32).reshape(grid.num_rounds, -1)
+    for number, in_round in enumerate(counts.reshape(moves.shape)):
+        start = number * round_nnz
+        order = np.argsort(panels[start : start + round_nnz], kind="stable")
+        moved = np.repeat(moves[number], in_round)
+        for first in range(0, order.size, _NONZEROS_AT_A_TIME):
+            piece = slice(first, first + _NONZEROS_AT_A_TIME)
+            nonzeros = order[piece] + start
+            yield np.arange(start + first, start + first + nonzeros.size) + moved[piece], nonzeros
 
 
 def _by_bin(grid: _Grid, offsets: IntArray) -> Int32Array:
@@ -196,10 +223,13 @@ def _by_bin(grid: _Grid, offsets: IntArray) -> Int32Array:
     return np.ascontiguousarray(entries.transpose(0, 2, 1)).reshape(-1)
 
 
-def _positions(
-    grid: _Grid, counts: IntArray, padded: IntArray, offsets: IntArray, slots: IntArray, order: IntArray
+def _padding_positions(
+    grid: _Grid, counts: IntArray, padded: IntArray, offsets: IntArray
 ) -> tuple[npt.NDArray[np.uint16], int]:
-    """The position of each slot in its bin, and the most slots of a bin. Raises InvalidProgram beyond 16 bits."""
+    """The position of each slot in its bin, those of nonzeros to be filled in, and the most slots of a bin.
+
+    Raises InvalidProgram beyond 16 bits.
+    """
     shape = (grid.num_rounds, grid.num_panels, grid.num_bins)
     bin_slots = int(padded.reshape(shape).sum(axis=1).max())
     if bin_slots > 2**16:
@@ -214,7 +244,6 @@ def _positions(
     pads = padded - counts
     within = np.arange(int(pads.sum())) - np.repeat(np.cumsum(pads) - pads, pads)
     positions = np.empty(int(offsets[-1]), np.uint16)
-    positions[slots] = order % grid.bin_nnz
     positions[np.repeat(offsets[:-1] + counts, pads) + within] = np.repeat(first_pads, pads) + within
     return positions, bin_slots
 
