@@ -50,6 +50,8 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {},
         {"widths": "1,3,300", "steps": 2, "max_lanes": 128},
         {"widths": "300", "steps": 16, "index": "u16"},
+        {"widths": "2,5,300", "steps": 8, "max_lanes": 64, "index": "u18"},
+        {"widths": "300", "steps": 2, "index": "u20"},
     ),
     "bsr": ({}, {"block_rows": 3, "block_cols": 4}),
     "panels": ({"parts": 2, "bins": 5}, {"panel_cols": 32, "parts": 4, "bins": 3, "rounds": 2}),
@@ -110,9 +112,14 @@ PATTERNS_BEYOND_SIXTEEN_BITS = {
         "far apart": scipy.sparse.hstack(
             [np.eye(70, 40), scipy.sparse.csr_matrix((70, 90_000)), scipy.sparse.random(70, 9, 0.3, random_state=2)]
         ),
-    }
+    },
+    "row_bins": {
+        "across 65536": scipy.sparse.csr_matrix(
+            (np.ones(90), 60_000 + np.arange(90) * 600, [0, 3, 3, 20, 60, 61, 90]), shape=(6, 120_000)
+        )
+    },
 }
-"""Of formats whose 16-bit columns refuse no pattern."""
+"""Of formats whose 16-bit columns refuse no pattern, or not these."""
 
 
 def built_in_cpp(pattern: Pattern, program: Path) -> dict[str, list[int]]:

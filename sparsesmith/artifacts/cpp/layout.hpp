@@ -33,12 +33,17 @@ using Parameters = std::map<std::string, int>;
 // Whether a parameter's word is this one, for words that are named only where they are used.
 inline bool is_set(const Parameters& parameters, const std::string& flag) { return parameters.count(flag) != 0; }
 
-// Columns as the index parameter asks: 32 bits, or 16 or 8 bits counted from a base.
+// Columns as the index parameter asks: 32 bits, or 16 or 8 bits counted from a base, or the low 16 bits.
 inline void store_columns(Layout& layout, const std::vector<int>& columns, const Parameters& parameters,
                           const std::string& name = "col_indices") {
   if (is_set(parameters, "index_u8")) {
     layout.bytes[name].assign(columns.begin(), columns.end());
-  } else if (parameters.at("index_u16") || is_set(parameters, "index_u16_row") || is_set(parameters, "index_u16_slot")) {
+    return;
+  }
+  bool is_short = parameters.at("index_u16") != 0;
+  for (const char* word : {"index_u16_row", "index_u16_slot", "index_u18", "index_u20"})
+    is_short = is_short || is_set(parameters, word);
+  if (is_short) {
     layout.shorts[name].assign(columns.begin(), columns.end());
   } else {
     layout.ints[name] = columns;

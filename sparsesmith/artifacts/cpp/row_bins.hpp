@@ -9,7 +9,9 @@ inline Layout build_row_bins(const Csr& csr, const Parameters& parameters) {
   }
   Layout layout;
   const bool narrow = parameters.at("index_u16") != 0;
+  const int high_bits = is_set(parameters, "index_u18") ? 2 : is_set(parameters, "index_u20") ? 4 : 0;
   std::vector<int> bins, permutation, bases, columns;
+  std::vector<std::uint8_t> high;
   int num_bins = 0, num_warps = 0;
   for (int bin = num_limits - 1; bin >= 0; --bin) {
     std::vector<int>& rows = rows_of[bin];
@@ -29,14 +31,17 @@ inline Layout build_row_bins(const Csr& csr, const Parameters& parameters) {
         if (own[r] >= 0 && csr.length(own[r]) > 0) base = std::min(base, csr.col_indices[csr.row_offsets[own[r]]]);
       if (base == csr.num_cols) base = 0;
       bases.push_back(base);
-      for (int step = 0; step < steps; ++step)
+      for (int step = 0; step < steps; ++step) {
+        if (high_bits && step % (8 / high_bits) == 0) high.resize(high.size() + 32);
         for (int lane = 0; lane < 32; ++lane) {
           const int row = own[lane / lanes], j = step * lanes + (warp * 32 + lane) % lanes;
           const int length = row < 0 ? 0 : csr.length(row), first = row < 0 ? 0 : csr.row_offsets[row];
           const int column = length > 0 ? csr.col_indices[first + std::min(j, length - 1)] : base;
+          if (high_bits) high[high.size() - 32 + lane] |= (column >> 16) << step % (8 / high_bits) * high_bits;
           columns.push_back(narrow ? column - base : column);
           layout.value_sources.push_back(j < length ? first + j : -1);
         }
+      }
     }
     ++num_bins;
     num_warps += warps;
@@ -46,6 +51,7 @@ inline Layout build_row_bins(const Csr& csr, const Parameters& parameters) {
   layout.ints["bins"] = std::move(bins);
   layout.ints["row_permutation"] = std::move(permutation);
   if (narrow) layout.ints["warp_col_base"] = std::move(bases);
+  if (high_bits) layout.bytes["high_bits"] = std::move(high);
   store_columns(layout, columns, parameters);
   return layout;
 }

@@ -21,6 +21,15 @@ L2_BYTES_A_US = 5.5e6
 DRAM_BYTES_A_US = 3.9e6
 WARP_INSTRUCTIONS_A_US = 132 * 4 * 1700 * 0.6
 RESIDENT_THREADS = 132 * 1536
+INDEX_BYTES: Mapping[str, float] = {
+    "i32": 4,
+    "u20": 2.5,
+    "u18": 2.25,
+    **dict.fromkeys(("u16", "u16_row", "u16_slot"), 2),
+    "u8": 1,
+}
+BYTES_COUNT_NNZ = 100_000
+"""Nonzeros from which narrow columns may pay that cost a load more: smaller matrices wait for latency."""
 
 Values = Mapping[str, ParameterValue]
 
@@ -66,11 +75,9 @@ class Prospect:
     parameters: dict[str, ParameterValue]
 
 
-def index_bytes(index: ParameterValue) -> int:
-    """Bytes of a stored column index."""
-    if str(index).startswith("u16"):
-        return 2
-    return 1 if index == "u8" else 4
+def index_bytes(index: ParameterValue) -> float:
+    """Bytes of a stored column index, without what it counts from."""
+    return INDEX_BYTES[str(index)]
 
 
 def estimate(

@@ -1,12 +1,15 @@
 """SpMV over rows gathered by length, the bins written into the program: no offsets to wait for."""
 
-from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
+from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import Launch, fill, load, program, scalar
 from sparsesmith.domain.formats.format import NumberList, OneOf, ParameterValue, numbers
+from sparsesmith.domain.formats.high_bits import HIGH_BITS, slots_a_byte
 from sparsesmith.domain.formats.row_bins import LONGEST_ROW, MAX_BINS, WARP, Bin, place_bins
 from sparsesmith.domain.pattern import Pattern
 
+INDEX = OneOf("i32", ("i32", "u16", "u18", "u20"))
+"""`u16`: counted from the warp's smallest column. `u18` and `u20`: absolute, bits above 16 in bytes of their own."""
 MAX_WARPS = 2**26
 MOST_IN_FLIGHT = 16
 LONGEST_ROW_AT_ONCE = 32768
@@ -35,11 +38,55 @@ def _place(bin_: Bin) -> str:
     )
 
 
-def _choose(bins: tuple[Bin, ...]) -> str:
+def _choose(choice: Choice, bins: tuple[Bin, ...]) -> str:
     """The bin of a warp: the narrowest, unless the warp lies before it."""
-    lines = [f"int {_place(bins[-1])};"]
-    lines += [f"{'else ' if i else ''}if (warp < {bin_.past_warp}) {_place(bin_)};" for i, bin_ in enumerate(bins[:-1])]
+    places = [_place(bin_) for bin_ in bins]
+    if choice.word("index") in HIGH_BITS:
+        places = [f"{place}, high_byte = {byte}" for place, byte in zip(places, _high_bytes(choice, bins), strict=True)]
+    lines = [f"int {places[-1]};"]
+    lines += [
+        f"{'else ' if i else ''}if (warp < {bin_.past_warp}) {place};"
+        for i, (bin_, place) in enumerate(zip(bins[:-1], places[:-1], strict=True))
+    ]
     return "\n".join(lines)
+
+
+def _high_bytes(choice: Choice, bins: tuple[Bin, ...]) -> list[int]:
+    """Where a warp of each bin finds its high bits; the first warp's number is taken off beforehand."""
+    slots, found, past = slots_a_byte(choice.word("index")), [], 0
+    for bin_ in bins:
+        warp_bytes = -(-bin_.steps // slots) * WARP
+        found.append(past - bin_.first_warp * warp_bytes)
+        past += bin_.num_warps * warp_bytes
+    return found
+
+
+def _high_loads(choice: Choice, batch: int, start: str) -> str:
+    """High bits of a batch."""
+    if choice.word("index") not in HIGH_BITS:
+        return ""
+    slots = slots_a_byte(choice.word("index"))
+    step = f"{start} + u * {slots}" if start else f"u * {slots}"
+    offset = f"({start} / {slots} + u) * 32" if start else "u * 32"
+    return fill(
+        """
+#pragma unroll
+for (int u = 0; u < $bytes; u++)
+  if ($step < steps) high[u] = $high;
+""",
+        bytes=-(-batch // slots),
+        step=step,
+        high=load(choice.word("load"), f"high_bits + high_byte + {offset}"),
+    )
+
+
+def _column(choice: Choice) -> str:
+    """The column of slot u of a batch."""
+    index = choice.word("index")
+    if index in HIGH_BITS:
+        slots, bits = slots_a_byte(index), HIGH_BITS[index]
+        return f"(high[u / {slots}] >> u % {slots} * {bits} & {2**bits - 1}) << 16 | col[u]"
+    return "base + col[u]" if index == "u16" else "col[u]"
 
 
 def _loads(choice: Choice, batch: int, step: str) -> str:
@@ -67,7 +114,7 @@ for (int u = 0; u < $batch; u++)
 """,
         batch=batch,
         step=step,
-        base_col="base + col[u]" if choice.word("index") == "u16" else "col[u]",
+        base_col=_column(choice),
     )
 
 
@@ -79,14 +126,24 @@ def _more(choice: Choice, batch: int, is_needed: bool) -> str:
         """
 #pragma unroll 1
 for (int start = $batch; start < steps; start += $batch) {
+  $high_loads
   $loads
   $products
 }
 """,
         batch=batch,
+        high_loads=_high_loads(choice, batch, "start"),
         loads=_loads(choice, batch, "start + u"),
         products=_products(choice, batch, "start + u"),
     )
+
+
+def _high_place(choice: Choice, batch: int) -> str:
+    """The lane's first byte of high bits, and where a batch's go."""
+    if choice.word("index") not in HIGH_BITS:
+        return ""
+    slots = slots_a_byte(choice.word("index"))
+    return f"high_byte += warp * ((steps + {slots - 1}) / {slots}) * 32 + lane;\nint high[{-(-batch // slots)}];"
 
 
 def _base(wide: bool) -> str:
@@ -138,8 +195,10 @@ $stop
 $base
 int row = $row;
 slot += warp * steps * 32 + lane;
+$high_place
 int col[$batch];
 $T value[$batch], sum = 0;
+$high_loads
 $loads
 $products
 $more
@@ -149,10 +208,12 @@ $store
         partials=f"__shared__ {c_type} partials[{block // WARP}];" if wide else "",
         block=block,
         past=f"{'' if wide else 'warp >= num_warps || '}num_warps != {bins[-1].past_warp}",
-        choose=_choose(bins),
+        choose=_choose(choice, bins),
         stop="if (warp >= num_warps) steps = 0;" if wide else "",
         base=_base(wide) if narrow else "",
         row=_row(bins, wide),
+        high_place=_high_place(choice, batch),
+        high_loads=_high_loads(choice, batch, ""),
         batch=batch,
         T=c_type,
         loads=_loads(choice, batch, "u"),

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.domain.families.prospects import (
+    BYTES_COUNT_NNZ,
     Prospect,
     Values,
     Work,
@@ -17,6 +18,8 @@ from sparsesmith.domain.families.prospects import (
     loads,
 )
 from sparsesmith.domain.families.row_bins import MOST_IN_FLIGHT
+from sparsesmith.domain.formats.format import ParameterValue
+from sparsesmith.domain.formats.high_bits import HIGH_BITS
 from sparsesmith.domain.formats.row_bins import WARP, Bin, cut_bins, lanes_of, widest_warp
 from sparsesmith.domain.pattern import Int32Array
 
@@ -117,9 +120,18 @@ def _row_bins(work: Work) -> Iterator[Prospect]:
             max_lanes=(cut.max_lanes,),
             block=(cut.max_lanes,) if cut.max_lanes > WARP else blocks,
             load=loads(work),
-            index=("u16", "i32") if cut.is_narrow else ("i32",),
+            index=_indices(work, cut),
         ):
             yield _prospect(work, values, cut)
+
+
+def _indices(work: Work, cut: _Cut) -> tuple[ParameterValue, ...]:
+    """16 bits where they reach, else the fewest that reach all columns."""
+    if cut.is_narrow or work.nnz < BYTES_COUNT_NNZ:
+        return ("u16", "i32") if cut.is_narrow else ("i32",)
+    num_cols = work.shape.pattern.num_cols
+    wide_enough = [index for index, bits in HIGH_BITS.items() if num_cols <= 2 ** (16 + bits)]
+    return (*wide_enough[:1], "i32")
 
 
 def _prospect(work: Work, values: Values, cut: _Cut) -> Prospect:

@@ -14,7 +14,6 @@ from sparsesmith_proto.message import ElementType, Operation
 SCALARS: Mapping[ElementType, str] = {"float32": "float", "float64": "double"}
 BYTES: Mapping[ElementType, int] = {"float32": 4, "float64": 8}
 FULL_WARP = "0xffffffff"
-INDEX_BYTES: Mapping[str, int] = {"i32": 4, "u16": 2}
 SHORT_TYPES: Mapping[str, str] = {"unsigned short": "ushort", "unsigned char": "uchar"}
 
 

@@ -12,6 +12,7 @@ from sparsesmith.domain.families import (
     tiles_prospects,
 )
 from sparsesmith.domain.families.prospects import (
+    BYTES_COUNT_NNZ,
     Prospect,
     Values,
     Work,
@@ -30,8 +31,6 @@ from sparsesmith.domain.formats.windows import REACHES
 SIGMAS = (1, 64, 256, 1024, 4096, 16384, 0)
 LANES = (2, 4, 8, 16, 32)
 SLICE_INDICES = ("u16", "i32", "u8", "u16_slot")
-BYTES_COUNT_NNZ = 100_000
-"""Nonzeros from which 8 bits a column, or a base for each row or slot, may pay: fewer wait for latency."""
 MAX_WINDOW_PADDING = 1.1
 """Slots in windows of columns for each slot without: with more, 16 bits from the slice's base are no larger."""
 CAPACITIES = (512, 1024, 2048, 3072, 4096, 6144, 8192, 12288)

@@ -241,11 +241,11 @@ NARROW_REACH: Mapping[Narrow, int] = {"u8": 2**8, "u16": 2**16}
 
 
 def index_type(parameters: Parameters) -> str:
-    """C type of the column indices: `index` begins with their width."""
-    index = str(parameters["index"])
-    if index.startswith("u16"):
-        return "const unsigned short*"
-    return "const unsigned char*" if index == "u8" else "const int*"
+    """C type of the column indices, or of their low 16 bits."""
+    index = parameters["index"]
+    if index == "i32":
+        return "const int*"
+    return "const unsigned char*" if index == "u8" else "const unsigned short*"
 
 
 def narrow_width(parameters: Parameters) -> Narrow:

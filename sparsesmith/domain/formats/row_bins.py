@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from sparsesmith.domain.formats.ell import last_column_of_each_row
 from sparsesmith.domain.formats.format import (
-    INDEX_WIDTH,
     Argument,
     Layout,
     NumberList,
@@ -28,6 +27,7 @@ from sparsesmith.domain.formats.format import (
     refuse_padding,
     whole,
 )
+from sparsesmith.domain.formats.high_bits import HIGH_BITS, high_bits_argument, high_bytes_of, with_high_bits
 from sparsesmith.domain.formats.lanes import Lanes
 from sparsesmith.domain.pattern import Int32Array, Pattern
 from sparsesmith.errors import InvalidProgram
@@ -121,7 +121,7 @@ class RowBins:
             "widths": NumberList(f"4,16,64,256,{LONGEST_ROW}", 1, LONGEST_ROW, MAX_BINS),
             "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
             "max_lanes": OneOf(32, (32, 64, 128, 256, 512, 1024)),
-            "index": INDEX_WIDTH,
+            "index": OneOf("i32", ("i32", "u16", *HIGH_BITS)),
         }
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
@@ -146,13 +146,16 @@ class RowBins:
                 "row of each place, -1 for none: a place for each `lanes` threads, in the order of bins and warps",
             ),
             *(base if narrow else ()),
+            *((high_bits_argument(parameters["index"]),) if parameters["index"] in HIGH_BITS else ()),
             Argument(
                 index_type(parameters),
                 "col_indices",
                 "index",
                 "column of each slot: thread t of the threads of a row has its nonzeros t, t + lanes, ...; slot k of "
                 "lane l of a warp lies at (warp's first slot) + k * 32 + l; padding repeats the row's last column, the "
-                "warp's smallest where there is no row or nonzero" + ("; minus warp_col_base" if narrow else ""),
+                "warp's smallest where there is no row or nonzero"
+                + ("; minus warp_col_base" if narrow else "")
+                + ("; modulo 65536" if parameters["index"] in HIGH_BITS else ""),
             ),
             Argument(
                 "const T*", "values", "values", "value of each slot, in the order of col_indices; padding is zero"
@@ -179,7 +182,9 @@ class RowBins:
         indices: dict[str, npt.NDArray[np.generic]] = {"bins": _described(bins), "row_permutation": permutation}
         if narrow:
             indices["warp_col_base"] = base
-        indices["col_indices"] = columns.astype(np.uint16) if narrow else columns
+        if parameters["index"] in HIGH_BITS:
+            indices["high_bits"] = high_bytes_of(columns, _steps(bins), parameters["index"])
+        indices["col_indices"] = columns if parameters["index"] == "i32" else columns.astype(np.uint16)
         return Layout(
             sizes={"num_bins": len(bins), "num_warps": bins[-1].past_warp},
             indices=indices,
@@ -190,6 +195,10 @@ class RowBins:
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
         described = layout.indices["bins"].astype(np.int64).reshape(-1, 4)
         columns = layout.indices["col_indices"].astype(np.int32)
+        if parameters["index"] in HIGH_BITS:
+            warps, slots_of_bins = np.diff(described[:, 0]), np.diff(described[:, 3])
+            steps = np.repeat(slots_of_bins // np.maximum(warps, 1) // WARP, warps)
+            columns = with_high_bits(columns, layout.indices["high_bits"].astype(np.uint8), steps, parameters["index"])
         slot_rows: list[npt.NDArray[np.int32]] = []
         for (first_warp, lanes, first_row, first_slot), after in pairwise(described):
             num_warps, slots = after[0] - first_warp, slice(first_slot, after[3])
@@ -201,6 +210,11 @@ class RowBins:
                 base = layout.indices["warp_col_base"][first_warp : after[0]].astype(np.int32)
                 own += base[:, None, None, None]
         return pattern_of_slots(num_rows, num_cols, np.concatenate(slot_rows), columns, layout)
+
+
+def _steps(bins: tuple[Bin, ...]) -> npt.NDArray[np.int64]:
+    """Slots of a lane of each warp."""
+    return np.repeat([bin_.steps for bin_ in bins], [bin_.num_warps for bin_ in bins])
 
 
 def _checked_bins(pattern: Pattern, parameters: Parameters) -> tuple[Bin, ...]:

@@ -50,3 +50,15 @@ def test_sixteen_bits_are_proposed_just_where_every_warp_allows_them() -> None:
     for columns, expected in ((near, {"u16", "i32"}), (far, {"i32"})):
         work = Work(Shape(pattern_from_indices(4000, 100_100, rows, columns)), 4, 1)
         assert {prospect.parameters["index"] for prospect in PROSPECTS["row_bins"](work)} == expected
+
+
+@pytest.mark.parametrize(
+    ("num_cols", "expected"), [(200_000, {"u18", "i32"}), (900_000, {"u20", "i32"}), (2**21, {"i32"})]
+)
+def test_large_matrices_are_proposed_the_fewest_bits_that_reach_their_columns(
+    num_cols: int, expected: set[str]
+) -> None:
+    rows = np.repeat(np.arange(30_000), 4)
+    columns = np.random.default_rng(6).integers(0, num_cols, rows.size)
+    work = Work(Shape(pattern_from_indices(30_000, num_cols, rows, columns)), 4, 1)
+    assert {prospect.parameters["index"] for prospect in PROSPECTS["row_bins"](work)} == expected

@@ -5,7 +5,7 @@ import pytest
 
 from sparsesmith.domain.formats import FORMATS, complete_parameters, format_named
 from sparsesmith.domain.formats.format import ParameterValue
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 from sparsesmith.errors import InvalidProgram
 from tests.domain.patterns import make_pattern, pattern_of
 
@@ -103,6 +103,12 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "const unsigned short* col_indices, const T* values",
     ),
     (
+        "row_bins",
+        {"index": "u18"},
+        "int num_bins, int num_warps, const int* bins, const int* row_permutation, const unsigned char* high_bits, "
+        "const unsigned short* col_indices, const T* values",
+    ),
+    (
         "panels",
         {},
         "int num_panels, int num_parts, int num_bins, int bin_nnz, int bin_slots, const int* part_panels, "
@@ -193,6 +199,21 @@ def test_sixteen_bits_reach_65536_columns_and_no_further(name: str) -> None:
     with pytest.raises(InvalidProgram) as refusal:
         format_.build(too_wide, parameters)
     assert (refusal.value.field, refusal.value.value, refusal.value.limit) == ("index", "65537", "65536")
+
+
+@pytest.mark.parametrize(("index", "reach"), [("u18", 2**18), ("u20", 2**20)])
+def test_high_bits_reach_absolute_columns_as_far_as_they_go(index: str, reach: int) -> None:
+    format_ = format_named("row_bins")
+    parameters = complete_parameters(format_, {"index": index, "steps": 1, "widths": "1,9"})
+    columns = (np.arange(200) * (reach // 200)).tolist()
+    rows = [0, *range(200)] + [3] * 5
+    fits = pattern_from_indices(200, reach + 1, rows, [reach - 1, *columns, 1, 2, 3, 4, 5])
+    layout = format_.build(fits, parameters)
+    assert layout.indices["high_bits"].max() > 0
+    assert format_.restore(layout, parameters, 200, reach + 1).digest == fits.digest
+    with pytest.raises(InvalidProgram) as refusal:
+        format_.build(pattern_from_indices(1, reach + 1, [0], [reach]), parameters)
+    assert (refusal.value.field, refusal.value.value, refusal.value.limit) == ("index", str(reach + 1), str(reach))
 
 
 @pytest.mark.parametrize(("name", "index"), [("csr", "u8"), ("csr", "u16_row"), ("csr_merge", "u8")])

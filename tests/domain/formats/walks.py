@@ -197,9 +197,29 @@ def _bsr(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _row_bins_columns(o: Operands) -> list[int]:
+    """Column of each slot, high bits put back slot by slot; relative to the warp's base where 16 bits are."""
+    low, index = o.array("col_indices"), o.parameters["index"]
+    if index not in ("u18", "u20"):
+        return low
+    bits = 2 if index == "u18" else 4
+    slots, high = 8 // bits, o.array("high_bits")
+    columns, first_byte = [], 0
+    bins = [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
+    for (warp, _, _, slot), (past_warp, _, _, past_slot) in itertools.pairwise(bins):
+        steps = (past_slot - slot) // (past_warp - warp) // 32
+        for _ in range(past_warp - warp):
+            for k, lane in itertools.product(range(steps), range(32)):
+                byte = high[first_byte + k // slots * 32 + lane]
+                columns.append((byte >> k % slots * bits & (1 << bits) - 1) * 65536 + low[len(columns)])
+            first_byte += -(-steps // slots) * 32
+    assert first_byte == len(high)
+    return columns
+
+
 def _row_bins(o: Operands) -> dict[int, float]:
     bins = [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
-    permutation, columns = o.array("row_permutation"), o.array("col_indices")
+    permutation, columns = o.array("row_permutation"), _row_bins_columns(o)
     bases = o.array("warp_col_base") if o.is_narrow else [0] * o.size("num_warps")
     sums: dict[int, float] = {}
     for (warp, lanes, place, slot), (past_warp, _, _, past_slot) in itertools.pairwise(bins):
