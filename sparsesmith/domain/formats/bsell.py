@@ -28,6 +28,8 @@ from sparsesmith.domain.formats.sell import Sell, rows_and_columns
 from sparsesmith.domain.pattern import Pattern
 
 MAX_VECTOR = 4
+_ELEMENTS_AT_A_TIME = 1 << 16
+"""Temporary arrays of this size stay in a core's cache."""
 
 _Number = TypeVar("_Number", np.int32, np.int64)
 
@@ -99,8 +101,6 @@ class Bsell:
         slices = Sell().build(of_blocks, {name: parameters[name] for name in ("slice", "sigma", "index")})
         assert slices.value_sources is not None
         refuse_padding(self.name, slices.num_slots * rows * cols, pattern.nnz)
-        sources = blocks.value_sources.reshape(-1, rows * cols)[np.maximum(slices.value_sources, 0)]
-        sources[slices.value_sources < 0] = -1
         indices: dict[str, npt.NDArray[np.generic]] = {
             "slice_offsets": slices.indices["slice_offsets"],
             "block_row_permutation": slices.indices["row_permutation"],
@@ -111,8 +111,10 @@ class Bsell:
         return Layout(
             sizes=slices.sizes,
             indices=indices,
-            value_sources=_in_planes(sources, slice_),
-            num_slots=sources.size,
+            value_sources=_sources_in_planes(
+                blocks.value_sources.reshape(-1, rows * cols), slices.value_sources, slice_
+            ),
+            num_slots=slices.num_slots * rows * cols,
         )
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
@@ -122,6 +124,21 @@ class Bsell:
         slot_rows = _in_planes(block_rows[:, None].astype(np.int64) * rows + element // cols, slice_)
         slot_cols = _in_planes(block_cols[:, None].astype(np.int64) * cols + element % cols, slice_)
         return pattern_of_slots(num_rows, num_cols, slot_rows, slot_cols, layout)
+
+
+def _sources_in_planes(
+    of_blocks: npt.NDArray[np.int32], block_of_slot: npt.NDArray[np.int32], slice_: int
+) -> npt.NDArray[np.int32]:
+    """Sources in stored order, from those of each block, shape [blocks, size], and the block of each slot, or -1."""
+    size = of_blocks.shape[1]
+    sources = np.empty(block_of_slot.size * size, np.int32)
+    at_a_time = max(1, _ELEMENTS_AT_A_TIME // (size * slice_)) * slice_
+    for first in range(0, block_of_slot.size, at_a_time):
+        blocks = block_of_slot[first : first + at_a_time]
+        piece = of_blocks.take(blocks, axis=0, mode="clip")
+        piece[blocks < 0] = -1
+        sources[first * size : (first + at_a_time) * size] = _in_planes(piece, slice_)
+    return sources
 
 
 def _in_planes(elements: npt.NDArray[_Number], slice_: int) -> npt.NDArray[_Number]:
