@@ -33,6 +33,7 @@ static cudaError_t launch(const void* kernel, dim3 grid, dim3 block, void** argu
     switch (kind) {
       case 'i': std::printf("%d\n", *static_cast<int*>(*arguments)); break;
       case 'I': print<int>(arguments, "%d "); break;
+      case 'B': print<unsigned char>(arguments, "%hhu "); break;
       case 'S': print<unsigned short>(arguments, "%hu "); break;
       case 'F': print<float>(arguments, "%.9g "); break;
       case 'D': print<double>(arguments, "%.17g "); break;

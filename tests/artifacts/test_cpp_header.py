@@ -34,12 +34,14 @@ PROGRAMS = [
     "csr_macros_and_conditions",
     "csr_merge_merge",
     "csr_merge_nnz",
+    "csr_merge_u16",
     "csr_programmatic",
     "csr_rowblocks_u16",
     "csr_scalar",
     "csr_spmm",
     "csr_tiles_split",
     "csr_u16",
+    "csr_u16_row",
     "dia",
     "ell",
     "hubs",
@@ -47,10 +49,12 @@ PROGRAMS = [
     "hyb_coo",
     "panels_rounds",
     "row_bins",
+    "row_bins_u18",
     "sell_sorted",
     "sell_u16",
+    "sell_u8",
 ]
-KINDS = {"int": "i", "int*": "I", "unsigned short*": "S", "float*": "F", "double*": "D"}
+KINDS = {"int": "i", "int*": "I", "unsigned short*": "S", "unsigned char*": "B", "float*": "F", "double*": "D"}
 
 MAIN = """
 #include <cstdio>

@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -204,6 +205,28 @@ def run_choice(compiler: Compiler, family: Family, choice: Choice, workload: Wor
             raise AssertionError(f"{family.name} {suited} {workload} on {name}: {error}\n{text}") from error
         served += 1
     return served
+
+
+WITH_NARROW_COLUMNS = [
+    (family, index)
+    for family in FAMILIES.values()
+    if family.operation == "spmv" and "index" in family.parameters
+    for index in _values(family.parameters["index"])
+    if index != "i32"
+]
+
+
+@pytest.mark.parametrize(("family", "index"), WITH_NARROW_COLUMNS, ids=lambda given: getattr(given, "name", given))
+def test_every_width_of_columns_is_right_on_patterns_that_it_fits(
+    compiler: Compiler, family: Family, index: str
+) -> None:
+    widths = {**family.parameters, "index": OneOf(index, (index,))}
+    served = [
+        run_choice(compiler, family, choice, workload)
+        for workload in workloads(family)
+        for choice in some_choices(replace(family, parameters=widths), workload)[:2]
+    ]
+    assert sum(served) >= len(served)
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)

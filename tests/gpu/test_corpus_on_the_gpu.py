@@ -43,11 +43,11 @@ PATTERN = make_pattern(3000, 2501)
 BANDED = pattern_from_scipy(
     scipy.sparse.diags([1.0] * 5, [-40, -1, 0, 1, 40], shape=(PATTERN.num_rows, PATTERN.num_cols), format="csr")
 )
-"""Of few diagonals, for programs whose format refuses any other."""
+"""Of few diagonals, for programs whose format refuses any other, or many."""
 
 
 def pattern_for(program: CorpusProgram) -> Pattern:
-    return BANDED if "//@ format dia" in program.text else PATTERN
+    return BANDED if "//@ format dia" in program.text or "index=u8" in program.text else PATTERN
 
 
 def workload_of(program: CorpusProgram) -> Workload:
