@@ -27,6 +27,7 @@ from services.evaluator.library_matrices import SELL_SLICE, HostMatrices, HostMa
 from services.evaluator.routines import (
     BLOCK_SIZES,
     DEFAULT_ROUTINE,
+    Kind,
     Routine,
     Storage,
     routines_for,
@@ -41,6 +42,9 @@ from sparsesmith_proto.message import ElementType
 
 CONTENDER_RATIO = 1.3
 """Within this factor of the best so far a routine is timed at length; the others keep their brief time."""
+
+_TURNS: tuple[Kind, ...] = ("bsr", "sell", "csr", "coo")
+"""What is fast where it applies goes first, so that fewer of the others are timed at length."""
 
 _log = logging.getLogger(__name__)
 
@@ -181,7 +185,9 @@ class LibraryRoutines:
         Raises Unavailable when not even the default routine works.
         """
         routines = routines_for(self._workload.operation, useful_block_sizes(self._pattern))
-        storages = tuple(dict.fromkeys(routine.storage for routine in routines))
+        storages = sorted(
+            dict.fromkeys(routine.storage for routine in routines), key=lambda each: _TURNS.index(each.kind)
+        )
         self._matrices.convert_ahead(storages)
         timed: dict[Routine, BaselineTiming] = {}
         for storage in storages:
@@ -191,7 +197,7 @@ class LibraryRoutines:
             raise Unavailable(f"{DEFAULT_ROUTINE} does not work on this device: there is no baseline")
         # The finals prepare the best routine again.
         self._matrices.keep_only(min(timed, key=lambda routine: timed[routine].timing.median_us).storage)
-        return Baselines(default=DEFAULT_ROUTINE, routines=tuple(timed.values()))
+        return Baselines(default=DEFAULT_ROUTINE, routines=tuple(timed[each] for each in routines if each in timed))
 
     def sequence(self, name: str, draw: Draw, budget: TimingBudget) -> TimedSequence:
         """A routine by name, ready to be timed until another one is asked for.
