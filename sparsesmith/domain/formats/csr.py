@@ -15,7 +15,6 @@ from sparsesmith.domain.formats.format import (
     ParameterSpec,
     index_type,
     narrow_columns,
-    narrow_width,
 )
 from sparsesmith.domain.pattern import Int32Array, Pattern
 
@@ -54,9 +53,8 @@ class Csr:
         if parameters["index"] in FROM_ROW:
             base = smallest_column_of_each_row(pattern)
             offsets = pattern.col_indices - np.repeat(base, pattern.row_lengths)
-            width = narrow_width(parameters)
             indices["row_col_base"] = base
-            indices["col_indices"] = narrow_columns(offsets, self.name, "the columns of each row", width)
+            indices["col_indices"] = narrow_columns(offsets, self.name, "the columns of each row", parameters["index"])
         else:
             indices["col_indices"] = absolute_columns(pattern, parameters, self.name)
         return Layout(sizes={}, indices=indices, value_sources=None, num_slots=pattern.nnz)

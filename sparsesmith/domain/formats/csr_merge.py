@@ -19,7 +19,6 @@ from sparsesmith.domain.formats.format import (
     Parameters,
     ParameterSpec,
     narrow_columns,
-    narrow_width,
     refuse_overflow,
     whole,
 )
@@ -87,9 +86,9 @@ class CsrMerge:
         if parameters["index"] != "i32":
             base = _smallest_columns(pattern, segment_offsets)
             offsets = pattern.col_indices - np.repeat(base, np.diff(segment_offsets))
-            width = narrow_width(parameters)
             indices["segment_col_base"] = base
-            indices["col_indices"] = narrow_columns(offsets, self.name, "the columns of each segment", width)
+            reach = "the columns of each segment"
+            indices["col_indices"] = narrow_columns(offsets, self.name, reach, parameters["index"])
         else:
             indices["col_indices"] = pattern.col_indices
         return Layout(

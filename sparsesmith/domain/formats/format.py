@@ -248,25 +248,23 @@ def index_type(parameters: Parameters) -> str:
     return "const unsigned char*" if index == "u8" else "const unsigned short*"
 
 
-def narrow_width(parameters: Parameters) -> Narrow:
-    """Width of offsets that `index` asks for."""
-    return "u8" if parameters["index"] == "u8" else "u16"
-
-
 def narrowed(offsets: npt.NDArray[np.int32], width: Narrow) -> NarrowArray:
     """Offsets that are known to fit."""
     return offsets.astype(np.uint8) if width == "u8" else offsets.astype(np.uint16)
 
 
-def narrow_columns(columns: npt.NDArray[np.int32], format_name: str, reach: str, width: Narrow = "u16") -> NarrowArray:
-    """Column offsets as 8 or 16-bit numbers.
+def narrow_columns(
+    columns: npt.NDArray[np.int32], format_name: str, reach: str, index: ParameterValue = "u16"
+) -> NarrowArray:
+    """Column offsets as 8 or 16-bit numbers, as `index` asks.
 
     Raises InvalidProgram where one does not fit; `reach` says what they span.
     """
+    width: Narrow = "u8" if index == "u8" else "u16"
     largest = int(columns.max(initial=0))
     if largest >= NARROW_REACH[width]:
         raise InvalidProgram(
-            f"format {format_name}: index={width} needs {reach} within {NARROW_REACH[width]}, found {largest + 1}",
+            f"format {format_name}: index={index} needs {reach} within {NARROW_REACH[width]}, found {largest + 1}",
             field="index",
             value=largest + 1,
             limit=NARROW_REACH[width],

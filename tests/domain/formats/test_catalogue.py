@@ -223,7 +223,7 @@ def test_offsets_from_a_row_or_a_segment_reach_as_far_as_their_width(name: str, 
     reach = 256 if index == "u8" else 65536
     fits, too_wide = (make_pattern("...x" + "." * (span - 2) + "x") for span in (reach, reach + 1))
     assert format_.build(fits, parameters).indices["col_indices"].max() == reach - 1
-    with pytest.raises(InvalidProgram) as refusal:
+    with pytest.raises(InvalidProgram, match=f"index={index} needs") as refusal:
         format_.build(too_wide, parameters)
     assert (refusal.value.field, refusal.value.value, refusal.value.limit) == ("index", str(reach + 1), str(reach))
 
