@@ -136,6 +136,7 @@ def _row(plan: Plan, reports: Sequence[EvaluationReport], seconds: float) -> dic
         "candidates": len(evaluations),
         "outcomes": dict(Counter(evaluation.outcome.outcome for evaluation in evaluations)),
         "seconds": round(seconds, 2),
+        "seconds_in_batches": round(sum(report.seconds for report in reports), 2),
         "a_second": round(len(evaluations) / seconds, 1),
     }
 

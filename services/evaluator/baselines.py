@@ -40,7 +40,7 @@ from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, MeasuredTiming, Mismatch, Workload
 from sparsesmith_proto.message import ElementType
 
-CONTENDER_RATIO = 1.3
+CONTENDER_RATIO = 1.05
 """Within this factor of the best so far a routine is timed at length; the others keep their brief time."""
 
 _TURNS: tuple[Kind, ...] = ("bsr", "sell", "csr", "coo")

@@ -14,6 +14,7 @@ reference by reading out of bounds where the device has no memory checker.
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -84,18 +85,12 @@ def judge(ran: Ran, held: Draw) -> float | Mismatch:
         raise MemoryDamaged(f"input {held.name}: the kernel changed A or the dense operand")
     if not ran.guards_intact:
         raise MemoryDamaged(f"input {held.name}: the kernel wrote outside its output")
-    error = abs(ran.output - held.reference)
-    wrong = ~(error <= held.bound)
-    if bool(wrong.any()):
-        return Mismatch(message=_describe(ran.output, held, wrong))
-    return float((error / (held.magnitude + SMALLEST)).max())
+    error = held.largest_error(ran.output, held.reference, held.bound, held.magnitude)
+    return error if error < math.inf else Mismatch(message=_describe(ran.output, held))
 
 
-SMALLEST = 1e-300
-"""Keeps 0 / 0 of empty rows at 0: where the magnitude is 0 the bound is 0, so the error is too."""
-
-
-def _describe(output: Array, held: Draw, wrong: Array) -> str:
+def _describe(output: Array, held: Draw) -> str:
+    wrong = ~(abs(output - held.reference) <= held.bound)
     first = int(wrong.reshape(-1).argmax())
     place = np.unravel_index(first, wrong.shape)
     entry = f"{'y' if wrong.ndim == 1 else 'c'}[{', '.join(str(int(index)) for index in place)}]"

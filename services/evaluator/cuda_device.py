@@ -22,7 +22,7 @@ from services.evaluator.cuda_launch import LaunchRefused, cuda_errors
 from services.evaluator.cuda_program import DeviceProgram, MatrixShape
 from services.evaluator.cusparse import CuSparse
 from services.evaluator.device import Draw, LoadedKernel, Ran, Retimed, StoredMatrix
-from services.evaluator.device_draws import DeviceDraws
+from services.evaluator.device_draws import DeviceDraws, largest_error
 from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_memory import SealedMemory, whole_array
 from services.evaluator.device_operands import HeldDraws, LayoutCache
@@ -223,7 +223,7 @@ def rehearse_judging() -> None:
     for dtype in ("float32", "float64"):
         for shape in ((4,), (4, 2)):
             ones, wide = cupy.zeros(shape, dtype), cupy.zeros(shape, "float64")
-            rehearsal = Draw("rehearsal", ones, ones, wide, wide, wide)
+            rehearsal = Draw("rehearsal", ones, ones, wide, wide, wide, largest_error)
             judge(Ran(output=ones, guards_intact=True, inputs_intact=True), rehearsal)
             judge(Ran(output=ones + 1, guards_intact=True, inputs_intact=True), rehearsal)
             # As check_as_timed does: a starting output with one entry spoiled.

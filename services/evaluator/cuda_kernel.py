@@ -14,7 +14,7 @@ from services.evaluator.timed_sequence import Instruments, TimedSequence
 from services.evaluator.timing import QUICK, ByteFloor, TimingBudget, replays_suspiciously, runs_within
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch
 
-_FRESH_RUNS = 5
+_FRESH_RUNS = 3
 
 
 class CudaKernel:

@@ -13,7 +13,7 @@ CUDA error) raises DeviceLost: the child ends, the candidate becomes Crashed, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from services.evaluator.compilation import Compiled
 
 Array = Any
-"""An array of the device's own library (NumPy, CuPy); `correctness` uses operators, `.any()`, `.max()`, `.copy()`."""
+"""An array of the device's own library (NumPy, CuPy); `correctness` uses operators, `.all()`, `.max()`, `.copy()`."""
 
 Timing = MeasuredTiming | EstimatedTiming
 
@@ -53,6 +53,17 @@ GUARD_BYTES = 4096
 
 class DeviceLost(Exception):
     """The device cannot be used any more; its process must end."""
+
+
+SMALLEST = 1e-300
+"""Keeps 0 / 0 of empty rows at 0: where the magnitude is 0 the bound is 0, so the error is too."""
+
+
+def largest_error(output: Array, reference: Array, bound: Array, magnitude: Array) -> float:
+    """The largest |output - reference| / magnitude; infinite where an entry is NaN or beyond its bound."""
+    error = abs(output - reference)
+    is_right = error <= bound
+    return float((error / (magnitude + SMALLEST)).max()) if bool(is_right.all()) else float("inf")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +85,8 @@ class Draw:
     """float64, shape of the reference: the largest |y - reference| that is accepted."""
     magnitude: Array
     """float64, shape of the reference: |A| |x|, the scale of the error."""
+    largest_error: Callable[[Array, Array, Array, Array], float] = largest_error
+    """As the function of this name; a device may have a faster one for its own arrays."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import cupy
 import numpy as np
 
 from services.evaluator.cuda_launch import cuda_errors
-from services.evaluator.device import Draw
+from services.evaluator.device import SMALLEST, Draw
 from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_operands import HeldDraws
 from services.evaluator.operands import dense_scale, underflow_bound
@@ -49,6 +49,25 @@ class Key:
 def system_key() -> Key:
     """From the operating system's randomness."""
     return Key(secrets.randbits(64), secrets.randbits(64))
+
+
+_LARGEST_ERROR = cupy.ReductionKernel(
+    "T output, float64 reference, float64 bound, float64 magnitude",
+    "float64 largest",
+    f"fabs(output - reference) <= bound ? fabs(output - reference) / (magnitude + {SMALLEST}) : 1.0 / 0.0",
+    "max(a, b)",
+    "largest = a",
+    "0.0",
+    "largest_error",
+)
+
+
+def largest_error(
+    output: "cupy.ndarray", reference: "cupy.ndarray", bound: "cupy.ndarray", magnitude: "cupy.ndarray"
+) -> float:
+    """See `device.largest_error`; one kernel, waits for the stream."""
+    with cuda_errors():
+        return float(_LARGEST_ERROR(output, reference, bound, magnitude))
 
 
 class DeviceDraws:
@@ -116,7 +135,7 @@ class DeviceDraws:
             TOLERANCES[workload.element_type],
             float(LONG_ROW),
         )
-        return Draw(name, values, dense, reference, bound, magnitude)
+        return Draw(name, values, dense, reference, bound, magnitude, largest_error)
 
     def _check(self) -> None:
         """Compares one draw with SciPy. Raises Unavailable."""

@@ -7,6 +7,7 @@ second worker is graded again; its records have the same ids, so the trainer use
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from services.evaluator.compilation import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.compile_ahead import CompilationsAhead
@@ -52,10 +53,15 @@ class Grader:
         values = None if fixed is None else patterns.get_values(fixed)
         architecture = self._process.description().architecture
         try:
-            with CompilationsAhead(self._compiler, architecture, self._compile_limit_s) as ahead:
-                ahead.start(job.candidates, job.workload)
+            with (
+                CompilationsAhead(self._compiler, architecture, self._compile_limit_s) as ahead,
+                ThreadPoolExecutor(1) as reader,
+            ):
+                # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
+                started = reader.submit(ahead.start, job.candidates, job.workload)
                 bench = self._process.open(job.workload, pattern, values)
                 baselines = self._baselines_of(job.workload, bench)
+                started.result()
                 return grade_batch(job, pattern, bench, ahead, baselines, self._must_stop)
         except DeviceDoesNotStart:
             self._retire()

@@ -3,7 +3,7 @@
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.workbench import Workbench
 
-FINALIST_RATIO = 1.08
+FINALIST_RATIO = 1.06
 """Within this factor of the best a kernel is timed again: a brief time is good to a few per cent."""
 
 MAX_FINALISTS = 6

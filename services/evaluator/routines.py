@@ -97,10 +97,23 @@ def useful_block_sizes(pattern: Pattern) -> tuple[int, ...]:
 
 
 def _is_full_enough(pattern: Pattern, size: int) -> bool:
+    if not _may_be_full_enough(pattern, size):
+        return False
     fill = fill_of_a_sample(pattern, size, size)
     if abs(fill - MIN_BLOCK_FILL) < SAMPLED_FILL_MARGIN or not fill:
         fill = block_fill(pattern, size)
     return fill >= MIN_BLOCK_FILL
+
+
+def _may_be_full_enough(pattern: Pattern, size: int) -> bool:
+    """Whether neighbours in a row share a block column often enough.
+
+    With a fill of f the `size` slots of a block row hold f * size nonzeros on average, so at least f * size - 1 of
+    f * size nonzeros have their predecessor in the same block.
+    """
+    block_cols = pattern.col_indices // size
+    needed = max(0.0, (MIN_BLOCK_FILL * size - 1) / (MIN_BLOCK_FILL * size))
+    return pattern.nnz > 1 and float((block_cols[1:] == block_cols[:-1]).mean()) >= needed
 
 
 def block_fill(pattern: Pattern, size: int) -> float:

@@ -27,7 +27,8 @@ class TimingBudget:
     """A batch repeats the sequence until it lasts about this long: events resolve about half a microsecond."""
     max_repeats: int = 512
     """Launch sequences in one graph, at most."""
-    warm_up_batches: int = 2
+    warm_up_batches: int = 1
+    """Rounds before the first that counts, beside a batch of each program."""
     min_batches: int = 8
     """At least 6: fewer give no 95 % interval of the median."""
     max_batches: int = 64
@@ -45,17 +46,17 @@ FULL = TimingBudget()
 """For numbers that are reported: about 20 to 200 ms of device time a program."""
 
 QUICK = TimingBudget(
-    target_batch_us=300.0,
+    target_batch_us=250.0,
     max_repeats=256,
-    warm_up_batches=1,
-    min_batches=8,
+    warm_up_batches=0,
+    min_batches=6,
     max_batches=24,
     max_us=4_000.0,
     relative_interval=0.03,
-    cold_runs=7,
+    cold_runs=5,
     max_attempts=1,
 )
-"""For racing many candidates: about 4 to 8 ms of device time a program."""
+"""For racing many candidates: about 2 to 5 ms of device time a program."""
 
 
 @dataclass(frozen=True)
