@@ -31,7 +31,7 @@ class TimingBudget:
     """Rounds before the first that counts, beside a batch of each program."""
     min_batches: int = 8
     """At least 6: fewer give no 95 % interval of the median."""
-    max_batches: int = 64
+    max_batches: int = 40
     max_us: float = 200_000.0
     """Device time for the batches of one program; min_batches are taken regardless, up to the grace below."""
     relative_interval: float = 0.01

@@ -19,6 +19,8 @@ _READ = re.compile(r"__(ldcs|ldg)\(values \+ |\bvalues\[")
 _VECTOR_READ = re.compile(r"__(ldcs|ldg)\(\(const (float|double)([24])\*\)\(values \+ ")
 _SIDE_EFFECT = re.compile(r"\bvalues\b[^;]*?(\+\+|--)[^;]*?\]|\(values \+[^;)]*(\+\+|--)")
 """A read that also counts on: it cannot be left out."""
+_ALIAS = re.compile(r"const (?:float|double)\* \w+ =[^;]*\bvalues\b")
+"""A pointer of its own into the values: its reads are not seen."""
 _CODE_TYPES: Mapping[str, str] = {"u8": "unsigned char", "u16": "unsigned short"}
 _SHORT_CODE_TYPES: Mapping[str, str] = {"u8": "uchar", "u16": "ushort"}
 _SHARED_ENTRIES = 256
@@ -40,7 +42,7 @@ def compressed_program(text: str, compression: Compression) -> str | None:
     """The program with its values compressed; None where it cannot be rewritten."""
     found = _FORMAT.search(text)
     element = _ARGUMENT.search(text)
-    if found is None or element is None:
+    if found is None or element is None or _ALIAS.search(text):
         return None
     match compression.storage:
         case Constant():
