@@ -27,8 +27,8 @@ class TimingBudget:
     """A batch repeats the sequence until it lasts about this long: events resolve about half a microsecond."""
     max_repeats: int = 512
     """Launch sequences in one graph, at most."""
-    warm_up_batches: int = 1
-    """Rounds before the first that counts, beside a batch of each program."""
+    warm_up_batches: int = 0
+    """Rounds before the first that counts, beside the one batch that every sequence runs before it is measured."""
     min_batches: int = 8
     """At least 6: fewer give no 95 % interval of the median."""
     max_batches: int = 40
@@ -48,7 +48,6 @@ FULL = TimingBudget()
 QUICK = TimingBudget(
     target_batch_us=250.0,
     max_repeats=256,
-    warm_up_batches=0,
     min_batches=6,
     max_batches=24,
     max_us=4_000.0,
