@@ -3,14 +3,18 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 from services.generator.search import STRATEGIES, Batch, Findings, Sources
 from services.generator.search.families import FIRST_BATCH, NEXT_BATCHES
 from services.generator.task import TuningTask
+from sparsesmith.domain.families import FAMILIES
+from sparsesmith.domain.fixed_values import fixed_values
 from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.tuning.boosted import BoostedCost
 from sparsesmith.tuning.cost import AnalyticCost
@@ -28,13 +32,20 @@ def larger_task(candidates: int = 60) -> TuningTask:
     return make_task(pattern, candidates=candidates)
 
 
-def search(grade: Grade | None, limit: int = 60, cost_models: CostModels | None = None) -> list[Batch]:
+def fixed_task() -> TuningTask:
+    task = larger_task()
+    return replace(task, values=fixed_values(np.arange(task.pattern.nnz) % 7 / 2, "float32"))
+
+
+def search(
+    grade: Grade | None, limit: int = 60, cost_models: CostModels | None = None, task: TuningTask | None = None
+) -> list[Batch]:
     """All batches, each graded before the next is asked for; None: nothing is ever graded."""
 
     async def collect() -> list[Batch]:
         findings, batches = Findings(), []
         sources = Sources(None, 16, 16, cost_models or CostModels())
-        async for batch in STRATEGIES["families"](larger_task(), sources, limit, findings):
+        async for batch in STRATEGIES["families"](task or larger_task(), sources, limit, findings):
             batches.append(batch)
             if grade is not None:
                 evaluations = tuple(Evaluation(candidate=each, outcome=grade(each)) for each in batch)
@@ -99,3 +110,29 @@ def test_on_another_device_than_the_models_the_search_goes_by_estimates(tmp_path
     assert isinstance(models.expected(), BoostedCost)
     search(only_fast("csr_stream"), 12, models)
     assert isinstance(models.expected(), AnalyticCost)
+
+
+def is_compressed(candidate: Candidate) -> bool:
+    return "//@ values " in candidate.program
+
+
+def only_fast_in_form(compressed: bool) -> Grade:
+    return lambda candidate: make_passed(make_timing(2.0 if is_compressed(candidate) == compressed else 3.0))
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_fixed_values_are_compressed_only_where_that_turns_out_faster(compressed: bool) -> None:
+    batches = search(only_fast_in_form(compressed), 60, task=fixed_task())
+    # Before these come families that exist for fixed values alone.
+    first, *later = [batch for batch in batches if family_of(batch[0]) in FAMILIES]
+    assert {is_compressed(candidate) for candidate in first} == {True, False}
+    assert later
+    assert {is_compressed(candidate) for batch in later for candidate in batch} <= {compressed, False}
+    if compressed:
+        assert any(is_compressed(candidate) for batch in later for candidate in batch)
+
+
+def test_both_forms_of_a_program_count_against_the_budget() -> None:
+    batches = search(None, 7, task=fixed_task())
+    programs = [candidate.program for batch in batches for candidate in batch]
+    assert len(programs) == len(set(programs)) == 7

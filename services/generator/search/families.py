@@ -1,7 +1,11 @@
 """Autotuning over the kernel families: a cost model proposes, what was graded corrects it. No language model."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
 
 from services.generator.search.fixed_values import fixed_value_families
 from services.generator.search.strategy import Batch, Findings, Sources
@@ -39,8 +43,24 @@ async def families(task: TuningTask, sources: Sources, limit: int, findings: Fin
         size = NEXT_BATCHES
 
 
+Form = Literal["plain", "compressed"]
+"""How a program stores values that are fixed."""
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What a candidate carries: a program of the tuner's, in one of its forms."""
+
+    instance: FamilyInstance
+    form: Form
+
+
 class _Search:
-    """A tuner, and the candidates that carry its programs; compressed as far as they can be where values are fixed."""
+    """A tuner, and the candidates that carry its programs.
+
+    Where values are fixed, programs go out as they are and compressed as far as they can be, until it is known which
+    form is the faster on this matrix: fewer bytes do not pay where latency is all.
+    """
 
     def __init__(self, task: TuningTask, sources: Sources, limit: int) -> None:
         workload = task.order.workload
@@ -49,12 +69,18 @@ class _Search:
         self._cost: CostModel = sources.cost_models.expected()
         grid = grid_of(task.pattern, workload.operation, workload.element_type, workload.num_dense_cols)
         self._tuner = Tuner(grid, self._cost, TuningLimits(candidates=limit))
-        self._compressions = None if task.values is None else compressions(task.values)
-        self._sent: dict[str, FamilyInstance] = {}
+        self._compressions = () if task.values is None else tuple(compressions(task.values))
+        self._limit = limit
+        self._sent: dict[str, _Sent] = {}
+        self._best_us: dict[Form, float] = {}
         self._num_read = 0
 
     def next_batch(self, size: int) -> Batch:
-        return tuple(self._candidate(instance) for instance in self._tuner.next_batch(size))
+        size = min(size, self._limit - len(self._sent))
+        forms = self._forms()
+        instances = self._tuner.next_batch(-(-size // len(forms)))
+        wanted = ((instance, form, sent) for instance in instances for form, sent in self._in_forms(instance, forms))
+        return tuple(self._candidate(*each) for each in islice(wanted, size))
 
     def read(self, findings: Findings) -> None:
         """Tell the tuner what became of its programs."""
@@ -69,20 +95,45 @@ class _Search:
             self._tuner.rely_on(cost)
 
     def _tell(self, report: EvaluationReport) -> None:
+        """An instance is as fast as the faster of its forms; both are in one batch."""
+        found: dict[str, tuple[FamilyInstance, list[Outcome]]] = {}
         for evaluation in report.evaluations:
-            instance = self._sent.get(evaluation.candidate.candidate_id)
-            if instance is not None:
-                self._tuner.tell(instance, _result(evaluation.outcome))
+            sent = self._sent.get(evaluation.candidate.candidate_id)
+            if sent is not None:
+                self._note(sent.form, evaluation.outcome)
+                found.setdefault(sent.instance.program, (sent.instance, []))[1].append(evaluation.outcome)
+        for instance, outcomes in found.values():
+            self._tuner.tell(instance, _result(outcomes))
 
-    def _candidate(self, instance: FamilyInstance) -> Candidate:
+    def _note(self, form: Form, outcome: Outcome) -> None:
+        if isinstance(outcome, Passed):
+            self._best_us[form] = min(outcome.timing.median_us, self._best_us.get(form, math.inf))
+
+    def _forms(self) -> tuple[Form, ...]:
+        """Those that are worth sending."""
+        if not self._compressions:
+            return ("plain",)
+        if len(self._best_us) < 2:
+            return ("compressed", "plain")
+        return (min(self._best_us, key=self._best_us.__getitem__),)
+
+    def _in_forms(self, instance: FamilyInstance, forms: tuple[Form, ...]) -> Iterator[tuple[Form, FamilyInstance]]:
+        """The instance in each form; once, and plain, where it cannot be compressed."""
+        compressed = compressed_instance(instance, self._compressions)
+        if compressed is instance:
+            yield "plain", instance
+            return
+        for form in forms:
+            yield form, compressed if form == "compressed" else instance
+
+    def _candidate(self, instance: FamilyInstance, form: Form, sent: FamilyInstance) -> Candidate:
         name = f"{self._task.run_id}-f{len(self._sent)}"
-        self._sent[name] = instance
-        sent = instance if self._compressions is None else compressed_instance(instance, self._compressions)
+        self._sent[name] = _Sent(instance, form)
         origin = FromFamily(family=sent.family, parameters=dict(sent.parameters))
         return Candidate(candidate_id=name, program=sent.program, origin=origin)
 
 
-def _result(outcome: Outcome) -> float | Failure:
-    if isinstance(outcome, Passed):
-        return outcome.timing.median_us
-    return outcome.outcome
+def _result(outcomes: Sequence[Outcome]) -> float | Failure:
+    times = [outcome.timing.median_us for outcome in outcomes if isinstance(outcome, Passed)]
+    failures = [outcome.outcome for outcome in outcomes if not isinstance(outcome, Passed)]
+    return min(times) if times else failures[0]
