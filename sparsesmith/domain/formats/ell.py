@@ -15,7 +15,7 @@ from sparsesmith.domain.formats.format import (
     refuse_padding,
 )
 from sparsesmith.domain.formats.lanes import Lanes, padded_row_offsets
-from sparsesmith.domain.pattern import Int32Array, Pattern
+from sparsesmith.domain.pattern import Pattern
 
 ROW_ALIGNMENT = 32
 """The stride is a multiple of a warp: slot 0 of every column of slots is 128-byte aligned for 4-byte elements."""
@@ -63,10 +63,3 @@ class Ell:
         slot_rows = np.tile(np.arange(layout.sizes["stride"], dtype=np.int32), layout.sizes["width"])
         columns = layout.indices["col_indices"].astype(np.int32, copy=False)
         return pattern_of_slots(num_rows, num_cols, slot_rows, columns, layout)
-
-
-def last_column_of_each_row(pattern: Pattern) -> Int32Array:
-    """The largest column of each row, 0 for an empty row, shape [num_rows]."""
-    last: Int32Array = pattern.col_indices[np.maximum(pattern.row_offsets[1:] - 1, 0)]
-    last[pattern.row_lengths == 0] = 0
-    return last

@@ -11,7 +11,6 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.domain.formats.ell import last_column_of_each_row
 from sparsesmith.domain.formats.format import (
     Argument,
     Layout,
@@ -253,7 +252,7 @@ def widest_warp(pattern: Pattern, bins: tuple[Bin, ...]) -> int:
 
 def _spans(pattern: Pattern, bins: tuple[Bin, ...]) -> Int32Array:
     """Largest less smallest column of each warp."""
-    last = last_column_of_each_row(pattern)
+    last = _last_column_of_each_row(pattern)
     spans: list[Int32Array] = []
     for bin_, rows in _rows_of_bins(pattern, bins):
         places = np.full(bin_.past_row - bin_.first_row, NO_ROW, np.int32)
@@ -290,3 +289,10 @@ def _smallest_columns(pattern: Pattern, places: Int32Array, bin_: Bin) -> Int32A
     firsts[held] = pattern.col_indices[pattern.row_offsets[places[held]]]
     smallest = np.repeat(firsts.reshape(-1, bin_.rows_per_warp).min(axis=1), bin_.warps_per_row)
     return np.where(smallest == none, 0, smallest).astype(np.int32)
+
+
+def _last_column_of_each_row(pattern: Pattern) -> Int32Array:
+    """The largest column of each row, 0 for an empty row, shape [num_rows]."""
+    last: Int32Array = pattern.col_indices[np.maximum(pattern.row_offsets[1:] - 1, 0)]
+    last[pattern.row_lengths == 0] = 0
+    return last

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.domain.formats.ell import last_column_of_each_row
 from sparsesmith.domain.formats.format import (
     Argument,
     IntegerRange,
@@ -25,6 +24,7 @@ from sparsesmith.domain.formats.format import (
     refuse_padding,
     whole,
 )
+from sparsesmith.domain.formats.lanes import Lanes
 from sparsesmith.domain.formats.windows import REACHES, place_in_windows, windows_of
 from sparsesmith.domain.pattern import Int32Array, Pattern
 
@@ -64,21 +64,19 @@ class Sell:
         slices = cut_slices(pattern, whole(parameters, "slice"), whole(parameters, "sigma"))
         if parameters["index"] in REACHES:
             return _in_windows(pattern, slices, parameters)
-        columns = np.repeat(slices.last_columns, slices.widths, axis=0).reshape(-1)
-        slots = slices.slots(pattern)
-        columns[slots] = pattern.col_indices
-        value_sources = np.full(columns.size, -1, np.int32)
-        value_sources[slots] = np.arange(pattern.nnz, dtype=np.int32)
+        narrow = parameters["index"] == "u16"
+        if narrow:
+            narrow_columns(slices.spans(pattern), self.name, "the columns of each slice")
+        columns, value_sources = slices.lanes.filled(pattern)
         indices: dict[str, npt.NDArray[np.generic]] = {
             "slice_offsets": slices.offsets,
             "row_permutation": slices.row_permutation,
         }
-        if parameters["index"] == "u16":
-            columns -= np.repeat(slices.smallest_columns, np.diff(slices.offsets))
+        if narrow:
+            by_lane = columns.reshape(-1, slices.lanes.first.shape[1])
+            by_lane -= np.repeat(slices.smallest_columns, slices.widths)[:, None]
             indices["slice_col_base"] = slices.smallest_columns
-            indices["col_indices"] = narrow_columns(columns, self.name, "the columns of each slice")
-        else:
-            indices["col_indices"] = columns
+        indices["col_indices"] = columns.astype(np.uint16) if narrow else columns
         return Layout(
             sizes={"num_slices": slices.widths.size},
             indices=indices,
@@ -116,7 +114,7 @@ def _column_arguments(parameters: Parameters) -> tuple[Argument, ...]:
 
 def _in_windows(pattern: Pattern, slices: "Slices", parameters: Parameters) -> Layout:
     """Slots of a lane put off until their columns lie within reach of their slot's base."""
-    lanes = slices.last_columns.shape[1]
+    lanes = slices.lanes.first.shape[1]
     rows = slices.row_permutation.reshape(-1, lanes)
     windows = place_in_windows(windows_of(pattern, rows, str(parameters["index"])), rows.shape[0])
     return Layout(
@@ -155,22 +153,25 @@ class Slices:
     """Row of each lane, -1 for none, shape [num_slices * slice]."""
     offsets: Int32Array
     """First slot of each slice, shape [num_slices + 1]."""
-    widths: Int32Array
-    """Slots of a lane, shape [num_slices]."""
-    last_columns: Int32Array
-    """Column that pads each lane, shape [num_slices, slice]."""
-    smallest_columns: Int32Array
-    """Shape [num_slices], 0 for a slice without nonzeros."""
+    lanes: Lanes
+    """The rows, a group for each slice; an empty lane has the slice's smallest column."""
 
-    def slots(self, pattern: Pattern) -> npt.NDArray[np.int64]:
-        """Slot of each nonzero, in CSR order."""
-        lanes: int = self.last_columns.shape[1]
-        filled = np.flatnonzero(self.row_permutation != NO_ROW)
-        first_slots = np.empty(pattern.num_rows, np.int64)
-        first_slots[self.row_permutation[filled]] = self.offsets[filled // lanes] + filled % lanes
-        first_slots -= lanes * pattern.row_offsets[:-1].astype(np.int64)
-        slots: npt.NDArray[np.int64] = np.repeat(first_slots, pattern.row_lengths)
-        return slots + lanes * np.arange(pattern.nnz, dtype=np.int64)
+    @property
+    def widths(self) -> npt.NDArray[np.integer]:
+        """Slots of a lane, shape [num_slices]."""
+        return self.lanes.widths
+
+    @property
+    def smallest_columns(self) -> Int32Array:
+        """Shape [num_slices], 0 for a slice without nonzeros."""
+        return self.lanes.empty_columns
+
+    def spans(self, pattern: Pattern) -> Int32Array:
+        """Largest less smallest column of each slice, shape [num_slices]."""
+        last = pattern.col_indices.take(self.lanes.past - 1, mode="clip")
+        last[self.lanes.is_empty] = 0
+        spans: Int32Array = np.maximum(last.max(axis=1) - self.smallest_columns, 0)
+        return spans
 
 
 def cut_slices(pattern: Pattern, lanes: int, sigma: int) -> Slices:
@@ -179,18 +180,19 @@ def cut_slices(pattern: Pattern, lanes: int, sigma: int) -> Slices:
     refuse_overflow("sell", "num_slices * slice", num_slices * lanes)
     permutation = np.full(num_slices * lanes, NO_ROW, np.int32)
     permutation[: pattern.num_rows] = sorted_rows(pattern.row_lengths, sigma)
-    lengths = _of_lanes(pattern.row_lengths, permutation, 0).reshape(num_slices, lanes)
-    widths = lengths.max(axis=1)
+    shape = (num_slices, lanes)
+    first = _of_lanes(pattern.row_offsets[:-1], permutation).reshape(shape)
+    past = _of_lanes(pattern.row_offsets[1:], permutation).reshape(shape)
+    widths = (past - first).max(axis=1)
     num_slots = int(widths.sum(dtype=np.int64)) * lanes
     refuse_padding("sell", num_slots, pattern.nnz)
     offsets = np.zeros(num_slices + 1, np.int32)
     np.cumsum(widths * lanes, out=offsets[1:])
-    first_columns = pattern.col_indices[np.minimum(pattern.row_offsets[:-1], pattern.nnz - 1)]
-    no_column = np.iinfo(np.int32).max
-    first = np.where(lengths > 0, _of_lanes(first_columns, permutation, no_column).reshape(lengths.shape), no_column)
-    smallest = np.where(widths > 0, first.min(axis=1), 0).astype(np.int32)
-    last = _of_lanes(last_column_of_each_row(pattern), permutation, 0).reshape(lengths.shape)
-    return Slices(permutation, offsets, widths, np.where(lengths > 0, last, smallest[:, None]), smallest)
+    is_empty = first == past
+    first_columns = pattern.col_indices.take(first, mode="clip")
+    first_columns[is_empty] = np.iinfo(np.int32).max
+    smallest = np.where(widths > 0, first_columns.min(axis=1), np.int32(0))
+    return Slices(permutation, offsets, Lanes(first, past, is_empty, widths, smallest))
 
 
 def sorted_rows(row_lengths: Int32Array, sigma: int) -> Int32Array:
@@ -203,7 +205,8 @@ def sorted_rows(row_lengths: Int32Array, sigma: int) -> Int32Array:
     return np.argsort(window * (longest + 1) + (longest - row_lengths), kind="stable").astype(np.int32)
 
 
-def _of_lanes(per_row: Int32Array, permutation: Int32Array, without_row: int) -> Int32Array:
+def _of_lanes(per_row: Int32Array, permutation: Int32Array) -> Int32Array:
+    """0 in a lane without a row."""
     per_lane: Int32Array = per_row[np.maximum(permutation, 0)]
-    per_lane[permutation == NO_ROW] = without_row
+    per_lane[permutation == NO_ROW] = 0
     return per_lane
