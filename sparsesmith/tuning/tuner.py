@@ -12,6 +12,7 @@ nothing is left that is likely to be faster by more than the noise, or when many
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -124,8 +125,9 @@ class Tuner:
 
     def rely_on(self, cost: CostModel) -> None:
         """Go on with another cost model and what was measured: the device turned out to be another."""
-        self._surrogate = Surrogate(self._grid, cost.log_costs(self._grid), cost.doubt, cost.seldom_seen)
-        self._taken = _left_out(self._grid, cost)
+        log_costs = cost.log_costs(self._grid)
+        self._surrogate = Surrogate(self._grid, log_costs, cost.doubt, cost.seldom_seen)
+        self._taken = _left_out(self._grid, log_costs, cost.left_out)
         self._taken[list(self._index_of.values())] = True
         for index, result in self._results.items():
             self._learn(index, result)
@@ -152,10 +154,17 @@ class Tuner:
         return float(ndtr(surest.max()))
 
 
-def _left_out(grid: Grid, cost: CostModel) -> BoolArray:
-    """Prospects of families that the cost model leaves out, shape [prospects]; none where nothing else would stay."""
-    left_out = np.isin(grid.families, list(cost.left_out))
-    return np.zeros_like(left_out) if left_out.all() else left_out
+def _left_out(grid: Grid, log_costs: FloatArray, families: Collection[str]) -> BoolArray:
+    """Prospects of families that were the fastest of nothing, shape [prospects]; none where nothing else would stay.
+
+    A family is let in where the cost model expects it to win: on a matrix unlike those that it was trained on.
+    """
+    names = np.array(grid.families)
+    left_out = np.isin(names, list(families))
+    if left_out.all():
+        return np.zeros_like(left_out)
+    promising = names[left_out & (log_costs < log_costs[~left_out].min())]
+    return left_out & ~np.isin(names, promising)
 
 
 def expected_improvement(mean: FloatArray, deviation: FloatArray, best: float) -> FloatArray:

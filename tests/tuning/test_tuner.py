@@ -51,9 +51,19 @@ def test_measurements_correct_a_cost_model_that_is_wrong_about_a_family() -> Non
 
 def test_families_that_were_never_the_fastest_are_not_tried() -> None:
     grid = make_grid("csr_scalar", "csr_vector", "sell")
-    cost = KnownCost(np.log(grid.estimates()), left_out=frozenset({"sell", "csr_scalar"}))
+    slower = np.where(np.array(grid.families) == "csr_vector", 0.0, 1.0)
+    cost = KnownCost(slower, left_out=frozenset({"sell", "csr_scalar"}))
     asked = run(Tuner(grid, cost, tireless(40)), lambda instance: 2.0)
     assert {instance.family for instance in asked} == {"csr_vector"}
+
+
+def test_a_family_that_was_never_the_fastest_is_tried_where_it_is_expected_to_be() -> None:
+    grid = make_grid("csr_scalar", "csr_vector", "sell")
+    expected = {"csr_vector": 0.0, "csr_scalar": 1.0, "sell": -1.0}
+    log_costs = np.array([expected[family] for family in grid.families])
+    cost = KnownCost(log_costs, left_out=frozenset({"sell", "csr_scalar"}))
+    asked = run(Tuner(grid, cost, tireless(40)), lambda instance: 2.0)
+    assert {instance.family for instance in asked} == {"csr_vector", "sell"}
 
 
 def test_where_nothing_else_is_left_they_are_tried_all_the_same() -> None:
