@@ -2,6 +2,7 @@
 
     python -m benchmarks.run                                  the examples and the generated matrices
     python -m benchmarks.run --pack CORE.pack [--samples SAMPLES.jsonl]     the core development matrices too
+    python -m benchmarks.run --pack ALL.pack --held-out       only the validation matrices outside the core suite
 
 One result file a plan under benchmarks/results/<device>/, written anew after every matrix, so that a run that is cut off
 leaves what it had; `--resume` goes on where such a run of the same commit stopped. Without a GPU the interpreter's
@@ -29,7 +30,7 @@ from benchmarks.contest import Contest, hold
 from benchmarks.origin import device_folder, source_commit
 from benchmarks.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.structure import vector_bytes
-from benchmarks.suites import ROOT, Source, core_sources, example_sources, generated_sources
+from benchmarks.suites import ROOT, Source, core_sources, example_sources, generated_sources, held_out_sources
 from benchmarks.sweep import Plan, parse_plan
 from services.evaluator.compilation import Compiler
 from services.evaluator.devices import device_process
@@ -97,7 +98,8 @@ def _suite(
 ) -> tuple[list[Source], "SuiteResult"]:
     """The matrices of a plan, and its result file with what an earlier run has measured."""
     sources = _sources(options, plan)
-    result = SuiteResult(options.out, plan, device, how, [source.name for source in sources])
+    kind = "held_out" if options.held_out else "suite"
+    result = SuiteResult(kind, options.out, plan, device, how, [source.name for source in sources])
     if options.resume:
         result.resume(options.resume)
     return sources, result
@@ -135,10 +137,10 @@ class SuiteResult:
     """The result file of a plan."""
 
     def __init__(
-        self, out: Path, plan: Plan, device: DeviceDescription, how: Mapping[str, str], names: list[str]
+        self, kind: str, out: Path, plan: Plan, device: DeviceDescription, how: Mapping[str, str], names: list[str]
     ) -> None:
-        self._file = out / device_folder(device) / _file_name(plan)
-        self._plan, self._device, self._how, self._wanted = plan, device, how, names
+        self._file = out / device_folder(device) / _file_name(kind, plan)
+        self._kind, self._plan, self._device, self._how, self._wanted = kind, plan, device, how, names
         self._rows: list[Row] = []
 
     def resume(self, folder: Path) -> None:
@@ -181,7 +183,7 @@ class SuiteResult:
         words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
         order = {name: place for place, name in enumerate(self._wanted)}
         return {
-            "kind": "suite",
+            "kind": self._kind,
             "operation": self._plan.operation,
             "element_type": self._plan.element_type,
             "num_dense_cols": self._plan.num_dense_cols,
@@ -303,8 +305,12 @@ def _line(row: Row) -> str:
 
 
 def _sources(options: argparse.Namespace, plan: Plan) -> list[Source]:
-    chosen: list[Source] = [*(example_sources() if options.pack is None else core_sources(options.pack))]
-    if not options.no_generated:
+    chosen: list[Source]
+    if options.held_out:
+        chosen = [*held_out_sources(options.pack)]
+    else:
+        chosen = [*(example_sources() if options.pack is None else core_sources(options.pack))]
+    if not (options.held_out or options.no_generated):
         affordable = options.generated_products / plan.num_dense_cols
         chosen += [source for source in generated_sources() if source.nnz <= affordable]
     return [source for source in chosen if options.names is None or source.name in options.names]
@@ -325,9 +331,9 @@ def _read_samples(path: Path | None) -> Samples:
     return {(e["pattern"], e["operation"], e["element_type"], e["num_dense_cols"]): e["programs"] for e in parsed}
 
 
-def _file_name(plan: Plan) -> str:
+def _file_name(kind: str, plan: Plan) -> str:
     columns = f"-{plan.num_dense_cols}" if plan.operation == "spmm" else ""
-    return f"suite-{plan.operation}{columns}-{plan.element_type}.json"
+    return f"{kind.replace('_', '-')}-{plan.operation}{columns}-{plan.element_type}.json"
 
 
 def _options() -> argparse.Namespace:
@@ -346,7 +352,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--resume", type=Path, help="results of this commit that are taken over instead of measured")
     parser.add_argument("--generated-products", type=float, default=GENERATED_PRODUCTS, help="nnz x columns at most")
     parser.add_argument("--no-generated", action="store_true")
+    parser.add_argument("--held-out", action="store_true", help="validation matrices outside the core suite, no others")
     options = parser.parse_args()
+    if options.held_out and options.pack is None:
+        parser.error("--held-out needs --pack: a pack of all development patterns")
     if options.candidates:
         options.plan = [f"{plan.rpartition(':')[0]}:{options.candidates}" for plan in options.plan]
     return options

@@ -1,7 +1,7 @@
 """The matrices that are measured: development patterns of a pack, generated large ones, the examples."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -77,8 +77,17 @@ class Example:
 
 def core_sources(pack: Path) -> list[Packed]:
     """The core development matrices of a pack, small ones first."""
+    return _packed(pack, lambda row: row["suite"] == "core")
+
+
+def held_out_sources(pack: Path) -> list[Packed]:
+    """The validation matrices of a pack outside the core suite, small ones first: nothing was developed on them."""
+    return _packed(pack, lambda row: row["suite"] != "core" and row["split"] == "validation")
+
+
+def _packed(pack: Path, is_wanted: Callable[[dict[str, str]], bool]) -> list[Packed]:
     with SPLIT_FILE.open(encoding="utf-8", newline="") as rows:
-        known = {row["name"]: row for row in csv.DictReader(rows) if row["suite"] == "core"}
+        known = {row["name"]: row for row in csv.DictReader(rows) if is_wanted(row)}
     names = sorted(known.keys() & pack_index(pack).keys(), key=lambda name: int(known[name]["nnz"]))
     return [Packed(pack, name, known[name]["class"], known[name]["split"]) for name in names]
 
