@@ -16,7 +16,8 @@ import scipy.sparse
 from sparsesmith.domain.matrix_limits import MatrixLimits, check_finite, check_limit, check_shape
 from sparsesmith.errors import InvalidMatrix
 
-FIELDS = ("real", "integer", "pattern", "complex")
+FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern", "complex")
+"""Of the format, and what SciPy (`unsigned-integer`) and older writers (`double`) put in their place."""
 SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 
 _BANNER = re.compile(rb"%%MatrixMarket\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*", re.IGNORECASE)
@@ -49,7 +50,7 @@ class Header:
 
     @property
     def has_real_values(self) -> bool:
-        return self.field in ("real", "integer")
+        return self.field not in ("pattern", "complex")
 
 
 def read_matrix_market(

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from sparsesmith.domain.matrix_limits import MatrixLimits, check_finite, check_limit, check_shape
+from sparsesmith.domain.pattern import MAX_NNZ
 from sparsesmith.errors import InvalidMatrix
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
@@ -77,7 +78,7 @@ def read_arrays(stream: IO[bytes], limits: MatrixLimits) -> Arrays:
 def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[np.generic]:
     with archive.open(member) as stream:
         shape, fortran_order, dtype = _read_array_header(stream, member.filename)
-        if dtype.hasobject or dtype.names is not None:
+        if dtype.hasobject or dtype.names is not None or not dtype.itemsize:
             raise InvalidMatrix(
                 f"{member.filename}: arrays of {dtype} are not read", field=member.filename, value=str(dtype)
             )
@@ -144,10 +145,38 @@ def _checked_matrix(name: str, arrays: Arrays, shape: tuple[int, int]) -> scipy.
             case "coo":
                 return scipy.sparse.coo_matrix((data, tuple(indices)), shape=shape)
             case "dia":
+                _check_offsets(indices[0])
                 return scipy.sparse.dia_matrix((data, indices[0]), shape=shape).tocoo()
         build = {"csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix, "bsr": scipy.sparse.bsr_matrix}[name]
         compressed = build((data, indices[1], indices[0]), shape=shape)
+        if name == "bsr":
+            _check_blocks(shape, compressed.blocksize)
         compressed.check_format(full_check=True)
     except (ValueError, IndexError, OverflowError) as error:
         raise InvalidMatrix(f"file: {error}", field="file") from error
     return compressed
+
+
+def _check_offsets(offsets: npt.NDArray[np.generic]) -> None:
+    """SciPy cuts larger ones to 32 bits. Raises InvalidMatrix."""
+    wide = offsets.astype(np.float64)
+    bad = np.flatnonzero(np.abs(wide) > MAX_NNZ)
+    if bad.size:
+        value = offsets[bad[0]]
+        raise InvalidMatrix(
+            f"offsets: diagonal {value} lies outside -{MAX_NNZ}..{MAX_NNZ}",
+            field="offsets",
+            value=value,
+            limit=f"-{MAX_NNZ}..{MAX_NNZ}",
+        )
+
+
+def _check_blocks(shape: tuple[int, int], block: tuple[int, int]) -> None:
+    """SciPy accepts what its conversions then fail on. Raises InvalidMatrix."""
+    if 0 in block or shape[0] % block[0] or shape[1] % block[1]:
+        raise InvalidMatrix(
+            f"data: blocks of {block[0]} x {block[1]} do not divide a matrix of {shape[0]} x {shape[1]}",
+            field="data",
+            value=f"{block[0]} x {block[1]}",
+            limit="a block shape that divides the matrix",
+        )

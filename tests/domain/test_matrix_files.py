@@ -56,6 +56,8 @@ def entries_of(pattern: Pattern, values: np.ndarray | None) -> list[tuple[int, i
         (make_mtx("3 3 2\n1 1 0\n2 2 1\n"), [(0, 0, 0), (1, 1, 1)], True),
         (make_mtx("3 3 3\n1 1 1\n2 2 1\n1 1 4\n"), [(0, 0, 5), (1, 1, 1)], True),
         (make_mtx("2 3 1\n2 3 7\n", field="integer"), [(1, 2, 7)], True),
+        (make_mtx("2 3 1\n2 3 7\n", field="unsigned-integer"), [(1, 2, 7)], True),
+        (make_mtx("2 3 1\n2 3 7.5\n", field="double"), [(1, 2, 7.5)], True),
         (make_mtx("2 3 1\n2 3\n", field="pattern"), [(1, 2, 1)], False),
         (make_mtx("2 3 1\n2 3 1 2\n", field="complex"), [(1, 2, 1)], False),
         (make_mtx("2 2 2\n1 1 3\n2 1 4\n", symmetry="symmetric"), [(0, 0, 3), (0, 1, 4), (1, 0, 4)], True),
@@ -180,6 +182,12 @@ CSR = {"format": b"csr", "shape": (1, 1), "indices": [0], "indptr": [0, 1]}
         (npz_of(**{**CSR, "shape": (1, 1, 1)}, data=[1.0]), "shape: expected two whole numbers"),
         (npz_of(**{**CSR, "shape": (-1, 1)}, data=[1.0]), "num_rows is -1"),
         (npz_of(format=b"coo", shape=(2, 2), row=[5], col=[0], data=[1.0]), "exceeds matrix"),
+        (npz_of(**CSR, data=np.zeros(1, "V0")), "arrays of |V0 are not read"),
+        (npz_of(format=b"dia", shape=(4, 4), offsets=[2**40], data=np.ones((1, 4))), "diagonal 1099511627776 lies"),
+        (
+            npz_of(format=b"bsr", shape=(5, 5), indptr=[0, 1, 1], indices=[0], data=np.ones((1, 2, 2))),
+            "blocks of 2 x 2 do not divide a matrix of 5 x 5",
+        ),
     ],
 )
 def test_an_npz_file_that_is_no_matrix_is_refused(data: bytes, message: str) -> None:
