@@ -25,6 +25,7 @@ from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
 from sparsesmith.domain.fixed_values import fixed_values, values_of_entries
 from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix, read_pattern
+from sparsesmith.domain.matrix_limits import check_limit
 from sparsesmith.domain.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption
 from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions, ValuesOption
@@ -150,6 +151,9 @@ class Intake:
             shape = MatrixIndices.model_validate({**_decoded(parts, MATRIX), "row_indices": [], "col_indices": []})
         except ValidationError as error:
             raise invalid_option(error, prefix=(MATRIX,)) from error
+        limits = MatrixLimits()
+        check_limit(f"{MATRIX}.num_rows", shape.num_rows, limits.max_rows)  # Offsets take memory for every row.
+        check_limit(f"{MATRIX}.num_cols", shape.num_cols, limits.max_cols)
         options = _decoded(fields, "body")
         rows, cols, values = lists["row_indices"], lists["col_indices"], lists.get(VALUES)
         pattern = _pattern(shape, rows, cols)

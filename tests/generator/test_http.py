@@ -141,6 +141,8 @@ def bad(*path: str, **changes: Any) -> dict[str, Any]:
         (bad(num_rows=1.5), 422, "matrix.num_rows"),
         (bad(num_rows="many"), 422, "matrix.num_rows"),
         (bad(num_rows=2**31), 422, "matrix.num_rows"),
+        (bad(num_rows=2**31 - 1), 413, "matrix.num_rows"),
+        (bad(num_cols=100_000_001), 413, "matrix.num_cols"),
         (bad(row_indices=[0, 0, 1, 3]), 422, "matrix.row_indices[3]"),
         (bad(row_indices=[0, 0, 1, -1]), 422, "matrix.row_indices[3]"),
         (bad(row_indices=[0, 0, 1, 2.5]), 422, "matrix.row_indices[3]"),
