@@ -280,11 +280,12 @@ def _routine(routine: BaselineTiming) -> dict[str, Any]:
     return {**_times(routine.timing), "preparation_ms": routine.preparation_ms}
 
 
-def _times(timing: Timing) -> dict[str, float | bool | str]:
+def _times(timing: Timing) -> dict[str, float | bool | str | list[float]]:
     match timing:
         case MeasuredTiming():
             return {"us": timing.median_us, "low_us": timing.low_us, "high_us": timing.high_us,
-                    "cold_us": timing.cold_us, "stable": timing.stable}  # fmt: skip
+                    "cold_us": timing.cold_us, "stable": timing.stable,
+                    "placements_us": list(timing.placements_us)}  # fmt: skip
         case _:
             return {"us": timing.median_us, "traffic_model": timing.traffic_model}
 

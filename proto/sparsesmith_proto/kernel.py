@@ -110,9 +110,10 @@ class MeasuredTiming(Message):
 
     kind: Literal["measured"] = "measured"
     median_us: Microseconds
-    """Warm: data as an iterative solver leaves it in the caches. Median of batches."""
+    """Warm: data as an iterative solver leaves it in the caches. Median of batches; the mean of `placements_us` where
+    there are any."""
     low_us: Microseconds
-    """Lower end of the 95 % confidence interval of the median."""
+    """Lower end of its 95 % confidence interval."""
     high_us: Microseconds
     cold_us: Microseconds
     """Median with the L2 flushed before each run."""
@@ -125,6 +126,9 @@ class MeasuredTiming(Message):
     """How often it was measured: again where something disturbed it."""
     disturbances: tuple[str, ...] = ()
     """What disturbed the last attempt: throttling by its name, a clock that moved."""
+    placements_us: tuple[Microseconds, ...] = ()
+    """Medians with the buffers at other addresses each time, on which the time of a short kernel depends. Empty: it was
+    timed at one placement."""
 
     @property
     def relative_interval(self) -> float:
@@ -138,6 +142,9 @@ class MeasuredTiming(Message):
             parts.append(f"SM at {self.sm_clock_mhz} MHz")
         if self.num_attempts > 1:
             parts.append(f"measured {self.num_attempts} times")
+        if self.placements_us:
+            low_us, high_us = min(self.placements_us), max(self.placements_us)
+            parts.append(f"{low_us:.2f} to {high_us:.2f} us at {len(self.placements_us)} placements of the buffers")
         parts.append(f"disturbed: {', '.join(self.disturbances)}" if self.disturbances else "undisturbed")
         return f"{'steady' if self.stable else 'UNSTEADY'} ({'; '.join(parts)})"
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from services.evaluator.device import ALIGNMENT_BYTES, GUARD_BYTES
 
+SPREAD_BYTES = 1 << 20
+"""An arena begins anywhere within so many bytes of its allocation: other addresses, other slices of the L2."""
+
 NUM_SHIFTS = 16
 """A buffer is moved by 0 to 15 times ALIGNMENT_BYTES from one placement to the next."""
 

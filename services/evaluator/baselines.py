@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 import cupy
+import numpy as np
 from cupy.cuda import memory
 
 from services.evaluator import cusparse
@@ -23,6 +24,7 @@ from services.evaluator.cuda_launch import LaunchRefused, cuda_errors
 from services.evaluator.cusparse import CuSparse, CuSparseRefused, Descriptor, Product
 from services.evaluator.device import Draw, Ran
 from services.evaluator.device_kernels import DeviceKernels
+from services.evaluator.device_memory import array_anywhere
 from services.evaluator.library_matrices import SELL_SLICE, HostMatrices, HostMatrix, Unsuited
 from services.evaluator.routines import (
     BLOCK_SIZES,
@@ -35,7 +37,7 @@ from services.evaluator.routines import (
 )
 from services.evaluator.timed_sequence import Instruments, TimedSequence
 from services.evaluator.timing import FULL, QUICK, TimingBudget
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.domain.pattern import Int32Array, Pattern
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, MeasuredTiming, Mismatch, Workload
 from sparsesmith_proto.message import ElementType
@@ -58,9 +60,9 @@ class DeviceMatrix:
         self._pattern = pattern
         self._type = element_type
         with cuda_errors():
-            self._offsets, self._columns = cupy.asarray(host.offsets), cupy.asarray(host.columns)
+            self._offsets, self._columns = _uploaded(host.offsets), _uploaded(host.columns)
             self._sources = None if host.value_sources is None else cupy.asarray(host.value_sources)
-            self._values = cupy.empty(host.num_slots, dtype=element_type)
+            self._values = array_anywhere(host.num_slots, element_type)
 
     def described(self, library: CuSparse) -> Descriptor:
         """A new descriptor of the arrays, which must outlive it. Raises CuSparseRefused."""
@@ -115,8 +117,10 @@ class PreparedRoutine:
         self._kernels = kernels
         with cuda_errors():
             host, columns = matrix.host, workload.num_dense_cols
-            self._dense = cupy.zeros(host.num_cols * columns, dtype=workload.element_type)
-            self._output = cupy.zeros(host.num_rows * columns, dtype=workload.element_type)
+            self._dense = array_anywhere(host.num_cols * columns, workload.element_type)
+            self._output = array_anywhere(host.num_rows * columns, workload.element_type)
+            self._dense.fill(0)
+            self._output.fill(0)
             kernels.stream.synchronize()
             start = time.perf_counter()
             self._product = Product(
@@ -210,6 +214,10 @@ class LibraryRoutines:
             self._in_finals = self._prepared(routine, self._on_device(routine.storage))
         return self._sequence(self._in_finals, draw, budget)
 
+    def move(self) -> None:
+        """The next sequence lies at other addresses than the one before."""
+        self._in_finals = None
+
     def _on_device(self, storage: Storage) -> DeviceMatrix:
         return DeviceMatrix(self._matrices.get(storage), self._pattern, self._workload.element_type)
 
@@ -265,6 +273,13 @@ class LibraryRoutines:
     ) -> tuple[TimedSequence, MeasuredTiming]:
         sequence = self._sequence(prepared, draw, budget)
         return sequence, sequence.measure(budget)
+
+
+def _uploaded(array: Int32Array) -> "cupy.ndarray":
+    """A copy on the device. Raises cupy.cuda.memory.OutOfMemoryError."""
+    copy = array_anywhere(array.size, array.dtype.name)
+    copy.set(np.ascontiguousarray(array))
+    return copy
 
 
 class WrongBaseline(Exception):

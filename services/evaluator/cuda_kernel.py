@@ -58,10 +58,13 @@ class CudaKernel:
         problem = _described(damage) or suspicion
         return Mismatch(message=problem) if problem else timing
 
-    def timed_sequence(self, draw: Draw, budget: TimingBudget) -> TimedSequence:
-        """The program on a draw at fixed addresses, captured and ready to be timed. Raises LaunchRefused."""
+    def timed_sequence(self, draw: Draw, budget: TimingBudget, *, shifted: bool = False) -> TimedSequence:
+        """The program on a draw at fixed addresses (random ones when shifted), captured and ready to be timed.
+
+        Raises LaunchRefused.
+        """
         program = self._open_program()
-        program.place(shifted=False)
+        program.place(shifted=shifted)
         program.fill(draw, None)
         program.arena.seal()
         sequence = program.sequence()

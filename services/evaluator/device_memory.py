@@ -17,6 +17,7 @@ from cupy.cuda import runtime
 
 from services.evaluator.arena_plan import (
     NUM_SHIFTS,
+    SPREAD_BYTES,
     BufferPlan,
     Segment,
     arena_bytes,
@@ -24,6 +25,7 @@ from services.evaluator.arena_plan import (
     guarded_segments,
 )
 from services.evaluator.cuda_launch import cuda_errors
+from services.evaluator.device import ALIGNMENT_BYTES
 from services.evaluator.device_kernels import DeviceKernels
 
 POISON = 0xFF
@@ -70,6 +72,21 @@ def whole_array(label: str, array: "cupy.ndarray") -> Segment:
     return Segment(label, int(array.data.ptr), int(array.nbytes) // 4)
 
 
+def random_offset() -> int:
+    """Bytes, aligned: where in an allocation that is larger by SPREAD_BYTES something may begin."""
+    return secrets.randbelow(SPREAD_BYTES // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+def array_anywhere(num_elements: int, element_type: str) -> "cupy.ndarray":
+    """An array of a size, not filled, at an address that the allocator does not choose alone.
+
+    Raises cupy.cuda.memory.OutOfMemoryError.
+    """
+    num_bytes = num_elements * np.dtype(element_type).itemsize
+    memory = cupy.cuda.alloc(num_bytes + SPREAD_BYTES)
+    return cupy.ndarray((num_elements,), dtype=element_type, memptr=memory + random_offset())
+
+
 class Arena:
     """The buffers of one program between guard zones, in one allocation; they can be placed anew at other offsets."""
 
@@ -80,7 +97,7 @@ class Arena:
         self._sizes = {plan.name: plan.num_bytes for plan in plans}
         self.num_bytes = arena_bytes(plans)
         with cuda_errors():
-            self._memory = cupy.cuda.alloc(self.num_bytes)
+            self._memory = cupy.cuda.alloc(self.num_bytes + SPREAD_BYTES)
         self._addresses: dict[str, int] = {}
         self._sealed = SealedMemory((), kernels)
         self.place(shifted=False)
@@ -89,10 +106,11 @@ class Arena:
         """Gives every buffer a new address (a fixed one, or a random one when shifted) and poisons everything."""
         shifts = [secrets.randbelow(NUM_SHIFTS) if shifted else 0 for _ in self._plans]
         starts = buffer_starts(self._plans, shifts)
-        base = int(self._memory.ptr)
-        self._addresses = {name: base + start for name, start in starts.items()}
+        start = int(self._memory.ptr)
+        base = start + (random_offset() if shifted else 0)
+        self._addresses = {name: base + offset for name, offset in starts.items()}
         with cuda_errors():
-            runtime.memsetAsync(base, POISON, self.num_bytes, self._kernels.stream.ptr)
+            runtime.memsetAsync(start, POISON, self.num_bytes + SPREAD_BYTES, self._kernels.stream.ptr)
         self._sealed = SealedMemory(guarded_segments(self._plans, starts, base, self.num_bytes), self._kernels)
 
     def address(self, name: str) -> int:

@@ -4,11 +4,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from benchmarks.generated import fem_blocks, stencil_2d
 from services.evaluator.compilation import Compiled
 from services.evaluator.device import Draw, Ran, StoredMatrix
-from sparsesmith.domain.pattern import Pattern
+from services.evaluator.placements import NUM_PLACEMENTS, PLACED_BELOW_US
+from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.domain.program import parse_program
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Rejected, Workload
 from tests.gpu import programs
@@ -69,9 +71,45 @@ def test_a_program_against_itself_in_turns_is_a_draw(device: "CudaDevice") -> No
     one, other = retimed.kernels
     assert isinstance(one, MeasuredTiming)
     assert isinstance(other, MeasuredTiming)
-    # They lie at different addresses, which the L2 does not serve alike.
+    # Means over addresses drawn for each.
     assert other.median_us == pytest.approx(one.median_us, rel=0.05)
     assert retimed.routine.median_us > 0.3
+    assert {len(each.placements_us) for each in (one, other)} == {NUM_PLACEMENTS}
+
+
+def test_long_kernels_are_timed_at_one_placement(device: "CudaDevice") -> None:
+    pattern = stencil_2d(2000, 9)
+    workload = make_workload(pattern)
+    bench = device.open(workload, pattern)
+    kernels = [loaded(programs.GOOD, bench, pattern, workload)]
+    (kernel,) = bench.retime(kernels, bench.draw("uniform"), "cusparse_csr_default").kernels
+    assert isinstance(kernel, MeasuredTiming)
+    assert kernel.median_us > PLACED_BELOW_US
+    assert kernel.placements_us == ()
+
+
+def test_a_program_in_the_finals_gives_the_right_product_where_it_was_last_timed(device: "CudaDevice") -> None:
+    pattern = make_pattern()
+    workload = make_workload(pattern)
+    bench = device.open(workload, pattern)
+    timed, other = (bench.draw(name) for name in ("uniform", "integers"))
+    kernel = loaded(programs.GOOD, bench, pattern, workload)
+    bench.retime([kernel], timed, "cusparse_coo_default")
+    ran = kernel.replay(other, timed.reference.astype("float32"))
+    assert isinstance(ran, Ran), ran
+    assert bool((abs(ran.output - other.reference) <= other.bound).all())
+
+
+def test_a_short_kernel_takes_another_time_at_other_addresses_but_not_another_mean(device: "CudaDevice") -> None:
+    pattern = pattern_from_scipy(
+        scipy.sparse.random(2000, 2000, 0.01, format="csr", random_state=np.random.default_rng(31))
+    )
+    workload = make_workload(pattern)
+    bench = device.open(workload, pattern)
+    kernels = [loaded(programs.WARP_A_ROW, bench, pattern, workload) for _ in range(3)]
+    times = bench.retime(kernels, bench.draw("uniform"), "cusparse_csr_default").kernels
+    means = [each.median_us for each in times if isinstance(each, MeasuredTiming)]
+    assert max(means) == pytest.approx(min(means), rel=0.08)
 
 
 def test_a_matrix_in_the_l2_is_slower_when_cold(device: "CudaDevice") -> None:
