@@ -8,6 +8,7 @@ Not protected against: whoever can write to Redis can queue jobs and forge resul
 """
 
 import hashlib
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from rq.serializers import JSONSerializer
 from rq.utils import now
 from rq.worker import SimpleWorker
 
-from sparsesmith.errors import Conflict, NotFound, Unavailable
+from sparsesmith.errors import Conflict, LimitExceeded, NotFound, Unavailable
 from sparsesmith.transport.abandoned_jobs import ENDED, AbandonedJobs
 from sparsesmith.transport.connection import Pipeline, Redis, answering
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -88,7 +89,8 @@ class EvaluationQueue:
     def wait(self, job_id: str, timeout_s: float) -> EvaluationReport | None:
         """The report, or None when it is not there in time.
 
-        Raises NotFound for an unknown job, Conflict for a cancelled one, Unavailable where every attempt failed.
+        Raises NotFound for an unknown job, Conflict for a cancelled one, LimitExceeded for one that is beyond the
+        device, Unavailable where every attempt failed.
         """
         end = time.monotonic() + timeout_s
         while True:
@@ -161,8 +163,7 @@ class EvaluationQueue:
                     raise _not_queued(job_id)
                 return EvaluationReport.model_validate_json(report)
             case JobStatus.FAILED:
-                reason = f"evaluation {job_id} failed on every attempt: {_last_line(job.latest_result())}"
-                raise Unavailable(reason, field="job_id", value=job_id)
+                raise _failure(job_id, _last_line(job.latest_result()))
             case JobStatus.CANCELED | JobStatus.STOPPED:
                 raise Conflict(f"evaluation {job_id} was cancelled", field="job_id", value=job_id)
             case _:
@@ -242,7 +243,8 @@ class EvaluationWorker(SimpleWorker):
     def handle_job_failure(
         self, job: Job, queue: Queue, started_job_registry: StartedJobRegistry | None = None, exc_string: str = ""
     ) -> None:
-        """A job that is no longer ours is left alone; one interrupted by our own stop is given back, at no attempt."""
+        """A job that is no longer ours is left alone; one interrupted by our own stop is given back, at no attempt; one
+        beyond the device would be so again."""
         if not self._owns(job):
             with self.connection.pipeline() as pipeline:
                 self.cleanup_execution(job, pipeline)
@@ -253,6 +255,8 @@ class EvaluationWorker(SimpleWorker):
                 queue._enqueue_job(job, pipeline=pipeline, at_front=True)
                 pipeline.execute()
         else:
+            if isinstance(sys.exception(), LimitExceeded):
+                job.retries_left = 0
             super().handle_job_failure(job, queue, started_job_registry, exc_string)
         # Set no earlier: the job would be given back at no attempt, and could end every worker there is.
         self._stop_requested = self._stop_requested or self._is_retiring
@@ -361,6 +365,17 @@ def _last_line(failure: Result | None) -> str:
     """Of the traceback."""
     text = None if failure is None else failure.exc_string
     return text.strip().splitlines()[-1] if text else "no reason was recorded"
+
+
+_BEYOND_THE_DEVICE = f"{LimitExceeded.__module__}.{LimitExceeded.__qualname__}: "
+"""How the last line of its traceback begins."""
+
+
+def _failure(job_id: str, last_line: str) -> LimitExceeded | Unavailable:
+    if last_line.startswith(_BEYOND_THE_DEVICE):
+        return LimitExceeded(last_line.removeprefix(_BEYOND_THE_DEVICE))
+    reason = f"evaluation {job_id} failed on every attempt: {last_line}"
+    return Unavailable(reason, field="job_id", value=job_id)
 
 
 def _status(connection: Redis, rq_id: str) -> JobStatus | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from services.evaluator import jobs
 from services.evaluator.jobs import GradingService
+from sparsesmith.errors import LimitExceeded
 from sparsesmith.transport.connection import connect
 from sparsesmith.transport.queue import EvaluationWorker, QueueLimits, evaluation_worker
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -42,6 +43,10 @@ class QuickGrading(GradingService):
         (self._folder / f"{job.job_id}.{self._worker.name}").touch()
         if job.job_id.startswith("fail-"):
             raise RuntimeError("the device is gone")
+        if job.job_id.startswith("huge-"):
+            with (self._folder / "attempts").open("a") as attempts:
+                attempts.write("x")
+            raise LimitExceeded("num_rows is 9: at most 5 on this device")
         while job.job_id.startswith("hold-") and not (self._folder / "release").exists():
             if self._worker.must_stop():
                 raise Interrupted

@@ -9,7 +9,7 @@ from rq import Queue
 from rq.job import Callback, Job, JobStatus
 from rq.serializers import JSONSerializer
 
-from sparsesmith.errors import Conflict, NotFound, Unavailable
+from sparsesmith.errors import Conflict, LimitExceeded, NotFound, Unavailable
 from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.queue import GRADE_FUNCTION, QUEUE_NAME, EvaluationQueue, living_workers
 from tests.transport.messages import make_job, report_for
@@ -83,6 +83,15 @@ def test_a_job_that_raises_on_every_attempt_fails_with_its_reason(queue: Evaluat
         queue.wait("fail-1", timeout_s=30)
     queue.submit(make_job("good"))
     assert queue.wait("good", timeout_s=30) is not None
+
+
+def test_a_job_beyond_the_device_fails_at_once_and_says_so(queue: EvaluationQueue, workers: Workers) -> None:
+    workers.start("a")
+    queue.submit(make_job("huge-1"))
+    with pytest.raises(LimitExceeded) as refusal:
+        queue.wait("huge-1", timeout_s=30)
+    assert refusal.value.message == "num_rows is 9: at most 5 on this device"
+    assert (workers.folder / "attempts").read_text() == "x"
 
 
 def test_many_who_look_for_abandoned_jobs_queue_each_once(
