@@ -49,7 +49,7 @@ from sparsesmith.domain.formats.format import Argument as KernelArgument
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram, ResolvedLaunch, parse_program
 from sparsesmith.domain.signature import signature_of
-from sparsesmith.errors import Unavailable
+from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith_proto.kernel import (
     Baselines,
     BaselineTiming,
@@ -67,7 +67,15 @@ MAX_PRODUCTS = 5_000_000
 """All five inputs, each twice, up to 500,000 nonzeros; larger matrices get fewer (see `operands.choose_draws`)."""
 
 WARP_STEPS_A_PRODUCT = 64
-"""A program may execute this many warp instructions a multiply-add before it counts as endless."""
+WARP_STEPS_A_RESULT = 256
+"""A program may execute this many warp instructions a multiply-add, and this many an element of the result (a warp
+takes 60 for an empty row), before it counts as endless."""
+
+MAX_ROWS = 10_000_000
+MAX_ALL_PRODUCTS = 1_000_000_000
+MAX_DENSE_ELEMENTS = 64_000_000
+"""Beyond them the plain kernels take longer than the stage of the baselines may, or the operands most of a laptop's
+memory."""
 
 
 class InterpreterDevice:
@@ -87,16 +95,30 @@ class InterpreterDevice:
         )
 
     def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "InterpreterBench":
+        """See Device.open."""
+        check_size(workload, pattern)
         return InterpreterBench(self, workload, pattern, values)
 
     def close(self) -> None:
         """Nothing is held."""
 
 
+def check_size(workload: Workload, pattern: Pattern) -> None:
+    """Raises LimitExceeded where the interpreter would not come to an end in time."""
+    num_dense_cols = workload.num_dense_cols
+    for what, value, limit in (
+        ("rows", pattern.num_rows, MAX_ROWS),
+        ("multiply-adds", pattern.nnz * num_dense_cols, MAX_ALL_PRODUCTS),
+        ("elements in the dense operands", (pattern.num_rows + pattern.num_cols) * num_dense_cols, MAX_DENSE_ELEMENTS),
+    ):
+        if value > limit:
+            raise LimitExceeded(
+                f"the workload has {value} {what}: without a GPU, at most {limit}", field=what, value=value, limit=limit
+            )
+
+
 class InterpreterBench:
     """One workload on the interpreter."""
-
-    max_products = MAX_PRODUCTS
 
     def __init__(
         self, device: InterpreterDevice, workload: Workload, pattern: Pattern, values: FixedValues | None = None
@@ -107,6 +129,11 @@ class InterpreterBench:
         self._values = values
         self._generator = system_generator()
         self._routines: dict[str, Timing] = {}
+
+    @property
+    def max_products(self) -> int:
+        """Fewer where there are fewer nonzeros than results, which take their time as well."""
+        return MAX_PRODUCTS * self.pattern.nnz // max(self.pattern.nnz, self.pattern.num_rows)
 
     def baselines(self) -> Baselines:
         """The plain kernels, checked on one draw. Raises Unavailable where they cannot be compiled or fail."""
@@ -179,7 +206,9 @@ class InterpretedKernel:
         }
         self._launches = [launch_.resolve(self._sizes) for launch_ in program.launches]
         num_products = pattern.nnz * workload.num_dense_cols
-        self._max_warp_steps = max(DEFAULT_MAX_WARP_STEPS, WARP_STEPS_A_PRODUCT * num_products)
+        num_results = pattern.num_rows * workload.num_dense_cols
+        allowance = WARP_STEPS_A_PRODUCT * num_products + WARP_STEPS_A_RESULT * num_results
+        self._max_warp_steps = max(DEFAULT_MAX_WARP_STEPS, allowance)
         self._counts: tuple[Counts, ...] = ()
 
     def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:

@@ -14,7 +14,9 @@ from services.evaluator.operands import choose_draws, system_generator
 from services.evaluator.plain_kernels import DEFAULT_ROUTINE, plain_programs
 from services.evaluator.race import Race
 from services.evaluator.workbench import LocalWorkbench
+from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 from sparsesmith.domain.program import parse_program
+from sparsesmith.errors import LimitExceeded
 from sparsesmith_proto.kernel import Crashed, EstimatedTiming, Mismatch, Passed, TimedOut, Workload
 from sparsesmith_proto.message import ElementType, Operation
 from tests.evaluator.grading_tools import make_candidate, make_pattern, make_workload
@@ -106,3 +108,36 @@ def test_the_device_says_that_it_is_an_interpreter() -> None:
     description = InterpreterDevice("sm_80").description()
     assert (description.kind, description.name, description.architecture) == ("interpreter", "PTX interpreter", "sm_80")
     assert "nvidia-cuda-nvrtc" in description.versions
+
+
+def make_hypersparse_pattern(num_rows: int, num_cols: int = 1) -> Pattern:
+    return pattern_from_indices(num_rows, num_cols, [num_rows - 1], [num_cols - 1])
+
+
+def test_a_million_empty_rows_are_no_endless_loop() -> None:
+    pattern = make_hypersparse_pattern(1_000_000)
+    bench = LocalWorkbench(InterpreterDevice(), make_workload(pattern), pattern)
+    assert len(bench.baselines().routines) == 3
+
+
+def test_empty_rows_count_when_inputs_are_chosen() -> None:
+    def num_draws(num_rows: int) -> int:
+        pattern = make_hypersparse_pattern(num_rows)
+        bench = InterpreterDevice().open(make_workload(pattern), pattern)
+        return len(choose_draws(pattern.nnz, bench.max_products, system_generator()))
+
+    assert (num_draws(500_000), num_draws(2_000_000)) == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "num_dense_cols", "message"),
+    [
+        (make_hypersparse_pattern(10_000_001), 1, "10000001 rows: without a GPU, at most 10000000"),
+        (make_hypersparse_pattern(10, 1_000_000), 1000, "1000010000 elements in the dense operands"),
+    ],
+)
+def test_what_the_interpreter_cannot_end_in_time_is_refused_at_once(
+    pattern: Pattern, num_dense_cols: int, message: str
+) -> None:
+    with pytest.raises(LimitExceeded, match=message):
+        InterpreterDevice().open(make_workload(pattern, "spmm", num_dense_cols=num_dense_cols), pattern)
