@@ -166,7 +166,7 @@ def _tell(batch: Sequence[Candidate], outcomes: Outcomes, prepared: Prepared) ->
 def _without_overlap(
     families: Sequence[Evaluation], prepared: Prepared, bench: ClockedBench, baselines: Baselines
 ) -> Evaluation | None:
-    passed = [(each.outcome.timing.median_us, each) for each in families if isinstance(each.outcome, Passed)]
+    passed = [(each.outcome.standing, each) for each in families if isinstance(each.outcome, Passed)]
     if not passed:
         return None
     origin = min(passed, key=lambda pair: pair[0])[1].candidate.origin

@@ -199,7 +199,7 @@ def _graded(
 def _summary(report: EvaluationReport) -> Row:
     """Outcomes counted, the fastest of each family, messages of those that failed."""
     outcomes = Counter(each.outcome.outcome for each in report.evaluations)
-    families: dict[str, Row] = {}
+    families: dict[str, tuple[tuple[bool, float], Row]] = {}
     failures = []
     for each in report.evaluations:
         origin = each.candidate.origin
@@ -215,13 +215,15 @@ def _summary(report: EvaluationReport) -> Row:
             "conversion_ms": each.outcome.conversion_ms,
             "parameters": origin.parameters,
         }
-        if name not in families or found["us"] < families[name]["us"]:
-            families[name] = found
-    best = min(families, key=lambda name: families[name]["us"], default=None)
+        standing = each.outcome.standing
+        if name not in families or standing < families[name][0]:
+            families[name] = standing, found
+    ranking = {name: families[name][1] for name in sorted(families, key=lambda name: families[name][0])}
+    best = next(iter(ranking), None)
     return {
         "outcomes": dict(outcomes),
-        "best": None if best is None else {"family": best, **families[best]},
-        "families": dict(sorted(families.items(), key=lambda item: item[1]["us"])),
+        "best": None if best is None else {"family": best, **ranking[best]},
+        "families": ranking,
         "failures": failures[:8],
     }
 

@@ -243,7 +243,7 @@ def _summary(
     passed = [(each, each.outcome) for each in evaluations if isinstance(each.outcome, Passed)]
     if not passed:
         return {"outcomes": outcomes, "best": None}
-    evaluation, outcome = min(passed, key=lambda pair: pair[1].timing.median_us)
+    evaluation, outcome = min(passed, key=lambda pair: pair[1].standing)
     origin = evaluation.candidate.origin
     written = {"family": origin.family, "parameters": origin.parameters} if isinstance(origin, FromFamily) else {}
     repaid = break_even(Contender(evaluation, outcome, baselines, device), tuning_s)

@@ -19,7 +19,7 @@ from sparsesmith_proto.kernel import MeasuredTiming
 PLACED_BELOW_US = 10.0
 """A field whose fastest takes longer is timed at one placement: many lines even out."""
 
-NUM_PLACEMENTS = 8
+NUM_PLACEMENTS = 6
 
 AT_A_PLACEMENT = TimingBudget(
     target_batch_us=250.0, max_repeats=256, min_batches=3, max_batches=3, relative_interval=0.03, cold_runs=3

@@ -49,9 +49,10 @@ class Contender:
         )
 
     @property
-    def rank(self) -> tuple[bool, float]:
-        """Sure winners first, then by speed."""
-        return self.wins, self.speedup_over_best
+    def rank(self) -> tuple[bool, bool, float]:
+        """Sure winners first, times of the finals before brief ones, then by speed."""
+        is_brief, _ = self.passed.standing
+        return self.wins, not is_brief, self.speedup_over_best
 
 
 @dataclass

@@ -44,6 +44,14 @@ def test_a_sure_winner_is_preferred_to_a_faster_one_within_the_noise() -> None:
     assert report.answer.best.outcome == sure
 
 
+def test_a_brief_time_does_not_win_over_one_of_the_finals() -> None:
+    brief = make_passed(make_timing(4.9))
+    final = make_passed(make_timing(5).model_copy(update={"is_final": True}))
+    report = conclude(progress_after(make_report([brief, final])))
+    assert isinstance(report.answer, TunedAnswer)
+    assert report.answer.best.outcome == final
+
+
 def test_an_estimate_never_beats_a_measurement() -> None:
     report = conclude(progress_after(make_report([make_passed(make_estimate(1))])))
     assert isinstance(report.answer, LibraryAnswer)

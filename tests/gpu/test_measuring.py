@@ -75,6 +75,8 @@ def test_a_program_against_itself_in_turns_is_a_draw(device: "CudaDevice") -> No
     assert other.median_us == pytest.approx(one.median_us, rel=0.05)
     assert retimed.routine.median_us > 0.3
     assert {len(each.placements_us) for each in (one, other)} == {NUM_PLACEMENTS}
+    assert one.is_final
+    assert other.is_final
 
 
 def test_long_kernels_are_timed_at_one_placement(device: "CudaDevice") -> None:
