@@ -129,8 +129,7 @@ def sample_windows(pattern: Pattern) -> Sample:
     else:
         starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, NUM_WINDOWS).astype(np.int64)
         nonzeros = starts[:, None] + np.arange(WINDOW_NNZ)
-    rows = np.searchsorted(pattern.row_offsets, nonzeros.reshape(-1), side="right") - 1
-    return Sample(rows.reshape(nonzeros.shape), pattern.col_indices[nonzeros].astype(np.int64))
+    return Sample(pattern.rows_of(nonzeros), pattern.col_indices[nonzeros].astype(np.int64))
 
 
 def _features(pattern: Pattern) -> Mapping[str, float]:
@@ -322,9 +321,9 @@ def _row_windows(pattern: Pattern) -> Iterator[tuple[int, int]]:
     if pattern.nnz <= NUM_WINDOWS * WINDOW_NNZ:
         yield 0, pattern.num_rows
         return
-    starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, NUM_WINDOWS).astype(np.int64)
+    starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, NUM_WINDOWS).astype(np.int32)
     firsts = np.searchsorted(pattern.row_offsets, starts)
-    lasts = np.searchsorted(pattern.row_offsets, starts + WINDOW_NNZ, side="right") - 1
+    lasts = pattern.rows_of(starts + WINDOW_NNZ)
     for first, last in zip(firsts, lasts, strict=True):
         yield int(first), int(last)
 

@@ -1,4 +1,8 @@
-"""Inline PTX in a kernel program: welcome where its text is plain and neither declares, calls nor tells the time."""
+"""Inline PTX in a kernel program: welcome where its text is plain and neither declares, calls nor tells the time.
+
+Twice checked: in the program's text, where the message can name the line, and in the compiled PTX, where numbers have
+been put into the text (`%pm%1`) and the compiler's own functions (`__brkpt`) have become instructions.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,21 +11,30 @@ from sparsesmith.domain.tokens import Token, closing, refuse_token
 
 _ASM = frozenset({"asm", "__asm__", "__asm"})
 _VOLATILE = frozenset({"volatile", "__volatile__"})
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ESCAPES = re.compile(r"\\[^nt\\\"]")
 _OPERAND = re.compile(r'"(?:[=+]?&?[hrlqfdnb]|memory|cc)"')
 """A constraint or a clobber. "C" would put characters of a constant into the text."""
 
-_RULES: Sequence[tuple[re.Pattern[str], str]] = [
+_Rules = Sequence[tuple[re.Pattern[str], str]]
+
+_EVERYWHERE: _Rules = [
     (
         re.compile(r"%(clock\w*|globaltimer\w*|n?smid|n?warpid|gridid|pm\d\w*|envreg\d+|current_graph_exec)\b"),
         "clocks and positions could tell a timed run from a checked one",
     ),
-    (re.compile(r"(?<![\w.%$])(call|pmevent|brkpt)\b"), "asm may not call or signal"),
-    (re.compile(r"(?<![\w.%$])discard\b"), "asm may not throw away what memory holds"),
+    (re.compile(r"(?<![\w.%$])(pmevent|brkpt)\b(?!\s*[(,])"), "a kernel may not signal"),
+    (re.compile(r"(?<![\w.%$])discard\b(?!\s*[(,])"), "a kernel may not throw away what memory holds"),
     (
         re.compile(r"(?<![\w.%$])griddepcontrol\b(?!\.wait\b)"),
         "a kernel may wait for what ran before it, not let start early what comes after",
     ),
+]
+"""Of assembly in the text and of all that the compiler makes. A function may be called as an instruction is."""
+
+_IN_TEXT: _Rules = [
+    *_EVERYWHERE,
+    (re.compile(r"(?<![\w.%$])call\b"), "asm may not call"),
     (
         re.compile(r"(?<![\w.%\]>])\.(?!(?:reg|pred|[busf](?:8|16|32|64|128)|f16x2|bf16|bf16x2|v[24])\b)[a-z]\w*"),
         "asm may declare registers only",
@@ -34,6 +47,16 @@ def check_assembly(tokens: Sequence[Token]) -> None:
     for index, token in enumerate(tokens):
         if token.text in _ASM:
             _check_statement(tokens, index)
+
+
+def forbidden_instruction(ptx: str) -> str:
+    """What compiled PTX holds that no kernel may use, with the reason; empty where there is nothing."""
+    code = _COMMENT.sub(" ", ptx)
+    for pattern, reason in _EVERYWHERE:
+        found = pattern.search(code)
+        if found:
+            return f"{found.group()}: {reason}"
+    return ""
 
 
 def _check_statement(tokens: Sequence[Token], index: int) -> None:
@@ -57,8 +80,8 @@ def _check_statement(tokens: Sequence[Token], index: int) -> None:
 def _check_text(token: Token, text: str) -> None:
     if _ESCAPES.search(text):
         refuse_token(token, "asm text may escape only \\n, \\t, \\\\ and quotes")
-    ptx = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text.replace("\\n", "\n").replace("\\t", " "), flags=re.DOTALL)
-    for pattern, reason in _RULES:
+    ptx = _COMMENT.sub(" ", text.replace("\\n", "\n").replace("\\t", " "))
+    for pattern, reason in _IN_TEXT:
         found = pattern.search(ptx)
         if found:
             refuse_token(token._replace(text=f"asm {found.group()}"), reason)

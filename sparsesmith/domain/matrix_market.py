@@ -3,6 +3,7 @@
 Banner and size line are read and checked here; the entries by NumPy's text reader, which names the row of a bad one.
 """
 
+import codecs
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -72,7 +73,7 @@ def read_matrix_market(
 
 def read_header(stream: IO[bytes]) -> Header:
     """Raises InvalidMatrix for a banner or a size line that is missing, malformed or not supported."""
-    banner = _BANNER.fullmatch(_read_line(stream))
+    banner = _BANNER.fullmatch(_read_line(stream).removeprefix(codecs.BOM_UTF8))
     if banner is None:
         raise InvalidMatrix(
             "file: line 1 is not a Matrix Market banner",

@@ -54,6 +54,14 @@ class Pattern:
         """Row of each nonzero, shape [nnz]."""
         return np.repeat(np.arange(self.num_rows, dtype=np.int32), self.row_lengths)
 
+    def rows_of(self, nonzeros: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """Row of each of some nonzeros, given by their places 0..nnz in CSR order; of nnz itself, num_rows.
+
+        Places are searched for as what offsets are: of two types, NumPy would convert all offsets for a few places.
+        """
+        found = np.searchsorted(self.row_offsets, nonzeros.astype(np.int32, copy=False), side="right")
+        return found.astype(np.int64, copy=False) - 1
+
     def to_scipy(self, values: npt.NDArray[np.floating]) -> scipy.sparse.csr_matrix:
         """The matrix with these values, shape [nnz], in the pattern's order."""
         return scipy.sparse.csr_matrix(

@@ -37,8 +37,7 @@ class Nonzeros:
 
 def nonzeros_at(pattern: Pattern, positions: IntArray) -> Nonzeros:
     """Rows and columns of nonzeros given by their place in CSR order."""
-    rows = np.searchsorted(pattern.row_offsets, positions, side="right").astype(np.int64) - 1
-    return Nonzeros(positions, rows, pattern.col_indices[positions].astype(np.int64))
+    return Nonzeros(positions, pattern.rows_of(positions), pattern.col_indices[positions].astype(np.int64))
 
 
 def sinusoidal(indices: IntArray, width: int = SINUSOIDAL_WIDTH) -> Codes:

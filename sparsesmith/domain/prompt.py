@@ -124,8 +124,7 @@ def _window_rows(pattern: Pattern, generator: np.random.Generator) -> IntArray:
     even = NUM_WINDOWS - BALANCED_WINDOWS
     by_row = (np.arange(even) + generator.random(even)) / even * pattern.num_rows
     by_nonzero = (np.arange(BALANCED_WINDOWS) + generator.random(BALANCED_WINDOWS)) / BALANCED_WINDOWS * pattern.nnz
-    heavy = np.searchsorted(pattern.row_offsets, by_nonzero.astype(np.int64), side="right") - 1
-    rows = np.concatenate([by_row.astype(np.int64), heavy.astype(np.int64)])
+    rows = np.concatenate([by_row.astype(np.int64), pattern.rows_of(by_nonzero.astype(np.int64))])
     return np.sort(np.minimum(rows, pattern.num_rows - 1) // WINDOW_ROWS * WINDOW_ROWS)
 
 

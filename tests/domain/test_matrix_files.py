@@ -53,6 +53,7 @@ def entries_of(pattern: Pattern, values: np.ndarray | None) -> list[tuple[int, i
     [
         (make_mtx(), [(0, 0, 2.5), (2, 1, -1)], True),
         (make_mtx("% a comment\n\n3 3 1\n1 2 1e3"), [(0, 1, 1000)], True),
+        (b"\xef\xbb\xbf" + make_mtx(), [(0, 0, 2.5), (2, 1, -1)], True),
         (make_mtx("3 3 2\n1 1 0\n2 2 1\n"), [(0, 0, 0), (1, 1, 1)], True),
         (make_mtx("3 3 3\n1 1 1\n2 2 1\n1 1 4\n"), [(0, 0, 5), (1, 1, 1)], True),
         (make_mtx("2 3 1\n2 3 7\n", field="integer"), [(1, 2, 7)], True),

@@ -113,6 +113,14 @@ def test_row_lengths_and_bytes(pattern: Pattern) -> None:
     assert pattern_of(mask).digest == pattern.digest
 
 
+@given(patterns())
+def test_the_row_of_a_nonzero_is_found_by_its_place(pattern: Pattern) -> None:
+    places = np.arange(pattern.nnz)
+    assert pattern.rows_of(places).tolist() == pattern.row_indices().tolist()
+    assert pattern.rows_of(places.reshape(-1, 1)[:3]).shape == (min(3, pattern.nnz), 1)
+    assert pattern.rows_of(np.array([pattern.nnz])) == pattern.num_rows
+
+
 def test_digests_stay_what_they_were() -> None:
     # Caches and stored jobs are keyed by it: a change needs a new prefix.
     assert make_pattern("x.").digest == "f236f53efbe70e5e02de78f707c6ec0cf46718b080b0b86155ebb35df0618df3"

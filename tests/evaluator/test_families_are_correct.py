@@ -26,7 +26,7 @@ from sparsesmith.domain.formats.format import (
     ParameterSpec,
     ParameterValue,
 )
-from sparsesmith.domain.formats.row_bins import cut_bins
+from sparsesmith.domain.formats.row_bins import count_lengths, cut_bins
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices, pattern_from_scipy
 from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
 from sparsesmith.errors import InvalidProgram
@@ -125,7 +125,7 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
         return {**choice, "edge": "cut" if pattern.num_cols % int(choice["block_cols"]) else choice["edge"]}
     if "widths" in choice:
         limits = (1, 3, 10, longest + 10) if choice["load"] == "ldcs" else (longest + 10,)
-        bins = cut_bins(pattern.row_lengths, limits, int(choice["steps"]), int(choice["max_lanes"]))
+        bins = cut_bins(count_lengths(pattern.row_lengths), limits, int(choice["steps"]), int(choice["max_lanes"]))
         widths = ",".join(str(bin_.width) for bin_ in reversed(bins))
         return {**choice, "widths": widths, "warps": ",".join(str(bin_.past_warp) for bin_ in bins)}
     if "capacity" in choice and pattern.num_cols > int(choice["capacity"]):

@@ -20,8 +20,15 @@ from sparsesmith.domain.families.prospects import (
 from sparsesmith.domain.families.row_bins import MOST_IN_FLIGHT
 from sparsesmith.domain.formats.format import ParameterValue
 from sparsesmith.domain.formats.high_bits import HIGH_BITS
-from sparsesmith.domain.formats.row_bins import WARP, Bin, cut_bins, lanes_of, widest_warp
-from sparsesmith.domain.pattern import Int32Array
+from sparsesmith.domain.formats.row_bins import (
+    WARP,
+    Bin,
+    LengthCounts,
+    count_lengths,
+    cut_bins,
+    lanes_of,
+    widest_warp,
+)
 
 MAX_CANDIDATES = 40
 WARP_OVERHEAD_SLOTS = 48
@@ -35,12 +42,12 @@ CUTS = (MAX_CUTS, 3, 1)
 STEPS = (4, 8, 2, 1, 16)
 
 
-def best_limits(row_lengths: Int32Array, steps: int, max_lanes: int, most: int = MAX_CUTS) -> tuple[int, ...]:
+def best_limits(counted: LengthCounts, steps: int, max_lanes: int, most: int = MAX_CUTS) -> tuple[int, ...]:
     """Limits, at most `most`, that store the fewest slots (warps and bins count as slots too)."""
-    lengths, counts = np.unique(np.maximum(row_lengths, 1), return_counts=True)
+    lengths = np.unique(np.maximum(counted.lengths, 1))
     candidates = _candidates(lengths)
-    ends = np.searchsorted(lengths, candidates, side="right")
-    rows_up_to = np.concatenate([[0], np.cumsum(counts)[ends - 1]])
+    ends = np.searchsorted(counted.lengths, candidates, side="right")
+    rows_up_to = np.concatenate([[0], np.cumsum(counted.num_rows)[ends - 1]])
     costs = _costs(candidates, rows_up_to, steps, max_lanes)
     return tuple(int(candidates[end]) for end in _cheapest_cuts(costs, most))
 
@@ -96,16 +103,22 @@ class _Cut:
 
 def _cuts(work: Work) -> Iterator[_Cut]:
     pattern = work.shape.pattern
+    counted = count_lengths(pattern.row_lengths)
     seen = set()
+    widest: dict[tuple[tuple[int, int], ...], int] = {}
     for steps, most, max_lanes in product(STEPS, CUTS, (32, 128, 512)):
         if max_lanes > WARP and work.shape.longest <= max_lanes // 2 * steps:
             continue
-        limits = best_limits(pattern.row_lengths, steps, max_lanes, most)
-        bins = cut_bins(pattern.row_lengths, limits, steps, max_lanes)
+        limits = best_limits(counted, steps, max_lanes, most)
+        bins = cut_bins(counted, limits, steps, max_lanes)
         if (steps, bins) in seen:
             continue
         seen.add((steps, bins))
-        yield _Cut(steps, max_lanes, bins, work.shape.narrow or widest_warp(pattern, bins) <= 65536)
+        # Which rows share a warp does not depend on the steps, and looking at all columns takes its time.
+        rows_of_warps = tuple((bin_.width, bin_.lanes) for bin_ in bins)
+        if not work.shape.narrow and rows_of_warps not in widest:
+            widest[rows_of_warps] = widest_warp(pattern, bins)
+        yield _Cut(steps, max_lanes, bins, work.shape.narrow or widest[rows_of_warps] <= 65536)
 
 
 def _row_bins(work: Work) -> Iterator[Prospect]:

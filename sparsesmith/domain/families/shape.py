@@ -1,7 +1,9 @@
 """What proposing needs to know of a pattern: cheap, mostly lazy, exact where that costs nothing."""
 
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +28,32 @@ SORTED_ROWS = 1024
 """Neighbouring rows of that sample, at least."""
 LONGEST_ROW_IN_WINDOWS = 1024
 
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+def remembered(
+    statistic: Callable[Concatenate["Shape", Arguments], Answer],
+) -> Callable[Concatenate["Shape", Arguments], Answer]:
+    """Computes each answer once and keeps it with the shape: `functools.cache` would keep every shape alive."""
+
+    @wraps(statistic)
+    def remembering(shape: "Shape", /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
+        key = (statistic, *arguments, *named.items())
+        if key not in shape.answers:
+            shape.answers[key] = statistic(shape, *arguments, **named)
+        return cast(Answer, shape.answers[key])
+
+    return remembering
+
 
 @dataclass(frozen=True, eq=False)
 class Shape:
     """Statistics of one pattern, computed when first asked for."""
 
     pattern: Pattern
+    answers: dict[tuple[object, ...], object] = field(default_factory=dict, init=False, repr=False)
+    """Of `remembered` statistics, by statistic and arguments."""
 
     @cached_property
     def mean(self) -> float:
@@ -84,12 +106,12 @@ class Shape:
         starts = np.linspace(0, lengths.size - ROWS_A_SAMPLE, SAMPLED_ROWS).astype(np.int64)
         return lengths[starts[:, None] + np.arange(ROWS_A_SAMPLE)].reshape(-1)
 
-    @cache  # noqa: B019  (a shape lives as long as one call of propose)
+    @remembered
     def sell_padding(self, lanes: int, sigma: int) -> float:
         """Slots a nonzero in SELL, at least 1."""
         return max(1.0, sell_padding(self._sampled_lengths, lanes, sigma))
 
-    @cache  # noqa: B019
+    @remembered
     def narrow_slices(self, lanes: int, sigma: int) -> bool:
         """Whether 16-bit offsets reach within every slice: exact without sorting, safe with it."""
         if self.narrow:
@@ -98,7 +120,7 @@ class Shape:
             return False
         return narrow_share_of_rows(self._spans, max(lanes, sigma)) == 1.0
 
-    @cache  # noqa: B019
+    @remembered
     def narrow_row_blocks(self, nnz_per_block: int) -> bool:
         """Whether 16-bit offsets reach within every row block (may say no where they just do)."""
         return self.narrow or narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
@@ -109,7 +131,7 @@ class Shape:
         first, last = self._spans
         return int((last - np.minimum(first, last)).max()) + 1
 
-    @cache  # noqa: B019
+    @remembered
     def reach_of_nonzeros(self, count: int) -> int:
         """Columns that so many nonzeros in CSR order span at most (may say more)."""
         columns, starts = self.pattern.col_indices, np.arange(0, self.pattern.nnz, count)
@@ -118,7 +140,7 @@ class Shape:
             first, last = np.minimum(first[:-1], first[1:]), np.maximum(last[:-1], last[1:])
         return int((last - first).max()) + 1
 
-    @cache  # noqa: B019
+    @remembered
     def window_padding(self, lanes: int, sigma: int, index: str) -> float:
         """Slots that SELL takes with `index` relative to the slot, for each that it takes otherwise: from a sample."""
         run = max(SORTED_ROWS, sigma or self.pattern.num_rows)
@@ -136,7 +158,7 @@ class Shape:
         rows[: lengths.size] = first + sorted_rows(lengths, sigma)
         return rows.reshape(-1, lanes)
 
-    @cache  # noqa: B019
+    @remembered
     def block_fill(self, rows: int, cols: int) -> float:
         """Filled share of aligned dense blocks."""
         return block_fill(self.pattern, rows, cols)

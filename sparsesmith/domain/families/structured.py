@@ -17,8 +17,7 @@ def dia_suits(pattern: Pattern) -> bool:
     """Counts diagonals on a sample first: most patterns have thousands and are refused at once."""
     step = max(1, pattern.nnz // SAMPLED_NONZEROS)
     sampled = np.arange(0, pattern.nnz, step)
-    rows = np.searchsorted(pattern.row_offsets, sampled, side="right") - 1
-    diagonals = np.unique(pattern.col_indices[sampled] - rows).size
+    diagonals = np.unique(pattern.col_indices[sampled] - pattern.rows_of(sampled)).size
     return diagonals <= MAX_DIAGONALS and diagonals * pattern.num_rows <= MAX_DIA_PADDING * pattern.nnz + 4096
 
 

@@ -18,6 +18,7 @@ from sparsesmith.domain.families.prospects import (
     near,
     number,
 )
+from sparsesmith.domain.families.shape import Shape, remembered
 from sparsesmith.domain.families.tiles import LONG_ROW
 from sparsesmith.domain.formats.format import ParameterValue
 
@@ -44,13 +45,15 @@ class Packing:
     """Share of the slots that hold nonzeros, with at most `max_rows` rows a tile."""
 
 
-def packing(work: Work, capacity: int, max_rows: int = 4096) -> Packing:
-    offsets = work.shape.pattern.row_offsets
-    starts = np.linspace(0, work.rows - 1, min(work.rows, SAMPLED_TILES)).astype(np.int64)
+@remembered
+def packing(shape: Shape, capacity: int, max_rows: int = 4096) -> Packing:
+    pattern = shape.pattern
+    offsets, num_rows = pattern.row_offsets, pattern.num_rows
+    starts = np.linspace(0, num_rows - 1, min(num_rows, SAMPLED_TILES)).astype(np.int64)
     begins = offsets[starts].astype(np.int64)
-    ends = np.searchsorted(offsets, begins + capacity, side="right") - 1
+    ends = pattern.rows_of(np.minimum(begins + capacity, pattern.nnz))
     rows = np.clip(ends - starts, 1, max_rows)
-    nonzeros = offsets[np.minimum(starts + rows, work.rows)] - begins
+    nonzeros = offsets[np.minimum(starts + rows, num_rows)] - begins
     # Rows are drawn evenly, tiles hold many or few of them: each tile counts once.
     weights = 1 / rows
     order = np.argsort(rows)
@@ -59,13 +62,14 @@ def packing(work: Work, capacity: int, max_rows: int = 4096) -> Packing:
     return Packing(int(rows[order][min(quantile, rows.size - 1)]), max(fill, 1e-3))
 
 
-def sectors_saved(work: Work, capacity: int) -> float:
+@remembered
+def sectors_saved(shape: Shape, capacity: int, element_bytes: int) -> float:
     """Sectors of x for each nonzero that lanes need not read when a tile is sorted by column; from a sample."""
-    whole = min(capacity, work.nnz) // 32 * 32
+    whole = min(capacity, shape.pattern.nnz) // 32 * 32
     if whole == 0:
         return 0.0
-    starts = np.linspace(0, work.nnz - whole, SAMPLED_SORTS).astype(np.int64)
-    tiles = work.shape.pattern.col_indices[starts[:, None] + np.arange(whole)] // (SECTOR_BYTES // work.element_bytes)
+    starts = np.linspace(0, shape.pattern.nnz - whole, SAMPLED_SORTS).astype(np.int64)
+    tiles = shape.pattern.col_indices[starts[:, None] + np.arange(whole)] // (SECTOR_BYTES // element_bytes)
     return (_runs(np.sort(tiles.reshape(-1, 32), axis=1)) - _runs(np.sort(tiles, axis=1).reshape(-1, 32))) / tiles.size
 
 
@@ -78,7 +82,7 @@ def _tiled(work: Work, values: Values, threads: int, *, launches: int = 1, sorts
     """Two dependent loads, then shared memory."""
     items, lanes = number(values, "items"), number(values, "lanes")
     capacity, max_rows = threads * items, threads // lanes * number(values, "rows")
-    slots = work.nnz / packing(work, capacity, max_rows).fill
+    slots = work.nnz / packing(work.shape, capacity, max_rows).fill
     tiles = slots / capacity
     size = slots * (work.element_bytes + index_bytes(values["index"]) + 2 * sorts) + tiles * (2 * max_rows + 10)
     longest = min(work.shape.longest, capacity)
@@ -87,7 +91,7 @@ def _tiled(work: Work, values: Values, threads: int, *, launches: int = 1, sorts
     instructions = slots * (12 + 2 * sorts) / 32 + tiles * threads * (30 + 12 * number(values, "rows")) / 32
     us = estimate(work, size, instructions, chain, tiles * threads, launches)
     if sorts:
-        saved = SECTOR_BYTES * work.nnz * sectors_saved(work, capacity) / L2_BYTES_A_US
+        saved = SECTOR_BYTES * work.nnz * sectors_saved(work.shape, capacity, work.element_bytes) / L2_BYTES_A_US
         us -= min(GATHER_SHARE * saved, MOST_SAVED * us)
     penalty = 1.0 if values.get("sequence", "natural") == "natural" else 1.04
     return Prospect(us * penalty, dict(values))
@@ -101,16 +105,18 @@ def _shapes(work: Work, capacities: tuple[int, ...], blocks: tuple[int, ...]) ->
                 yield capacity // items, items
 
 
-def narrow_when_sorted(work: Work, capacity: int) -> bool:
+@remembered
+def narrow_when_sorted(shape: Shape, capacity: int, element_bytes: int) -> bool:
     """Whether 16 bits likely reach across the chunks of sorted tiles: on a sample, with room to spare.
 
     Full tiles and emptier ones are tried; a tile at a seam may still prove wider, and the layout is refused then.
     """
-    num_chunks = max(capacity // (32 * (16 // work.element_bytes)), 1)
+    pattern = shape.pattern
+    num_chunks = max(capacity // (32 * (16 // element_bytes)), 1)
     for nonzeros in (capacity, capacity // 4):
-        size = min(nonzeros, work.nnz)
-        starts = np.linspace(0, work.nnz - size, SAMPLED_SORTS).astype(np.int64)
-        tiles = np.sort(work.shape.pattern.col_indices[starts[:, None] + np.arange(size)], axis=1)
+        size = min(nonzeros, pattern.nnz)
+        starts = np.linspace(0, pattern.nnz - size, SAMPLED_SORTS).astype(np.int64)
+        tiles = np.sort(pattern.col_indices[starts[:, None] + np.arange(size)], axis=1)
         cuts = size * np.arange(num_chunks + 1) // num_chunks
         filled = np.diff(cuts) > 0
         reaches = tiles[:, cuts[1:][filled] - 1] - tiles[:, cuts[:-1][filled]]
@@ -122,8 +128,8 @@ def narrow_when_sorted(work: Work, capacity: int) -> bool:
 def _choices(work: Work, threads: int, items: int, *, sorts: bool = False) -> Iterator[dict[str, ParameterValue]]:
     """Everything but how threads are grouped: lanes, rows, loads, indices."""
     shape, capacity = work.shape, threads * items
-    needed = packing(work, capacity).needed_rows
-    fits = shape.narrow_row_blocks(capacity) or (sorts and narrow_when_sorted(work, capacity))
+    needed = packing(shape, capacity).needed_rows
+    fits = shape.narrow_row_blocks(capacity) or (sorts and narrow_when_sorted(shape, capacity, work.element_bytes))
     narrow = ("u16", "i32") if fits else ("i32",)
     width = min(items, 16 // work.element_bytes)
     for lanes in near(shape.mean / 3, (1, 2, 4, 8, 16, 32), 2):

@@ -132,6 +132,6 @@ def _cut_nonzeros(pattern: Pattern, items: int) -> tuple[Int32Array, Int32Array]
     """Nonzeros s * items and the rows that hold them; the first segment also takes the empty rows before its own."""
     refuse_overflow("csr_merge", "nnz", pattern.nnz + items)
     offsets = np.append(np.arange(0, pattern.nnz, items, dtype=np.int32), np.int32(pattern.nnz))
-    rows = np.searchsorted(pattern.row_offsets, offsets, side="right") - 1
+    rows = pattern.rows_of(offsets)
     rows[0] = 0
     return rows.astype(np.int32), offsets

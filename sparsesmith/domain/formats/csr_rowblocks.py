@@ -96,7 +96,9 @@ def partition(row_offsets: Int32Array, nnz_per_block: int, max_rows: int) -> Int
     row = 0
     while row < num_rows:
         window = np.arange(row, min(row + ROWS_AT_A_TIME, num_rows))
-        within_nnz = np.searchsorted(row_offsets, row_offsets[window].astype(np.int64) + nnz_per_block, "right") - 1
+        past_nnz = np.minimum(row_offsets[window].astype(np.int64) + nnz_per_block, row_offsets[-1])
+        # Of another type than the offsets, NumPy would convert all of them for each window.
+        within_nnz = np.searchsorted(row_offsets, past_nnz.astype(np.int32), "right") - 1
         block_ends = np.maximum(np.minimum(within_nnz, window + max_rows), window + 1).clip(max=num_rows)
         taken = _jump(block_ends.tolist(), row)
         boundaries.append(np.array(taken, np.int32))

@@ -285,7 +285,7 @@ def _bins(pattern: Pattern, grid: _Grid) -> tuple[Int32Array, Int32Array]:
     """
     num_bins = grid.num_rounds * grid.num_bins
     starts = np.minimum(np.arange(num_bins + 1) * grid.bin_nnz, pattern.nnz)
-    rows = np.searchsorted(pattern.row_offsets, starts, side="right") - 1
+    rows = pattern.rows_of(starts)
     rows[0] = 0
     is_cut = pattern.row_offsets[rows] < starts
     ends = rows[1:] + is_cut[1:]

@@ -97,16 +97,31 @@ def place_bins(widths: tuple[int, ...], warp_ends: tuple[int, ...], steps: int, 
     return tuple(bins)
 
 
-def cut_bins(row_lengths: Int32Array, limits: tuple[int, ...], steps: int, max_lanes: int) -> tuple[Bin, ...]:
+@dataclass(frozen=True, eq=False)
+class LengthCounts:
+    """How many rows have each length."""
+
+    lengths: Int32Array
+    """Different ones, ascending."""
+    num_rows: npt.NDArray[np.int64]
+    """Rows of each length, same shape."""
+
+
+def count_lengths(row_lengths: Int32Array) -> LengthCounts:
+    """What bins depend on."""
+    return LengthCounts(*np.unique(row_lengths, return_counts=True))
+
+
+def cut_bins(counted: LengthCounts, limits: tuple[int, ...], steps: int, max_lanes: int) -> tuple[Bin, ...]:
     """The bins in use for rows of these lengths: a row goes to the first limit that is no less than its length."""
-    place = np.searchsorted(limits, row_lengths)
+    place = np.searchsorted(limits, counted.lengths)
     widths: list[int] = []
     counts: list[int] = []
-    for number in range(len(limits)):
-        lengths = row_lengths[place == number]
-        if lengths.size:
-            widths.append(max(1, int(lengths.max())))
-            counts.append(-(-lengths.size * lanes_of(widths[-1], steps, max_lanes) // WARP))
+    for number in np.unique(place):
+        held = place == number
+        widths.append(max(1, int(counted.lengths[held][-1])))
+        num_lanes = int(counted.num_rows[held].sum()) * lanes_of(widths[-1], steps, max_lanes)
+        counts.append(-(-num_lanes // WARP))
     return place_bins(tuple(widths), tuple(np.cumsum(counts[::-1]).tolist()), steps, max_lanes)
 
 
@@ -226,7 +241,8 @@ def _checked_bins(pattern: Pattern, parameters: Parameters) -> tuple[Bin, ...]:
             value=longest,
             limit=limits[-1],
         )
-    bins = cut_bins(pattern.row_lengths, limits, whole(parameters, "steps"), whole(parameters, "max_lanes"))
+    counted = count_lengths(pattern.row_lengths)
+    bins = cut_bins(counted, limits, whole(parameters, "steps"), whole(parameters, "max_lanes"))
     refuse_padding("row_bins", bins[-1].past_slot, pattern.nnz)
     refuse_overflow("row_bins", "places of rows", bins[-1].past_row)
     return bins

@@ -13,12 +13,12 @@ from sparsesmith.domain.families.row_bins_prospects import (
     best_limits,
 )
 from sparsesmith.domain.families.shape import Shape
-from sparsesmith.domain.formats.row_bins import cut_bins
+from sparsesmith.domain.formats.row_bins import count_lengths, cut_bins
 from sparsesmith.domain.pattern import Int32Array, pattern_from_indices
 
 
 def cost(lengths: Int32Array, limits: tuple[int, ...], steps: int) -> int:
-    bins = cut_bins(lengths, limits, steps, 32)
+    bins = cut_bins(count_lengths(lengths), limits, steps, 32)
     return bins[-1].past_slot + WARP_OVERHEAD_SLOTS * bins[-1].past_warp + BIN_OVERHEAD_SLOTS * len(bins)
 
 
@@ -26,7 +26,7 @@ def cost(lengths: Int32Array, limits: tuple[int, ...], steps: int) -> int:
 def test_no_other_cut_stores_less(seed: int) -> None:
     generator = np.random.default_rng(seed)
     lengths = generator.choice(generator.integers(0, 120, 7), 3000).astype(np.int32)
-    limits = best_limits(lengths, 4, 32, most=3)
+    limits = best_limits(count_lengths(lengths), 4, 32, most=3)
     candidates = np.unique(np.maximum(lengths, 1))
     others = [
         (*map(int, cut), int(candidates[-1])) for count in range(3) for cut in combinations(candidates[:-1], count)
@@ -37,7 +37,7 @@ def test_no_other_cut_stores_less(seed: int) -> None:
 
 def test_many_lengths_are_thinned_out_but_the_longest_row_always_fits() -> None:
     lengths = np.random.default_rng(3).integers(0, 5000, 20_000).astype(np.int32)
-    limits = best_limits(lengths, 8, 512)
+    limits = best_limits(count_lengths(lengths), 8, 512)
     assert limits[-1] == lengths.max()
     assert len(limits) <= 6
 

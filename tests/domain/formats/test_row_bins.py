@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sparsesmith.domain.formats import complete_parameters, format_named
 from sparsesmith.domain.formats.format import NumberList, ParameterValue
-from sparsesmith.domain.formats.row_bins import Bin, cut_bins, lanes_of, place_bins, widest_warp
+from sparsesmith.domain.formats.row_bins import Bin, count_lengths, cut_bins, lanes_of, place_bins, widest_warp
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 from sparsesmith.errors import InvalidProgram
 
@@ -33,7 +33,7 @@ def test_lanes_are_the_least_power_of_two_that_leaves_few_steps() -> None:
 
 def test_the_widest_bin_comes_first_and_bins_without_rows_are_left_out() -> None:
     lengths = np.array([1, 40, 0, 2, 300], np.int32)
-    assert cut_bins(lengths, (2, 10, 64, 1000), 4, 32) == (
+    assert cut_bins(count_lengths(lengths), (2, 10, 64, 1000), 4, 32) == (
         Bin(width=300, lanes=32, first_warp=0, num_warps=1, first_row=0, first_slot=0),
         Bin(width=40, lanes=16, first_warp=1, num_warps=1, first_row=1, first_slot=320),
         Bin(width=2, lanes=1, first_warp=2, num_warps=1, first_row=3, first_slot=416),
@@ -42,7 +42,7 @@ def test_the_widest_bin_comes_first_and_bins_without_rows_are_left_out() -> None
 
 def test_widths_and_warps_say_where_everything_lies() -> None:
     lengths = np.random.default_rng(1).integers(0, 400, 900).astype(np.int32)
-    bins = cut_bins(lengths, (3, 50, 400), 2, 128)
+    bins = cut_bins(count_lengths(lengths), (3, 50, 400), 2, 128)
     widths = tuple(bin_.width for bin_ in reversed(bins))
     assert place_bins(widths, tuple(bin_.past_warp for bin_ in bins), 2, 128) == bins
 
@@ -74,7 +74,7 @@ def test_the_widest_warp_decides_whether_sixteen_bits_do() -> None:
     near, far = [0, 0], [0, 70_000]
     for columns, expected in ((near, 1), (far, 70_001)):
         pattern = pattern_from_indices(2, 80_000, [0, 1], columns)
-        bins = cut_bins(pattern.row_lengths, (1,), 1, 32)
+        bins = cut_bins(count_lengths(pattern.row_lengths), (1,), 1, 32)
         assert widest_warp(pattern, bins) == expected
 
 
