@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +86,8 @@ class Submission:
             case _, None:
                 raise InvalidMatrix(f"{where}: values=fixed needs the matrix's values, real numbers", field=where)
             case _, given:
-                return OrderedMatrix(self.pattern, fixed_values(given, options.element_type))
+                with _named(where):
+                    return OrderedMatrix(self.pattern, fixed_values(given, options.element_type))
 
 
 class Intake:
@@ -164,7 +165,7 @@ class Intake:
     async def _from_form(self, request: Request) -> Submission:
         part_bytes = 4 * MAX_PROGRAM_CHARACTERS
         async with request.form(max_files=2, max_fields=16, max_part_size=part_bytes) as form:
-            fields = dict(form.multi_items())
+            fields = _given_once(form.multi_items())
             upload = fields.pop(FILE, None)
             if not isinstance(upload, UploadFile):
                 raise InvalidMatrix(
@@ -241,6 +242,16 @@ def _pattern(shape: MatrixIndices, rows: Int32Array, cols: Int32Array) -> Patter
 
 
 @contextmanager
+def _named(field: str) -> Iterator[None]:
+    """The field as it stands in the request."""
+    try:
+        yield
+    except InvalidMatrix as error:
+        message = f"{field}: {error.message}"
+        raise InvalidMatrix(message, field=field, value=error.value, limit=error.limit) from error
+
+
+@contextmanager
 def _in_matrix() -> Iterator[None]:
     """Names of fields as they stand in the body."""
     try:
@@ -248,6 +259,16 @@ def _in_matrix() -> Iterator[None]:
     except InvalidMatrix as error:
         field = f"{MATRIX}.{error.field}" if error.field else MATRIX
         raise InvalidMatrix(f"{MATRIX}.{error.message}", field=field, value=error.value, limit=error.limit) from error
+
+
+def _given_once(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises InvalidOption naming a field that came twice: nobody can tell which one was meant."""
+    fields: dict[str, Any] = {}
+    for name, value in items:
+        if name in fields:
+            raise InvalidOption(f"{name}: given twice", field=name, limit="once")
+        fields[name] = value
+    return fields
 
 
 def _form_options(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -217,7 +217,7 @@ def test_an_answer_for_other_values_is_neither_cached_nor_the_same_request(clien
         ("[1, 2, 1e999, 4]", "matrix.values[2]", "must be a finite number"),
         ('[1, "2", 3, 4]', "matrix.values[1]", "must be a finite number"),
         ("[1, 2, 3, null]", "matrix.values[3]", "must be a finite number"),
-        ("[1, 2, 1e39, 4]", "values", "must be finite in float32"),
+        ("[1, 2, 1e39, 4]", "matrix.values", "must be finite in float32"),
         ('"many"', "matrix.values", "expected a list of numbers"),
     ],
 )

@@ -218,6 +218,14 @@ def test_a_wrong_form_is_a_problem(
         assert response.json()["field"] == field
 
 
+@pytest.mark.parametrize("name", ["file", "search"])
+def test_a_form_field_that_comes_twice_is_a_problem(client: httpx.Client, name: str) -> None:
+    matrix, option = ("m.mtx", matrix_market()), (None, b"families")
+    part = matrix if name == "file" else option
+    response = client.post("/v1/kernels", files=[("file", matrix), ("search", option), (name, part)])
+    assert (response.status_code, response.json()["field"]) == (422, name)
+
+
 def test_a_form_that_is_cut_short_is_a_problem(client: httpx.Client) -> None:
     headers = {"content-type": "multipart/form-data"}
     response = client.post("/v1/kernels", content=b"--x\r\n", headers=headers)
