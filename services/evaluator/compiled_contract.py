@@ -30,12 +30,14 @@ def breach(program: KernelProgram, binary: Compiled, workload: Workload) -> str:
     state = binary.facts.persistent_variables
     if state:
         return f"{_STATE}: {', '.join(state[:_MAX_NAMES])}"
+    if binary.facts.forbidden_instruction:
+        return f"the compiled program uses {binary.facts.forbidden_instruction}"
     if UNBOUNDED_STACK in binary.log or binary.facts.has_unbounded_stack:
         return "the stack has no bound that the compiler can see: kernels may not recurse or call through pointers"
     stack_bytes = max((used.local_bytes for used in binary.resources.values()), default=0)
     if stack_bytes > MAX_STACK_BYTES:
         return f"a thread's stack frame has {stack_bytes} bytes: at most {MAX_STACK_BYTES}"
-    changed = _stored_to(program, binary, workload)
+    changed = [*_stored_to(program, binary, workload), *binary.facts.written_constants]
     return f"{_READ_ONLY}: {', '.join(changed)}" if changed else ""
 
 

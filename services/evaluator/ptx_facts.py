@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from services.evaluator.call_graph import has_unbounded_stack
-from services.evaluator.stored_arguments import written_parameters
+from services.evaluator.stored_arguments import written_by
+from sparsesmith.domain.inline_assembly import forbidden_instruction
 from sparsesmith.domain.persistent_state import persistent_variables
 
 
@@ -15,15 +16,22 @@ class PtxFacts:
 
     persistent_variables: list[str]
     """Names of variables that outlive a launch."""
+    forbidden_instruction: str
+    """A clock, a signal, ... and why it may not be; empty where there is none."""
     has_unbounded_stack: bool
     """A function may call itself, or calls through a pointer."""
     written_parameters: Mapping[str, list[int]]
     """Positions of the parameters that each kernel writes through."""
+    written_constants: list[str]
+    """Names of variables in constant memory that are written to."""
 
 
 def facts_of(ptx: str) -> PtxFacts:
+    written = written_by(ptx)
     return PtxFacts(
         persistent_variables=persistent_variables(ptx),
+        forbidden_instruction=forbidden_instruction(ptx),
         has_unbounded_stack=has_unbounded_stack(ptx),
-        written_parameters={kernel: sorted(written) for kernel, written in written_parameters(ptx).items()},
+        written_parameters=written.parameters,
+        written_constants=written.constants,
     )

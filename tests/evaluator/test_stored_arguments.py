@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from services.evaluator.compilation import Compiled, Compiler
-from services.evaluator.stored_arguments import written_parameters
+from services.evaluator.stored_arguments import Written, written_by
 from sparsesmith.domain.formats.format import Argument
 from sparsesmith.domain.program import parse_program
 from sparsesmith.domain.signature import signature_of
@@ -30,13 +30,13 @@ def signature_and_ptx(
     return signature, binary.ptx, {launch.kernel for launch in program.launches}
 
 
-def written_by(text: str, compiler: Compiler) -> list[str]:
+def written_arguments(text: str, compiler: Compiler) -> list[str]:
     signature, ptx, kernels = signature_and_ptx(text, compiler, "spmv", "float32")
     return names_written(signature, ptx, kernels)
 
 
 def names_written(signature: tuple[Argument, ...], ptx: str, kernels: set[str]) -> list[str]:
-    written = written_parameters(ptx)
+    written = written_by(ptx).parameters
     positions = {position for kernel in kernels for position in written[kernel]}
     return [argument.name for position, argument in enumerate(signature) if position in positions]
 
@@ -50,9 +50,10 @@ def test_a_good_program_writes_to_output_and_scratch_alone(program: CorpusProgra
     assert "output" in {roles[name] for name in written}
 
 
-def with_body(body: str) -> str:
+def with_body(body: str, before: str = "") -> str:
     return f"""//@ format csr
 //@ launch spmv grid=1 block=32
+{before}
 extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices,
                                 const float* values, const float* x, float* y) {{ {body} }}
 """
@@ -68,15 +69,60 @@ extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* 
         ("atomicExch((int*)row_offsets, 1);", ["row_offsets"]),
         ("*(float4*)(x + 4) = make_float4(0, 0, 0, 0);", ["x"]),
         ("y[col_indices[threadIdx.x]] = values[row_offsets[threadIdx.x]] * num_rows;", ["y"]),
-        ("const float* p = nnz > 9 ? x : y; ((float*)p)[0] = 1;", []),
+        ("const float* p = nnz > 9 ? x : y; ((float*)p)[0] = 1;", ["x", "y"]),
+        ("const float* p = y; for (int i = 0; i < nnz; i++) { ((float*)p)[i] = 1; p = x; }", ["x", "y"]),
+        ("y[(x + num_cols) - values] = 1;", []),
         ("__shared__ float s[32]; s[threadIdx.x] = x[0]; __syncthreads(); y[0] = s[31 - threadIdx.x];", ["y"]),
         ('asm volatile("st.global.f32 [%0+8], 0f00000000;" :: "l"(x));', ["x"]),
         ('asm volatile("red.global.add.f32 [%0], 0f00000000;" :: "l"(values));', ["values"]),
     ],
 )
 def test_the_arguments_written_to_are_named(body: str, written: list[str], compiler: Compiler) -> None:
-    assert written_by(with_body(body), compiler) == written
+    assert written_arguments(with_body(body), compiler) == written
+
+
+POKE = "__device__ __noinline__ void poke(float* place, float value) { *place = value; }"
+LARGER = "__device__ __noinline__ const float* larger(const float* p, const float* q) { return *p > *q ? p : q; }"
+EITHER = "__device__ __noinline__ float* either(float* one, float* other, int n) { return n > 9 ? one : other; }"
+
+
+@pytest.mark.parametrize(
+    ("before", "body", "written"),
+    [
+        (POKE, "poke(y + num_rows, 1);", ["y"]),
+        (POKE, "poke((float*)x, 1); poke(y, x[0]);", ["x", "y"]),
+        (EITHER, "*either((float*)values, y, nnz) = 1;", ["values", "y"]),
+        (LARGER + POKE, "poke(y, *larger(larger(x, values), x));", ["y"]),
+        ("", 'asm volatile("{.reg .b64 p; add.s64 p, %0, 4; st.global.f32 [p+4], 0f00000000;}" :: "l"(x));', ["x"]),
+        (
+            "",
+            'asm volatile("{.reg .b32 l, h; .reg .b64 p; mov.b64 {l, h}, %0; mov.b64 p, {l, h}; '
+            'st.global.f32 [p], 0f00000000;}" :: "l"(values));',
+            ["values"],
+        ),
+        (
+            "",
+            "__shared__ alignas(16) float s[4]; "
+            'asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 16;" :: "l"(x), '
+            '"r"((unsigned)__cvta_generic_to_shared(s)));',
+            ["x"],
+        ),
+    ],
+)
+def test_pointers_are_followed_through_calls_and_assembly(
+    before: str, body: str, written: list[str], compiler: Compiler
+) -> None:
+    assert written_arguments(with_body(body, before), compiler) == written
+
+
+def test_constants_written_to_are_named(compiler: Compiler) -> None:
+    table = "__constant__ int table[2] = {1, 2}; __constant__ int other = 3;"
+    body = """unsigned long long place;
+      asm volatile("mov.u64 %0, %1;" : "=l"(place) : "l"(&table[1]));
+      *(volatile int*)place = other; y[0] = table[0];"""
+    _, ptx, _ = signature_and_ptx(with_body(body, table), compiler, "spmv", "float32")
+    assert written_by(ptx) == Written({"spmv": [7]}, ["table"])
 
 
 def test_a_program_without_kernels_writes_nothing() -> None:
-    assert written_parameters(".version 8.0\n.target sm_90\n") == {}
+    assert written_by(".version 8.0\n.target sm_90\n") == Written({}, [])
