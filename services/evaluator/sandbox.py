@@ -87,8 +87,7 @@ class _Refused:
     """The call failed with an error of our own tree; the child is sound."""
 
     number: int
-    error_type: type[SparsesmithError]
-    message: str
+    error: SparsesmithError
 
 
 @dataclass(frozen=True)
@@ -181,8 +180,8 @@ class DeviceProcess:
         match reply:
             case _Done(value=value):
                 return value
-            case _Refused(error_type=error_type, message=message):
-                raise error_type(message)
+            case _Refused(error=error):
+                raise error
             case _Ending(outcome=outcome):
                 self._discard(child)
                 raise _Ended(outcome)
@@ -403,7 +402,7 @@ class _Servant:
                 case _Call(stage=stage, arguments=arguments):
                     return _Done(request.number, getattr(self._workbench, stage)(*arguments))
         except SparsesmithError as error:
-            return _Refused(request.number, type(error), error.message)
+            return _Refused(request.number, error)
 
     def _open(self, opening: _Open) -> None:
         workload, pattern = opening.workload, opening.pattern

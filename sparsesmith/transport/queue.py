@@ -8,6 +8,7 @@ Not protected against: whoever can write to Redis can queue jobs and forge resul
 """
 
 import hashlib
+import json
 import sys
 import threading
 import time
@@ -255,8 +256,10 @@ class EvaluationWorker(SimpleWorker):
                 queue._enqueue_job(job, pipeline=pipeline, at_front=True)
                 pipeline.execute()
         else:
-            if isinstance(sys.exception(), LimitExceeded):
+            error = sys.exception()
+            if isinstance(error, LimitExceeded):
                 job.retries_left = 0
+                exc_string += _told(error)
             super().handle_job_failure(job, queue, started_job_registry, exc_string)
         # Set no earlier: the job would be given back at no attempt, and could end every worker there is.
         self._stop_requested = self._stop_requested or self._is_retiring
@@ -367,13 +370,18 @@ def _last_line(failure: Result | None) -> str:
     return text.strip().splitlines()[-1] if text else "no reason was recorded"
 
 
-_BEYOND_THE_DEVICE = f"{LimitExceeded.__module__}.{LimitExceeded.__qualname__}: "
-"""How the last line of its traceback begins."""
+_BEYOND_THE_DEVICE = "beyond the device: "
+"""How a line begins that follows the traceback."""
+
+
+def _told(error: LimitExceeded) -> str:
+    parts = {"message": error.message, "field": error.field, "value": error.value, "limit": error.limit}
+    return f"{_BEYOND_THE_DEVICE}{json.dumps(parts)}\n"
 
 
 def _failure(job_id: str, last_line: str) -> LimitExceeded | Unavailable:
     if last_line.startswith(_BEYOND_THE_DEVICE):
-        return LimitExceeded(last_line.removeprefix(_BEYOND_THE_DEVICE))
+        return LimitExceeded(**json.loads(last_line.removeprefix(_BEYOND_THE_DEVICE)))
     reason = f"evaluation {job_id} failed on every attempt: {last_line}"
     return Unavailable(reason, field="job_id", value=job_id)
 

@@ -113,8 +113,9 @@ def test_a_kernel_that_dies_while_it_is_timed_is_reported_as_crashed(bench: Sand
 
 def test_a_workload_beyond_the_device_is_refused_and_the_process_goes_on(shared_process: DeviceProcess) -> None:
     large = make_pattern(MAX_NNZ + 1)
-    with pytest.raises(LimitExceeded, match=f"nnz is {MAX_NNZ + 1}"):
+    with pytest.raises(LimitExceeded, match=f"nnz is {MAX_NNZ + 1}") as refusal:
         shared_process.open(make_workload(large), large).baselines()
+    assert refusal.value.field == "nnz"
     small = make_pattern()
     assert shared_process.open(make_workload(small), small).baselines().default == "library"
 

@@ -46,7 +46,7 @@ class QuickGrading(GradingService):
         if job.job_id.startswith("huge-"):
             with (self._folder / "attempts").open("a") as attempts:
                 attempts.write("x")
-            raise LimitExceeded("num_rows is 9: at most 5 on this device")
+            raise LimitExceeded("num_rows is 9: at most 5 on this device", field="num_rows", value=9, limit=5)
         while job.job_id.startswith("hold-") and not (self._folder / "release").exists():
             if self._worker.must_stop():
                 raise Interrupted

@@ -90,7 +90,9 @@ def test_a_job_beyond_the_device_fails_at_once_and_says_so(queue: EvaluationQueu
     queue.submit(make_job("huge-1"))
     with pytest.raises(LimitExceeded) as refusal:
         queue.wait("huge-1", timeout_s=30)
-    assert refusal.value.message == "num_rows is 9: at most 5 on this device"
+    error = refusal.value
+    assert error.message == "num_rows is 9: at most 5 on this device"
+    assert (error.field, error.value, error.limit) == ("num_rows", "9", "5")
     assert (workers.folder / "attempts").read_text() == "x"
 
 
