@@ -79,6 +79,8 @@ def tune(
         budget={"candidates": candidates, "seconds": seconds},
     )
     name, data = matrix_file(matrix)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # Before the search, whose answer should not be lost to a wrong folder.
     with Client(url) as client:
         with Progress(errors, quiet=as_json) as progress:
             job = client.submit(name, data, options)

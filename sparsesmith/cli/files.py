@@ -24,8 +24,7 @@ def program_file(path: Path) -> str:
 
 
 def save_artifacts(client: Client, job_id: str, report: KernelReport, folder: Path) -> list[Path]:
-    """Write the files of an answer into the folder; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the files of an answer into the folder, which is there; their paths."""
     paths = []
     for kind in kinds_of(report):
         path = folder / artifact_name(report.workload, kind)

@@ -137,6 +137,14 @@ def test_out_writes_the_files_of_the_answer(
     assert shown.out.count("wrote ") == 4
 
 
+def test_a_folder_that_cannot_be_made_is_told_before_the_search(
+    sparsesmith_command: Shell, server: str, matrix: Path, evaluators: Evaluators
+) -> None:
+    ended = sparsesmith_command("tune", matrix, *FAST, "--out", matrix / "folder")
+    assert_one_line(ended, "Not a directory")
+    assert evaluators.jobs == {}
+
+
 def test_the_library_is_named_where_nothing_beats_it(
     sparsesmith_command: Shell, server: str, matrix: Path, evaluators: Evaluators, tmp_path: Path
 ) -> None:
