@@ -52,6 +52,8 @@ class Measured:
     high_us: float
     cold_us: float
     stable: bool
+    placements_us: tuple[float, ...] = ()
+    """At other addresses each time; empty: at one placement."""
 
     def us(self, cache: Cache) -> float:
         return self.warm_us if cache == "warm" else self.cold_us
@@ -193,8 +195,12 @@ def read_results(folder: Path = RESULTS) -> list[Json]:
 
 def read_suites(results: Iterable[Json]) -> list[Suite]:
     """Suites measured on a GPU: spmv before spmm, few columns before many."""
-    measured = [_suite(result) for result in results if result.get("kind") == "suite" and _is_measured(result)]
-    return sorted(measured, key=lambda s: (s.operation != "spmv", s.num_dense_cols, s.element_type))
+    return _suites_of_kind("suite", results)
+
+
+def read_held_out(results: Iterable[Json]) -> list[Suite]:
+    """The same of the held-out matrices: validation matrices outside the suites that development looked at."""
+    return _suites_of_kind("held_out", results)
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -229,6 +235,11 @@ def class_means_without_overlap(rows: Iterable[Row], against: Against) -> list[f
 def mean_of_classes(means: Iterable[float]) -> float:
     """Geometric mean of the classes that have a mean, so that no class can carry the number."""
     return geometric_mean(mean for mean in means if not math.isnan(mean))
+
+
+def _suites_of_kind(kind: str, results: Iterable[Json]) -> list[Suite]:
+    measured = [_suite(result) for result in results if result.get("kind") == kind and _is_measured(result)]
+    return sorted(measured, key=lambda s: (s.operation != "spmv", s.num_dense_cols, s.element_type))
 
 
 def _is_measured(result: Json) -> bool:
@@ -278,7 +289,14 @@ def _optional(read: Callable[[Json], Read], value: Json | None) -> Read | None:
 
 
 def _measured(value: Json) -> Measured:
-    return Measured(value["us"], value["low_us"], value["high_us"], value["cold_us"], value["stable"])
+    return Measured(
+        value["us"],
+        value["low_us"],
+        value["high_us"],
+        value["cold_us"],
+        value["stable"],
+        tuple(value.get("placements_us", ())),
+    )
 
 
 def _routine(name: str, value: Json) -> Routine:

@@ -78,6 +78,20 @@ def bandwidth_table(suite: Suite) -> list[str]:
     return [*lines, "", note]
 
 
+def placement_lines(suite: Suite) -> list[str]:
+    """How far the time of a kernel moves with the addresses of its buffers; empty where all were timed at one placement."""
+    placed = [(row.kernel.time.placements_us, row.name) for row in suite.rows if row.kernel]
+    spreads = sorted((max(times) / min(times) - 1, name) for times, name in placed if times)
+    if not spreads:
+        return []
+    widest, name = spreads[-1]
+    number = max(len(times) for times, _ in placed)
+    return [
+        f"{len(spreads)} kernels were timed at {number} placements of their buffers: the slowest takes "
+        f"{median(spread for spread, _ in spreads):.0%} longer than the fastest in the median, {widest:.0%} at most ({name})."
+    ]
+
+
 def break_even_table(suite: Suite) -> list[str]:
     """Products that repay tuning and conversion, quartiles by nnz class; empty where costs were not kept."""
     tuned = [(row, row.kernel) for row in suite.rows if row.kernel and row.search]
@@ -115,9 +129,9 @@ def rows_table(suite: Suite) -> list[str]:
     ]
 
 
-def summary_line(suite: Suite) -> str:
+def summary_line(title: str, suite: Suite) -> str:
     """One line of the README's table."""
-    cells = [f"{suite.title}, {suite.device['name']}", *mean_cells(suite.unseen, "warm")]
+    cells = [f"{title}, {suite.device['name']}", *mean_cells(suite.unseen, "warm")]
     return f"| {' | '.join(cells)} | {lost_share(suite.unseen):.0%} |"
 
 

@@ -47,8 +47,10 @@ MAX_REGRET = 0.02
 SEARCH_SHARE = "0.05"
 
 
-def speed_table(suites: Sequence[Suite]) -> list[str]:
-    """Targets and measured means, warm and cold, of all matrices and of those that nothing was chosen on."""
+def speed_table(suites: Sequence[Suite], held_out: Sequence[Suite] = ()) -> list[str]:
+    """Targets and measured means, warm and cold, of all matrices, of those that nothing was chosen on, and of those that
+    nobody had looked at."""
+    apart = {suite.slug: suite for suite in held_out}
     lines = [
         "| workload | matrices | cache | < 1e5 nnz | 1e5-1e6 | >= 1e6 | mean of classes |",
         "|---|---|---|---|---|---|---|",
@@ -57,7 +59,10 @@ def speed_table(suites: Sequence[Suite]) -> list[str]:
         target = target_of(suite)
         if target is not None:
             lines.append(f"| {suite.title} | *target* | warm | {' | '.join(_target_cells(target))} |")
-        for name, rows in (("all", suite.rows), ("validation + generated", suite.unseen)):
+        groups = [("all", suite.rows), ("validation + generated", suite.unseen)]
+        if suite.slug in apart:
+            groups.append(("held out", apart[suite.slug].rows))
+        for name, rows in groups:
             for cache in ("warm", "cold"):
                 cells = _mean_cells(rows, cache, target if cache == "warm" else None)
                 lines.append(f"| | {name} | {cache} | {' | '.join(cells)} |")
@@ -66,15 +71,19 @@ def speed_table(suites: Sequence[Suite]) -> list[str]:
                 f"| | all, launches not overlapping | warm | {' | '.join(_cells_without_overlap(suite.rows))} |"
             )
     return [*lines, "", "Over the best cuSPARSE routine (in brackets: over CSR default), geometric means with fallback "
-            "counted as 1.0, number of matrices. Bold: the target is met. Launches not overlapping: the same "
+            "counted as 1.0, number of matrices. Bold: the target is met. Held out: validation matrices outside the "
+            "core suite, measured for the first time. Launches not overlapping: the same "
             "programs with dependency=full, each product begun after the one before has ended."]  # fmt: skip
 
 
-def other_table(suites: Sequence[Suite], results: Iterable[Json] = ()) -> list[str]:
+def other_table(suites: Sequence[Suite], results: Iterable[Json] = (), held_out: Sequence[Suite] = ()) -> list[str]:
     """The targets that are no speed-ups; those on repeated runs and on the search where their result files are."""
     lines = ["| what | workload | target | measured |", "|---|---|---|---|"]
     for suite in suites:
         lines += [f"| {what} | {suite.title} | {aim} | {measured} |" for what, aim, measured in _others(suite)]
+    for suite in held_out:
+        what, aim, measured = _lost(suite)
+        lines.append(f"| {what} | {suite.title}, held out | {aim} | {measured} |")
     for result in results:
         match result.get("kind"):
             case "repeatability":
@@ -149,9 +158,14 @@ def wall_s(row: Row) -> float:
     return row.search.tuning_s
 
 
-def _others(suite: Suite) -> Iterable[tuple[str, str, str]]:
+def _lost(suite: Suite) -> tuple[str, str, str]:
     lost = lost_share(suite.rows)
-    yield "lost before fallback (below 0.98x)", f"< {MAX_LOST_SHARE:.0%}", _marked(f"{lost:.1%}", lost < MAX_LOST_SHARE)
+    measured = _marked(f"{lost:.1%}", lost < MAX_LOST_SHARE)
+    return "lost before fallback (below 0.98x)", f"< {MAX_LOST_SHARE:.0%}", measured
+
+
+def _others(suite: Suite) -> Iterable[tuple[str, str, str]]:
+    yield _lost(suite)
     regular = bandwidth_rows(suite)
     if suite.operation == "spmv" and regular:
         reached = sum(

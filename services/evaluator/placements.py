@@ -1,10 +1,10 @@
 """The time of a short kernel over several placements of its buffers (needs no device).
 
 Which L2 slice serves a line depends on its address. A kernel of one or two microseconds waits for the busiest slice, so
-the same program on the same matrix takes up to a fifth longer at some addresses than at others (H200, random columns,
-32,000 nonzeros: 1.39 to 1.70 us; at one placement again and again: within 1 %). Nobody chooses the addresses of x and
-y, so what is reported is the mean: what a product takes where its buffers happen to lie. It also keeps a program from
-being the fastest of many for the luck of its addresses.
+the same program on the same matrix may take a tenth or more longer at some addresses than at others, and the same time
+at one placement again and again (benchmarks/REPORT.md: how far placements lie apart). Nobody chooses the addresses of x
+and y, so what is reported is the mean: what a product takes where its buffers happen to lie. It also keeps a program
+from being the fastest of many for the luck of its addresses.
 """
 
 import math

@@ -3,7 +3,7 @@ import pytest
 from benchmarks.causes import cause
 from benchmarks.report import BEGIN, END, report, summary, with_table
 from benchmarks.results import Suite, class_means, mean_of_classes, read_suites
-from benchmarks.tables import bandwidth_table, break_even_table, losses, policy_lines
+from benchmarks.tables import bandwidth_table, break_even_table, losses, placement_lines, policy_lines
 from benchmarks.targets import graded_per_s, lost_share, other_table, speed_table
 from tests.benchmarks.suites import make_kernel, make_row, make_suite, make_times
 
@@ -121,6 +121,25 @@ def test_the_report_names_what_was_not_measured() -> None:
     assert "- broken could not be measured: no memory" in text
 
 
+def test_the_report_says_how_far_placements_of_the_buffers_lie_apart() -> None:
+    rows = [make_row(name, make_kernel(5, placements_us=us)) for name, us in (("a", [4.0, 6.0]), ("b", [5.0, 5.1]))]
+    (line,) = placement_lines(suite_of(*rows, make_row("one place")))
+    assert line.startswith("2 kernels were timed at 2 placements of their buffers: the slowest takes 26% longer")
+    assert line.endswith("50% at most (a).")
+    assert placement_lines(suite_of(make_row())) == []
+
+
+def test_held_out_matrices_stand_beside_the_suite_of_their_workload_and_apart_from_its_rows() -> None:
+    held_out = make_suite(make_row("unseen", make_kernel(2.5), split="validation"), kind="held_out")
+    results = [make_suite(make_row("m", make_kernel(5))), held_out]
+    text = report(results)
+    assert "| | all | warm | **2.00x (4.00x)**, 1 |" in text
+    assert "| | held out | warm | **4.00x (8.00x)**, 1 |" in text
+    assert "### Held out: spmv float32" in text
+    assert "| lost before fallback (below 0.98x) | spmv float32, held out | < 5% | **0.0%** |" in text
+    assert "| held out: spmv float32, NVIDIA H200 | 4.00x (8.00x), 1 | - | - |" in summary(results)
+
+
 def test_a_section_appears_only_where_its_result_file_is_there() -> None:
     evidence = {
         "kind": "order_independence",
@@ -135,7 +154,7 @@ def test_a_section_appears_only_where_its_result_file_is_there() -> None:
 
 
 def test_only_what_stands_between_the_marks_of_the_readme_changes() -> None:
-    text = with_table(f"before {BEGIN}\nold\n{END} after", summary(read_suites([make_suite()])))
+    text = with_table(f"before {BEGIN}\nold\n{END} after", summary([make_suite()]))
     assert text.startswith(f"before {BEGIN}\n| workload |")
     assert text.endswith(f"{END} after")
     assert "old" not in text
