@@ -40,6 +40,13 @@ def _from_torch(tensor: Any) -> scipy.sparse.coo_matrix:
         )
     _check(tensor.ndim, str(tensor.dtype), is_real=not tensor.is_complex())
     coo = tensor.detach().to_sparse_coo().coalesce().cpu()
+    if coo.dense_dim():
+        raise InvalidMatrix(
+            f"expected a number at each nonzero, got {coo.dense_dim()} dense dimensions (a hybrid tensor)",
+            field="matrix",
+            value=coo.dense_dim(),
+            limit=0,
+        )
     values = coo.values()
     if values.is_floating_point() and values.element_size() < 4:  # SciPy has no such types.
         values = values.float()

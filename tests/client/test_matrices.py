@@ -101,3 +101,10 @@ def test_tensors_that_are_no_real_sparse_matrix_are_refused() -> None:
         to_scipy(torch.ones(2, 2, 2).to_sparse())
     with pytest.raises(InvalidMatrix, match="complex64"):
         to_scipy(torch.ones(2, 2, dtype=torch.complex64).to_sparse())
+
+
+def test_a_torch_tensor_with_dense_dimensions_is_refused() -> None:
+    torch = pytest.importorskip("torch")
+    hybrid = torch.sparse_coo_tensor([[0, 1]], torch.ones(2, 3), (3, 3))
+    with pytest.raises(InvalidMatrix, match="1 dense dimensions"):
+        to_scipy(hybrid)
