@@ -17,6 +17,7 @@ FEATURE_VERSION = 1
 
 NUM_WINDOWS = 64
 WINDOW_NNZ = 4096
+SPREAD_BLOCK_ROWS = 16
 LONGEST_ROW_BIN = 13
 """Row-length bins: 0, 1, 2, 3-4, 5-8, ... , above 2048."""
 SECTOR_BYTES = 32
@@ -80,13 +81,9 @@ def distinct_diagonals(pattern: Pattern) -> int:
 def block_fill(pattern: Pattern, rows: int, cols: int) -> float:
     """Filled share of the aligned rows x cols blocks that hold a nonzero, on the sample (cut blocks are left out)."""
     stored, blocks = 0, 0
-    for first, last in _row_windows(pattern):
-        first, last = -(-first // rows) * rows, last // rows * rows
-        if last <= first:
-            continue
+    for first, last in _block_row_windows(pattern, rows):
         begin, end = pattern.row_offsets[first], pattern.row_offsets[last]
-        lengths = np.diff(pattern.row_offsets[first : last + 1])
-        block_rows = np.repeat(np.arange(last - first) // rows, lengths).astype(np.int64)
+        block_rows = (pattern.rows_of(np.arange(begin, end)) - first) // rows
         keys = block_rows * (pattern.num_cols // cols + 1) + pattern.col_indices[begin:end] // cols
         stored += keys.size
         keys.sort()
@@ -326,6 +323,28 @@ def _row_windows(pattern: Pattern) -> Iterator[tuple[int, int]]:
     lasts = pattern.rows_of(starts + WINDOW_NNZ)
     for first, last in zip(firsts, lasts, strict=True):
         yield int(first), int(last)
+
+
+def _block_row_windows(pattern: Pattern, rows: int) -> Iterator[tuple[int, int]]:
+    """Runs of rows, first and one past last, that blocks of `rows` rows do not cross.
+
+    Where rows are so long that no window holds a whole row of blocks: single ones, spread evenly.
+    """
+    windows = [(-(-first // rows) * rows, last // rows * rows) for first, last in _row_windows(pattern)]
+    whole = [(first, last) for first, last in windows if first < last]
+    yield from whole or _spread_block_rows(pattern, rows)
+
+
+def _spread_block_rows(pattern: Pattern, rows: int) -> Iterator[tuple[int, int]]:
+    """Up to SPREAD_BLOCK_ROWS rows of blocks, with no more nonzeros than all windows hold."""
+    num_block_rows = pattern.num_rows // rows
+    left = NUM_WINDOWS * WINDOW_NNZ
+    for number in np.linspace(0, num_block_rows - 1, min(num_block_rows, SPREAD_BLOCK_ROWS)).astype(np.int64):
+        first = int(number) * rows
+        nnz = int(pattern.row_offsets[first + rows]) - int(pattern.row_offsets[first])
+        if nnz <= left:
+            left -= nnz
+            yield first, first + rows
 
 
 def _smallest_pattern() -> Pattern:

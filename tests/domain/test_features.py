@@ -23,6 +23,19 @@ from sparsesmith.domain.features import (
 from sparsesmith.domain.pattern import Pattern, pattern_from_indices, pattern_from_scipy
 
 
+def full(rows: int, cols: int) -> Pattern:
+    offsets = np.arange(0, (rows + 1) * cols, cols, np.int32)
+    return Pattern(rows, cols, offsets, np.tile(np.arange(cols, dtype=np.int32), rows))
+
+
+def test_blocks_are_seen_in_rows_longer_than_a_window() -> None:
+    pattern = full(99, 5000)
+    assert [block_fill(pattern, extent, extent) for extent in (2, 3, 4)] == [1.0, 1.0, 1.0]
+    one_row, first_column = np.zeros(300_000, np.int64), np.arange(300_000)
+    single = pattern_from_indices(50, 300_000, one_row, first_column)
+    assert block_fill(single, 4, 4) == 0.0
+
+
 def features_of(pattern: Pattern) -> dict[str, float]:
     return dict(zip(FEATURE_NAMES, structural_features(pattern).tolist(), strict=True))
 
