@@ -58,7 +58,7 @@ def _sliced_blocks(work: Work, values: Values, padding: float, blocks_a_row: flo
     longest = max(blocks_a_row, work.shape.longest / cols)
     chain = 2 + 2 * ceil(longest / (lanes * number(values, "unroll")))
     instructions = blocks * (6 + 2.2 * rows * cols) / 32 + work.rows * lanes * 6 / 32
-    us = estimate(work, size * unkept_share(values), instructions, min(chain, 200), work.rows / rows * lanes)
+    us = estimate(work, size * unkept_share(values), instructions, chain, work.rows / rows * lanes)
     return Prospect(us, dict(values))
 
 

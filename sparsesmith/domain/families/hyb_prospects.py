@@ -135,7 +135,7 @@ def _one_launch(work: Work, split: Split, values: Values) -> Prospect:
     threads = float(work.rows + heavy * block + (lengths.size - heavy) * lanes)
     slots = split.slots + 1.3 * split.rest
     size = split_bytes(work, split, str(values["index"]), 0) + work.rows / 8
-    return Prospect(estimate(work, size, slots * 10 / 32 + threads * 25 / 32, min(chain, 400), threads), dict(values))
+    return Prospect(estimate(work, size, slots * 10 / 32 + threads * 25 / 32, chain, threads), dict(values))
 
 
 def _hyb_segmented(work: Work) -> Iterator[Prospect]:

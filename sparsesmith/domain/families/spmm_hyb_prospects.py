@@ -32,7 +32,7 @@ def _spmm_hyb(work: Work) -> Iterator[Prospect]:
             threads = float(work.rows * lanes + split.rest_lengths.size * block) * tiles
             instructions = slots * (8 + vector) * lanes * tiles / 32 + threads * 20 / 32
             size = split_bytes(work, split, index, 0) * tiles
-            us = estimate(work, size, instructions, min(chain, 400), threads)
+            us = estimate(work, size, instructions, chain, threads)
             gathered = GATHER_SHARE * work.nnz * work.num_dense_cols * work.element_bytes / L2_BYTES_A_US
             yield Prospect(us + gathered, {**tile, "width": split.width, "index": index, **rest})
 

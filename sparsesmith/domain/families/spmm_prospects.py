@@ -62,7 +62,7 @@ def _gathered(
     vectors = work.nnz * padding * work.num_dense_cols / vector
     instructions = vectors * (3 + vector) / 32 + work.nnz * padding * lanes * tiles * 8 / 32
     threads = float(work.rows * lanes * tiles)
-    us = estimate(work, matrix_bytes * tiles, instructions, min(chain, 400), threads, launches)
+    us = estimate(work, matrix_bytes * tiles, instructions, chain, threads, launches)
     return Prospect(us + gathers / L2_BYTES_A_US, dict(values))
 
 

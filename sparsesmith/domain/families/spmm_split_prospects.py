@@ -58,7 +58,7 @@ def _shared(
     vector, lanes = number(values, "vector"), number(values, "lanes")
     tiles = ceil(work.num_dense_cols / (vector * lanes))
     instructions = (read * (8 + vector) + groups * 60) * lanes * tiles / 32
-    us = estimate(work, matrix_bytes * tiles, instructions, min(chain, 400), groups * lanes * tiles, launches)
+    us = estimate(work, matrix_bytes * tiles, instructions, chain, groups * lanes * tiles, launches)
     return Prospect(us + _gathered_us(work, str(values["placement"])), dict(values))
 
 
@@ -166,7 +166,7 @@ def _resident(work: Work, values: Values) -> Prospect:
     copied = blocks * work.shape.pattern.num_cols * width / L2_BYTES_A_US
     batches = ceil(work.shape.longest / (splits * number(values, "unroll")))
     chain = waves * (4 + passes * (2 + batches))
-    read = estimate(work, work.csr_bytes(str(values["index"])) * tiles, 0.0, min(chain, 400), 0.0)
+    read = estimate(work, work.csr_bytes(str(values["index"])) * tiles, 0.0, chain, 0.0)
     return Prospect(read + copied + gathered * max(1.0, NUM_SMS / blocks), dict(values))
 
 

@@ -56,7 +56,7 @@ def _csr_rows(work: Work, values: Values, lanes: int, unroll: int) -> Prospect:
     chain = 2 + 2 * ceil(shape.longest / step)
     instructions = slots * (11 + 8 / unroll) / 32 + work.rows * lanes * 12 / 32
     size = work.csr_bytes(index) + 4.0 * work.rows * (index in FROM_ROW)
-    us = estimate(work, size * scattered, instructions * uneven, min(chain, 400), float(work.rows * lanes))
+    us = estimate(work, size * scattered, instructions * uneven, chain, float(work.rows * lanes))
     return Prospect(us, dict(values))
 
 
@@ -132,7 +132,7 @@ def _staged(work: Work, values: Values, lanes: int, launches: int = 1) -> Prospe
     widest = min(shape.longest, capacity)
     serial = widest / lanes * (0.1 if lanes else 0)
     long_row = 2 * ceil(max(shape.longest - capacity, 0) / capacity)
-    chain = 5 + min(serial, 60) + min(long_row, 400) + 0.15 * number(values, "unroll")
+    chain = 5 + min(serial, 60) + long_row + 0.15 * number(values, "unroll")
     instructions = work.nnz * 26 / 32 + work.rows * 14 / 32
     return Prospect(
         estimate(work, work.csr_bytes(index), instructions, chain, work.nnz / number(values, "unroll"), launches),
@@ -231,7 +231,7 @@ def _padded_rows(
         work,
         slots * (work.element_bytes + index_bytes(index) + base_bytes),
         instructions,
-        chain + 2 * min(longest, 200),
+        chain + 2 * longest,
         float(work.rows * lanes),
     )
     return Prospect(us, dict(values))
@@ -343,9 +343,7 @@ def _blocked(work: Work, rows: int, cols: int, lanes: int, values: Values) -> Pr
     size = slots * work.element_bytes + slots / (rows * cols) * 4
     chain = 2 + 2 * ceil(work.shape.longest / (cols * lanes))
     threads = work.rows / rows * lanes
-    return Prospect(
-        estimate(work, size, slots * (3 + 8 / (rows * cols)) / 32 * 2, min(chain, 200), threads), dict(values)
-    )
+    return Prospect(estimate(work, size, slots * (3 + 8 / (rows * cols)) / 32 * 2, chain, threads), dict(values))
 
 
 def _bsr_lanes(work: Work) -> Iterator[Prospect]:

@@ -41,6 +41,11 @@ def pruned_layer() -> Pattern:
     return pattern_from_scipy(sp.random(1024, 1024, 0.2, format="csr", random_state=np.random.default_rng(4)))
 
 
+def full(extent: int = 3000) -> Pattern:
+    offsets = np.arange(0, (extent + 1) * extent, extent, np.int32)
+    return Pattern(extent, extent, offsets, np.tile(np.arange(extent, dtype=np.int32), extent))
+
+
 def one_entry() -> Pattern:
     return pattern_from_indices(1, 1, [0], [0])
 
@@ -103,6 +108,27 @@ def test_giant_rows_get_balanced_strategies_first_and_no_padding() -> None:
     assert spmv <= {"csr_merge", "coo_segmented"}
     assert families(propose(with_giant_rows(), "spmm", "float32", 32, limit=64), 1) <= {"spmm_merge", "spmm_tiles"}
     assert not families(propose(with_giant_rows(), "spmv", "float32", limit=200), 200) & {"ell", "ell_fixed", "dia"}
+
+
+def test_a_full_matrix_of_long_rows_gets_dense_blocks() -> None:
+    assert families(propose(full(), "spmv", "float32", limit=64), 8) & {"bsell", "bsr_lanes", "bsr_rows"}
+    assert families(propose(full(), "spmm", "float32", 32, limit=64), 8) & {"spmm_bsr", "spmm_bsr_split"}
+
+
+def with_full_rows(rows: int = 200_000, full_rows: int = 20) -> Pattern:
+    diagonal = np.arange(rows)
+    full_row = np.repeat(np.arange(full_rows), rows)
+    return pattern_from_indices(
+        rows, rows, np.concatenate([diagonal, full_row]), np.concatenate([diagonal, np.tile(diagonal, full_rows)])
+    )
+
+
+def test_a_row_of_hundreds_of_thousands_is_never_left_to_a_few_lanes() -> None:
+    spmv = propose(with_full_rows(), "spmv", "float32", limit=2000)
+    assert not families(spmv, 2000) & {"csr_scalar", "csr_vector", "sell", "sell_lanes", "bsr_lanes"}
+    spmm = propose(with_full_rows(), "spmm", "float32", 8, limit=2000)
+    assert not families(spmm, 2000) & {"spmm_rows", "spmm_rows_shuffle", "spmm_sell"}
+    assert {"spmm_merge", "spmm_tiles"} <= families(spmm, 8)
 
 
 def test_a_million_nonzeros_take_less_than_a_third_of_a_second_and_more_take_little_more() -> None:
