@@ -10,6 +10,7 @@ import os
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from sparsesmith.errors import Conflict, Unavailable
@@ -77,6 +78,8 @@ class EmbeddedValkey:
         if self._process is not None:
             stop(self._process, STOP_TIMEOUT_S)
             self._process = None
+            with suppress(OSError):  # The server takes its socket away; where it was killed, both stay.
+                self._socket.parent.rmdir()
 
 
 def _options(folder: Path, socket: Path) -> list[str]:

@@ -38,6 +38,15 @@ def test_it_listens_on_no_port_and_on_a_socket_of_its_own_user(server: EmbeddedV
     assert socket.parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_server_that_stopped_leaves_nothing_outside_its_folder(tmp_path: Path) -> None:
+    server = EmbeddedValkey(tmp_path)
+    server.start()
+    socket = Path(server.address.removeprefix("unix://"))
+    assert socket.exists()
+    server.stop()
+    assert not socket.parent.exists()
+
+
 def test_a_very_long_folder_has_a_short_socket(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 50) / ("longer" * 30)
     server = EmbeddedValkey(folder)
