@@ -23,6 +23,8 @@ import numpy as np
 from services.evaluator.device import Array, Draw, LoadedKernel, Ran, RunFailure
 from sparsesmith_proto.kernel import Mismatch
 
+_NOT_REPEATED = "right when run before: it depends on what the output held, on a race, or on the order of blocks"
+
 
 class MemoryDamaged(Exception):
     """A kernel wrote outside its output: it is wrong, and the device's memory cannot be trusted any more."""
@@ -52,7 +54,7 @@ def check(kernel: LoadedKernel, draws: Sequence[Draw], num_repeated: int) -> Cor
                 return ran
             error = judge(ran, held)
             if isinstance(error, Mismatch):
-                return error
+                return error if output is None else Mismatch(message=f"{error.message}; {_NOT_REPEATED}")
             worst_error = max(worst_error, error)
             output = ran.output
         before = output

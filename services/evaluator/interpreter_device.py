@@ -3,21 +3,26 @@
 The memory checker sees what guard zones only suspect: an access outside a buffer, or a write to one that is read-only,
 ends the run.
 
-Nothing of a run survives it: output and scratch count as uninitialised and are filled anew, programs with
-`__device__` variables are refused. That is why estimated times need no check for work that is skipped when repeated.
+Nothing of a run survives it: output and scratch may not be read before the program has written them and are filled
+anew, programs with `__device__` variables are refused. That is why estimated times need no check for work that is
+skipped when repeated.
+
+Blocks run one after another, in the second run of each input from the last to the first: a result that depends on
+their order is wrong in one of the two.
 
 What it does not protect against: differences between the interpreter and a real device (scheduling, memory order
 between blocks); a program that passes here is checked again where a GPU is.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from math import prod
 
 import numpy as np
 
-from services.evaluator.compilation import Compiled, compile_program
+from services.evaluator.compilation import Compiled, KernelResources, compile_program
 from services.evaluator.correctness import Correct, HostSeal, check
 from services.evaluator.device import (
     Array,
@@ -38,6 +43,7 @@ from services.evaluator.interpreter import (
     UnsupportedPtx,
     launch,
     load_module,
+    nothing_written,
 )
 from services.evaluator.interpreter.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
 from services.evaluator.interpreter.traffic import H200, TRAFFIC_MODEL, estimate_time
@@ -47,7 +53,7 @@ from services.evaluator.plain_kernels import DEFAULT_ROUTINE, plain_programs
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.formats.format import Argument as KernelArgument
 from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.program import KernelProgram, ResolvedLaunch, parse_program
+from sparsesmith.domain.program import KernelProgram, parse_program
 from sparsesmith.domain.signature import signature_of
 from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith_proto.kernel import (
@@ -70,6 +76,14 @@ WARP_STEPS_A_PRODUCT = 64
 WARP_STEPS_A_RESULT = 256
 """A program may execute this many warp instructions a multiply-add, and this many an element of the result (a warp
 takes 60 for an empty row), before it counts as endless."""
+
+WARP_LANES = 32
+BLOCK_REGISTERS = 65_536
+REGISTER_UNIT = 8
+"""Registers of a thread are given out in multiples of this."""
+
+DEPENDENT_ROLES = ("input", "output", "scratch")
+"""What kernels before a program may still be using while it starts."""
 
 MAX_ROWS = 10_000_000
 MAX_ALL_PRODUCTS = 1_000_000_000
@@ -148,12 +162,15 @@ class InterpreterBench:
     def seal(self, draws: Sequence[Draw]) -> HostSeal:
         return HostSeal(draws)
 
-    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> "InterpretedKernel | Rejected":
+    def load(
+        self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled
+    ) -> "InterpretedKernel | Rejected | Crashed":
         try:
             module = load_module(binary.ptx)
         except UnsupportedPtx as error:
             return Rejected(message=f"the interpreter does not model this program: {error}")
-        return InterpretedKernel(self, program, matrix, module)
+        kernel = InterpretedKernel(self, program, matrix, module)
+        return kernel.lack_of_registers(binary.resources) or kernel
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
         """Estimates do not drift: the ones there are."""
@@ -172,7 +189,7 @@ class InterpreterBench:
         layout = program.format.build(self.pattern, program.parameters)
         preparation_ms = (time.perf_counter() - started) * 1e3
         kernel = self.load(program, StoredMatrix(name, layout, 0, preparation_ms), binary)
-        if isinstance(kernel, Rejected):
+        if not isinstance(kernel, InterpretedKernel):
             raise Unavailable(f"the baseline {name} is refused: {kernel.message}")
         verdict = check(kernel, [checked], 0)
         if not isinstance(verdict, Correct):
@@ -210,34 +227,62 @@ class InterpretedKernel:
         allowance = WARP_STEPS_A_PRODUCT * num_products + WARP_STEPS_A_RESULT * num_results
         self._max_warp_steps = max(DEFAULT_MAX_WARP_STEPS, allowance)
         self._counts: tuple[Counts, ...] = ()
+        self._waits_for_blocks = False
+
+    def lack_of_registers(self, resources: Mapping[str, KernelResources]) -> Crashed | None:
+        """What a device would say of a block whose threads need more registers than a multiprocessor has."""
+        for resolved in self._launches:
+            num_threads = -(-prod(resolved.block) // WARP_LANES) * WARP_LANES
+            registers = -(-resources[resolved.kernel].registers // REGISTER_UNIT) * REGISTER_UNIT
+            if num_threads * registers > BLOCK_REGISTERS:
+                return Crashed(
+                    message=f"kernel {resolved.kernel}: the launch was refused: {registers} registers for each of "
+                    f"{num_threads} threads, a block has {BLOCK_REGISTERS}; __launch_bounds__ lets the compiler know"
+                )
+        return None
 
     def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
+        """See LoadedKernel.run. With a `start` blocks go from the last to the first: CUDA promises no order.
+
+        A program whose blocks wait for earlier ones, which real devices start first, keeps the usual order.
+        """
+        if start is None or self._waits_for_blocks:
+            return self._run(draw, start, block_stride=1)
+        ran = self._run(draw, start, block_stride=-1)
+        if isinstance(ran, TimedOut):
+            self._waits_for_blocks = True
+            return self._run(draw, start, block_stride=1)
+        return ran
+
+    def _run(self, draw: Draw, start: Array | None, *, block_stride: int) -> Ran | RunFailure:
         arrays = self._arrays(draw, start)
+        arguments = [self._argument(argument, arrays) for argument in self._signature]
         counts = []
-        for position, resolved in enumerate(self._launches):
+        for resolved in self._launches:
             report = launch(
                 self._module,
                 resolved.kernel,
                 resolved.grid,
                 resolved.block,
-                [self._argument(argument, arrays, resolved, is_first=position == 0) for argument in self._signature],
+                _dependent(arguments, self._signature) if resolved.dependency == "programmatic" else arguments,
                 dynamic_shared_bytes=resolved.shared_bytes,
                 max_warp_steps=self._max_warp_steps,
+                block_stride=block_stride,
             )
             if report.finding is not None:
                 return failure(report.finding, f"input {draw.name}, kernel {resolved.kernel}")
             counts.append(report.counts)
-        self._counts = tuple(counts)
+        self._counts = self._counts or tuple(counts)
         output = arrays[self._name_of("output")].reshape(draw.reference.shape)
         return Ran(output, guards_intact=True, inputs_intact=True)
 
     def time(self, draw: Draw) -> EstimatedTiming:
-        """The sum of the launches' estimates, from the counts of the last run; another draw would give the same."""
+        """The sum of the launches' estimates, from the counts of the first run: of `uniform` inputs, as a GPU times."""
         total_us = sum(estimate_time(counts, grid_blocks).total_us for counts, grid_blocks in self.work())
         return EstimatedTiming(median_us=total_us, traffic_model=TRAFFIC_MODEL)
 
     def work(self) -> list[tuple[Counts, int]]:
-        """What each launch did in the last run, and the number of its blocks."""
+        """What each launch did in the first run, and the number of its blocks."""
         return [(counts, prod(resolved.grid)) for counts, resolved in zip(self._counts, self._launches, strict=True)]
 
     def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
@@ -266,22 +311,24 @@ class InterpretedKernel:
                     pass
         return arrays
 
-    def _argument(
-        self, argument: KernelArgument, arrays: dict[str, np.ndarray], resolved: ResolvedLaunch, *, is_first: bool
-    ) -> Argument:
+    def _argument(self, argument: KernelArgument, arrays: dict[str, np.ndarray]) -> Argument:
+        """Shared by all launches of a run, so that what one has written may be read by the next."""
         if argument.role == "size":
             return self._sizes[argument.name]
+        array = arrays[argument.name]
         is_writable = argument.role in ("scratch", "output")
-        return Buffer(
-            argument.name,
-            arrays[argument.name],
-            writable=is_writable,
-            initialised=not (is_writable and is_first),
-            dependent=resolved.dependency == "programmatic" and (is_writable or argument.role == "input"),
-        )
+        return Buffer(argument.name, array, is_writable, nothing_written(array) if is_writable else None)
 
     def _name_of(self, role: str) -> str:
         return next(argument.name for argument in self._signature if argument.role == role)
+
+
+def _dependent(arguments: Sequence[Argument], signature: Sequence[KernelArgument]) -> list[Argument]:
+    """Arguments of a launch that must wait before it touches the vectors or scratch."""
+    return [
+        replace(argument, dependent=named.role in DEPENDENT_ROLES) if isinstance(argument, Buffer) else argument
+        for argument, named in zip(arguments, signature, strict=True)
+    ]
 
 
 def failure(finding: Finding, where: str) -> RunFailure:

@@ -7,9 +7,10 @@ import pytest
 from services.evaluator.compilation import Compiled, Compiler
 from services.evaluator.compile_ahead import CompilationsAhead
 from services.evaluator.correctness import Correct
+from services.evaluator.device import Ran, StoredMatrix
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.interpreter import Finding
-from services.evaluator.interpreter_device import MAX_PRODUCTS, InterpreterDevice, failure
+from services.evaluator.interpreter_device import MAX_PRODUCTS, InterpretedKernel, InterpreterDevice, failure
 from services.evaluator.operands import choose_draws, system_generator
 from services.evaluator.plain_kernels import DEFAULT_ROUTINE, plain_programs
 from services.evaluator.race import Race
@@ -76,6 +77,37 @@ def test_a_csr_kernel_that_reads_more_takes_longer_by_estimate(compiler: Compile
         assert isinstance(timing, EstimatedTiming)
         times.append(timing.median_us)
     assert times[1] > times[0]
+
+
+SKIPS_ZEROS = """//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,128) block=128
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices,
+                                const float* values, const float* x, float* y) {
+  int row = blockIdx.x * 128 + threadIdx.x;
+  if (row >= num_rows) return;
+  float sum = 0;
+  for (int j = row_offsets[row]; j < row_offsets[row + 1]; j++)
+    if (x[col_indices[j]] != 0) sum += values[j] * x[col_indices[j]];
+  y[row] = sum;
+}
+"""
+
+
+def test_a_kernel_that_skips_zeros_is_timed_on_inputs_without_them(compiler: Compiler) -> None:
+    program = parse_program(SKIPS_ZEROS, "spmv", "float32")
+    binary = compiler.compile(program.source, "sm_90")
+    assert isinstance(binary, Compiled)
+    bench = InterpreterDevice().open(workload_of("spmv", "float32"), make_pattern())
+    matrix = StoredMatrix("csr", program.format.build(make_pattern(), program.parameters), 0, 0)
+    full, mostly_zeros = bench.draw("uniform"), bench.draw("one_hot")
+    times_us = []
+    for inputs in ([full], [full, mostly_zeros], [mostly_zeros]):
+        kernel = bench.load(program, matrix, binary)
+        assert isinstance(kernel, InterpretedKernel)
+        for held in inputs:
+            assert isinstance(kernel.run(held, None), Ran)
+        times_us.append(kernel.time(full).median_us)
+    assert times_us[0] == times_us[1] > times_us[2]
 
 
 def test_all_five_inputs_are_used_up_to_half_a_million_products() -> None:

@@ -7,6 +7,7 @@ from services.evaluator.interpreter.launching import (
     PtxModule,
     launch,
     load_module,
+    nothing_written,
     warm_up,
 )
 from services.evaluator.interpreter.ptx import UnsupportedPtx
@@ -37,5 +38,6 @@ __all__ = [
     "estimate_time",
     "launch",
     "load_module",
+    "nothing_written",
     "warm_up",
 ]

@@ -68,7 +68,7 @@ def _what_happened(
         case layout.FINDING_UNINITIALISED_SHARED:
             return f"read of shared memory that no thread of the block has written: {target}"
         case layout.FINDING_UNINITIALISED_READ:
-            return f"read of memory that the kernel has not written before: {target}"
+            return f"read of memory that the program has not written before: {target}"
         case layout.FINDING_RACE:
             return f"race on {target}: {access} without order after {_other(values, kernel, grid, block)}"
         case layout.FINDING_DEADLOCK:

@@ -47,13 +47,14 @@ _ALIGNMENT = 256
 @dataclass(frozen=True)
 class Buffer:
     """Device memory for a pointer argument: a one-dimensional contiguous array that the launch reads and (if writable)
-    writes. `initialised=False` reports reads of elements that the kernel has not written. The buffer starts at
-    `offset_bytes` past a 256-byte boundary."""
+    writes. The buffer starts at `offset_bytes` past a 256-byte boundary."""
 
     name: str
     array: NDArray[Any]
     writable: bool
-    initialised: bool = True
+    written: NDArray[np.uint8] | None = None
+    """For each 4-byte word a bit for each byte that kernels have written: reads of other bytes are reported, writes are
+    added (see `nothing_written`). None: everything may be read."""
     offset_bytes: int = 0
     dependent: bool = False
     """Kernels before this one may still be writing it: only accesses after `griddepcontrol.wait` are allowed."""
@@ -67,6 +68,19 @@ class Buffer:
             )
         if not 0 <= self.offset_bytes < _ALIGNMENT:
             raise ValueError(f"buffer '{self.name}': offset_bytes {self.offset_bytes} is not in [0, {_ALIGNMENT})")
+        if self.written is not None and (self.offset_bytes % 4 or len(self.written) != _num_words(self.array)):
+            raise ValueError(
+                f"buffer '{self.name}': `written` needs an entry for each of its words, on a word boundary"
+            )
+
+
+def nothing_written(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """`Buffer.written` of memory that no kernel has written to."""
+    return np.zeros(_num_words(array), dtype=np.uint8)
+
+
+def _num_words(array: NDArray[Any]) -> int:
+    return (array.nbytes + 3) // 4
 
 
 Argument = Buffer | int | float | bool | np.integer[Any] | np.floating[Any]
@@ -151,15 +165,17 @@ def launch(
     block_stride: int = 1,
 ) -> LaunchReport:
     """Run a kernel and report; writable buffers hold the results. With `block_stride` n, one block in n is run (counts
-    only). Raises ValueError if the arguments do not fit the kernel's parameters."""
+    only); with -1 all blocks, from the last to the first. Raises ValueError if the arguments do not fit the kernel's
+    parameters."""
     decoded = module.decoded(kernel)
     shape = LaunchShape(_three(grid), _three(block), dynamic_shared_bytes)
     problem = _launch_problem(decoded, shape)
     if problem is not None:
-        return LaunchReport(Finding("invalid_launch", f"kernel {kernel}: {problem}", 0, (0, 0, 0), (0, 0, 0)), Counts())
+        refused = Finding("invalid_launch", f"the launch was refused: {problem}", 0, (0, 0, 0), (0, 0, 0))
+        return LaunchReport(refused, Counts())
     launch_ = _Launch(module, decoded, shape, arguments, check_races=check_races, block_stride=block_stride)
     launch_.memory.launch[columns.LAUNCH_MAX_STEPS] = max_warp_steps
-    run_blocks(launch_.memory, 0, shape.blocks)
+    run_blocks(launch_.memory, *((0, shape.blocks) if block_stride > 0 else (shape.blocks - 1, -1)))
     launch_.copy_back()
     return launch_.report()
 
@@ -206,9 +222,10 @@ def _launch_problem(kernel: DecodedKernel, shape: LaunchShape) -> str | None:
         for axis, size, limit in zip("xyz", sizes, limits, strict=True):
             if not 1 <= size <= limit:
                 return f"{name}.{axis} is {size}, the limits are 1 and {limit}"
-    limit = kernel.max_threads or MAX_THREADS
-    if shape.threads > min(limit, MAX_THREADS):
-        return f"{shape.threads} threads in a block, the limit is {min(limit, MAX_THREADS)}"
+    if shape.threads > MAX_THREADS:
+        return f"{shape.threads} threads in a block, the limit is {MAX_THREADS}"
+    if kernel.max_threads and shape.threads > kernel.max_threads:
+        return f"{shape.threads} threads in a block, the kernel's __launch_bounds__ allow {kernel.max_threads}"
     if kernel.static_shared_bytes > MAX_STATIC_SHARED_BYTES:
         return f"{kernel.static_shared_bytes} bytes of static shared memory, the limit is {MAX_STATIC_SHARED_BYTES}"
     shared = kernel.static_shared_bytes + shape.dynamic_shared_bytes
@@ -258,9 +275,14 @@ class _Stored:
     place: Place
     contents: NDArray[np.uint8]
     writable: bool
-    initialised: bool
+    written: NDArray[np.uint8] | None
     dependent: bool = False
     arena: int = 0
+
+    @property
+    def cells(self) -> slice:
+        """Its words in the shadow memory."""
+        return slice(self.arena // 4, (self.arena + len(self.contents) + 3) // 4)
 
 
 class _Launch:
@@ -291,13 +313,13 @@ class _Launch:
                     argument.name, buffer_address(index, argument), argument.array.itemsize, argument.array.size
                 )
                 contents = argument.array.view(np.uint8)
-                stored.append(_Stored(place, contents, argument.writable, argument.initialised, argument.dependent))
+                stored.append(_Stored(place, contents, argument.writable, argument.written, argument.dependent))
         for variable in self._module.variables:
             size = TYPE_BITS[variable.type_name] // 8
             address = self._module.variable_addresses[variable.name]
             place = Place(variable.name, address, size, variable.size_bytes // size)
             contents = self._module.memory[variable.name]
-            stored.append(_Stored(place, contents, variable.space == "global", True))
+            stored.append(_Stored(place, contents, variable.space == "global", None))
         return sorted(stored, key=lambda item: not item.writable)
 
     def _layout_arena(self) -> None:
@@ -358,9 +380,8 @@ class _Launch:
         if cells:
             marks[:, columns.CELL_INITIALISED_BYTES] = 15
             for item in self._stored:
-                if item.writable and not item.initialised:
-                    first, end = item.arena // 4, (item.arena + len(item.contents) + 3) // 4
-                    marks[first:end, columns.CELL_INITIALISED_BYTES] = 0
+                if item.writable and item.written is not None:
+                    marks[item.cells, columns.CELL_INITIALISED_BYTES] = item.written
         numbers = np.zeros(columns.NUM_LAUNCH, dtype=np.int64)
         numbers[columns.LAUNCH_GRID_X : columns.LAUNCH_GRID_Z + 1] = shape.grid
         numbers[columns.LAUNCH_THREADS], numbers[columns.LAUNCH_WARPS] = shape.threads, shape.warps
@@ -454,10 +475,13 @@ class _Launch:
     # -- results --------------------------------------------------------------------------------------------------
     def copy_back(self) -> None:
         """Copy what the kernel may have written into the caller's arrays and the module's variables."""
-        data = self.memory.bytes1
+        data, marks = self.memory.bytes1, self.memory.cell_marks
+        is_shadowed = self.memory.launch[columns.LAUNCH_CELLS] > 0
         for item in self._stored:
             if item.writable:
                 item.contents[:] = data[item.arena : item.arena + len(item.contents)]
+                if item.written is not None and is_shadowed:
+                    item.written[:] = marks[item.cells, columns.CELL_INITIALISED_BYTES]
 
     def report(self) -> LaunchReport:
         """Finding and counts of the finished launch."""

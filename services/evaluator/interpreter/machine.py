@@ -4,7 +4,7 @@ Lanes that took different paths are separate **fronts** of a warp. A divergent b
 post-dominator; a front that reaches it waits until the lanes that are expected there have arrived or left the kernel. A
 front that must wait for other lanes (collective, barrier) steps aside for the others, as on devices with independent
 thread scheduling. Warps and fronts take turns after a slice of instructions, so that spinning lanes do not starve those
-they wait for. Blocks run one after another: a block that waits for a later one ends at the step limit.
+they wait for. Blocks run one after another: a block that waits for one that comes after it ends at the step limit.
 """
 
 from __future__ import annotations
@@ -366,7 +366,7 @@ def _entry_point(fingerprint: str) -> Callable[[Memory, int, int], None]:
     """
 
     def run_blocks(memory: Memory, first: int, end: int) -> None:
-        """Run the blocks first, first + stride, ... below end, until a finding."""
+        """Run the blocks first, first + stride, ... before end, until a finding. The stride may be negative."""
         m = machine_of(memory)
         if fingerprint:
             for block in range(first, end, m.launch[LAUNCH_STRIDE]):

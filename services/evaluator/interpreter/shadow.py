@@ -5,7 +5,9 @@ volatile or ordered) and its last plain read. Order is tracked per warp: a barri
 
 What this does not find: races between lanes of one warp, which run in lockstep here (except two lanes of one
 instruction that store different values in one place); wrong flags between blocks (accesses of different blocks are
-taken as ordered when both sides executed a fence); races that an earlier access to the same word hides.
+taken as ordered when both sides executed a fence); races that an earlier access to the same word hides; updates that
+get lost between a volatile or atomic load and the store after it, because blocks run one after another here; words of a
+buffer that nothing has written where a vector load reaches them from a word that was (padding behind the last element).
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ def note_read(
         cell = (offset + part) >> 2
         marks = marks_of(m, cell)
         initialised = marks[CELL_INITIALISED_BYTES] if _fresh(m, cell, shared) else 0
-        if touched & ~initialised:
+        if touched & ~initialised and (shared or part == 0):
             kind = FINDING_UNINITIALISED_SHARED if shared else FINDING_UNINITIALISED_READ
             record(m, kind, pc, thread, address + part, size, ACCESS_READ)
             return

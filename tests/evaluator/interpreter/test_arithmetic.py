@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.evaluator.interpreter import Buffer, LaunchReport
+from services.evaluator.interpreter import Buffer, LaunchReport, nothing_written
 
 Case = tuple[str, Callable[..., Any]]
 NUM_VALUES = 96
@@ -36,7 +36,7 @@ def evaluate_all(
     }}"""
     out = np.zeros(len(cases) * NUM_VALUES, result_dtype or dtype)
     buffers = [Buffer(name, array, False) for name, array in zip("abc", inputs, strict=True)]
-    report = run(source, NUM_VALUES // 48, 48, *buffers, Buffer("out", out, True, initialised=False))
+    report = run(source, NUM_VALUES // 48, 48, *buffers, Buffer("out", out, True, nothing_written(out)))
     assert report.finding is None, report.finding
     return dict(zip((case[0] for case in cases), out.reshape(len(cases), NUM_VALUES), strict=True))
 

@@ -8,7 +8,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from services.evaluator.interpreter import Buffer, Finding, LaunchReport, PtxModule, UnsupportedPtx, launch, load_module
+from services.evaluator.interpreter import (
+    Buffer,
+    Finding,
+    LaunchReport,
+    PtxModule,
+    UnsupportedPtx,
+    launch,
+    load_module,
+    nothing_written,
+)
 
 RUN = Callable[..., LaunchReport]
 
@@ -186,7 +195,8 @@ def test_shared_memory_does_not_survive_from_block_to_block(run: RUN) -> None:
 
 def test_an_output_must_be_written_before_it_is_read(run: RUN) -> None:
     source = 'extern "C" __global__ void k(float* y) { y[threadIdx.x] += 1; }'
-    finding = run(source, 1, 32, Buffer("y", np.zeros(32, np.float32), True, initialised=False)).finding
+    y = np.zeros(32, np.float32)
+    finding = run(source, 1, 32, Buffer("y", y, True, nothing_written(y))).finding
     assert finding is not None
     assert finding.kind == "uninitialised_read"
     assert "y[0]" in finding.message
@@ -385,3 +395,36 @@ def test_a_load_that_the_compiler_may_move_past_the_wait_is_an_early_access(run:
     finding = run_dependent(run, f"{WAIT} y[t] = __ldg(x + t);")
     assert finding is not None
     assert finding.message.startswith("constant read, which may move up past griddepcontrol.wait (__restrict__?): x[0]")
+
+
+ADDED = """extern "C" __global__ void k(float* y) {
+  if (blockIdx.x == 0) atomicExch(y, 0.0f);
+  else atomicAdd(y, 1.0f);
+}"""
+
+
+@pytest.mark.parametrize(("stride", "result"), [(1, 3.0), (-1, 0.0)])
+def test_blocks_run_from_the_first_or_from_the_last(
+    run: Callable[..., LaunchReport], stride: int, result: float
+) -> None:
+    y = np.zeros(1, np.float32)
+    assert run(ADDED, 4, 1, Buffer("y", y, True), block_stride=stride).finding is None
+    assert y.tolist() == [result]
+
+
+HALF_WRITTEN = """extern "C" __global__ void k(float* y, int first) {
+  if (first < 0) y[threadIdx.x] = y[threadIdx.x + 1];
+  else y[first + threadIdx.x] = 1;
+}"""
+
+
+def test_a_launch_may_read_what_those_before_it_have_written_and_no_more(load: Callable[[str], PtxModule]) -> None:
+    module, y = load(HALF_WRITTEN), np.zeros(64, np.float32)
+    buffer = Buffer("y", y, True, nothing_written(y))
+    assert launch(module, "k", 1, 32, [buffer, 0]).finding is None
+    finding = launch(module, "k", 1, 32, [buffer, -1]).finding
+    assert finding is not None
+    assert finding.kind == "uninitialised_read"
+    assert "y[32]" in finding.message
+    assert launch(module, "k", 1, 32, [buffer, 32]).finding is None
+    assert launch(module, "k", 1, 32, [buffer, -1]).finding is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.evaluator.interpreter import Buffer, LaunchReport
+from services.evaluator.interpreter import Buffer, LaunchReport, nothing_written
 
 RUN = Callable[..., LaunchReport]
 
@@ -262,7 +262,7 @@ def test_the_last_block_adds_up_what_the_others_wrote_behind_a_fence(run: RUN) -
     partial, ticket, y = np.zeros(10, np.float32), np.zeros(1, np.uint32), np.zeros(1, np.float32)
     buffers = [
         Buffer("x", x, False),
-        Buffer("partial", partial, True, initialised=False),
+        Buffer("partial", partial, True, nothing_written(partial)),
         Buffer("ticket", ticket, True),
     ]
     report = run(source, 10, 32, *buffers, Buffer("y", y, True))
