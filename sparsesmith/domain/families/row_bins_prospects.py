@@ -26,8 +26,8 @@ from sparsesmith.domain.formats.row_bins import (
     LengthCounts,
     count_lengths,
     cut_bins,
+    is_narrow,
     lanes_of,
-    widest_warp,
 )
 
 MAX_CANDIDATES = 40
@@ -105,7 +105,7 @@ def _cuts(work: Work) -> Iterator[_Cut]:
     pattern = work.shape.pattern
     counted = count_lengths(pattern.row_lengths)
     seen = set()
-    widest: dict[tuple[tuple[int, int], ...], int] = {}
+    narrow: dict[tuple[tuple[int, int], ...], bool] = {}
     for steps, most, max_lanes in product(STEPS, CUTS, (32, 128, 512)):
         if max_lanes > WARP and work.shape.longest <= max_lanes // 2 * steps:
             continue
@@ -116,9 +116,9 @@ def _cuts(work: Work) -> Iterator[_Cut]:
         seen.add((steps, bins))
         # Which rows share a warp does not depend on the steps, and looking at all columns takes its time.
         rows_of_warps = tuple((bin_.width, bin_.lanes) for bin_ in bins)
-        if not work.shape.narrow and rows_of_warps not in widest:
-            widest[rows_of_warps] = widest_warp(pattern, bins)
-        yield _Cut(steps, max_lanes, bins, work.shape.narrow or widest[rows_of_warps] <= 65536)
+        if rows_of_warps not in narrow:
+            narrow[rows_of_warps] = work.shape.narrow or is_narrow(pattern, bins)
+        yield _Cut(steps, max_lanes, bins, narrow[rows_of_warps])
 
 
 def _row_bins(work: Work) -> Iterator[Prospect]:

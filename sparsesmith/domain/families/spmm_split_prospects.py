@@ -176,11 +176,11 @@ def _spmm_bsr_split(work: Work) -> Iterator[Prospect]:
             continue
         fill = work.shape.block_fill(rows, cols)
         a_row = max(1.0, work.shape.mean / cols / fill)
-        splits = near(a_row / 3, (2, 4, 8, 16), 2)
         for tile in _tiles(work):
+            in_a_warp = tuple(splits for splits in (2, 4, 8, 16) if splits * number(tile, "lanes") <= 32)
             for rest in combine(
-                block_rows=(rows,), block_cols=(cols,), splits=splits, unroll=(2, 1, 4), block=(128, 64, 256),
-                load=("ldg",), placement=_placements(work),
+                block_rows=(rows,), block_cols=(cols,), splits=near(a_row / 3, in_a_warp, 2), unroll=(2, 1, 4),
+                block=(128, 64, 256), load=("ldg",), placement=_placements(work),
             ):  # fmt: skip
                 size = work.nnz / fill * (work.element_bytes + 4 / (rows * cols))
                 chain = 2.5 + 2 * ceil(work.shape.longest / cols / number(rest, "splits") / number(rest, "unroll"))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.domain.formats.format import (
+    NARROW_REACH,
     Argument,
     Layout,
     NumberList,
@@ -180,7 +181,7 @@ class RowBins:
         bins = _checked_bins(pattern, parameters)
         narrow = parameters["index"] == "u16"
         if narrow:
-            narrow_columns(_spans(pattern, bins), self.name, "columns of each warp")
+            narrow_columns(np.concatenate([*_spans(pattern, bins)]), self.name, "columns of each warp")
         columns, value_sources = np.empty(bins[-1].past_slot, np.int32), np.empty(bins[-1].past_slot, np.int32)
         permutation = np.full(bins[-1].past_row, NO_ROW, np.int32)
         base = np.empty(bins[-1].past_warp, np.int32)
@@ -261,21 +262,19 @@ def _rows_of_bins(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[tuple[Bin
         yield bin_, np.flatnonzero(place == len(bins) - 1 - number).astype(np.int32)
 
 
-def widest_warp(pattern: Pattern, bins: tuple[Bin, ...]) -> int:
-    """Columns from the smallest to the largest of a warp, of the warp that spans most: 16 bits reach 65536."""
-    return int(_spans(pattern, bins).max()) + 1
+def is_narrow(pattern: Pattern, bins: tuple[Bin, ...]) -> bool:
+    """Whether 16-bit columns reach within every warp: bin by bin, as the long rows of the first often say no."""
+    return all(int(spans.max()) < NARROW_REACH["u16"] for spans in _spans(pattern, bins))
 
 
-def _spans(pattern: Pattern, bins: tuple[Bin, ...]) -> Int32Array:
-    """Largest less smallest column of each warp."""
+def _spans(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[Int32Array]:
+    """Largest less smallest column of each warp, for each bin."""
     last = _last_column_of_each_row(pattern)
-    spans: list[Int32Array] = []
     for bin_, rows in _rows_of_bins(pattern, bins):
         places = np.full(bin_.past_row - bin_.first_row, NO_ROW, np.int32)
         places[: rows.size] = rows
         largest = np.where(places == NO_ROW, 0, last[places]).reshape(-1, bin_.rows_per_warp).max(axis=1)
-        spans.append(np.repeat(largest, bin_.warps_per_row) - _smallest_columns(pattern, places, bin_))
-    return np.concatenate(spans)
+        yield np.repeat(largest, bin_.warps_per_row) - _smallest_columns(pattern, places, bin_)
 
 
 def _lanes(pattern: Pattern, bin_: Bin, places: Int32Array, smallest: Int32Array) -> Lanes:
