@@ -216,7 +216,7 @@ class _Worker:
                 return CompileError(f"the compiler did not finish within {timeout_s:g} s", "timeout")
             header = json.loads(self._connection.recv_bytes())
             if not header["succeeded"]:
-                return CompileError(_bounded(header["log"]), "error")
+                return CompileError(_bounded(split_log(header["log"])[0] or header["log"]), "error")
             ptx = self._connection.recv_bytes().decode()
             cubin = self._connection.recv_bytes()
         except (EOFError, ConnectionError):

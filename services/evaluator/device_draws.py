@@ -17,8 +17,8 @@ from services.evaluator.cuda_launch import cuda_errors
 from services.evaluator.device import SMALLEST, Draw
 from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_operands import HeldDraws
-from services.evaluator.operands import dense_scale, underflow_bound
-from services.evaluator.reference import LONG_ROW, TOLERANCES, error_bound, product
+from services.evaluator.operands import INTEGERS, dense_scale, underflow_bound
+from services.evaluator.reference import LONG_ROW, TOLERANCES, error_bound, limit_to_exact_sums, product
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import Unavailable
@@ -30,7 +30,7 @@ _KINDS: dict[str, tuple[str, str]] = {
     "one_hot": ("uniform", "one_hot"),
     "cancelling": ("cancelling", "near_one"),
     "wide_range": ("wide_range", "wide_range"),
-    "integers": ("integers", "integers"),
+    INTEGERS: ("integers", "integers"),
 }
 """How values and dense operand of a draw are filled (the kernels `fill_*` and `pick_*`)."""
 
@@ -104,6 +104,9 @@ class DeviceDraws:
         drawn = self._drawn(name, system_key())
         if self._fixed is not None:
             drawn.bound[...] += underflow_bound(self._pattern, self._fixed)
+        elif name == INTEGERS:
+            with cuda_errors():
+                limit_to_exact_sums(drawn.bound, drawn.magnitude, self._workload.element_type)
         return self._held.hold(drawn)
 
     def pattern_arrays(self) -> dict[str, "cupy.ndarray"]:

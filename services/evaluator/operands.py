@@ -1,8 +1,9 @@
 """Inputs that a kernel is checked with: values of A and a dense operand, drawn from the operating system's randomness.
 
-What it does not protect against: a program that is right for every distribution below and wrong for another. The draws
-differ in kind so that the usual shortcuts fail on one of them at least: skipped entries (one_hot), lost precision
-(wide_range, one_hot), a result that is only nearly right (cancelling), wrong order or repetition (integers: exact).
+What it does not protect against: a program that is right for every distribution below and wrong for another. The
+draws differ in kind so that the usual shortcuts fail on one of them at least: skipped entries (one_hot), lost
+precision (wide_range, one_hot), a result that is only nearly right (cancelling), wrong order, repetition, a few
+products of a long row left out (integers: exact).
 """
 
 import os
@@ -13,12 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from services.evaluator.device import Draw
-from services.evaluator.reference import error_bound, product
+from services.evaluator.reference import error_bound, limit_to_exact_sums, product
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith_proto.kernel import Workload
 
 FloatArray = npt.NDArray[np.float64]
+
+INTEGERS = "integers"
+"""The draw whose products and sums are exact."""
 
 MIN_DRAWS = 2
 """Fewer are never drawn, however large the matrix."""
@@ -69,6 +73,8 @@ def draw(
     bound = error_bound(pattern, magnitude, workload.element_type)
     if fixed is not None:
         bound += underflow_bound(pattern, fixed)
+    elif name == INTEGERS:
+        limit_to_exact_sums(bound, magnitude, workload.element_type)
     return Draw(name, values, dense, reference, bound, magnitude)
 
 
@@ -127,5 +133,5 @@ _DRAWS: Mapping[str, Drawing] = {
     "one_hot": _one_hot,
     "cancelling": _cancelling,
     "wide_range": _wide_range,
-    "integers": _integers,
+    INTEGERS: _integers,
 }

@@ -26,6 +26,18 @@ def product(pattern: Pattern, values: npt.NDArray[Any], dense: npt.NDArray[Any])
     return matrix @ wide_dense, magnitude @ np.abs(wide_dense)
 
 
+LARGEST_EXACT: dict[ElementType, int] = {"float32": 2**24, "float64": 2**53}
+"""Integers up to here are exact, and so are sums of integers in any order whose magnitudes stay within it."""
+
+
+def limit_to_exact_sums(bound: Any, magnitude: Any, element_type: ElementType) -> None:
+    """For inputs of integers: lowers bounds in place to a half, where no order of summing rounds.
+
+    The bound of a long row is wider than a product or two that were left out. Arrays of NumPy or CuPy.
+    """
+    bound[(magnitude < LARGEST_EXACT[element_type]) & (bound > 0.5)] = 0.5
+
+
 def error_bound(pattern: Pattern, magnitude: Float64Array, element_type: ElementType) -> Float64Array:
     """The largest |y - y_ref| that is accepted, componentwise, of the shape of `magnitude`.
 

@@ -111,6 +111,14 @@ def test_an_error_names_the_line_of_the_program(compiler: Compiler) -> None:
     assert "unknown_name" in result.log
 
 
+def test_what_the_assembler_refuses_is_told_without_its_statistics(compiler: Compiler) -> None:
+    large = "__shared__ float all[13000]; all[threadIdx.x] = 1; __syncthreads(); y[0] = all[threadIdx.x + 1];"
+    result = compiler.compile(f'extern "C" __global__ void k(float* y) {{ {large} }}', "sm_90")
+    assert isinstance(result, CompileError)
+    assert "too much shared data" in result.log
+    assert "ptxas info" not in result.log
+
+
 def test_a_long_log_is_truncated(compiler: Compiler) -> None:
     source = "\n".join(f"int f{i}() {{ return unknown_{'x' * 300}_{i}; }}" for i in range(99))
     result = compiler.compile(source, "sm_90")

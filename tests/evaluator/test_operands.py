@@ -109,3 +109,30 @@ def test_the_reference_is_summed_in_float64() -> None:
     reference, magnitude = product(pattern, values, np.ones(3, np.float32))
     assert reference[0] == pytest.approx(1e-9, rel=1e-6)
     assert magnitude[0] == pytest.approx(2)
+
+
+@pytest.mark.parametrize("num_left_out", [1, 16])
+def test_products_left_out_of_a_long_row_are_outside_the_bound_of_integers(num_left_out: int) -> None:
+    row = pattern_from_scipy(scipy.sparse.csr_array(np.ones((1, 100_000))))
+    workload = make_workload(row)
+    shortened = slice(0, row.nnz - num_left_out)
+
+    def is_wrong(name: str) -> bool:
+        held = draw(name, row, workload, system_generator())
+        result = float(held.values[shortened].astype(np.float64) @ held.dense[shortened])
+        return abs(result - float(held.reference[0])) > float(held.bound[0])
+
+    assert is_wrong("integers")
+    assert not is_wrong("uniform")
+
+
+@pytest.mark.parametrize(("num_products", "exact"), [(1_800_000, True), (6_000_000, False)])
+def test_sums_of_integers_are_held_to_exactness_where_single_precision_holds_them(
+    num_products: int, exact: bool
+) -> None:
+    row = pattern_from_scipy(scipy.sparse.csr_array(np.ones((1, num_products), dtype=np.int8)))
+    held = draw("integers", row, make_workload(row), system_generator())
+    assert (float(held.bound[0]) == 0.5) == exact
+    if exact:
+        in_any_order = np.random.default_rng().permutation(held.values * held.dense)
+        assert float(np.cumsum(in_any_order, dtype=np.float32)[-1]) == float(held.reference[0])

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.generated import stencil_3d
 from services.evaluator.operands import FULL_CHECK, choose_draws, system_generator
 from services.evaluator.reference import error_bound, product
+from sparsesmith.domain.pattern import pattern_from_indices
 from tests.gpu.programs import make_pattern, make_workload
 
 if TYPE_CHECKING:
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.gpu
 
 NAMES = choose_draws(1, FULL_CHECK, system_generator())
+
+
+def test_sums_of_integers_in_a_long_row_are_held_to_exactness(device: "CudaDevice") -> None:
+    pattern = pattern_from_indices(1, 100_000, [0] * 100_000, list(range(100_000)))
+    bench = device.open(make_workload(pattern), pattern)
+    assert bench.draw("integers").bound.get().tolist() == [0.5]
+    assert bench.draw("uniform").bound.get()[0] > 0.5
 
 
 @pytest.mark.parametrize("name", NAMES)
