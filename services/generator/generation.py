@@ -26,11 +26,12 @@ async def generate_kernels(task: TuningTask, tools: Tools, tell: Callable[[Runni
     """Find the fastest kernel for a pattern that the budget allows, or say that the library's routine is best.
 
     The strategy proposes candidates in batches; evaluators compile, check and time them; what they found is there for
-    the next batch; the best so far is told after every report; the search ends with the budget or when the strategy has
-    had enough. Raises Unavailable where nothing could be graded at all.
+    the next batch; the best so far is told at the start and after every report; the search ends with the budget or when
+    the strategy has had enough. Raises Unavailable where nothing could be graded at all.
     """
     progress, findings = Progress(task), Findings()
     options = task.order.options
+    await tell(progress.running())
     batches = STRATEGIES[options.search](task, tools.sources, options.budget.candidates, findings)
     async with aclosing(graded(batches, task, tools.evaluations, tools.limits)) as reports:
         async for report in reports:

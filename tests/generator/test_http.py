@@ -311,7 +311,7 @@ def test_a_job_in_the_queue_knows_its_place_and_can_be_cancelled(redis_url: str,
         while not evaluators.jobs:
             time.sleep(0.02)
         places = [client.get(location).json()["status"].get("position") for location in locations]
-        assert places == [None, 0, 1, 2] or places == [0, 0, 1, 2]
+        assert places == [None, 0, 1, 2]
         client.delete(locations[2])
         assert client.get(locations[3]).json()["status"]["position"] == 1
         evaluators.released.set()
@@ -361,7 +361,7 @@ def events_of(
 def test_events_end_with_the_answer_and_go_on_where_they_left_off(client: httpx.Client) -> None:
     location = client.post("/v1/kernels", json=kernel_request()).headers["location"]
     events = events_of(client, location)
-    assert [name for _, name, _ in events] == ["queued", "running", "running", "finished"]
+    assert [name for _, name, _ in events] == ["queued", "running", "running", "running", "finished"]
     assert events_of(client, location, last_event_id=events[1][0]) == events[2:]
     assert events_of(client, location, last_event_id=events[-1][0]) == []
     assert events_of(client, location, last_event_id="rubbish") == events
