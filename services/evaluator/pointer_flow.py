@@ -24,6 +24,10 @@ Origins = frozenset[Origin]
 MAX_CHOICES = 16
 """Beyond these a register counts as ambiguous."""
 
+POINTER_BYTES = 8
+MAX_PASSED_BYTES = 64
+"""What lies further behind in a structure that is passed by value is not followed."""
+
 _FUNCTION = re.compile(r"\.(entry|func)\s+(?:\((.*?)\)\s*)?([\w$]+)\s*(?:\((.*?)\))?[^{;]*([{;])", re.DOTALL)
 _PARAMETER = re.compile(r"\.param[^,]*?([\w$]+)(?:\[\d*\])?\s*(?:,|$)")
 _VARIABLE = re.compile(
@@ -34,7 +38,7 @@ _BRACE = re.compile(r"[{}]")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*\.(?:loc|file|section)\b[^\n]*$", re.DOTALL | re.MULTILINE)
 _BEFORE_OPCODE = re.compile(r"(?:[{}\s]|[\w$]+:(?!:))*(?:@!?[%\w$]+\s+)?")
 _NAME = re.compile(r"(?<![\w.$%])[%A-Za-z_$][\w$]*")
-_ADDRESS = re.compile(r"\[\s*([%A-Za-z_$][\w$]*)[^\]]*\]")
+_ADDRESS = re.compile(r"\[\s*([%A-Za-z_$][\w$]*)(?:\s*\+\s*(\d+))?[^\]]*\]")
 _STORE = re.compile(r"(?:st|red|atom|discard|multimem|cp\.async\.bulk\.global|cp\.reduce)\b")
 _SPACE = re.compile(r"\.(global|shared|local|param)\b")
 _CALL = re.compile(r"call(?:\.uni)?\s+(?:\(([^()]*)\)\s*,\s*)?([\w$]+)\s*(?:,\s*\(([^()]*)\))?")
@@ -140,8 +144,9 @@ def _written_address(statement: str) -> str:
 
 
 # -- what is computed from what ---------------------------------------------------------------------------------------
-def _place(function: str, name: str) -> str:
-    return f"{function}/{name}"
+def _place(function: str, name: str, offset: int = 0) -> str:
+    """A register or a parameter of a function, or the pointer at an offset within one that is a structure."""
+    return f"{function}/{name}+{offset}" if offset else f"{function}/{name}"
 
 
 def _operand(module: Module, function: str, name: str) -> str:
@@ -171,10 +176,11 @@ def _passed(module: Module, function: Function, call: re.Match[str], number: int
     called = module.functions.get(name)
     if called is None:
         return
-    for place, parameter in zip(_NAME.findall(arguments or ""), called.parameters, strict=False):
-        yield Computed(_place(name, parameter), (_slot(function, place, number),), True)
-    for place, result in zip(_NAME.findall(results or ""), called.results, strict=False):
-        yield Computed(_slot(function, place, number), (_place(name, result),), True)
+    for offset in range(0, MAX_PASSED_BYTES, POINTER_BYTES):
+        for place, parameter in zip(_NAME.findall(arguments or ""), called.parameters, strict=False):
+            yield Computed(_place(name, parameter, offset), (_slot(function, place, number, offset),), True)
+        for place, result in zip(_NAME.findall(results or ""), called.results, strict=False):
+            yield Computed(_slot(function, place, number, offset), (_place(name, result, offset),), True)
 
 
 def _moved(module: Module, function: Function, statement: str, num_calls: int) -> Iterator[Computed]:
@@ -184,15 +190,15 @@ def _moved(module: Module, function: Function, statement: str, num_calls: int) -
     if address is None or not registers:
         return
     is_load = statement.startswith("ld")
-    name, register = address[1], _operand(module, function.name, registers[0])
+    name, offset, register = address[1], int(address[2] or 0), _operand(module, function.name, registers[0])
     is_own = name in function.parameters or name in function.results
-    place = _place(function.name, name) if is_own else _slot(function, name, num_calls - is_load)
+    place = _place(function.name, name, offset) if is_own else _slot(function, name, num_calls - is_load, offset)
     yield Computed(register, (place,), True) if is_load else Computed(place, (register,), True)
 
 
-def _slot(function: Function, name: str, call: int) -> str:
+def _slot(function: Function, name: str, call: int, offset: int) -> str:
     """A parameter of one call: the compiler uses their names again."""
-    return _place(function.name, f"{name}#{call}")
+    return _place(function.name, f"{name}#{call}", offset)
 
 
 def _spread(computed: Sequence[Computed], known: defaultdict[str, Origins]) -> None:

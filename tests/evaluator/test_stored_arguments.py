@@ -83,6 +83,8 @@ def test_the_arguments_written_to_are_named(body: str, written: list[str], compi
 
 POKE = "__device__ __noinline__ void poke(float* place, float value) { *place = value; }"
 LARGER = "__device__ __noinline__ const float* larger(const float* p, const float* q) { return *p > *q ? p : q; }"
+PAIR = """struct Pair { const float* in; float* out; };
+__device__ __noinline__ void put(Pair pair, float value) { *pair.out = value * *pair.in; }"""
 EITHER = "__device__ __noinline__ float* either(float* one, float* other, int n) { return n > 9 ? one : other; }"
 
 
@@ -92,6 +94,8 @@ EITHER = "__device__ __noinline__ float* either(float* one, float* other, int n)
         (POKE, "poke(y + num_rows, 1);", ["y"]),
         (POKE, "poke((float*)x, 1); poke(y, x[0]);", ["x", "y"]),
         (EITHER, "*either((float*)values, y, nnz) = 1;", ["values", "y"]),
+        (PAIR, "put(Pair{x, y}, 1.0f);", ["y"]),
+        (PAIR, "put(Pair{x, (float*)values}, 1.0f);", ["values"]),
         (LARGER + POKE, "poke(y, *larger(larger(x, values), x));", ["y"]),
         ("", 'asm volatile("{.reg .b64 p; add.s64 p, %0, 4; st.global.f32 [p+4], 0f00000000;}" :: "l"(x));', ["x"]),
         (
