@@ -7,13 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.domain.families import FAMILIES
-from sparsesmith.domain.families.prospects import Work
+from sparsesmith.domain.families.prospects import NUM_SMS, RESIDENT_THREADS, Work
 from sparsesmith.domain.features import FEATURE_NAMES, structural_features
 from sparsesmith.domain.formats.format import ParameterValue
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.tuning.grid import FloatArray, Grid, scaled
 
-NUM_SMS = 132
 MISSING = float("nan")
 
 Words = Mapping[str, int]
@@ -121,7 +120,7 @@ def _derived(grid: Grid, parameters: Mapping[str, FloatArray]) -> dict[str, Floa
     return {
         "row_over_width": mean - width,
         "longest_row_over_width": longest - width,
-        "threads_over_device": rows + of("lanes", 0.0) - np.log2(NUM_SMS * 1536),
+        "threads_over_device": rows + of("lanes", 0.0) - np.log2(RESIDENT_THREADS),
         "blocks_over_sms": rows + of("lanes", 0.0) - of("block") - np.log2(NUM_SMS),
         "nonzeros_over_stage": nnz - staged - np.log2(NUM_SMS),
         "segments_over_sms": nnz - of("items") - np.log2(NUM_SMS),

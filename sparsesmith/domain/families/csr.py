@@ -3,6 +3,7 @@
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import (
     BYTES,
+    MAX_STATIC_SHARED_BYTES,
     Launch,
     block_sum,
     c_index_type,
@@ -26,7 +27,6 @@ REGISTERS = OneOf("free", ("free", "few"))
 """`free` keeps all loads of a batch in flight, `few` keeps more warps resident."""
 BLOCK = OneOf(256, (64, 128, 256, 512))
 LANES = OneOf(8, (2, 4, 8, 16, 32))
-MAX_SHARED_BYTES = 48 * 1024
 
 
 def _row_base(choice: Choice) -> str:
@@ -218,7 +218,7 @@ for (int start = blockIdx.x * $rows; start < num_rows; start += gridDim.x * $row
 
 
 def _x_fits_shared(choice: Choice) -> bool:
-    return choice.integer("capacity") * BYTES[choice.element_type] <= MAX_SHARED_BYTES
+    return choice.integer("capacity") * BYTES[choice.element_type] <= MAX_STATIC_SHARED_BYTES
 
 
 _LANE_PARAMETERS: dict[str, ParameterSpec] = {

@@ -1,11 +1,11 @@
 """SpMV with the popular part of x in shared memory: a resident grid, a segmented sum across each warp."""
 
+from sparsesmith.domain.directives import MAX_SHARED_BYTES
 from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program, scalar, vector
 from sparsesmith.domain.formats.format import OneOf
 
-MAX_SHARED_BYTES = 232448
 MIN_NNZ = 200_000
 
 PREPARE = """

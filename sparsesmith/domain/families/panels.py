@@ -1,11 +1,11 @@
 """SpMV by column panels: x of a panel in shared memory, products handed on to bins of rows in a second launch."""
 
+from sparsesmith.domain.directives import MAX_SHARED_BYTES
 from sparsesmith.domain.families.csr import LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, program, scalar, vector, warp_sum
 from sparsesmith.domain.formats.format import OneOf
 
-MAX_SHARED_BYTES = 232448
 MIN_NNZ = 200_000
 
 ROUND = """

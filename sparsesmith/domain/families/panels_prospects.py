@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from sparsesmith.domain.directives import MAX_SHARED_BYTES
 from sparsesmith.domain.families.hubs import HUBS
-from sparsesmith.domain.families.panels import MAX_SHARED_BYTES, PANELS
+from sparsesmith.domain.families.panels import PANELS
 from sparsesmith.domain.families.prospects import (
     DRAM_BYTES_A_US,
     L2_BYTES,
     L2_BYTES_A_US,
     LAUNCH_US,
+    NUM_SMS,
     Prospect,
     Values,
     Work,
@@ -23,7 +25,6 @@ from sparsesmith.domain.features import sample_windows
 from sparsesmith.domain.formats.format import OneOf, ParameterValue
 from sparsesmith.domain.pattern import Pattern
 
-NUM_SMS = 132
 SHARED_BYTES_AN_SM = 233472
 PANEL_BYTES = (65536, 32768, 98304, 196608)
 HUB_BYTES = (131072, 196608, 98304, 229376, 65536)

@@ -19,8 +19,11 @@ OVERLAP_US = 0.2
 L2_BYTES = 45e6
 L2_BYTES_A_US = 5.5e6
 DRAM_BYTES_A_US = 3.9e6
-WARP_INSTRUCTIONS_A_US = 132 * 4 * 1700 * 0.6
-RESIDENT_THREADS = 132 * 1536
+NUM_SMS = 132
+WARP_INSTRUCTIONS_A_US = NUM_SMS * 4 * 1700 * 0.6
+RESIDENT_THREADS = NUM_SMS * 1536
+GATHER_SHARE = 0.6
+"""Part of the gathers of B that L1 does not catch."""
 INDEX_BYTES: Mapping[str, float] = {
     "i32": 4,
     "u20": 2.5,

@@ -4,6 +4,7 @@ from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import (
     BYTES,
+    MAX_STATIC_SHARED_BYTES,
     Launch,
     batch,
     block_sum,
@@ -15,7 +16,6 @@ from sparsesmith.domain.families.source import (
 )
 from sparsesmith.domain.formats.format import OneOf, ParameterValue
 
-MAX_SHARED_BYTES = 48 * 1024
 MAX_ROWS = 4096
 
 
@@ -250,7 +250,7 @@ $rows
 def products_fit_shared(choice: Choice) -> bool:
     """Whether a block's products fit static shared memory."""
     capacity = choice.integer("block") * choice.integer("unroll")
-    return capacity * BYTES[choice.element_type] <= MAX_SHARED_BYTES
+    return capacity * BYTES[choice.element_type] <= MAX_STATIC_SHARED_BYTES
 
 
 FEW_LANES = OneOf(1, (1, 2, 4, 8))

@@ -14,6 +14,8 @@ from sparsesmith_proto.message import ElementType, Operation
 SCALARS: Mapping[ElementType, str] = {"float32": "float", "float64": "double"}
 BYTES: Mapping[ElementType, int] = {"float32": 4, "float64": 8}
 FULL_WARP = "0xffffffff"
+MAX_STATIC_SHARED_BYTES = 48 * 1024
+"""What a kernel may declare; more is asked for in the launch, up to `directives.MAX_SHARED_BYTES`."""
 SHORT_TYPES: Mapping[str, str] = {"unsigned short": "ushort", "unsigned char": "uchar"}
 
 

@@ -4,11 +4,17 @@ from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 
 from sparsesmith.domain.families.hyb_prospects import split_bytes, split_choices
-from sparsesmith.domain.families.prospects import L2_BYTES_A_US, Prospect, Work, combine, estimate, loads, number
+from sparsesmith.domain.families.prospects import (
+    GATHER_SHARE,
+    L2_BYTES_A_US,
+    Prospect,
+    Work,
+    combine,
+    estimate,
+    loads,
+    number,
+)
 from sparsesmith.domain.formats.format import ParameterValue
-
-GATHER_SHARE = 0.6
-"""Part of the gathers of B that L1 does not catch."""
 
 
 def _tiles(work: Work) -> Iterator[dict[str, ParameterValue]]:

@@ -5,6 +5,7 @@ from math import ceil
 
 from sparsesmith.domain.families import spmm_hyb_prospects, spmm_split_prospects
 from sparsesmith.domain.families.prospects import (
+    GATHER_SHARE,
     L2_BYTES_A_US,
     Prospect,
     Values,
@@ -19,9 +20,6 @@ from sparsesmith.domain.families.prospects import (
 )
 from sparsesmith.domain.families.spmv_prospects import sigmas
 from sparsesmith.domain.formats.format import ParameterValue
-
-GATHER_SHARE = 0.6
-"""Part of the gathers of B that L1 does not catch."""
 
 
 def _tiles(work: Work) -> list[dict[str, ParameterValue]]:

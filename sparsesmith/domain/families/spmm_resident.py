@@ -1,13 +1,12 @@
 """SpMM with a few columns of the whole dense operand in shared memory: nearly dense matrices, such as pruned layers."""
 
+from sparsesmith.domain.directives import MAX_SHARED_BYTES
 from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.dense_tiles import ONE_CHUNK_PARAMETERS, tile_fits, tile_of
 from sparsesmith.domain.families.family import Choice, Family
 from sparsesmith.domain.families.source import BYTES, Launch, fill, load, program
 from sparsesmith.domain.families.spmm_splits import few_suffice, shuffle_sum, store_vector
 from sparsesmith.domain.formats.format import OneOf
-
-MAX_SHARED_BYTES = 232448
 
 
 def _slab_bytes(choice: Choice) -> int:

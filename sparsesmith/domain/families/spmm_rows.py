@@ -10,8 +10,17 @@ from sparsesmith.domain.families.dense_tiles import (
     tile_of,
 )
 from sparsesmith.domain.families.family import Choice, Family
-from sparsesmith.domain.families.row_blocks import MAX_ROWS, MAX_SHARED_BYTES
-from sparsesmith.domain.families.source import BYTES, Launch, batch, fill, load, program, scalar
+from sparsesmith.domain.families.row_blocks import MAX_ROWS
+from sparsesmith.domain.families.source import (
+    BYTES,
+    MAX_STATIC_SHARED_BYTES,
+    Launch,
+    batch,
+    fill,
+    load,
+    program,
+    scalar,
+)
 from sparsesmith.domain.formats.format import OneOf, ParameterSpec, ParameterValue
 
 BLOCK = OneOf(128, (64, 128, 256))
@@ -230,7 +239,7 @@ def _staged_fits(choice: Choice) -> bool:
     """Even tiles, and shared memory for the staged nonzeros and the partial sums."""
     size = BYTES[choice.element_type]
     shared = choice.integer("nnz_per_block") * (4 + size) + choice.integer("block") * choice.integer("vector") * size
-    return _tile_fits_exactly(choice) and shared <= MAX_SHARED_BYTES
+    return _tile_fits_exactly(choice) and shared <= MAX_STATIC_SHARED_BYTES
 
 
 _WALK_PARAMETERS: dict[str, ParameterSpec] = {

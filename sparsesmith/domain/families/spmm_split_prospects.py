@@ -3,8 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from math import ceil, log2
 
+from sparsesmith.domain.directives import MAX_SHARED_BYTES
 from sparsesmith.domain.families.prospects import (
+    GATHER_SHARE,
     L2_BYTES_A_US,
+    NUM_SMS,
     Prospect,
     Values,
     Work,
@@ -17,11 +20,6 @@ from sparsesmith.domain.families.prospects import (
 )
 from sparsesmith.domain.formats.format import ParameterValue
 
-GATHER_SHARE = 0.6
-"""Part of the gathers of B that L1 does not catch."""
-
-NUM_SMS = 132
-SHARED_BYTES = 232448
 SHARED_BYTES_A_US = 25e6
 
 MANY_PRODUCTS = 2_000_000
@@ -159,7 +157,7 @@ def _resident(work: Work, values: Values) -> Prospect:
     slab = number(values, "capacity") * width
     tiles = work.num_dense_cols * work.element_bytes / width
     blocks = ceil(work.rows * lanes * splits / (block * passes)) * tiles
-    at_once = NUM_SMS * max(1, min(2048 // block, SHARED_BYTES // max(slab, 1)))
+    at_once = NUM_SMS * max(1, min(2048 // block, MAX_SHARED_BYTES // max(slab, 1)))
     waves = ceil(blocks / at_once)
     conflicts = min(2.0, 128 / width)
     gathered = work.nnz * work.num_dense_cols * work.element_bytes * conflicts / SHARED_BYTES_A_US

@@ -2,11 +2,21 @@
 
 from sparsesmith.domain.families.csr import INDEX, LOAD, REGISTERS
 from sparsesmith.domain.families.family import Choice, Family
-from sparsesmith.domain.families.source import BYTES, Launch, block_sum, fill, load, program, scalar, vector, warp_sum
+from sparsesmith.domain.families.source import (
+    BYTES,
+    MAX_STATIC_SHARED_BYTES,
+    Launch,
+    block_sum,
+    fill,
+    load,
+    program,
+    scalar,
+    vector,
+    warp_sum,
+)
 from sparsesmith.domain.formats.csr_tiles import ORDER, ROWS
 from sparsesmith.domain.formats.format import OneOf, ParameterValue
 
-MAX_SHARED_BYTES = 48 * 1024
 MAX_ROWS = 4096
 MAX_CHUNKS = 128
 MAX_ITEM_BYTES = 128 * 1024
@@ -308,7 +318,7 @@ def _legal(choice: Choice, threads: int) -> bool:
         items % width == 0
         and 1 <= threads * items // (32 * width) <= MAX_CHUNKS
         and threads // lanes * choice.integer("rows") <= MAX_ROWS
-        and block * items * element_bytes <= MAX_SHARED_BYTES
+        and block * items * element_bytes <= MAX_STATIC_SHARED_BYTES
         and block * items * (element_bytes + 4) <= MAX_ITEM_BYTES
     )
 
