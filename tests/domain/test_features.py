@@ -29,7 +29,7 @@ def full(rows: int, cols: int) -> Pattern:
 
 
 def test_blocks_are_seen_in_rows_longer_than_a_window() -> None:
-    pattern = full(99, 5000)
+    pattern = full(99, 5004)
     assert [block_fill(pattern, extent, extent) for extent in (2, 3, 4)] == [1.0, 1.0, 1.0]
     one_row, first_column = np.zeros(300_000, np.int64), np.arange(300_000)
     single = pattern_from_indices(50, 300_000, one_row, first_column)

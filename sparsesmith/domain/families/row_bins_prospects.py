@@ -18,7 +18,7 @@ from sparsesmith.domain.families.prospects import (
     loads,
 )
 from sparsesmith.domain.families.row_bins import MOST_IN_FLIGHT
-from sparsesmith.domain.formats.format import ParameterValue
+from sparsesmith.domain.formats.format import ParameterValue, has_too_many_slots
 from sparsesmith.domain.formats.high_bits import HIGH_BITS
 from sparsesmith.domain.formats.row_bins import (
     WARP,
@@ -111,7 +111,7 @@ def _cuts(work: Work) -> Iterator[_Cut]:
             continue
         limits = best_limits(counted, steps, max_lanes, most)
         bins = cut_bins(counted, limits, steps, max_lanes)
-        if (steps, bins) in seen:
+        if (steps, bins) in seen or has_too_many_slots(bins[-1].past_slot, pattern.nnz):
             continue
         seen.add((steps, bins))
         # Which rows share a warp does not depend on the steps, and looking at all columns takes its time.

@@ -197,10 +197,15 @@ def _check(format_: Format, name: str, spec: ParameterSpec, value: ParameterValu
     return value
 
 
+def has_too_many_slots(num_slots: int, nnz: int) -> bool:
+    """Whether a layout would be mostly padding, or beyond 32-bit integers."""
+    mostly_padding = num_slots > 2**20 and num_slots > MAX_PADDING_RATIO * nnz
+    return mostly_padding or num_slots > MAX_OFFSET
+
+
 def refuse_padding(format_name: str, num_slots: int, nnz: int) -> None:
     """Raises InvalidProgram for a layout that is mostly padding, before it is allocated."""
-    mostly_padding = num_slots > 2**20 and num_slots > MAX_PADDING_RATIO * nnz
-    if mostly_padding or num_slots > MAX_OFFSET:
+    if has_too_many_slots(num_slots, nnz):
         limit = min(MAX_PADDING_RATIO * nnz, MAX_OFFSET)
         raise InvalidProgram(
             f"format {format_name} would store {num_slots} slots for {nnz} nonzeros (at most {limit})",

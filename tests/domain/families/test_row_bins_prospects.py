@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from sparsesmith.domain.families import FAMILIES
 from sparsesmith.domain.families.prospects import Work
 from sparsesmith.domain.families.row_bins_prospects import (
     BIN_OVERHEAD_SLOTS,
@@ -15,6 +16,7 @@ from sparsesmith.domain.families.row_bins_prospects import (
 from sparsesmith.domain.families.shape import Shape
 from sparsesmith.domain.formats.row_bins import count_lengths, cut_bins
 from sparsesmith.domain.pattern import Int32Array, pattern_from_indices
+from sparsesmith.domain.program import parse_program
 
 
 def cost(lengths: Int32Array, limits: tuple[int, ...], steps: int) -> int:
@@ -62,3 +64,19 @@ def test_large_matrices_are_proposed_the_fewest_bits_that_reach_their_columns(
     columns = np.random.default_rng(6).integers(0, num_cols, rows.size)
     work = Work(Shape(pattern_from_indices(30_000, num_cols, rows, columns)), 4, 1)
     assert {prospect.parameters["index"] for prospect in PROSPECTS["row_bins"](work)} == expected
+
+
+def test_cuts_that_the_format_would_refuse_for_their_padding_are_not_offered() -> None:
+    rows = 3000
+    diagonal = np.arange(rows)
+    pattern = pattern_from_indices(rows, rows, np.append(diagonal, np.zeros(rows)).astype(int), np.tile(diagonal, 2))
+    offered = [prospect.parameters for prospect in PROSPECTS["row_bins"](Work(Shape(pattern), 4, 1))]
+    assert offered
+    layouts = {(each["widths"], each["steps"], each["max_lanes"]): each for each in offered}
+    for parameters in layouts.values():
+        program = parse_program(
+            FAMILIES["row_bins"].render({**parameters, "registers": "free", "dependency": "full"}, "float32"),
+            "spmv",
+            "float32",
+        )
+        program.format.build(pattern, program.parameters)
