@@ -45,7 +45,8 @@ def check(kernel: LoadedKernel, draws: Sequence[Draw], num_repeated: int) -> Cor
     Raises MemoryDamaged.
     """
     worst_error = 0.0
-    before: Array = None
+    # The first has no other's result to start from: what the last one's should be.
+    before: Array = draws[-1].reference.astype(draws[-1].dense.dtype) if len(draws) > 1 else None
     for position, held in enumerate(draws):
         output: Array = None
         for start in [None] if position < len(draws) - num_repeated else [None, before]:
