@@ -97,6 +97,7 @@ def main() -> None:
     print("\n".join(table(result["kinds"])))
     if options.out is not None:
         path = options.out / "h200" / "tuner.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 

@@ -69,6 +69,7 @@ def main() -> None:
     print("\n".join(table(kinds)))
     if options.out is not None:
         path = options.out / options.device / "strategy-worth.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
