@@ -29,18 +29,17 @@ def _batch(choice: Choice, bins: tuple[Bin, ...]) -> int:
     return min(MOST_IN_FLIGHT, max(bin_.steps for bin_ in bins))
 
 
-def _place(bin_: Bin) -> str:
-    """Where a warp of the bin finds its rows and slots; the first warp's number is taken off beforehand."""
+def _place(bin_: Bin, is_only: bool) -> str:
+    """Where a warp of the bin finds its rows and slots; the first warp's number is taken off beforehand. Rows of a
+    single bin have kept their places."""
     shift, steps = bin_.lanes.bit_length() - 1, bin_.steps
-    place = bin_.first_row - bin_.first_warp * WARP // bin_.lanes
-    return (
-        f"shift = {shift}, steps = {steps}, place = {place}, slot = {bin_.first_slot - bin_.first_warp * steps * WARP}"
-    )
+    place = "" if is_only else f"place = {bin_.first_row - bin_.first_warp * WARP // bin_.lanes}, "
+    return f"shift = {shift}, steps = {steps}, {place}slot = {bin_.first_slot - bin_.first_warp * steps * WARP}"
 
 
 def _choose(choice: Choice, bins: tuple[Bin, ...]) -> str:
     """The bin of a warp: the narrowest, unless the warp lies before it."""
-    places = [_place(bin_) for bin_ in bins]
+    places = [_place(bin_, len(bins) == 1) for bin_ in bins]
     if choice.word("index") in HIGH_BITS:
         places = [f"{place}, high_byte = {byte}" for place, byte in zip(places, _high_bytes(choice, bins), strict=True)]
     lines = [f"int {places[-1]};"]
