@@ -10,11 +10,14 @@ from services.evaluator.cuda_program import DeviceProgram
 from services.evaluator.device import Array, Draw, Ran, RunFailure
 from services.evaluator.device_kernels import DeviceKernels
 from services.evaluator.device_operands import HeldDraws
+from services.evaluator.stopwatch import SINGLE_LEAD_US
 from services.evaluator.timed_sequence import Instruments, TimedSequence
 from services.evaluator.timing import QUICK, ByteFloor, TimingBudget, replays_suspiciously, runs_within
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch
 
-_FRESH_RUNS = 3
+_FRESH_TRIES = ((3, SINGLE_LEAD_US), (9, 2000.0))
+"""Runs and the time that the host has to queue each. A busy host may not have queued a run when the GPU is ready for it:
+a suspicion is tried again with time enough, and only then believed."""
 
 
 class CudaKernel:
@@ -120,14 +123,16 @@ class CudaKernel:
         if timing.cold_us < self._floor.cold_us:
             return _below_floor("cold", timing.cold_us, self._floor.cold_us, self._floor.required_bytes)
         stopwatch = self._instruments.stopwatch
-        runs = runs_within(_FRESH_RUNS, timing.median_us, budget)
-        fresh_us = median(stopwatch.single_us(sequence.single, self._renew_input, runs))
-        if replays_suspiciously(fresh_us, stopwatch.empty_single_us, timing.median_us):
-            return (
-                f"takes {timing.median_us:.2f} us on an input it has seen and {fresh_us:.2f} us on a new one: "
-                "it does not do the whole work every time"
-            )
-        return ""
+        fresh_us = 0.0
+        for most, lead_us in _FRESH_TRIES:
+            runs = runs_within(most, timing.median_us, budget)
+            fresh_us = median(stopwatch.single_us(sequence.single, self._renew_input, runs, lead_us))
+            if not replays_suspiciously(fresh_us, stopwatch.empty_single_us, timing.median_us):
+                return ""
+        return (
+            f"takes {timing.median_us:.2f} us on an input it has seen and {fresh_us:.2f} us on a new one: "
+            "it does not do the whole work every time"
+        )
 
     def _renew_input(self) -> None:
         self._open_program().renew_input(secrets.randbits(63))

@@ -28,8 +28,8 @@ _IDLE_S = 0.2
 _WAKE_S = 0.03
 _FLUSHES_A_WAKE = 50
 _HOST_MARGIN_US = 15.0
-_SINGLE_LEAD_US = 60.0
-"""Longer than the host takes to queue one single run."""
+SINGLE_LEAD_US = 60.0
+"""Longer than the host usually takes to queue one single run."""
 _MAX_PENDING = 32
 """Single runs that are queued before the host waits."""
 
@@ -66,17 +66,22 @@ class Stopwatch:
             self._busy_at = time.monotonic()
             return float(runtime.eventElapsedTime(start, stop)) * 1000 / graph.repeats
 
-    def single_us(self, graph: CapturedGraph, before: Callable[[], None], runs: int) -> list[float]:
-        """Single replays, each behind a delay and whatever `before` puts on the stream."""
+    def single_us(
+        self, graph: CapturedGraph, before: Callable[[], None], runs: int, lead_us: float = SINGLE_LEAD_US
+    ) -> list[float]:
+        """Single replays, each behind a delay of `lead_us` and whatever `before` puts on the stream.
+
+        Where the host takes longer than both to queue a run, its time is in the result.
+        """
         times: list[float] = []
         while len(times) < runs:
-            times += self._pending(graph, before, min(_MAX_PENDING, runs - len(times)))
+            times += self._pending(graph, before, min(_MAX_PENDING, runs - len(times)), lead_us)
         return [us / graph.repeats for us in times]
 
-    def _pending(self, graph: CapturedGraph, before: Callable[[], None], runs: int) -> list[float]:
+    def _pending(self, graph: CapturedGraph, before: Callable[[], None], runs: int, lead_us: float) -> list[float]:
         with cuda_errors():
             for run in range(runs):
-                self._kernels.delay(_SINGLE_LEAD_US)
+                self._kernels.delay(lead_us)
                 before()
                 runtime.eventRecord(self._events[2 * run], self._stream.ptr)
                 graph.launch()

@@ -102,16 +102,19 @@ def test_a_program_in_the_finals_gives_the_right_product_where_it_was_last_timed
     assert bool((abs(ran.output - other.reference) <= other.bound).all())
 
 
-def test_a_short_kernel_takes_another_time_at_other_addresses_but_not_another_mean(device: "CudaDevice") -> None:
+def test_the_time_of_a_short_kernel_is_the_mean_over_its_placements(device: "CudaDevice") -> None:
     pattern = pattern_from_scipy(
         scipy.sparse.random(2000, 2000, 0.01, format="csr", random_state=np.random.default_rng(31))
     )
     workload = make_workload(pattern)
     bench = device.open(workload, pattern)
-    kernels = [loaded(programs.WARP_A_ROW, bench, pattern, workload) for _ in range(3)]
-    times = bench.retime(kernels, bench.draw("uniform"), "cusparse_csr_default").kernels
-    means = [each.median_us for each in times if isinstance(each, MeasuredTiming)]
-    assert max(means) == pytest.approx(min(means), rel=0.08)
+    kernel = loaded(programs.WARP_A_ROW, bench, pattern, workload)
+    (timing,) = bench.retime([kernel], bench.draw("uniform"), "cusparse_csr_default").kernels
+    assert isinstance(timing, MeasuredTiming)
+    assert timing.median_us == pytest.approx(np.mean(timing.placements_us))
+    assert timing.low_us < timing.median_us < timing.high_us
+    # Random columns: which slices of the L2 serve x and the matrix differs from one placement to the next.
+    assert max(timing.placements_us) > 1.01 * min(timing.placements_us)
 
 
 def test_a_matrix_in_the_l2_is_slower_when_cold(device: "CudaDevice") -> None:
