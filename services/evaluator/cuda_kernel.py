@@ -16,8 +16,8 @@ from services.evaluator.timing import QUICK, ByteFloor, TimingBudget, replays_su
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch
 
 _FRESH_TRIES = ((3, SINGLE_LEAD_US), (9, 2000.0))
-"""Runs and the time that the host has to queue each. A busy host may not have queued a run when the GPU is ready for it:
-a suspicion is tried again with time enough, and only then believed."""
+"""Runs, and the microseconds that the host has to queue each. A busy host may not have queued a run when the GPU is
+ready for it: a suspicion is tried again with time enough, and only then believed."""
 
 
 class CudaKernel:
