@@ -393,6 +393,7 @@ class _Launch:
         numbers[columns.LAUNCH_STRIDE] = block_stride
         regions = self._regions()
         numbers[columns.LAUNCH_REGIONS] = len(regions)
+        copying_warps = shape.warps if (kernel.code[:, layout.COLUMN_KIND] == layout.KIND_COPY).any() else 0
         return Memory(
             code=kernel.code.copy(),
             words=words,
@@ -418,6 +419,8 @@ class _Launch:
             joins=np.zeros((shape.warps, columns.MAX_JOINS, columns.NUM_JOIN), dtype=np.int64),
             warps=np.zeros((shape.warps, columns.NUM_WARP), dtype=np.int64),
             seen=np.zeros((shape.warps, shape.warps), dtype=np.int64),
+            copies=np.zeros((copying_warps, columns.MAX_PENDING_COPIES, columns.NUM_COPY), dtype=np.int64),
+            copy_groups=np.zeros(shape.warps * columns.WARP_LANES, dtype=np.int64),
             barriers=np.zeros((columns.NUM_BARRIERS, 2), dtype=np.int64),
             scratch=np.zeros(columns.NUM_SCRATCH, dtype=np.int64),
             launch=numbers,

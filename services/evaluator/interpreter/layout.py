@@ -30,7 +30,9 @@ WINDOW_BYTES = 1 << 32
     KIND_COPY,
     KIND_PHASE_BARRIER,
     KIND_WAIT_FOR_GRID,  # griddepcontrol.wait
-) = range(16)
+    KIND_COMMIT_COPIES,  # cp.async.commit_group
+    KIND_WAIT_FOR_COPIES,  # cp.async.wait_group, wait_all
+) = range(18)
 
 # -- instruction columns --------------------------------------------------------------------------------------------
 (

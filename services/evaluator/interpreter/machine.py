@@ -20,6 +20,7 @@ from numba import njit
 from services.evaluator.interpreter.atomics import atomic, phase_barrier
 from services.evaluator.interpreter.barriers import barrier_number, release_barrier, wait_at_barrier
 from services.evaluator.interpreter.collectives import fill
+from services.evaluator.interpreter.copies import begin_copies, commit_copies, wait_for_copies
 from services.evaluator.interpreter.fronts import (
     arrive,
     leave,
@@ -69,6 +70,7 @@ from services.evaluator.interpreter.layout import (
     KIND_BRANCH,
     KIND_CLOCK,
     KIND_COLLECTIVE,
+    KIND_COMMIT_COPIES,
     KIND_COPY,
     KIND_FENCE,
     KIND_LOAD,
@@ -77,6 +79,7 @@ from services.evaluator.interpreter.layout import (
     KIND_RETURN,
     KIND_STORE,
     KIND_TRAP,
+    KIND_WAIT_FOR_COPIES,
     KIND_WAIT_FOR_GRID,
     NUM_PROFILE,
     PROFILE_INSTRUCTIONS,
@@ -84,7 +87,7 @@ from services.evaluator.interpreter.layout import (
     SPECIAL_OFFSET,
 )
 from services.evaluator.interpreter.meeting import meet, release_collectives
-from services.evaluator.interpreter.memory import copy, load, store
+from services.evaluator.interpreter.memory import load, store
 from services.evaluator.interpreter.operations import execute_operation
 from services.evaluator.interpreter.state import (
     AT_BARRIER,
@@ -106,6 +109,7 @@ from services.evaluator.interpreter.state import (
     NUM_BARRIERS,
     READY,
     WARP_AFTER_GRID,
+    WARP_COPIES,
     WARP_FRONTS,
     WARP_INSTRUCTIONS,
     WARP_LIVE,
@@ -140,6 +144,8 @@ def _start_block(m: Machine, block: int) -> None:
         m.barriers[index] = 0
     for index in range(launch[LAUNCH_WARPS] * launch[LAUNCH_WARPS]):
         m.seen[index] = 0
+    for thread in range(launch[LAUNCH_WARPS] * 32):
+        m.copy_groups[thread] = 0
     for warp in range(launch[LAUNCH_WARPS]):
         row = (warp * launch[LAUNCH_REGISTER_BYTES] + SPECIAL_OFFSET + 3 * 128) >> 2
         for lane in range(32):
@@ -152,6 +158,7 @@ def _start_block(m: Machine, block: int) -> None:
         warp_of(m, warp)[WARP_INSTRUCTIONS] = 0
         warp_of(m, warp)[WARP_WAITS] = 0
         warp_of(m, warp)[WARP_AFTER_GRID] = 0
+        warp_of(m, warp)[WARP_COPIES] = 0
         for index in range(MAX_JOINS):
             join_of(m, warp, index)[JOIN_EXPECTED] = 0
         push_front(m, warp, 0, warp_of(m, warp)[WARP_LIVE], -1, READY)
@@ -325,7 +332,11 @@ def _execute(m: Machine, pc: int, kind: int, warp: int, active: int, now: int) -
     elif kind == KIND_ATOMIC:
         atomic(m, pc, warp, active, now)
     elif kind == KIND_COPY:
-        copy(m, pc, warp, active, now)
+        begin_copies(m, pc, warp, active, now)
+    elif kind == KIND_COMMIT_COPIES:
+        commit_copies(m, warp, active)
+    elif kind == KIND_WAIT_FOR_COPIES:
+        wait_for_copies(m, pc, warp, active, now)
     elif kind == KIND_PHASE_BARRIER:
         phase_barrier(m, pc, warp, active, now)
     elif kind == KIND_FENCE:

@@ -14,8 +14,6 @@ from services.evaluator.interpreter.layout import (
     COLUMN_CONSTANT,
     COLUMN_COUNT,
     COLUMN_D0,
-    COLUMN_D1,
-    COLUMN_D2,
     COLUMN_OFFSET,
     COLUMN_REGION,
     COLUMN_S0,
@@ -42,7 +40,6 @@ from services.evaluator.interpreter.layout import (
     FINDING_READ_ONLY,
     FLAG_DEPENDENT,
     FLAG_READ_ONLY,
-    FOUND_KIND,
     NUM_PROFILE,
     PROFILE_CONFLICTS,
     PROFILE_SECTORS,
@@ -51,7 +48,6 @@ from services.evaluator.interpreter.layout import (
     REGION_FLAGS,
     REGION_SPACE,
     REGION_START,
-    SHARED_WINDOW,
     SPACE_GLOBAL,
     SPACE_LOCAL,
     SPACE_PARAM,
@@ -144,7 +140,7 @@ def translate_lanes(m: Machine, pc: int, warp: int, mask: int, size: int, access
 
 
 @machine_code
-def _count_sectors(m: Machine, pc: int, mask: int, now: int, stamps: Any, unique: int, cached: bool) -> int:
+def count_sectors(m: Machine, pc: int, mask: int, now: int, stamps: Any, unique: int, cached: bool) -> int:
     """Distinct 32-byte sectors of one request; counts first touches and first-level cache hits."""
     offsets, counters, l1 = m.scratch, m.counters, m.l1
     salt = (counters[COUNT_BLOCK] + 1) << 36
@@ -198,10 +194,10 @@ def count_access(m: Machine, pc: int, size: int, access: int, requests: int, sec
     lanes = masks[SPACE_GLOBAL]
     if lanes and access == ACCESS_READ:
         m.counters[requests] += 1
-        m.counters[sectors] += _count_sectors(m, pc, lanes, now, m.read_stamps, COUNT_UNIQUE_READ, True)
+        m.counters[sectors] += count_sectors(m, pc, lanes, now, m.read_stamps, COUNT_UNIQUE_READ, True)
     elif lanes:
         m.counters[requests] += 1
-        m.counters[sectors] += _count_sectors(m, pc, lanes, now, m.write_stamps, COUNT_UNIQUE_WRITTEN, False)
+        m.counters[sectors] += count_sectors(m, pc, lanes, now, m.write_stamps, COUNT_UNIQUE_WRITTEN, False)
 
 
 @machine_code
@@ -331,46 +327,3 @@ def _store_element(
         if before != value & ones:
             note_conflicting_lanes(m, pc, warp, lane, offset, lane_address(m, pc, warp, lane), size)
     _write_integer(m, offset, size, value)
-
-
-@machine_code
-def copy(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
-    """Execute cp.async at once: the destination is written when the instruction is met, not when it is waited for."""
-    row = instruction_of(m, pc)
-    size, base = row[COLUMN_SIZE], registers_of(m, warp)
-    read = 0
-    for lane in range(32):
-        if mask >> lane & 1:
-            wanted = min(size, as_int64(m.words[((base + row[COLUMN_S1]) >> 2) + lane]))
-            if wanted > 0:
-                read |= 1 << lane
-            _copy_lane(m, pc, warp, lane, wanted, now)
-            if m.found[FOUND_KIND]:
-                return
-    if read:
-        m.counters[COUNT_LOAD_REQUESTS] += 1
-        sectors = _count_sectors(m, pc, read, now, m.read_stamps, COUNT_UNIQUE_READ, True)
-        m.counters[COUNT_LOAD_SECTORS] += sectors
-
-
-@machine_code
-def _copy_lane(m: Machine, pc: int, warp: int, lane: int, wanted: int, now: int) -> None:
-    """Copy `wanted` bytes and fill up with zeros; leaves the arena offset of the source in the scratch numbers."""
-    row = instruction_of(m, pc)
-    size, thread, target_row = row[COLUMN_SIZE], warp * 32 + lane, registers_of(m, warp) + row[COLUMN_D0]
-    source = 0
-    if wanted > 0:
-        source = translate(m, pc, thread, lane_address(m, pc, warp, lane), size, ACCESS_READ)
-    address = SHARED_WINDOW + row[COLUMN_D2]
-    if row[COLUMN_D1]:
-        address += as_int64(m.longs[(target_row >> 3) + lane])
-    else:
-        address += as_int64(m.words[(target_row >> 2) + lane])
-    target = translate(m, pc, thread, address, size, ACCESS_WRITE)
-    if source < 0 or target < 0:
-        return
-    m.scratch[lane] = source
-    if m.launch[LAUNCH_CHECK] and target < m.launch[LAUNCH_CELLS] << 2:
-        note_write(m, pc, warp, lane, target, address, size, ACCESS_WRITE, 0, now)
-    for byte in range(size):
-        m.bytes1[target + byte] = m.bytes1[source + byte] if byte < wanted else 0

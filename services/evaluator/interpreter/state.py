@@ -70,6 +70,10 @@ class Memory(NamedTuple):
     """(warps, WARP_*)"""
     seen: NDArray[np.int64]
     """(warps, warps): seen[w, v] is the time up to which w is ordered after what v did."""
+    copies: NDArray[np.int64]
+    """(warps, MAX_PENDING_COPIES, COPY_*): asynchronous copies that are pending; empty where a kernel begins none."""
+    copy_groups: NDArray[np.int64]
+    """(warps * 32): groups of copies that each thread has committed."""
     barriers: NDArray[np.int64]
     """(16, 2): threads that arrived without waiting, and a mask of their warps."""
     scratch: NDArray[np.int64]
@@ -105,6 +109,8 @@ class Machine(NamedTuple):
     joins: Pointer
     warps: Pointer
     seen: Pointer
+    copies: Pointer
+    copy_groups: Pointer
     barriers: Pointer
     scratch: Pointer
     launch: Pointer
@@ -120,8 +126,20 @@ JOIN_PC, JOIN_EXPECTED, JOIN_ARRIVED, JOIN_PARENT, NUM_JOIN = range(5)
 SCRATCH_VALUES, SCRATCH_MASKS, NUM_SCRATCH = 32, 64, 72
 MAX_JOINS = 40
 MAX_FRONTS = 40
-WARP_LIVE, WARP_FRONTS, WARP_INSTRUCTIONS, WARP_WAITS, WARP_AFTER_GRID, NUM_WARP = range(6)
-"""WARP_AFTER_GRID: lanes that have executed griddepcontrol.wait."""
+WARP_LIVE, WARP_FRONTS, WARP_INSTRUCTIONS, WARP_WAITS, WARP_AFTER_GRID, WARP_COPIES, NUM_WARP = range(7)
+"""WARP_AFTER_GRID: lanes that have executed griddepcontrol.wait. WARP_COPIES: how many are pending."""
+(
+    COPY_INSTRUCTION,
+    COPY_LANE,
+    COPY_GROUP,  # groups that its thread had committed when it began
+    COPY_SOURCE,  # offsets in the arena
+    COPY_TARGET,
+    COPY_ADDRESS,  # of the target, virtual
+    COPY_WANTED,  # bytes; the rest of the target becomes zero
+    NUM_COPY,
+) = range(8)
+MAX_PENDING_COPIES = 1024
+"""Of a warp: 32 for each lane."""
 (
     LAUNCH_GRID_X,
     LAUNCH_GRID_Y,
@@ -168,6 +186,8 @@ def machine_of(memory: Memory) -> Machine:
         pointer_to(memory.joins),
         pointer_to(memory.warps),
         pointer_to(memory.seen),
+        pointer_to(memory.copies),
+        pointer_to(memory.copy_groups),
         pointer_to(memory.barriers),
         pointer_to(memory.scratch),
         pointer_to(memory.launch),

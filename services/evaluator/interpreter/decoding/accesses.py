@@ -40,6 +40,7 @@ _ATOMIC_TYPES = {
     "f16x2": layout.TYPE_F16X2,
     "bf16x2": layout.TYPE_BF16X2,
 }
+_ALL_GROUPS = -1
 _PHASE_UNSUPPORTED = ("expect_tx", "complete_tx", "pending_count")
 
 
@@ -157,19 +158,20 @@ def decode_copy(decoder: Decoder) -> None:
     opcode = decoder.instruction.opcode
     if "bulk" in opcode or "reduce" in opcode:
         raise decoder.fail("is not supported by the interpreter")
-    if "mbarrier" in opcode:
-        decoder.emit(layout.KIND_NOTHING)
+    if opcode[2] == "commit_group":
+        decoder.emit(layout.KIND_COMMIT_COPIES)
         return
-    if opcode[2] in ("commit_group", "wait_group", "wait_all"):
-        decoder.emit(layout.KIND_NOTHING)
+    if opcode[2] == "wait_all" or "mbarrier" in opcode:
+        decoder.emit(layout.KIND_WAIT_FOR_COPIES, code=_ALL_GROUPS)
+        return
+    if opcode[2] == "wait_group":
+        decoder.emit(layout.KIND_WAIT_FOR_COPIES, code=_constant(decoder, decoder.operands(1)[0], "the number"))
         return
     operands = decoder.operands(3)
-    size = operands[2]
-    if not isinstance(size, Immediate):
-        raise decoder.fail("the size is not a constant")
+    size = _constant(decoder, operands[2], "the size")
     columns = _memory_columns(decoder, operands[1], "global")
     target = _memory_columns(decoder, operands[0], "shared")
-    read_bytes = decoder.constant(size.value, 4)
+    read_bytes = decoder.constant(size, 4)
     if len(operands) > 3 and isinstance(operands[3], Register | Immediate):
         kind = "b32" if not isinstance(operands[3], Register) else decoder.kind_of(operands[3])
         if kind == "pred":
@@ -182,9 +184,15 @@ def decode_copy(decoder: Decoder) -> None:
         d1=target["address_wide"],
         d2=target["offset"],
         s1=read_bytes,
-        size=size.value,
+        size=size,
         count=1,
     )
+
+
+def _constant(decoder: Decoder, operand: Operand | None, what: str) -> int:
+    if not isinstance(operand, Immediate):
+        raise decoder.fail(f"{what} is not a constant")
+    return operand.value
 
 
 def decode_phase_barrier(decoder: Decoder) -> None:
