@@ -66,6 +66,11 @@ class StoredMatrices:
                     if matrix is not None:
                         self._keep(matrix)
 
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Keys of what need not be built, the least recently used first."""
+        return tuple(self._matrices)
+
     def _built_or_none(self, key: str, program: KernelProgram) -> StoredMatrix | None:
         try:
             return self._build(key, program)

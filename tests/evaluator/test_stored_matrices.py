@@ -1,7 +1,5 @@
 """Formats built once, and ahead on all cores where that is worth it."""
 
-import time
-
 import numpy as np
 import pytest
 
@@ -38,9 +36,9 @@ def test_formats_built_ahead_are_those_that_are_asked_for() -> None:
     ahead, alone = StoredMatrices(PATTERN, "float32"), StoredMatrices(PATTERN, "float32")
     programs = [program(storage) for storage in ("csr", "ell", "coo", "ell")]
     ahead.build_ahead(programs, limit_s=60)
-    started = time.perf_counter()
+    assert len(ahead.held) == 3
     built = [ahead.get(each) for each in programs]
-    assert time.perf_counter() - started < 0.01
+    assert len(ahead.held) == 3
     for each, expected in zip(built, map(alone.get, programs), strict=True):
         assert (each.key, each.format_bytes) == (expected.key, expected.format_bytes)
         for name, array in expected.layout.indices.items():

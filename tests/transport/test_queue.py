@@ -31,7 +31,7 @@ def test_a_wait_that_is_over_returns_nothing(queue: EvaluationQueue) -> None:
     queue.submit(make_job())
     began = time.monotonic()
     assert queue.wait("job-1", timeout_s=0.3) is None
-    assert 0.3 <= time.monotonic() - began < 1
+    assert 0.3 <= time.monotonic() - began < 5
 
 
 def test_an_unknown_job_has_no_position_and_no_report(queue: EvaluationQueue) -> None:
