@@ -15,7 +15,7 @@ from sparsesmith_proto.message import (
     ProgramText,
     Seconds,
 )
-from sparsesmith_proto.policy import PolicyAnnouncement
+from sparsesmith_proto.policy import PolicyAnnouncement, Verdict
 
 SearchStrategy = Literal["auto", "families", "sample"]
 
@@ -216,3 +216,14 @@ class PolicyStatus(Message):
     encoder: str
     announcement: PolicyAnnouncement | None
     """The announcement behind the version; None for the policy as shipped."""
+    under_probe: PolicyVersion | None = None
+    """The version whose canary is under way; no user is given its samples."""
+    verdicts: tuple[Verdict, ...] = ()
+    """What was decided of published versions and why, ascending versions, the newest 64."""
+
+
+class RollbackRequest(Message):
+    """`POST /operator/policy/rollback`."""
+
+    version: PolicyVersion | None = None
+    """An accepted version, or 0, the policy as shipped. None: the accepted one before the version in service."""

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from services.generator import problems, routes
+from services.generator import operator_routes, problems, routes
 from services.generator.body_limit import BodyLimit
 from services.generator.service import Service
 
@@ -21,6 +21,7 @@ def create_app(service: Service) -> FastAPI:
     app = FastAPI(title="sparsesmith", version="1", lifespan=lifespan)
     app.state.service = service
     app.include_router(routes.router)
+    app.include_router(operator_routes.router)
     app.add_middleware(
         BodyLimit,
         max_json_bytes=service.settings.max_json_bytes,

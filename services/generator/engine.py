@@ -8,7 +8,7 @@ import asyncio
 import multiprocessing
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,15 +129,18 @@ class Engine:
                 drawn.add(output.outputs[0], self.version)
         return drawn.sample()
 
-    async def publish(self, weights: Path, version: int, swap_encoder: Callable[[], None]) -> None:
+    async def publish(self, weights: Sequence[Path], version: int, swap_encoder: Callable[[], None]) -> None:
         """Serve new weights without losing a request: those in flight keep their tokens and go on under the new ones.
 
-        `swap_encoder` runs while generation stands still. Raises EngineFailed where the weights do not load.
+        `weights`: the safetensors files that together hold the language model. `swap_encoder` runs while generation
+        stands still. Raises EngineFailed where the weights do not load.
         """
         async with self._publishing:
             await self._llm.pause_generation(mode="keep", clear_cache=True)
             try:
-                await self._llm.collective_rpc("load_policy", timeout=LOAD_TIMEOUT_S, args=(str(weights),))
+                await self._llm.collective_rpc(
+                    "load_policy", timeout=LOAD_TIMEOUT_S, args=([str(path) for path in weights],)
+                )
             except Exception as error:
                 # The weights are half replaced: no step may run on them. What is in flight sees the engine die.
                 end_engine_processes()

@@ -10,14 +10,14 @@ policy's features in its first updates, and the head alone learns fast enough on
 import copy
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from services.trainer import advantages, ppo
-from services.trainer.batch import TrainingBatch
+from services.trainer.batch import SampleBatch, TrainingBatch
 from services.trainer.optimizers import Optimizer
 from services.trainer.policy_model import PolicyNetworks
 from services.trainer.pretraining import precision
@@ -30,6 +30,9 @@ MAX_LOGPROB_GAP = 0.1
 TELLING_REWARD_STD = 0.05
 """Below this spread of rewards (timing noise alone gives 0.03) normalisation would blow up what is noise, and both
 optimizers normalise too: advantages and steps shrink with the spread, to nothing where all rewards are equal."""
+
+TELLING_ENTROPY = 0.1
+"""Nats. Tokens whose distribution has less are forced by the language, and any engine agrees on them."""
 
 Metrics = dict[str, float]
 
@@ -87,6 +90,18 @@ class Losses:
     entropy: Tensor
 
 
+@dataclass(frozen=True)
+class Gap:
+    """How far other log-probabilities are from ours, in nats."""
+
+    per_token: float
+    """Mean absolute difference over telling tokens."""
+    per_program: float
+    """Mean over programs of the absolute value of the sum of their tokens' differences."""
+    num_tokens: int
+    """Telling tokens."""
+
+
 class Learner:
     """The policy in training, its critic, its frozen reference and its optimizers."""
 
@@ -98,22 +113,22 @@ class Learner:
         self.reference = _frozen(PolicyNetworks(networks.model, networks.encoder))
         self._options = options
         self._device = device
-        self._policy_optimizer = Optimizer(
-            [networks.model, networks.encoder],
-            matrix_rate=options.matrix_rate,
-            other_rate=options.other_rate,
-            decay=0.0,
-        )
+        self._policy_optimizer = self._new_policy_optimizer()
         self._value_optimizer = Optimizer(
             [networks.value_head], matrix_rate=options.value_rate, other_rate=options.value_rate, decay=0.0
         )
         self._random = torch.Generator().manual_seed(seed)
 
-    def update(self, batch: TrainingBatch, must_stop: Callable[[], bool] = lambda: False) -> Metrics:
-        """Improve the policy on a batch. Raises Stopped where `must_stop`, asked every few seconds, says so."""
+    def update(
+        self, batch: TrainingBatch, must_stop: Callable[[], bool] = lambda: False, step_scale: float = 1.0
+    ) -> Metrics:
+        """Improve the policy on a batch. Raises Stopped where `must_stop`, asked every few seconds, says so.
+
+        `step_scale`: of the policy's learning rates, at most 1.
+        """
         batch = batch.to(self._device)
         rollout = self._rollout(batch, must_stop)
-        step_size = float(_told(batch.reward_B))
+        step_size = step_scale * float(_told(batch.reward_B))
         tally = _Tally()
         for minibatch in self._minibatches(len(batch)):
             losses = self._accumulate(batch, rollout, minibatch, must_stop)
@@ -128,9 +143,34 @@ class Learner:
         return metrics
 
     @torch.no_grad()
-    def logprobs(self, batch: TrainingBatch) -> Tensor:
+    def logprobs(self, batch: SampleBatch) -> Tensor:
         """Log-probability of each sampled token under the policy as it is, at its sampling temperature: [B, T]."""
         return self._forward(self.networks, batch.to(self._device))[1]
+
+    @torch.no_grad()
+    def published_gap(self, batch: SampleBatch, *, shipped: bool) -> Gap:
+        """How far a batch's log-probabilities are from those of our weights as they are published, in bfloat16; or from
+        the shipped policy's."""
+        networks = self.reference if shipped else _published(self.networks)
+        batch = batch.to(self._device)
+        token_gaps, program_gaps = [], []
+        for rows in self._micro_batches(batch, range(len(batch))):
+            part = batch.rows(rows)
+            _, logprobs_BT, entropy_BT = self._forward(networks, part)
+            difference_BT = part.behaviour_BT - logprobs_BT
+            token_gaps += difference_BT[entropy_BT > TELLING_ENTROPY].abs().tolist()
+            program_gaps += difference_BT.sum(dim=1).abs().tolist()
+        return Gap(_mean(token_gaps), _mean(program_gaps), len(token_gaps))
+
+    def restart_from(self, model: Mapping[str, Tensor], encoder: Mapping[str, Tensor]) -> None:
+        """Take a policy's weights; the critic stays, the policy's optimizer starts afresh."""
+        self.networks.model.load_state_dict(model, strict=False)  # A tied output head may be left out.
+        self.networks.encoder.load_state_dict(encoder)
+        self._policy_optimizer = self._new_policy_optimizer()
+
+    def restart_from_reference(self) -> None:
+        """Take the shipped policy's weights."""
+        self.restart_from(self.reference.model.state_dict(), self.reference.encoder.state_dict())
 
     def state_dict(self) -> dict[str, object]:
         """Networks and optimizers, for a checkpoint. The reference comes from the policy's folder."""
@@ -147,6 +187,14 @@ class Learner:
         self._policy_optimizer.load_state_dict(state["policy_optimizer"])  # type: ignore[arg-type]
         self._value_optimizer.load_state_dict(state["value_optimizer"])  # type: ignore[arg-type]
         self._random.set_state(state["random"])  # type: ignore[arg-type]
+
+    def _new_policy_optimizer(self) -> Optimizer:
+        return Optimizer(
+            [self.networks.model, self.networks.encoder],
+            matrix_rate=self._options.matrix_rate,
+            other_rate=self._options.other_rate,
+            decay=0.0,
+        )
 
     @torch.no_grad()
     def _rollout(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> Rollout:
@@ -182,7 +230,7 @@ class Learner:
             count = max(1, round(num_records / size))
             yield from (order[number::count] for number in range(count))
 
-    def _micro_batches(self, batch: TrainingBatch, rows: Sequence[int]) -> Iterator[list[int]]:
+    def _micro_batches(self, batch: SampleBatch, rows: Sequence[int]) -> Iterator[list[int]]:
         """Rows of similar length together, as many as `micro_batch_tokens` allows, prompt and padding included."""
         lengths = (batch.lengths_B + _num_prompt_tokens(batch)).tolist()
         taken: list[int] = []
@@ -229,7 +277,7 @@ class Learner:
         total = policy + value + options.kl_coefficient * kl_reference - options.entropy_coefficient * entropy
         return Losses(total, policy, value, kl_reference, kl_proximal, clip_fraction, entropy)
 
-    def _forward(self, networks: PolicyNetworks, batch: TrainingBatch) -> tuple[Tensor, Tensor, Tensor]:
+    def _forward(self, networks: PolicyNetworks, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Final hidden states [B, T, H], log-probabilities and entropies [B, T]. The critic stays in float32."""
         with precision(self._device):
             hidden = networks.hidden_states(batch.prompts, batch.text)
@@ -308,7 +356,7 @@ def _told(reward_B: Tensor) -> Tensor:
     return (reward_B.std(unbiased=False) / TELLING_REWARD_STD).clamp(max=1)
 
 
-def _num_prompt_tokens(batch: TrainingBatch) -> int:
+def _num_prompt_tokens(batch: SampleBatch) -> int:
     """Matrix tokens; the handful of header and feature tokens is left out."""
     return batch.prompts.points.shape[1]
 
@@ -319,6 +367,14 @@ def _mask(batch: TrainingBatch) -> Tensor:
 
 def _frozen(networks: PolicyNetworks) -> PolicyNetworks:
     return copy.deepcopy(networks).eval().requires_grad_(False)
+
+
+def _published(networks: PolicyNetworks) -> PolicyNetworks:
+    """A copy of the policy as a published file has it."""
+    copied = _frozen(PolicyNetworks(networks.model, networks.encoder))
+    for parameter in copied.parameters():
+        parameter.copy_(parameter.to(torch.bfloat16))
+    return copied
 
 
 def _all_finite(parameter: nn.Parameter) -> bool:

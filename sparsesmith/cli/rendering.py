@@ -33,6 +33,7 @@ from sparsesmith_proto.kernel import (
     Mismatch,
     Outcome,
     Passed,
+    ProbeWritten,
     Rejected,
     Sampled,
     TimedOut,
@@ -135,6 +136,8 @@ def describe_origin(candidate: Candidate) -> str:
             return f"kernel family {family} {shown}"
         case UserWritten():
             return "you"
+        case ProbeWritten(version=version):
+            return f"the policy under probe, version {version}"
     assert_never(candidate.origin)
 
 

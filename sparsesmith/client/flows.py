@@ -34,6 +34,7 @@ from sparsesmith_proto.api import (
     KernelReport,
     PolicyStatus,
     Problem,
+    RollbackRequest,
     Queued,
     Running,
     TuningOptions,
@@ -145,6 +146,12 @@ def artifact(job_id: str, kind: str) -> Flow[bytes]:
 def policy() -> Flow[PolicyStatus]:
     """`GET /v1/policy`."""
     return _read(PolicyStatus, (yield Call("GET", "/v1/policy", {})))
+
+
+def roll_back_policy(version: int | None) -> Flow[PolicyStatus]:
+    """`POST /operator/policy/rollback`."""
+    wish = RollbackRequest(version=version).model_dump(mode="json")
+    return _read(PolicyStatus, (yield Call("POST", "/operator/policy/rollback", {"json": wish})))
 
 
 def ready() -> Flow[bool]:
