@@ -14,8 +14,9 @@ from rich.markup import escape
 
 import sparsesmith
 from sparsesmith.cli.files import matrix_file, program_file, save_artifacts
+from sparsesmith.cli.policy_commands import app as policy_app
 from sparsesmith.cli.progress import Progress
-from sparsesmith.cli.rendering import show_evaluation, show_policy, show_report, visible
+from sparsesmith.cli.rendering import show_evaluation, show_report, visible
 from sparsesmith.client import Client, tuning_options
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith_proto.api import SearchStrategy, ValuesOption
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 train_app = typer.Typer(help="Train a policy of your own.", no_args_is_help=True)
 app.add_typer(train_app, name="train")
+app.add_typer(policy_app, name="policy")
 
 console = Console()
 errors = Console(stderr=True)
@@ -120,17 +122,6 @@ def grade(
         show_evaluation(console, answer)
     if answer.evaluation.outcome.outcome != "passed":
         raise typer.Exit(NOT_PASSED)
-
-
-@app.command()
-def policy(url: Url = None, as_json: Json = False) -> None:
-    """Show the policy that the server samples from."""
-    with Client(url) as client:
-        status = client.policy()
-    if as_json:
-        print(status.model_dump_json(indent=2))
-    else:
-        show_policy(console, status)
 
 
 @app.command()

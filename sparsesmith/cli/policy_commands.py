@@ -22,7 +22,7 @@ def show(url: Url = None, as_json: Json = False) -> None:
     """Show the policy in service."""
     from rich.console import Console
 
-    from sparsesmith.cli.policy_rendering import show_policy
+    from sparsesmith.cli.rendering import show_policy
     from sparsesmith.client import Client
 
     with Client(url) as client:
@@ -53,7 +53,9 @@ def list_versions(url: Url = None, as_json: Json = False) -> None:
 def rollback(
     version: Annotated[
         int | None,
-        typer.Argument(help="An accepted version; 0: as shipped. Default: the one before the version in service", min=0),
+        typer.Argument(
+            help="An accepted version; 0: as shipped. Default: the one before the version in service", min=0
+        ),
     ] = None,
     url: Url = None,
     as_json: Json = False,
@@ -61,7 +63,7 @@ def rollback(
     """Serve an earlier version again, on the server's own machine. Training goes on from it with smaller steps."""
     from rich.console import Console
 
-    from sparsesmith.cli.policy_rendering import show_policy
+    from sparsesmith.cli.rendering import show_policy
     from sparsesmith.client import Client
 
     with Client(url) as client:

@@ -4,24 +4,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sparsesmith.cli.rendering import line, visible
+from sparsesmith.cli.rendering import visible
 from sparsesmith_proto.api import PolicyStatus
 from sparsesmith_proto.policy import ProbeScores
-
-
-def show_policy(console: Console, status: PolicyStatus) -> None:
-    """The policy in service."""
-    line(console, "model", f"{status.model} ({status.num_parameters:,} parameters, encoder {status.encoder})")
-    line(console, "version", str(status.version) if status.version else "0, as shipped")
-    if status.announcement is not None:
-        metrics = ", ".join(f"{name} {value:.4g}" for name, value in sorted(status.announcement.metrics.items()))
-        published = f"{status.announcement.created_at}, after {status.announcement.step} updates ({metrics})"
-        line(console, "published", published)
-    if status.under_probe is not None:
-        line(console, "under probe", f"version {status.under_probe}: no user is given its samples")
-    if (newest := max(status.verdicts, key=lambda verdict: verdict.version, default=None)) is not None:
-        decision = newest.decision.replace("_", " ")
-        line(console, "newest", f"version {newest.version} was {decision} at {newest.decided_at}: {newest.reason}")
 
 
 def show_versions(console: Console, status: PolicyStatus) -> None:

@@ -106,6 +106,12 @@ def show_policy(console: Console, status: PolicyStatus) -> None:
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in sorted(status.announcement.metrics.items()))
         published = f"{status.announcement.created_at}, after {status.announcement.step} updates ({metrics})"
         _line(console, "published", published)
+    if status.under_probe is not None:
+        _line(console, "probing", f"version {status.under_probe}: no user is given its samples")
+    if status.verdicts:
+        newest = status.verdicts[-1]
+        decision = newest.decision.replace("_", " ")
+        _line(console, "newest", f"version {newest.version} was {decision} at {newest.decided_at}: {newest.reason}")
 
 
 def describe_device(device: DeviceDescription) -> str:
