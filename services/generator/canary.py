@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from services.generator.comparison import GapLimits
-from services.generator.engine import Engine, InvalidPrompt
-from services.generator.grading import Evaluations
+from services.generator.policy.engine import Engine, InvalidPrompt
+from services.generator.policy.prompts import PromptWriter
+from services.generator.policy.sampling import SamplingOptions
 from services.generator.probe_set import ProbePattern, probe_set
-from services.generator.prompts import PromptWriter
-from services.generator.sampling import SamplingOptions
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.reward import milestone
+from services.generator.search.grading import Evaluations
 from sparsesmith.errors import SparsesmithError, Unavailable
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.reward import milestone
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
     Candidate,

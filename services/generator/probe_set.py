@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.domain.pattern import Pattern, pattern_from_indices
+from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
 

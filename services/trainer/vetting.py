@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from safetensors.torch import load_file
 
-from services.trainer.checkpoints import Checkpoint
+from services.trainer.online.checkpoints import Checkpoint
 from sparsesmith.policy.checkpoint import ENCODER_PREFIX
 from sparsesmith_proto.message import PolicyVersion
 from sparsesmith_proto.policy import PolicyStanding, Verdict

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Sequence
 
-from services.trainer.batch import RecordReader, SampleBatch, assemble_samples
-from services.trainer.learner import Learner
-from sparsesmith.domain.prompt import PromptInputs
+from services.trainer.online.batch import RecordReader, SampleBatch, assemble_samples
+from services.trainer.online.learner import Learner
+from sparsesmith.prompts.arrays import PromptInputs
 from sparsesmith_proto.message import PolicyVersion
 from sparsesmith_proto.policy import LogprobGap, ProbeQuestion, ProbeSample
 

@@ -34,8 +34,8 @@ from sparsesmith_proto.api import (
     KernelReport,
     PolicyStatus,
     Problem,
-    RollbackRequest,
     Queued,
+    RollbackRequest,
     Running,
     TuningOptions,
 )
