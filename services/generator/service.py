@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import assert_never
 
-from services.generator.canary import Canary, CanaryOptions
+from services.generator.policy.canary import Canary, CanaryOptions
 from services.generator.channels import Channels
-from services.generator.comparison import GapLimits
+from services.generator.policy.comparison import GapLimits
 from services.generator.generation import Tools, generate_kernels
 from services.generator.http.intake import Intake
 from services.generator.jobs.jobs import JobLimits, Jobs, Tell
@@ -22,7 +22,7 @@ from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.policy.watch import PolicyWatch
-from services.generator.probe_set import probe_set, probe_set_id
+from services.generator.policy.probe_set import probe_set, probe_set_id
 from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits

@@ -16,7 +16,7 @@ from services.trainer.policy_model import PolicyNetworks, ValueHead
 from services.trainer.settings import TrainerSettings
 from services.trainer.tokenizer import load_tokenizer
 from services.trainer.training import Workshop
-from services.trainer.vouching import Vouching
+from services.trainer.online.vouching import Vouching
 from sparsesmith.policy.checkpoint import load_policy
 from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.pattern_store import PatternStore

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from services.trainer import vetting
+from services.trainer.online import vetting
 from services.trainer.online.batch import assemble
 from services.trainer.online.checkpoints import Checkpoint, CheckpointFolder, remembered
 from services.trainer.online.intake import Collected, RecordIntake
 from services.trainer.online.journal import Journal
 from services.trainer.online.learner import Learner, Metrics, Stopped
 from services.trainer.online.publishing import Edition, Publisher
-from services.trainer.vouching import Vouching
+from services.trainer.online.vouching import Vouching
 from sparsesmith.transport.policy_channel import PolicyChannel
 
 log = logging.getLogger(__name__)

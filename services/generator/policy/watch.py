@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from services.generator.canary import Canary, Drawn, NoVerdict
-from services.generator.comparison import complaint
+from services.generator.policy.canary import Canary, Drawn, NoVerdict
+from services.generator.policy.comparison import complaint
 from services.generator.policy.engine import Engine, EngineFailed
 from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.prompts import PromptWriter
 from services.generator.policy.weights import RefusedWeights, Shape, check_weights, weights_path
-from services.generator.sampling_gate import SamplingGate
+from services.generator.policy.sampling_gate import SamplingGate
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith_proto.message import PolicyVersion
 from sparsesmith_proto.policy import PolicyAnnouncement, PolicyStanding, Probe, ProbeScores, Verdict

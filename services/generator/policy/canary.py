@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from services.generator.comparison import GapLimits
+from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import Engine, InvalidPrompt
 from services.generator.policy.prompts import PromptWriter
 from services.generator.policy.sampling import SamplingOptions
-from services.generator.probe_set import ProbePattern, probe_set
+from services.generator.policy.probe_set import ProbePattern, probe_set
 from services.generator.search.grading import Evaluations
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.matrix.pattern import Pattern
