@@ -26,6 +26,7 @@ from services.generator.sampling import PolicySampler, SamplingOptions
 from services.generator.search import Sources
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
+from services.generator.trials import Trials
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.tuning.models import CostModels
@@ -48,6 +49,7 @@ class Service:
         self.channels = channels
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.metrics = Metrics()
+        self.trials = Trials(channels.candidates)
         num_waits = settings.max_running_jobs * settings.batches_in_flight
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics)
         self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
@@ -70,6 +72,7 @@ class Service:
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=self.cache,
+            trials=self.trials,
         )
 
     @asynccontextmanager
@@ -140,7 +143,10 @@ class Service:
     async def _grade(self, job: AcceptedJob, order: EvaluationOrder) -> JobState:
         candidate = Candidate(candidate_id="user", program=order.program, origin=UserWritten())
         evaluation_job = EvaluationJob(job_id=job.new_run_id(), workload=order.workload, candidates=(candidate,))
+        await self.trials.begin(job.job_id)
+        started = time.monotonic()
         report = await self.evaluations.grade(evaluation_job)
+        await self.trials.keep(job.job_id, report, time.monotonic() - started)
         return Graded(
             answer=EvaluationAnswer(
                 workload=order.workload,
