@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from services.generator.trials import told_origin
+from services.generator.search.trials import told_origin
 from sparsesmith.client import Client
 from sparsesmith.errors import NotFound
 from sparsesmith.transport.candidate_store import CandidateStore
