@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
 
-from sparsesmith.domain.extraction import extract_program
+from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import (
     BreakEven,
     EvaluationAnswer,
