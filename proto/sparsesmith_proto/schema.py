@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from sparsesmith_proto.api import (
+    CandidatePage,
     EvaluationRequest,
     JobStatus,
     KernelRequest,
@@ -29,6 +30,7 @@ MESSAGES: tuple[type[Message], ...] = (
     TuningOptions,
     EvaluationRequest,
     JobStatus,
+    CandidatePage,
     Problem,
     PolicyStatus,
     RollbackRequest,

@@ -8,25 +8,25 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import assert_never
 
-from services.generator.policy.canary import Canary, CanaryOptions
 from services.generator.channels import Channels
-from services.generator.policy.comparison import GapLimits
 from services.generator.generation import Tools, generate_kernels
-from services.generator.http.intake import Intake
 from services.generator.jobs.jobs import JobLimits, Jobs, Tell
 from services.generator.jobs.ledger import AcceptedJob, Ledger
 from services.generator.metrics import Gauges, Metrics
 from services.generator.orders import EvaluationOrder, KernelOrder
+from services.generator.policy.canary import Canary, CanaryOptions
+from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import EngineOptions
 from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.folder import PolicyFolder
+from services.generator.policy.probe_set import probe_set, probe_set_id
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.policy.watch import PolicyWatch
-from services.generator.policy.probe_set import probe_set, probe_set_id
 from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
 from services.generator.search.kernel_cache import TunedKernelCache
+from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
 from sparsesmith.errors import NotFound, Unavailable
@@ -48,12 +48,12 @@ class Service:
 
     def __init__(self, settings: GeneratorSettings, channels: Channels) -> None:
         self.settings = settings
-        self.intake = Intake(settings)
         self.channels = channels
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.metrics = Metrics()
         num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set())
-        self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics)
+        self.trials = Trials(channels.candidates)
+        self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
         self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
         self.folder = policy_folder(settings)
         self.sampler = None if self.folder is None else policy_sampler(self.folder, settings)
@@ -72,6 +72,7 @@ class Service:
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=self.cache,
+            trials=self.trials,
         )
 
     @asynccontextmanager
@@ -157,7 +158,10 @@ class Service:
     async def _grade(self, job: AcceptedJob, order: EvaluationOrder) -> JobState:
         candidate = Candidate(candidate_id="user", program=order.program, origin=UserWritten())
         evaluation_job = EvaluationJob(job_id=job.new_run_id(), workload=order.workload, candidates=(candidate,))
+        await self.trials.begin(job.job_id)
+        started = time.monotonic()
         report = await self.evaluations.grade(evaluation_job)
+        await self.trials.keep(job.job_id, report, time.monotonic() - started)
         return Graded(
             answer=EvaluationAnswer(
                 workload=order.workload,

@@ -12,11 +12,11 @@ from services.trainer.online.intake import IntakeOptions, RecordIntake
 from services.trainer.online.journal import Journal
 from services.trainer.online.learner import Learner, LearnerOptions
 from services.trainer.online.publishing import Publisher
+from services.trainer.online.vouching import Vouching
 from services.trainer.policy_model import PolicyNetworks, ValueHead
 from services.trainer.settings import TrainerSettings
 from services.trainer.tokenizer import load_tokenizer
 from services.trainer.training import Workshop
-from services.trainer.online.vouching import Vouching
 from sparsesmith.policy.checkpoint import load_policy
 from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.pattern_store import PatternStore

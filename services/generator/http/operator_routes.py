@@ -1,6 +1,6 @@
 """What an operator may do, from this machine alone.
 
-Not protected against: a proxy on this machine that passes requests for `/operator` on from elsewhere; let it pass `/v1`.
+Not protected against: a proxy on this machine that passes on what others ask of `/operator`; let it pass `/v1` only.
 """
 
 import ipaddress

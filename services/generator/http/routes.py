@@ -9,12 +9,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from services.generator.http.intake import Intake
 from services.generator.jobs.ledger import has_ended
 from services.generator.orders import EvaluationOrder, KernelOrder, OrderedMatrix
 from services.generator.service import Service
 from sparsesmith.artifacts import ArtifactKind, artifact
 from sparsesmith.errors import Conflict, InvalidOption
 from sparsesmith_proto.api import (
+    CandidatePage,
     EvaluationRequest,
     Finished,
     JobStatus,
@@ -27,6 +29,7 @@ from sparsesmith_proto.api import (
 router = APIRouter()
 
 MAX_KEY_CHARACTERS = 255
+MAX_PAGE_CANDIDATES = 256
 WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.IGNORECASE)
 
 
@@ -35,7 +38,13 @@ def _service(request: Request) -> Service:
     return service
 
 
+def _intake(request: Request) -> Intake:
+    intake: Intake = request.app.state.intake
+    return intake
+
+
 ServiceOf = Annotated[Service, Depends(_service)]
+IntakeOf = Annotated[Intake, Depends(_intake)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
 Prefer = Annotated[str | None, Header()]
 
@@ -54,18 +63,22 @@ _PROBLEMS: dict[int | str, dict[str, object]] = {
 
 
 @router.post("/v1/kernels", status_code=202, response_model=JobStatus, responses=_PROBLEMS, openapi_extra=_BODY)
-async def tune_kernel(request: Request, service: ServiceOf, key: Key = None, prefer: Prefer = None) -> Response:
+async def tune_kernel(
+    request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
+) -> Response:
     """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
-    order, matrix = await service.intake.kernel_order(request)
+    order, matrix = await intake.kernel_order(request)
     return await _accepted(service, order, matrix, key, prefer, "/v1/kernels")
 
 
 @router.post(
     "/v1/evaluations", status_code=202, response_model=JobStatus, responses=_PROBLEMS, openapi_extra=_PROGRAM_BODY
 )
-async def grade_program(request: Request, service: ServiceOf, key: Key = None, prefer: Prefer = None) -> Response:
+async def grade_program(
+    request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
+) -> Response:
     """Grade a kernel program of one's own on a matrix."""
-    order, matrix = await service.intake.evaluation_order(request)
+    order, matrix = await intake.evaluation_order(request)
     return await _accepted(service, order, matrix, key, prefer, "/v1/evaluations")
 
 
@@ -96,13 +109,27 @@ async def job_events(
     return EventSourceResponse(_sent(service, job_id, last_event_id), ping=15)
 
 
+@router.get("/v1/kernels/{job_id}/candidates", response_model=CandidatePage, responses=_PROBLEMS)
+@router.get("/v1/evaluations/{job_id}/candidates", response_model=CandidatePage, responses=_PROBLEMS)
+async def tried_candidates(
+    job_id: str,
+    service: ServiceOf,
+    offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_CANDIDATES)] = 50,
+) -> CandidatePage:
+    """What was tried for a job so far, failures included, in the order of grading; page by page."""
+    await service.jobs.status(job_id)
+    return await service.trials.page(job_id, offset, limit)
+
+
 @router.get("/v1/kernels/{job_id}/artifact", responses=_PROBLEMS)
 async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[ArtifactKind, Query()] = "zip") -> Response:
-    """The program, the C++ header, the Python loader, the report, or all of them."""
+    """The program, the C++ header, the Python loader, the report, what was tried, or all of them."""
     report = _report(await service.jobs.status(job_id))
     pattern = await service.ledger.pattern(report.workload.pattern)
     values = await service.ledger.values(report.workload)
-    file = await asyncio.to_thread(artifact, kind, report, pattern, values)
+    candidates = await service.trials.all(job_id) if kind in ("candidates", "zip") else ()
+    file = await asyncio.to_thread(artifact, kind, report, pattern, values, candidates)
     headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
     return Response(file.content, headers=headers, media_type=file.media_type)
 

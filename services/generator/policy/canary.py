@@ -11,10 +11,9 @@ from typing import Protocol
 
 from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import Engine, InvalidPrompt
+from services.generator.policy.probe_set import ProbePattern, probe_set
 from services.generator.policy.prompts import PromptWriter
 from services.generator.policy.sampling import SamplingOptions
-from services.generator.policy.probe_set import ProbePattern, probe_set
-from services.generator.search.grading import Evaluations
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.reward import milestone
@@ -60,6 +59,14 @@ class Drawn:
     """By prompt."""
     programs: Mapping[str, tuple[str, ...]]
     """Their texts, in the same order."""
+
+
+class Evaluations(Protocol):
+    """Where candidates are graded."""
+
+    async def grade(self, job: EvaluationJob) -> EvaluationReport:
+        """The report, however long it takes. Cancelling the call cancels the job."""
+        ...
 
 
 class Patterns(Protocol):

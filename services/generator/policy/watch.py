@@ -22,8 +22,8 @@ from services.generator.policy.comparison import complaint
 from services.generator.policy.engine import Engine, EngineFailed
 from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.prompts import PromptWriter
-from services.generator.policy.weights import RefusedWeights, Shape, check_weights, weights_path
 from services.generator.policy.sampling_gate import SamplingGate
+from services.generator.policy.weights import RefusedWeights, Shape, check_weights, weights_path
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith_proto.message import PolicyVersion
 from sparsesmith_proto.policy import PolicyAnnouncement, PolicyStanding, Probe, ProbeScores, Verdict

@@ -37,7 +37,7 @@ Skip = Literal[
 """Why a record is not learned from.
 
 `already_used`: a checkpoint learned from it, and it came again because the acknowledgement was lost.
-`turned_down`: a part was sampled under a version that was refused or rolled back. `stale`: sampled too many versions ago.
+`turned_down`: partly sampled by a version that was refused or rolled back. `stale`: sampled too many versions ago.
 `unknown_version`: sampled by weights that this trainer never made. `no_reward`: not rewarded under the scheme in use.
 `pattern_gone`: expired in the store.
 """
