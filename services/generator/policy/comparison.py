@@ -51,7 +51,7 @@ def complaint(candidate: Probe, references: Sequence[Probe], limits: GapLimits) 
 
 
 def shortfall(candidate: Sequence[Sequence[float]], reference: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """How much the candidate's values lack against the reference's: a mean over its samples, prompt by prompt; and z."""
+    """What the candidate lacks against the reference, prompt by prompt: the mean over its samples, and z."""
     lack = variance = 0.0
     for own, other in zip(candidate, reference, strict=True):
         pooled = np.array([*own, *other], np.float64)

@@ -45,18 +45,17 @@ def vetted(
     Waits as long as it takes: without a generator there is nothing to learn from, either. Raises Unavailable.
     """
     remind_at = time.monotonic() + REMIND_S
-    answered, waited = "", False
+    answered = ""
     while not must_stop():
         standing = workshop.channel.standing()
-        verdict = standing.verdict(state.version)
-        if waited and verdict is not None:
+        if (verdict := standing.verdict(state.version)) is not None:
             _report(workshop, verdict)
         if state.version in standing.turned_down:
-            state, waited = _gone_back(workshop, state, standing), False
+            state = _gone_back(workshop, state, standing)
         elif state.version <= max(0, standing.newest_judged):
             return state, standing.turned_down
         else:
-            waited, answered = True, _vouched(workshop, state.version, answered)
+            answered = _vouched(workshop, state.version, answered)
             if time.monotonic() > remind_at:
                 remind_at += REMIND_S
                 log.warning("version %d still waits for a generator's canary", state.version)
@@ -121,6 +120,10 @@ def _restart(workshop: "Workshop", version: PolicyVersion) -> PolicyVersion:
 
 
 def _report(workshop: "Workshop", verdict: Verdict) -> None:
+    """Once."""
+    last = workshop.verdicts.last()
+    if (last.get("version"), last.get("decision")) == (verdict.version, verdict.decision):
+        return
     log.info("version %d is %s: %s", verdict.version, verdict.decision.replace("_", " "), verdict.reason)
     scores = {} if verdict.scores is None else verdict.scores.model_dump()
     workshop.verdicts.write(
