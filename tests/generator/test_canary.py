@@ -21,12 +21,15 @@ from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.policy.watch import PolicyWatch
 from sparsesmith.errors import Conflict, NotFound
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.checkpoint import Policy
+from sparsesmith.policy.embedding import load_embedder
+from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Evaluation, Mismatch, Sampled
+from sparsesmith_proto.kernel import Evaluation, Mismatch, Sampled, Workload
 from sparsesmith_proto.policy import LogprobGap, PolicyAnnouncement, ProbeQuestion, Verdict
 from tests.generator.conftest import LivePolicy
 from tests.generator.orders import make_task
@@ -84,16 +87,19 @@ class Publisher:
         question = next(each for each in self.asked if each.probe_id == probe_id)
         return self._gap(question) if self.answers else None
 
+    def embedded(self, version: int, pattern: Pattern, workload: Workload, sampled: Sampled) -> torch.Tensor:
+        """A prompt as the encoder of a version has it: its weights change with the language model's."""
+        embedder = load_embedder(self._live.folder.path)
+        if version:
+            embedder = embedder.with_weights(self._folder / f"policy-{version}.safetensors")
+        return embedder.embed([prompt_inputs(pattern, workload, sampled.prompt)])[0]
+
     def _gap(self, question: ProbeQuestion) -> LogprobGap:
         patterns = {asked.workload: asked.pattern for asked in probe_set()}
         gaps = []
         for each in question.samples[::8]:
-            prompt = self._live.writer.write(patterns[each.workload], each.workload, each.sampled.prompt)
-            expected = reference_logprobs(
-                self._policies[question.version],
-                prompt.embeddings,  # type: ignore[union-attr]
-                each.sampled.token_ids,
-            )
+            embeddings = self.embedded(question.version, patterns[each.workload], each.workload, each.sampled)
+            expected = reference_logprobs(self._policies[question.version], embeddings, each.sampled.token_ids)
             gaps.append(torch.tensor(each.sampled.logprobs) - expected)
         return LogprobGap(
             probe_id=question.probe_id,
@@ -189,8 +195,9 @@ class Bench:
         """Most nats between what a user's samples say of a token and what a policy says."""
         task, worst = make_task(), 0.0
         for each in samples:
-            prompt = self.live.writer.write(task.pattern, task.order.workload, each.prompt)
-            expected = reference_logprobs(policy, prompt.embeddings, each.token_ids)  # type: ignore[union-attr]
+            version = policy.description.version
+            embeddings = self.trainer.embedded(version, task.pattern, task.order.workload, each)
+            expected = reference_logprobs(policy, embeddings, each.token_ids)
             worst = max(worst, float((torch.tensor(each.logprobs) - expected).abs().max()))
         return worst
 
