@@ -1,0 +1,14 @@
+"""The words that a user chooses among. No import of pydantic: the command line offers them before it loads anything."""
+
+from typing import Literal
+
+Operation = Literal["spmv", "spmm"]
+"""`spmv` is y = A x. `spmm` is C = A B with dense row-major B of `num_dense_cols` columns."""
+
+ElementType = Literal["float32", "float64"]
+"""Type of the values, of x and of y."""
+
+SearchStrategy = Literal["auto", "families", "sample"]
+
+ValuesOption = Literal["any", "fixed"]
+"""`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own, which it may exploit."""
