@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sparsesmith.domain.fixed_values import FixedValues
-from sparsesmith.domain.formats.format import Layout
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.program import KernelProgram
+from sparsesmith.formats.format import Layout
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
+from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import (
     Baselines,
     Crashed,
@@ -34,7 +34,7 @@ from sparsesmith_proto.kernel import (
 )
 
 if TYPE_CHECKING:
-    from services.evaluator.compilation import Compiled
+    from services.evaluator.compiling.compiler import Compiled
 
 Array = Any
 """An array of the device's own library (NumPy, CuPy); `correctness` uses operators, `.all()`, `.max()`, `.copy()`."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from services.evaluator.device import Device
 from services.evaluator.gpu_claim import claim_gpu
-from services.evaluator.sandbox import DeviceFactory, DeviceProcess, StageLimits
+from services.evaluator.isolation.sandbox import DeviceFactory, DeviceProcess, StageLimits
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith_proto.message import Architecture
 
@@ -30,7 +30,7 @@ class CudaFactory:
 
     def __call__(self) -> Device:
         os.environ["CUDA_VISIBLE_DEVICES"] = self.visible_device
-        from services.evaluator.cuda_device import CudaDevice
+        from services.evaluator.cuda.device import CudaDevice
 
         return CudaDevice()
 
@@ -42,7 +42,7 @@ class InterpreterFactory:
     architecture: Architecture
 
     def __call__(self) -> Device:
-        from services.evaluator.interpreter_device import InterpreterDevice
+        from services.evaluator.interpreter.device import InterpreterDevice
 
         return InterpreterDevice(self.architecture)
 

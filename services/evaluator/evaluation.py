@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from functools import lru_cache
 
-from services.evaluator.compilation import Compiled
-from services.evaluator.correctness import Correct
+from services.evaluator.checking.correctness import Correct
+from services.evaluator.compiling.compiler import Compiled
+from services.evaluator.isolation.workbench import Stored, Workbench
 from services.evaluator.race import Race
-from services.evaluator.workbench import Stored, Workbench
-from sparsesmith.domain.extraction import extract_program
-from sparsesmith.domain.formats.compressed import storage_name
-from sparsesmith.domain.program import KernelProgram, parse_program
 from sparsesmith.errors import InvalidProgram
+from sparsesmith.formats.values.compressed import storage_name
+from sparsesmith.program.extraction import extract_program
+from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import (
     Candidate,
     CompileFailed,

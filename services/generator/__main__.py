@@ -23,8 +23,8 @@ def main() -> None:
         signal.signal(number, lambda *_: sys.exit(0))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
-    from services.generator.app import create_app
     from services.generator.channels import Channels
+    from services.generator.http.app import create_app
     from services.generator.service import Service
 
     uvicorn.run(

@@ -1,6 +1,6 @@
 """The generator's ends of the channels to evaluators and trainer, all on one Redis."""
 
-from services.generator.evaluations import WorkQueue
+from services.generator.search.evaluations import WorkQueue
 from sparsesmith.transport.connection import connect, is_answering
 from sparsesmith.transport.job_store import JobStore
 from sparsesmith.transport.pattern_store import PatternStore

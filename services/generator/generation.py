@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from services.generator.grading import Evaluations, GradingLimits, graded
-from services.generator.kernel_cache import TunedKernelCache
 from services.generator.search import STRATEGIES, Findings, Sources
+from services.generator.search.grading import Evaluations, GradingLimits, graded
+from services.generator.search.kernel_cache import TunedKernelCache
+from services.generator.search.verdict import Progress, conclude
 from services.generator.task import TuningTask
-from services.generator.verdict import Progress, conclude
 from sparsesmith_proto.api import KernelReport, Running
 
 

@@ -9,25 +9,25 @@ from contextlib import asynccontextmanager
 from typing import assert_never
 
 from services.generator.channels import Channels
-from services.generator.engine import EngineOptions
-from services.generator.engine_host import EngineHost
-from services.generator.evaluations import QueuedEvaluations
 from services.generator.generation import Tools, generate_kernels
-from services.generator.grading import GradingLimits
-from services.generator.intake import Intake
-from services.generator.jobs import JobLimits, Jobs, Tell
-from services.generator.kernel_cache import TunedKernelCache
-from services.generator.ledger import AcceptedJob, Ledger
+from services.generator.http.intake import Intake
+from services.generator.jobs.jobs import JobLimits, Jobs, Tell
+from services.generator.jobs.ledger import AcceptedJob, Ledger
 from services.generator.metrics import Gauges, Metrics
 from services.generator.orders import EvaluationOrder, KernelOrder
-from services.generator.policy_folder import PolicyFolder
-from services.generator.policy_watch import PolicyWatch
-from services.generator.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.engine import EngineOptions
+from services.generator.policy.engine_host import EngineHost
+from services.generator.policy.folder import PolicyFolder
+from services.generator.policy.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.watch import PolicyWatch
 from services.generator.search import Sources
+from services.generator.search.evaluations import QueuedEvaluations
+from services.generator.search.grading import GradingLimits
+from services.generator.search.kernel_cache import TunedKernelCache
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
-from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, PolicyStatus
 from sparsesmith_proto.evaluation import EvaluationJob

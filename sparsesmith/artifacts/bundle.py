@@ -7,10 +7,10 @@ from typing import Literal
 
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
 from sparsesmith.artifacts.python_loader import python_loader
-from sparsesmith.domain.extraction import extract_program
-from sparsesmith.domain.fixed_values import FixedValues
-from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import Conflict
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
+from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 from sparsesmith_proto.kernel import Workload
 

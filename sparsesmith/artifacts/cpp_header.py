@@ -13,14 +13,14 @@ from string import Template
 
 import numpy as np
 
-from sparsesmith.domain.directives import ResolvedLaunch
-from sparsesmith.domain.fixed_values import FixedValues
-from sparsesmith.domain.formats.compressed import Compressed, build_layout
-from sparsesmith.domain.formats.format import Argument, ParameterValue, numbers
-from sparsesmith.domain.formats.value_storage import Constant, Dictionary, Float32, RowDictionary, ValueStorage
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
-from sparsesmith.domain.tokens import tokenize
+from sparsesmith.formats.format import Argument, ParameterValue, numbers
+from sparsesmith.formats.values.compressed import Compressed, build_layout
+from sparsesmith.formats.values.storage import Constant, Dictionary, Float32, RowDictionary, ValueStorage
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
+from sparsesmith.program.directives import ResolvedLaunch
+from sparsesmith.program.program import KernelProgram, parse_program, signature_of
+from sparsesmith.program.restrictions.tokens import tokenize
 from sparsesmith_proto.kernel import DeviceDescription, Workload
 from sparsesmith_proto.message import ElementType
 

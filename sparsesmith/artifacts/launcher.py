@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from sparsesmith.artifacts.cuda_driver import KernelArguments, launch_programmatic
-from sparsesmith.domain.fixed_values import FixedValues, fixed_values
-from sparsesmith.domain.formats.compressed import build_layout
-from sparsesmith.domain.formats.format import Argument
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
-from sparsesmith.domain.program import KernelProgram, ResolvedLaunch, parse_program, signature_of
+from sparsesmith.cuda.driver import KernelArguments, launch_programmatic
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
+from sparsesmith.formats.format import Argument
+from sparsesmith.formats.values.compressed import build_layout
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.matrix.values import FixedValues, fixed_values
+from sparsesmith.program.program import KernelProgram, ResolvedLaunch, parse_program, signature_of
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 

@@ -12,7 +12,7 @@ from rich.syntax import Syntax
 
 from sparsesmith.cli.columns import columns
 from sparsesmith.cli.visible import visible
-from sparsesmith.domain.extraction import extract_program
+from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import (
     BreakEven,
     EvaluationAnswer,

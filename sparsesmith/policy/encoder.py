@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sparsesmith.domain.prompt import HEADER_SIZES, NUM_FEATURES, WINDOW_WIDTH, EncoderKind, PromptInputs, code_width
+from sparsesmith.prompts.arrays import HEADER_SIZES, NUM_FEATURES, WINDOW_WIDTH, EncoderKind, PromptInputs, code_width
 
 NUM_FEATURE_TOKENS = 4
 

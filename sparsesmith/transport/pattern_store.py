@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsesmith.domain.fixed_values import FixedValues
-from sparsesmith.domain.pattern import Int32Array, Pattern
 from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith.matrix.pattern import Int32Array, Pattern
+from sparsesmith.matrix.values import FixedValues
 from sparsesmith.transport.connection import Redis, answering
 
 _PREFIX = "sparsesmith:pattern:"

@@ -21,7 +21,7 @@ from sparsesmith.artifacts import artifact, kinds_of
 from sparsesmith.cli import main
 from sparsesmith.cli.rendering import show_report
 from sparsesmith.client import Client
-from sparsesmith.domain.pattern import pattern_from_scipy
+from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.runtime.ports import free_port
 from sparsesmith_proto.api import Cancelled, EvaluationAnswer, KernelReport
 from sparsesmith_proto.kernel import CompileFailed, Crashed

@@ -15,9 +15,9 @@ import scipy.sparse
 import sparsesmith
 from sparsesmith.artifacts import artifact
 from sparsesmith.client import AsyncClient, Client
-from sparsesmith.domain.fixed_values import fixed_values
-from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.errors import Conflict, InvalidMatrix, InvalidOption, LimitExceeded, NotFound, Unavailable
+from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.matrix.values import fixed_values
 from sparsesmith.runtime.ports import free_port
 from sparsesmith_proto.api import Budget, Finished, JobStatus, KernelReport, Queued, Running, TuningOptions
 from sparsesmith_proto.kernel import CompileFailed

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from services.generator.app import create_app
 from services.generator.channels import Channels
+from services.generator.http.app import create_app
 from services.generator.service import Service
 from services.generator.settings import GeneratorSettings
 from sparsesmith_proto.api import JobStatus, Problem

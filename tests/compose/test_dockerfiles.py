@@ -18,7 +18,7 @@ FOR_USERS_ONLY = "sparsesmith/__init__.py: sparsesmith.client"
 """Imported when a user asks for `sparsesmith.tune`."""
 PACKAGES = ("services", "sparsesmith", "sparsesmith_proto")
 ENTRIES = {
-    "generator": "import services.generator.__main__, services.generator.app, services.generator.channels",
+    "generator": "import services.generator.__main__, services.generator.http.app, services.generator.channels",
     "evaluator": "import services.evaluator.__main__, services.evaluator.jobs, services.evaluator.devices",
     "trainer": "import services.trainer.__main__, services.trainer.service, services.trainer.training",
 }

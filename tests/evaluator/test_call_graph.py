@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.evaluator.call_graph import called_functions, has_unbounded_stack
-from services.evaluator.compilation import Compiled, Compiler
+from services.evaluator.compiling.compiler import Compiled, Compiler
+from services.evaluator.compiling.contract.call_graph import called_functions, has_unbounded_stack
 
 FORWARD = "__device__ __noinline__ float odd(float v, int n);"
 EVEN = "__device__ __noinline__ float even(float v, int n) { return n <= 0 ? v : odd(v, n - 3) * v + 1; }"

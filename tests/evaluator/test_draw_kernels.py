@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from services.evaluator.checking.reference import LONG_ROW, TOLERANCES, error_bound, product
+from services.evaluator.compiling.nvrtc import Nvrtc, find_library
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
-from services.evaluator.nvrtc import Nvrtc, find_library
-from services.evaluator.reference import LONG_ROW, TOLERANCES, error_bound, product
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import ElementType
 from tests.evaluator.grading_tools import make_pattern
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from services.evaluator.operands import FULL_CHECK, choose_draws, draw, system_generator
-from services.evaluator.reference import TOLERANCES, error_bound, product
-from sparsesmith.domain.fixed_values import fixed_values
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from services.evaluator.checking.draws import FULL_CHECK, choose_draws, draw, system_generator
+from services.evaluator.checking.reference import TOLERANCES, error_bound, product
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.matrix.values import fixed_values
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
 

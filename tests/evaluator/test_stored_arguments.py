@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.evaluator.compilation import Compiled, Compiler
-from services.evaluator.stored_arguments import Written, written_by
-from sparsesmith.domain.formats.format import Argument
-from sparsesmith.domain.program import parse_program
-from sparsesmith.domain.signature import signature_of
+from services.evaluator.compiling.compiler import Compiled, Compiler
+from services.evaluator.compiling.contract.written import Written, written_by
+from sparsesmith.formats.format import Argument
+from sparsesmith.program.program import parse_program
+from sparsesmith.program.signature import signature_of
 from sparsesmith_proto.message import ElementType, Operation
 from tests.kernels.corpus import CorpusProgram, corpus
 

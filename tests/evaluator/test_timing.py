@@ -5,7 +5,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from services.evaluator.timing import (
+from services.evaluator.measuring.interval import (
     FULL,
     QUICK,
     ByteFloor,

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import uvicorn
 
-from services.generator.app import create_app
 from services.generator.channels import Channels
+from services.generator.http.app import create_app
 from services.generator.service import Service
 from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import NotFound

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from benchmarks.generated import stencil_3d
-from services.evaluator.operands import FULL_CHECK, choose_draws, system_generator
-from services.evaluator.reference import error_bound, product
-from sparsesmith.domain.pattern import pattern_from_indices
+from services.evaluator.checking.draws import FULL_CHECK, choose_draws, system_generator
+from services.evaluator.checking.reference import error_bound, product
+from sparsesmith.matrix.pattern import pattern_from_indices
 from tests.gpu.programs import make_pattern, make_workload
 
 if TYPE_CHECKING:
-    from services.evaluator.cuda_device import CudaDevice
+    from services.evaluator.cuda.device import CudaDevice
 
 pytestmark = pytest.mark.gpu
 
@@ -60,8 +60,8 @@ def test_two_draws_differ_everywhere(device: "CudaDevice") -> None:
 
 
 def test_references_are_the_same_bits_for_the_same_inputs(device: "CudaDevice") -> None:
-    from services.evaluator.device_draws import DeviceDraws, system_key
-    from services.evaluator.device_operands import HeldDraws
+    from services.evaluator.cuda.draws import DeviceDraws, system_key
+    from services.evaluator.cuda.residents import HeldDraws
 
     pattern = make_pattern()
     source = DeviceDraws(pattern, make_workload(pattern), device.kernels, HeldDraws(device.kernels))

@@ -7,10 +7,10 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from sparsesmith.domain.pattern import Pattern, pattern_from_indices
-from sparsesmith.domain.prompt import EncoderKind, PromptInputs, header, matrix_inputs
+from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.policy.embedding import PromptEmbedder, text_token_ids
 from sparsesmith.policy.encoder import MatrixEncoder, collate
+from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, header, matrix_inputs
 from sparsesmith_proto.kernel import Parent
 
 HIDDEN = 32

@@ -5,16 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsesmith.domain.pattern import Pattern, pattern_from_indices
-from sparsesmith.domain.positions import (
-    SINUSOIDAL_WIDTH,
-    STRUCTURAL_WIDTH,
-    contains,
-    nonzeros_at,
-    sinusoidal,
-    structural_codes,
-)
-from sparsesmith.domain.prompt import (
+from sparsesmith.errors import InvalidOption
+from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from sparsesmith.prompts.arrays import (
     HEADER_SIZES,
     NUM_SINUSOIDAL_NONZEROS,
     NUM_WINDOWS,
@@ -23,7 +16,14 @@ from sparsesmith.domain.prompt import (
     header,
     prompt_inputs,
 )
-from sparsesmith.errors import InvalidOption
+from sparsesmith.prompts.positions import (
+    SINUSOIDAL_WIDTH,
+    STRUCTURAL_WIDTH,
+    contains,
+    nonzeros_at,
+    sinusoidal,
+    structural_codes,
+)
 from sparsesmith_proto.kernel import Prompt, Workload
 
 

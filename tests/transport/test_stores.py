@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from sparsesmith.domain.fixed_values import fixed_values
-from sparsesmith.domain.pattern import Pattern, pattern_from_indices
 from sparsesmith.errors import Conflict, NotFound, Unavailable
+from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from sparsesmith.matrix.values import fixed_values
 from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.job_store import IdempotencyKey, JobStore
 from sparsesmith.transport.pattern_store import PatternStore

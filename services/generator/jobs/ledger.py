@@ -1,0 +1,140 @@
+"""Accepted jobs and their states, kept in the job store; whoever waits in this process is woken at once."""
+
+import asyncio
+import logging
+import re
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import assert_never
+
+from pydantic import TypeAdapter, ValidationError
+
+from services.generator.orders import Order, OrderedMatrix, fingerprint
+from sparsesmith.errors import NotFound
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
+from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
+from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Queued, Running
+from sparsesmith_proto.kernel import Workload
+
+log = logging.getLogger(__name__)
+
+WAKE_S = 15.0
+"""The store is looked at this often though nothing was heard in this process."""
+
+FROM_THE_START = "0"
+EVENT_ID = re.compile(r"^\d{1,19}(-\d{1,19})?$")
+
+_ORDERS: TypeAdapter[Order] = TypeAdapter(Order)
+
+
+@dataclass(frozen=True)
+class AcceptedJob:
+    """A job that must be answered."""
+
+    job_id: str
+    accepted_at: datetime
+    order: Order
+
+    @property
+    def age_s(self) -> float:
+        return (datetime.now(UTC) - self.accepted_at).total_seconds()
+
+    def new_run_id(self) -> str:
+        """Of one run of the job: what it leaves in other queues is told from that of earlier, killed runs."""
+        return f"{self.job_id}.{secrets.token_hex(4)}"
+
+    def status(self, state: JobState) -> JobStatus:
+        return JobStatus(job_id=self.job_id, accepted_at=self.accepted_at.isoformat(), status=state)
+
+
+class Ledger:
+    """The store's calls block and run in threads. States of a job are recorded by its one runner, in order."""
+
+    def __init__(self, store: JobStore, patterns: PatternStore) -> None:
+        self._store = store
+        self._patterns = patterns
+        self._news: dict[str, asyncio.Event] = {}
+
+    async def accept(
+        self, order: Order, matrix: OrderedMatrix, key: str | None, position: int
+    ) -> tuple[AcceptedJob, bool]:
+        """Store matrix and job; the job that the key stands for already, and False, where there is one.
+
+        Raises Conflict for a key that stands for another order, Unavailable.
+        """
+        job = AcceptedJob(secrets.token_hex(12), datetime.now(UTC), order)
+        idempotency = None if key is None else IdempotencyKey(key, fingerprint(order))
+        status = job.status(Queued(position=position))
+        await asyncio.to_thread(self._patterns.put, matrix.pattern)
+        if matrix.values is not None:
+            await asyncio.to_thread(self._patterns.put_values, matrix.values)
+        job_id = await asyncio.to_thread(self._store.accept, status, order.model_dump_json(), idempotency)
+        return (job, True) if job_id == job.job_id else (await self.job(job_id), False)
+
+    async def job(self, job_id: str) -> AcceptedJob:
+        """Raises NotFound, Unavailable."""
+        request = await asyncio.to_thread(self._store.request, job_id)
+        status = await self.status(job_id)
+        return AcceptedJob(job_id, datetime.fromisoformat(status.accepted_at), _ORDERS.validate_json(request))
+
+    async def unfinished(self) -> list[AcceptedJob]:
+        """In the order of acceptance; what another release stored and this one cannot read is left.
+
+        Raises Unavailable.
+        """
+        jobs = []
+        for job_id in await asyncio.to_thread(self._store.unfinished):
+            try:
+                jobs.append(await self.job(job_id))
+            except (ValidationError, NotFound) as error:
+                log.error("unfinished job %s cannot be taken up: %s", job_id, error)
+        return jobs
+
+    async def pattern(self, digest: str) -> Pattern:
+        """Raises NotFound, Unavailable."""
+        return await asyncio.to_thread(self._patterns.get, digest)
+
+    async def values(self, workload: Workload) -> FixedValues | None:
+        """None where the workload does not fix them. Raises NotFound, Unavailable."""
+        return None if workload.values is None else await asyncio.to_thread(self._patterns.get_values, workload.values)
+
+    async def status(self, job_id: str) -> JobStatus:
+        """Raises NotFound, Unavailable."""
+        return await asyncio.to_thread(self._store.status, job_id)
+
+    async def record(self, job: AcceptedJob, state: JobState) -> None:
+        """A new state, told to all who wait. Raises Unavailable."""
+        await asyncio.to_thread(self._store.update, job.status(state))
+        if (waited_for := self._news.pop(job.job_id, None)) is not None:
+            waited_for.set()
+
+    async def events(self, job_id: str, after: str | None) -> AsyncIterator[JobEvent]:
+        """Events after the given id (None: from the start) up to the job's last. Raises NotFound, Unavailable."""
+        seen = after if after is not None and EVENT_ID.match(after) else FROM_THE_START
+        while True:
+            news = self._news.setdefault(job_id, asyncio.Event())
+            ended = has_ended((await self.status(job_id)).status)
+            for event in await asyncio.to_thread(self._store.events, job_id, seen):
+                seen = event.event_id
+                yield event
+                if has_ended(event.status.status):
+                    return
+            if ended:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), WAKE_S)
+
+
+def has_ended(state: JobState) -> bool:
+    match state:
+        case Queued() | Running():
+            return False
+        case Finished() | Graded() | Failed() | Cancelled():
+            return True
+        case _:
+            assert_never(state)

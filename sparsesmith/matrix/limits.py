@@ -1,0 +1,49 @@
+"""Bounds on matrices of unknown origin, checked before memory is taken."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.errors import InvalidMatrix, LimitExceeded
+from sparsesmith.matrix.pattern import MAX_NNZ
+
+
+@dataclass(frozen=True)
+class MatrixLimits:
+    """What a matrix file may take."""
+
+    max_file_bytes: int = 1 << 30
+    max_decompressed_bytes: int = 4 << 30
+    max_nnz: int = 200_000_000
+    """After a symmetric file is expanded."""
+    max_rows: int = 100_000_000
+    max_cols: int = 100_000_000
+
+
+def check_limit(field: str, value: int, limit: int) -> None:
+    """Raises LimitExceeded above the limit."""
+    if value > limit:
+        raise LimitExceeded(f"{field} is {value}: at most {limit}", field=field, value=value, limit=limit)
+
+
+def check_shape(num_rows: int, num_cols: int, nnz: int, limits: MatrixLimits) -> None:
+    """Raises LimitExceeded beyond the limits, InvalidMatrix for a matrix without rows, columns or nonzeros."""
+    for field, value, limit in (
+        ("num_rows", num_rows, limits.max_rows),
+        ("num_cols", num_cols, limits.max_cols),
+        ("nnz", nnz, limits.max_nnz),
+    ):
+        check_limit(field, value, min(limit, MAX_NNZ))
+        if value < 1:
+            raise InvalidMatrix(f"{field} is {value}: must be at least 1", field=field, value=value, limit=">= 1")
+
+
+def check_finite(values: npt.NDArray[np.generic], what: str, first: int) -> None:
+    """Raises InvalidMatrix for NaN or infinity; entries are counted from `first`."""
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        field, value = f"{what} {int(bad[0]) + first}", values[bad[0]]
+        raise InvalidMatrix(
+            f"{field} has the value {value}: values must be finite", field=field, value=value, limit="finite"
+        )
