@@ -32,9 +32,9 @@ from benchmarks.preparation import Prepared, Unprepared, Workshop, prepared_work
 from benchmarks.structure import vector_bytes
 from benchmarks.suites import ROOT, Source, core_sources, example_sources, generated_sources, held_out_sources
 from benchmarks.sweep import Plan, parse_plan
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
-from services.evaluator.evaluation import parse_candidate
 from services.evaluator.grading import csr_bytes
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.settings import EvaluatorSettings

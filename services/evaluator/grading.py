@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.device import RunFailure, Timing
-from services.evaluator.evaluation import evaluate_kernel, parse_candidate
+from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
 from sparsesmith.matrix.pattern import Pattern

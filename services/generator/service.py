@@ -10,7 +10,6 @@ from typing import assert_never
 
 from services.generator.channels import Channels
 from services.generator.generation import Tools, generate_kernels
-from services.generator.http.intake import Intake
 from services.generator.jobs.jobs import JobLimits, Jobs, Tell
 from services.generator.jobs.ledger import AcceptedJob, Ledger
 from services.generator.metrics import Gauges, Metrics
@@ -44,12 +43,11 @@ class Service:
 
     def __init__(self, settings: GeneratorSettings, channels: Channels) -> None:
         self.settings = settings
-        self.intake = Intake(settings)
         self.channels = channels
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.metrics = Metrics()
         num_waits = settings.max_running_jobs * settings.batches_in_flight
-        self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics)
+        self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
         self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
         self.folder = policy_folder(settings)
         self.sampler = None if self.folder is None else policy_sampler(self.folder, settings)

@@ -246,6 +246,10 @@ def main() -> None:
 
 
 def _check_installed(*packages: str) -> None:
+    if importlib.util.find_spec("services") is None:
+        raise Unavailable(
+            "this command runs services, which are in the repository and in its images, not in the wheel: use a clone"
+        )
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
         raise Unavailable(

@@ -15,8 +15,8 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import ElementType
 from tests.evaluator.grading_tools import make_pattern
 
-EVALUATOR = Path(__file__).parents[2] / "services" / "evaluator"
-SOURCE = "".join((EVALUATOR / name).read_text() for name in ("device_kernels.cu", "draw_kernels.cu"))
+EVALUATOR = Path(__file__).parents[2] / "services" / "evaluator" / "cuda"
+SOURCE = "".join((EVALUATOR / name).read_text() for name in ("own_kernels.cu", "draw_kernels.cu"))
 KEY = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 STREAM = 3
 ELEMENT_TYPES: tuple[ElementType, ...] = ("float32", "float64")

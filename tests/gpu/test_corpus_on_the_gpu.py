@@ -8,8 +8,9 @@ from functools import cache
 import pytest
 import scipy.sparse
 
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
-from services.evaluator.evaluation import evaluate_kernel, parse_candidate
+from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench
 from services.evaluator.race import Race
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy

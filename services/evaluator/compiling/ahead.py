@@ -7,8 +7,8 @@ from concurrent.futures import TimeoutError as NotInTime
 from types import TracebackType
 from typing import Self
 
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
-from services.evaluator.evaluation import parse_candidate
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Candidate, CompileFailed, Rejected, TimedOut, Workload
 from sparsesmith_proto.message import Architecture

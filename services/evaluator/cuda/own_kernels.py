@@ -1,4 +1,4 @@
-"""The evaluator's own kernels on the device (device_kernels.cu, draw_kernels.cu), as methods."""
+"""The evaluator's own kernels on the device (own_kernels.cu, draw_kernels.cu), as methods."""
 
 import ctypes
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from cupy.cuda import runtime
 from services.evaluator.cuda.launch import Launch, cuda_errors
 from sparsesmith.cuda.driver import KernelArguments
 
-_SOURCES = tuple(Path(__file__).with_name(name) for name in ("device_kernels.cu", "draw_kernels.cu"))
+_SOURCES = tuple(Path(__file__).with_name(name) for name in ("own_kernels.cu", "draw_kernels.cu"))
 _MAX_COLUMNS_A_WARP = 32
 _BLOCK = 256
 _VECTOR_BYTES = 16

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from services.generator import problems
 from services.generator.http import routes
 from services.generator.http.body_limit import BodyLimit
+from services.generator.http.intake import Intake
 from services.generator.service import Service
 
 
@@ -21,6 +22,7 @@ def create_app(service: Service) -> FastAPI:
 
     app = FastAPI(title="sparsesmith", version="1", lifespan=lifespan)
     app.state.service = service
+    app.state.intake = Intake(service.settings)
     app.include_router(routes.router)
     app.add_middleware(
         BodyLimit,

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from services.generator.http.intake import Intake
 from services.generator.jobs.ledger import has_ended
 from services.generator.orders import EvaluationOrder, KernelOrder, OrderedMatrix
 from services.generator.service import Service
@@ -35,7 +36,13 @@ def _service(request: Request) -> Service:
     return service
 
 
+def _intake(request: Request) -> Intake:
+    intake: Intake = request.app.state.intake
+    return intake
+
+
 ServiceOf = Annotated[Service, Depends(_service)]
+IntakeOf = Annotated[Intake, Depends(_intake)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
 Prefer = Annotated[str | None, Header()]
 
@@ -54,18 +61,22 @@ _PROBLEMS: dict[int | str, dict[str, object]] = {
 
 
 @router.post("/v1/kernels", status_code=202, response_model=JobStatus, responses=_PROBLEMS, openapi_extra=_BODY)
-async def tune_kernel(request: Request, service: ServiceOf, key: Key = None, prefer: Prefer = None) -> Response:
+async def tune_kernel(
+    request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
+) -> Response:
     """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
-    order, matrix = await service.intake.kernel_order(request)
+    order, matrix = await intake.kernel_order(request)
     return await _accepted(service, order, matrix, key, prefer, "/v1/kernels")
 
 
 @router.post(
     "/v1/evaluations", status_code=202, response_model=JobStatus, responses=_PROBLEMS, openapi_extra=_PROGRAM_BODY
 )
-async def grade_program(request: Request, service: ServiceOf, key: Key = None, prefer: Prefer = None) -> Response:
+async def grade_program(
+    request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
+) -> Response:
     """Grade a kernel program of one's own on a matrix."""
-    order, matrix = await service.intake.evaluation_order(request)
+    order, matrix = await intake.evaluation_order(request)
     return await _accepted(service, order, matrix, key, prefer, "/v1/evaluations")
 
 

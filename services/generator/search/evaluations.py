@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Protocol
 
-from services.generator.metrics import Metrics
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 
@@ -33,10 +33,11 @@ class WorkQueue(Protocol):
 class QueuedEvaluations:
     """Waits in threads of its own, one for each evaluation that may be under way."""
 
-    def __init__(self, queue: WorkQueue, max_waiting: int, metrics: Metrics) -> None:
+    def __init__(self, queue: WorkQueue, max_waiting: int, graded: Callable[[EvaluationReport], None]) -> None:
+        """`graded` is told of each report."""
         self._queue = queue
         self._threads = ThreadPoolExecutor(max_waiting, thread_name_prefix="evaluation")
-        self._metrics = metrics
+        self._graded = graded
 
     async def grade(self, job: EvaluationJob) -> EvaluationReport:
         """The report, however long it takes; an outage of Redis is waited out. Cancelling the call cancels the job.
@@ -47,7 +48,7 @@ class QueuedEvaluations:
             while True:
                 try:
                     if (report := await self._turn(job)) is not None:
-                        self._metrics.graded(report)
+                        self._graded(report)
                         return report
                 except Unavailable as error:
                     if error.field != OUTAGE_FIELD:

@@ -14,10 +14,10 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from services.trainer.offline.pretraining import precision
 from services.trainer.offline.prompt_pool import PromptPool, header_tensor
 from services.trainer.offline.targets import WorkloadTargets
 from services.trainer.policy_model import PolicyNetworks
+from services.trainer.precision import precision
 from services.trainer.tokenizer import BOS_ID, EOS_ID, PAD_ID, decode_program
 from sparsesmith.policy.encoder import PromptBatch
 

@@ -8,7 +8,6 @@ import lzma
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from transformers import Qwen3ForCausalLM
 
 from services.trainer.optimizers import Optimizer, Schedule
+from services.trainer.precision import precision
 from services.trainer.tokenizer import BOS, EOS
 
 TokenArray = npt.NDArray[np.uint16]
@@ -146,11 +146,6 @@ def sequence_loss(model: Qwen3ForCausalLM, rows: Tensor) -> Tensor:
     hidden = model.model(input_ids=rows[:, :-1], attention_mask=mask, use_cache=False).last_hidden_state
     logits = model.lm_head(hidden)
     return F.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].flatten())
-
-
-def precision(device: str) -> AbstractContextManager[object]:
-    """bfloat16 arithmetic on a GPU; float32 elsewhere."""
-    return torch.autocast("cuda", dtype=torch.bfloat16) if device.startswith("cuda") else nullcontext()
 
 
 class Clock:

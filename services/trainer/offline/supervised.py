@@ -10,11 +10,12 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from services.trainer.offline.pretraining import Clock, precision
+from services.trainer.offline.pretraining import Clock
 from services.trainer.offline.prompt_pool import Noise, PromptPool, header_tensor
 from services.trainer.offline.targets import WorkloadTargets
 from services.trainer.optimizers import Optimizer, Schedule
 from services.trainer.policy_model import PolicyNetworks, text_batch
+from services.trainer.precision import precision
 from services.trainer.tokenizer import BOS_ID, encode_program
 from sparsesmith.policy.embedding import refinement_token_ids
 from sparsesmith.prompts.refinement import timing_report

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from services.trainer.offline.pretraining import precision
 from services.trainer.online import advantages, ppo
 from services.trainer.online.batch import TrainingBatch
 from services.trainer.optimizers import Optimizer
 from services.trainer.policy_model import PolicyNetworks
+from services.trainer.precision import precision
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ from typing import cast
 import numpy as np
 from numba import njit
 
+from services.evaluator.interpreter import layout
 from services.evaluator.interpreter.layout import (
     BARRIER_ARRIVE,
     COLUMN_CODE,
@@ -396,7 +397,7 @@ def _entry_point(fingerprint: str) -> Callable[[Memory, int, int], None]:
 
 def _source_fingerprint() -> str:
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in [Path(layout.__file__), *sorted(Path(__file__).parent.glob("*.py"))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
