@@ -36,9 +36,7 @@ def watch_job(client: Client, job: str, *, out: Path | None, as_json: bool) -> N
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     with Progress(errors, quiet=as_json) as progress:
-        ended = client.watch(job_id_of(job), _print_line if as_json else progress.update)
-    if as_json:
-        _print_line(ended)
+        ended = client.watch(job_id_of(job), _JsonLines().update if as_json else progress.update)
     _show_end(client, ended, out, quiet=as_json)
 
 
@@ -60,8 +58,16 @@ def show_health(client: Client, *, as_json: bool) -> int:
     return READY if health.is_ready else NOT_READY
 
 
-def _print_line(job: JobStatus) -> None:
-    print(job.model_dump_json(), flush=True)
+class _JsonLines:
+    """Each state on a line of its own, once."""
+
+    def __init__(self) -> None:
+        self._last: JobStatus | None = None
+
+    def update(self, job: JobStatus) -> None:
+        if job != self._last:
+            print(job.model_dump_json(), flush=True)
+        self._last = job
 
 
 def _show_end(client: Client, job: JobStatus, out: Path | None, *, quiet: bool) -> None:

@@ -190,7 +190,7 @@ def _show_program(console: Console, candidate: Candidate) -> None:
     """As it is: no line is wrapped or cut, whatever the width."""
     text = visible(extract_program(candidate.program)).strip()
     console.print()
-    console.print(Syntax("", "cuda", background_color="default").highlight(text), soft_wrap=True)
+    console.print(Syntax("", "cuda", background_color="default").highlight(text), soft_wrap=True, end="")
 
 
 def _show_baselines(console: Console, baselines: Baselines) -> None:

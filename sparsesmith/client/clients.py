@@ -102,8 +102,12 @@ class Client:
         on_progress: OnProgress | None = None,
     ) -> EvaluationAnswer:
         """Grade a kernel program on a matrix file."""
-        job = self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
+        job = self.submit_program(program, name, data, options)
         return self._run(flows.finished_evaluation(job.job_id, on_progress))
+
+    def submit_program(self, program: str, name: str, data: bytes, options: TuningOptions | None = None) -> JobStatus:
+        """Hand in a kernel program with a matrix file; what became of it is there later."""
+        return self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
 
     def status(self, job_id: str) -> JobStatus:
         """State of a job, best so far, position in the queue. Raises NotFound."""
@@ -203,8 +207,13 @@ class AsyncClient:
         options: TuningOptions | None = None,
         on_progress: OnProgress | None = None,
     ) -> EvaluationAnswer:
-        job = await self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
+        job = await self.submit_program(program, name, data, options)
         return await self._run(flows.finished_evaluation(job.job_id, on_progress))
+
+    async def submit_program(
+        self, program: str, name: str, data: bytes, options: TuningOptions | None = None
+    ) -> JobStatus:
+        return await self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
 
     async def status(self, job_id: str) -> JobStatus:
         return await self._run(flows.status(job_id))
