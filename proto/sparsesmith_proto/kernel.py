@@ -217,7 +217,8 @@ class Crashed(Message):
 
 class TimedOut(Message):
     outcome: Literal["timed_out"] = "timed_out"
-    stage: Literal["compile", "run"]
+    stage: Literal["compile", "run", "turn"]
+    """`turn`: it was not reached before its job had to let others have their turn, and is graded later."""
     limit_s: Seconds
     message: str
 
