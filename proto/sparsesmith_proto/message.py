@@ -5,7 +5,6 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from sparsesmith_proto.words import ElementType as ElementType
-from sparsesmith_proto.words import Operation as Operation
 
 
 class Message(BaseModel):
@@ -22,6 +21,9 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,128}$
 
 Architecture = Annotated[str, StringConstraints(pattern=r"^sm_[0-9]{2,3}a?$")]
 """A GPU generation as NVRTC spells it: `sm_90`."""
+
+Operation = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+"""`spmv` is y = A x. `spmm` is C = A B with dense row-major B of `num_dense_cols` columns. Services may know others."""
 
 PolicyVersion = Annotated[int, Field(ge=0)]
 """Counts the published weights; 0 is the policy as shipped or configured."""

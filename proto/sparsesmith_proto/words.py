@@ -2,9 +2,6 @@
 
 from typing import Literal
 
-Operation = Literal["spmv", "spmm"]
-"""`spmv` is y = A x. `spmm` is C = A B with dense row-major B of `num_dense_cols` columns."""
-
 ElementType = Literal["float32", "float64"]
 """Type of the values, of x and of y."""
 

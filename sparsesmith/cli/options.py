@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sparsesmith_proto.words import ElementType, Operation, ValuesOption
+from sparsesmith_proto.words import ElementType, ValuesOption
 
 MatrixFile = Annotated[Path, typer.Argument(help="A sparse matrix: .mtx, .mtx.gz or SciPy .npz", metavar="MATRIX")]
 JobId = Annotated[str, typer.Argument(help="A job's id, or its address as the server gave it", metavar="JOB")]
@@ -30,7 +30,7 @@ OutFolder = Annotated[
     Path | None, typer.Option(help="Folder for the .cu, .hpp, .py and .json of the answer", metavar="FOLDER")
 ]
 
-OperationOption = Annotated[Operation, typer.Option(help="y = A x, or C = A B")]
+OperationOption = Annotated[str, typer.Option(help="spmv: y = A x; spmm: C = A B", metavar="NAME")]
 ElementTypeOption = Annotated[ElementType, typer.Option("--type", help="Type of the values")]
 NumDenseCols = Annotated[int, typer.Option(help="Columns of B (spmm)", metavar="COLUMNS")]
 ValuesOf = Annotated[
