@@ -151,6 +151,7 @@ def test_what_the_server_refuses_is_one_line(
 ) -> None:
     assert_one_line(sparsesmith_command("policy"), "without a policy")
     assert_one_line(sparsesmith_command("tune", matrix, "--num-dense-cols", "3"), "num_dense_cols is 3", "spmv")
+    assert_one_line(sparsesmith_command("tune", matrix, "--operation", "spgemm"), "spgemm")
     broken = tmp_path / "broken.mtx"
     broken.write_text("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n3 1\n")
     assert_one_line(sparsesmith_command("tune", broken), "3")
@@ -170,7 +171,7 @@ def test_an_option_out_of_range_is_one_line(
     assert_one_line(sparsesmith_command("tune", matrix, *options), part)
 
 
-@pytest.mark.parametrize("options", [("--operation", "spgemm"), ("--type", "float16"), ("--colour", "red")])
+@pytest.mark.parametrize("options", [("--search", "luck"), ("--type", "float16"), ("--colour", "red")])
 def test_an_unknown_option_value_is_a_usage_error(
     options: tuple[str, ...], sparsesmith_command: Shell, matrix: Path
 ) -> None:
