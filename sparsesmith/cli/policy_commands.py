@@ -4,71 +4,52 @@ from typing import Annotated
 
 import typer
 
-Url = Annotated[str | None, typer.Option(help="Server (default: SPARSESMITH_URL, else http://127.0.0.1:8000)")]
-Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON and nothing else")]
+from sparsesmith.cli.options import Headers, Json, Url
 
-app = typer.Typer(help="The policy that the server samples from.", add_completion=False)
+app = typer.Typer(help="The policy that the server samples from.", rich_markup_mode=None)
+
+Version = Annotated[
+    int | None,
+    typer.Argument(
+        help="An accepted version; 0: as shipped. Default: the accepted one before the version in service",
+        min=0,
+        metavar="VERSION",
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
-def policy(context: typer.Context, url: Url = None, as_json: Json = False) -> None:
-    """Show the policy in service; `list` its versions; `rollback` to an earlier one."""
+def policy(context: typer.Context, url: Url = None, header: Headers = None, as_json: Json = False) -> None:
+    """Show the policy in service, list its versions, go back to an earlier one."""
     if context.invoked_subcommand is None:
-        show(url=url, as_json=as_json)
+        show(url=url, header=header, as_json=as_json)
 
 
 @app.command()
-def show(url: Url = None, as_json: Json = False) -> None:
+def show(url: Url = None, header: Headers = None, as_json: Json = False) -> None:
     """Show the policy in service."""
-    from rich.console import Console
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.policy_versions import show_status
 
-    from sparsesmith.cli.rendering import show_policy
-    from sparsesmith.client import Client
-
-    with Client(url) as client:
-        status = client.policy()
-    if as_json:
-        print(status.model_dump_json(indent=2))
-    else:
-        show_policy(Console(), status)
+    with connection(url, header) as client:
+        show_status(client.policy(), as_json=as_json)
 
 
 @app.command("list")
-def list_versions(url: Url = None, as_json: Json = False) -> None:
+def list_versions(url: Url = None, header: Headers = None, as_json: Json = False) -> None:
     """List the newest versions, what was decided of each, and why."""
-    from rich.console import Console
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.policy_versions import list_verdicts
 
-    from sparsesmith.cli.policy_rendering import show_versions
-    from sparsesmith.client import Client
-
-    with Client(url) as client:
-        status = client.policy()
-    if as_json:
-        print(f"[{','.join(verdict.model_dump_json() for verdict in status.verdicts)}]")
-    else:
-        show_versions(Console(), status)
+    with connection(url, header) as client:
+        list_verdicts(client.policy(), as_json=as_json)
 
 
 @app.command()
-def rollback(
-    version: Annotated[
-        int | None,
-        typer.Argument(
-            help="An accepted version; 0: as shipped. Default: the one before the version in service", min=0
-        ),
-    ] = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Serve an earlier version again, on the server's own machine. Training goes on from it with smaller steps."""
-    from rich.console import Console
+def rollback(version: Version = None, url: Url = None, header: Headers = None, as_json: Json = False) -> None:
+    """Serve an earlier version again, from the server's own machine; training goes on from it with smaller steps."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.policy_versions import show_status
 
-    from sparsesmith.cli.rendering import show_policy
-    from sparsesmith.client import Client
-
-    with Client(url) as client:
-        status = client.roll_back_policy(version)
-    if as_json:
-        print(status.model_dump_json(indent=2))
-    else:
-        show_policy(Console(), status)
+    with connection(url, header) as client:
+        show_status(client.roll_back_policy(version), as_json=as_json)
