@@ -100,7 +100,6 @@ class Engine:
         """Draw one completion. Raises InvalidPrompt before the engine sees a bad prompt, EngineFailed if it dies."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
-        from vllm.v1.engine.exceptions import EngineDeadError
 
         request = self._checked(prompt, max_tokens)
         params = SamplingParams(
@@ -111,19 +110,20 @@ class Engine:
             logprobs=0,
             output_kind=RequestOutputKind.DELTA,
         )
-        try:
-            return await self._while_alive(self._draw(request, params), "the engine died while sampling")
-        except EngineDeadError as error:
-            raise EngineFailed("the engine died while sampling") from error
+        return await self._while_alive(self._draw(request, params), "the engine died while sampling")
 
     async def _while_alive(self, work: Coroutine[Any, Any, Result], or_else: str) -> Result:
-        """vLLM does not wake what waits for a process that was killed: raises EngineFailed."""
+        """Raises EngineFailed where the engine dies: vLLM does not wake what waits for a process that was killed."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
         working = asyncio.ensure_future(work)
         try:
             await asyncio.wait({working, self._death}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
                 raise EngineFailed(or_else)
             return working.result()
+        except EngineDeadError as error:
+            raise EngineFailed(or_else) from error
         finally:
             working.cancel()
 

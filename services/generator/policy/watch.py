@@ -178,7 +178,7 @@ class PolicyWatch:
 
     async def _vet(self, engine: Engine, announcement: PolicyAnnouncement) -> None:
         """Decide of a version, or postpone it."""
-        version = announcement.version
+        version, started = announcement.version, time.monotonic()
         self.under_probe = version
         log.info("policy version %d is under probe; version %d serves", version, self.version)
         try:
@@ -191,6 +191,7 @@ class PolicyWatch:
         except NoVerdict as error:
             self._postpone(version, error)
         else:
+            log.info("the canary of version %d took %.2f s", version, time.monotonic() - started)
             await self._decide(engine, announcement, complaint(probe, references, self._canary.options.gap), probe)
         finally:
             self.under_probe = None
