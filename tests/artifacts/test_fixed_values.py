@@ -15,7 +15,7 @@ from sparsesmith.artifacts.cpp_header import cpp_header, cpp_parameter, values_f
 from sparsesmith.artifacts.python_loader import python_loader
 from sparsesmith.client import TunedKernel
 from sparsesmith.errors import InvalidMatrix, InvalidProgram, Unavailable
-from sparsesmith.families.fixed_values import FIXED_FAMILIES
+from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.formats.values.compressed import compressed

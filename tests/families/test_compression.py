@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from sparsesmith.families import FAMILIES, FamilyInstance, propose
-from sparsesmith.families.compression import Compression, compressed_program
-from sparsesmith.families.fixed_proposal import compressions, propose_fixed
-from sparsesmith.families.fixed_values import FIXED_FAMILIES
+from sparsesmith.families.fixed.proposal import compressions, propose_fixed
+from sparsesmith.families.fixed.rows import FIXED_FAMILIES
+from sparsesmith.families.text.values import Compression, compressed_program
 from sparsesmith.formats.values.storage import Constant, Dictionary, Float32
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values

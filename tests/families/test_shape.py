@@ -1,6 +1,6 @@
 """Statistics that proposals ask for again and again are computed once."""
 
-from sparsesmith.families.shape import Shape, remembered
+from sparsesmith.families.estimates.statistics import PatternStatistics, remembered
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 
 
@@ -16,7 +16,7 @@ def test_a_statistic_is_computed_once_for_each_pattern_and_choice_of_arguments()
         computed.append((lanes, sigma))
         return shape.pattern.nnz * lanes + sigma
 
-    one, other = Shape(make_pattern()), Shape(make_pattern())
+    one, other = PatternStatistics(make_pattern()), PatternStatistics(make_pattern())
     assert [statistic(one, 2), statistic(one, 2), statistic(one, 4), statistic(one, 2, sigma=1)] == [6, 6, 12, 7]
     assert computed == [(2, 0), (4, 0), (2, 1)]
     assert statistic(other, 2) == 6
@@ -32,5 +32,5 @@ def test_two_statistics_of_the_same_arguments_do_not_answer_for_each_other() -> 
     def nothing(shape: Shape, times: int) -> int:
         return 0
 
-    shape = Shape(make_pattern())
+    shape = PatternStatistics(make_pattern())
     assert (rows(shape, 2), nothing(shape, 2), rows(shape, 2)) == (6, 0, 6)

@@ -11,7 +11,7 @@ from services.generator.search.fixed_values import fixed_value_families
 from services.generator.search.strategy import Batch, Findings, Sources
 from services.generator.task import TuningTask
 from sparsesmith.families import FamilyInstance
-from sparsesmith.families.fixed_proposal import compressed_instance, compressions
+from sparsesmith.families.fixed.proposal import compressed_instance, compressions
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of
 from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from services.generator.search.strategy import Batch, Sources
 from services.generator.task import TuningTask
-from sparsesmith.families.fixed_proposal import own_instances
+from sparsesmith.families.fixed.proposal import own_instances
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith_proto.kernel import Candidate, FromFamily
 
