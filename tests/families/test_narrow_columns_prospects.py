@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sparsesmith.families.spmv.spmv_prospects import PROSPECTS
 
 from sparsesmith.families import FAMILIES
 from sparsesmith.families.estimates.cost import Work
@@ -39,7 +38,7 @@ def scattered(rows: int = 40_000) -> Pattern:
 def proposed(pattern: Pattern, family: str) -> set[ParameterValue]:
     """Values of `index`; every program that names one is built."""
     found: dict[ParameterValue, dict[str, ParameterValue]] = {}
-    for prospect in PROSPECTS[family](Work(PatternStatistics(pattern), 4, 1)):
+    for prospect in FAMILIES[family].prospects(Work(PatternStatistics(pattern), 4, 1)):
         defaults = {name: spec.default for name, spec in FAMILIES[family].parameters.items()}
         choice = {**defaults, **prospect.parameters}
         if FAMILIES[family].accepts(choice, "float32"):

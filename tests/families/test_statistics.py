@@ -12,7 +12,7 @@ def test_a_statistic_is_computed_once_for_each_pattern_and_choice_of_arguments()
     computed: list[tuple[int, int]] = []
 
     @remembered
-    def statistic(shape: Shape, lanes: int, sigma: int = 0) -> int:
+    def statistic(shape: PatternStatistics, lanes: int, sigma: int = 0) -> int:
         computed.append((lanes, sigma))
         return shape.pattern.nnz * lanes + sigma
 
@@ -25,11 +25,11 @@ def test_a_statistic_is_computed_once_for_each_pattern_and_choice_of_arguments()
 
 def test_two_statistics_of_the_same_arguments_do_not_answer_for_each_other() -> None:
     @remembered
-    def rows(shape: Shape, times: int) -> int:
+    def rows(shape: PatternStatistics, times: int) -> int:
         return times * shape.pattern.num_rows
 
     @remembered
-    def nothing(shape: Shape, times: int) -> int:
+    def nothing(shape: PatternStatistics, times: int) -> int:
         return 0
 
     shape = PatternStatistics(make_pattern())
