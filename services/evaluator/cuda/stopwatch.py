@@ -78,6 +78,14 @@ class Stopwatch:
             times += self._pending(graph, before, min(_MAX_PENDING, runs - len(times)), lead_us)
         return [us / graph.repeats for us in times]
 
+    def in_turns_us(
+        self, graph: CapturedGraph, before: tuple[Callable[[], None], ...], runs: int, lead_us: float
+    ) -> list[list[float]]:
+        """Single replays behind each of several things in turn, the last of them last; times by what was before."""
+        calls = iter(before * runs)
+        times = self.single_us(graph, lambda: next(calls)(), len(before) * runs, lead_us)
+        return [times[position :: len(before)] for position in range(len(before))]
+
     def _pending(self, graph: CapturedGraph, before: Callable[[], None], runs: int, lead_us: float) -> list[float]:
         with cuda_errors():
             for run in range(runs):
