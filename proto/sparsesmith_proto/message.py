@@ -20,8 +20,8 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,128}$
 Architecture = Annotated[str, StringConstraints(pattern=r"^sm_[0-9]{2,3}a?$")]
 """A GPU generation as NVRTC spells it: `sm_90`."""
 
-Operation = Literal["spmv", "spmm"]
-"""`spmv` is y = A x. `spmm` is C = A B with dense row-major B of `num_dense_cols` columns."""
+Operation = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+"""`spmv` is y = A x. `spmm` is C = A B with dense row-major B of `num_dense_cols` columns. Services may know others."""
 
 ElementType = Literal["float32", "float64"]
 """Type of the values, of x and of y."""

@@ -1,6 +1,7 @@
 """The generator's ends of the channels to evaluators and trainer, all on one Redis."""
 
 from services.generator.search.evaluations import WorkQueue
+from sparsesmith.transport.candidate_store import CandidateStore
 from sparsesmith.transport.connection import connect, is_answering
 from sparsesmith.transport.job_store import JobStore
 from sparsesmith.transport.pattern_store import PatternStore
@@ -16,6 +17,7 @@ class Channels:
         self._connection = connect(redis_url)
         self.jobs = JobStore(self._connection)
         self.patterns = PatternStore(self._connection)
+        self.candidates = CandidateStore(self._connection)
         self.evaluations: WorkQueue = EvaluationQueue(self._connection)
         self.policy = PolicyChannel(self._connection)
         self.tuned_kernels = TunedKernelStore(self._connection)

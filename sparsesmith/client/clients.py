@@ -18,7 +18,7 @@ from sparsesmith.client.matrices import SparseMatrix, to_scipy
 from sparsesmith.client.options import tuning_options
 from sparsesmith.client.tuned_kernel import TunedKernel
 from sparsesmith.errors import InvalidOption, Unavailable
-from sparsesmith_proto.api import EvaluationAnswer, JobStatus, KernelReport, PolicyStatus, TuningOptions
+from sparsesmith_proto.api import EvaluationAnswer, JobStatus, KernelReport, PolicyStatus, TriedCandidate, TuningOptions
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 TIMEOUT = httpx.Timeout(connect=10, read=120, write=600, pool=10)
@@ -99,6 +99,10 @@ class Client:
     def cancel(self, job_id: str) -> None:
         """Stop a job. Raises Conflict for one that has ended, NotFound."""
         self._run(flows.cancel(job_id))
+
+    def candidates(self, job_id: str) -> list[TriedCandidate]:
+        """What was tried for a job so far, failures included, in the order of grading. Raises NotFound."""
+        return self._run(flows.candidates(job_id))
 
     def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         """A file of a finished job. Raises Conflict where the job or its answer has none, NotFound."""
@@ -191,6 +195,9 @@ class AsyncClient:
 
     async def cancel(self, job_id: str) -> None:
         await self._run(flows.cancel(job_id))
+
+    async def candidates(self, job_id: str) -> list[TriedCandidate]:
+        return await self._run(flows.candidates(job_id))
 
     async def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         return await self._run(flows.artifact(job_id, kind))

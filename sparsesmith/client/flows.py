@@ -26,6 +26,7 @@ from sparsesmith.errors import (
 )
 from sparsesmith_proto.api import (
     Cancelled,
+    CandidatePage,
     EvaluationAnswer,
     Failed,
     Finished,
@@ -36,6 +37,7 @@ from sparsesmith_proto.api import (
     Problem,
     Queued,
     Running,
+    TriedCandidate,
     TuningOptions,
 )
 
@@ -64,6 +66,7 @@ OnProgress = Callable[[JobStatus], None]
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.5
+PAGE_CANDIDATES = 128
 PATIENCE_SECONDS = 120.0
 """How long polling outlasts a server that does not answer: an accepted job survives its restart."""
 
@@ -136,8 +139,20 @@ def cancel(job_id: str) -> Flow[None]:
     _checked((yield Call("DELETE", _path("kernels", job_id), {})))
 
 
+def candidates(job_id: str) -> Flow[list[TriedCandidate]]:
+    """`GET /v1/kernels/{id}/candidates`, page by page."""
+    tried: list[TriedCandidate] = []
+    offset: int | None = 0
+    while offset is not None:
+        options = {"params": {"offset": offset, "limit": PAGE_CANDIDATES}}
+        page = _read(CandidatePage, (yield Call("GET", f"{_path('kernels', job_id)}/candidates", options)))
+        tried += page.candidates
+        offset = page.next_offset
+    return tried
+
+
 def artifact(job_id: str, kind: str) -> Flow[bytes]:
-    """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py, .json or .zip."""
+    """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py, .json, .candidates.json or .zip."""
     response = yield Call("GET", f"{_path('kernels', job_id)}/artifact", {"params": {"kind": kind}})
     return _checked(response).content
 

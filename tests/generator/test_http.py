@@ -367,7 +367,7 @@ def test_events_end_with_the_answer_and_go_on_where_they_left_off(client: httpx.
     assert events_of(client, location, last_event_id="rubbish") == events
 
 
-@pytest.mark.parametrize("kind", ["cu", "hpp", "py", "json", "zip"])
+@pytest.mark.parametrize("kind", ["cu", "hpp", "py", "json", "candidates", "zip"])
 def test_the_answer_can_be_taken_home(client: httpx.Client, kind: str) -> None:
     location = client.post("/v1/kernels", json=kernel_request(), headers={"Prefer": "wait=10"}).headers["location"]
     response = client.get(f"{location}/artifact", params={"kind": kind})

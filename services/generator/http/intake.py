@@ -28,6 +28,7 @@ from sparsesmith.matrix.files import MatrixLimits, read_matrix, read_pattern
 from sparsesmith.matrix.limits import check_limit
 from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.matrix.values import fixed_values, values_of_entries
+from sparsesmith.operations import check_axes, operation_named
 from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions, ValuesOption
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
@@ -189,6 +190,7 @@ class Intake:
 
 def _workload(matrix: OrderedMatrix, options: TuningOptions | EvaluationOptions) -> Workload:
     """Computes the digests. Raises InvalidOption."""
+    check_axes(operation_named(options.operation), options.num_dense_cols)
     try:
         return Workload(
             pattern=matrix.pattern.digest,
@@ -198,7 +200,7 @@ def _workload(matrix: OrderedMatrix, options: TuningOptions | EvaluationOptions)
             values=None if matrix.values is None else matrix.values.digest,
         )
     except ValidationError as error:
-        raise _unfit(error, options) from error
+        raise invalid_option(error) from error
 
 
 def _json_object(text: bytearray | msgspec.Raw, field: str) -> dict[str, msgspec.Raw]:
@@ -291,12 +293,3 @@ def _text(content: bytes) -> str:
         raise InvalidOption(
             f"{PROGRAM}: byte {error.start} is not UTF-8", field=PROGRAM, value=f"byte {error.start}", limit="UTF-8"
         ) from error
-
-
-def _unfit(error: ValidationError, options: TuningOptions | EvaluationOptions) -> InvalidOption:
-    cols = options.num_dense_cols
-    if options.operation == "spmv" and cols != 1:
-        return InvalidOption(
-            f"num_dense_cols is {cols}: spmv has one dense column", field="num_dense_cols", value=cols, limit=1
-        )
-    return invalid_option(error)

@@ -16,6 +16,7 @@ from services.generator.service import Service
 from sparsesmith.artifacts import ArtifactKind, artifact
 from sparsesmith.errors import Conflict, InvalidOption
 from sparsesmith_proto.api import (
+    CandidatePage,
     EvaluationRequest,
     Finished,
     JobStatus,
@@ -28,6 +29,7 @@ from sparsesmith_proto.api import (
 router = APIRouter()
 
 MAX_KEY_CHARACTERS = 255
+MAX_PAGE_CANDIDATES = 256
 WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.IGNORECASE)
 
 
@@ -107,13 +109,27 @@ async def job_events(
     return EventSourceResponse(_sent(service, job_id, last_event_id), ping=15)
 
 
+@router.get("/v1/kernels/{job_id}/candidates", response_model=CandidatePage, responses=_PROBLEMS)
+@router.get("/v1/evaluations/{job_id}/candidates", response_model=CandidatePage, responses=_PROBLEMS)
+async def tried_candidates(
+    job_id: str,
+    service: ServiceOf,
+    offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_CANDIDATES)] = 50,
+) -> CandidatePage:
+    """What was tried for a job so far, failures included, in the order of grading; page by page."""
+    await service.jobs.status(job_id)
+    return await service.trials.page(job_id, offset, limit)
+
+
 @router.get("/v1/kernels/{job_id}/artifact", responses=_PROBLEMS)
 async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[ArtifactKind, Query()] = "zip") -> Response:
-    """The program, the C++ header, the Python loader, the report, or all of them."""
+    """The program, the C++ header, the Python loader, the report, what was tried, or all of them."""
     report = _report(await service.jobs.status(job_id))
     pattern = await service.ledger.pattern(report.workload.pattern)
     values = await service.ledger.values(report.workload)
-    file = await asyncio.to_thread(artifact, kind, report, pattern, values)
+    candidates = await service.trials.all(job_id) if kind in ("candidates", "zip") else ()
+    file = await asyncio.to_thread(artifact, kind, report, pattern, values, candidates)
     headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
     return Response(file.content, headers=headers, media_type=file.media_type)
 
