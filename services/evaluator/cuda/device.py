@@ -53,9 +53,13 @@ _CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
 class CudaDevice:
     """One GPU by its index among the visible ones, its context owned by this process."""
 
-    def __init__(self, index: int = 0) -> None:
-        """Seconds on a machine that has not run this before: CuPy compiles and caches its kernels."""
+    def __init__(self, index: int = 0, *, known: DeviceDescription | None = None) -> None:
+        """Seconds on a machine that has not run this before: CuPy compiles and caches its kernels.
+
+        `known`: what another process has found out about this GPU, measured rates included.
+        """
         self._index = index
+        self._known = known
         with cuda_errors():
             cupy.cuda.Device(index).use()
             self._properties = runtime.getDeviceProperties(index)
@@ -103,6 +107,9 @@ class CudaDevice:
 
     def description(self) -> DeviceDescription:
         """See Device.description."""
+        return self._known or self._described()
+
+    def _described(self) -> DeviceDescription:
         return DeviceDescription(
             kind="cuda",
             name=_text(self._properties["name"]),
@@ -281,7 +288,7 @@ def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> Byte
     return ByteFloor(
         required_bytes=(value_elements + dense_elements) * element_bytes,
         l2_bytes=device.l2_bytes,
-        dram_gbs=max(READ_MARGIN * device.rates.copy_bandwidth_gbs, device.peak_memory_gbs),
+        dram_gbs=max(READ_MARGIN * device.description().copy_bandwidth_gbs, device.peak_memory_gbs),
         l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),
     )
 
