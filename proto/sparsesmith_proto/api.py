@@ -26,11 +26,8 @@ from sparsesmith_proto.message import (
     Seconds,
 )
 from sparsesmith_proto.policy import PolicyAnnouncement
-
-SearchStrategy = Literal["auto", "families", "sample"]
-
-ValuesOption = Literal["any", "fixed"]
-"""`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own, which it may exploit."""
+from sparsesmith_proto.words import SearchStrategy as SearchStrategy
+from sparsesmith_proto.words import ValuesOption as ValuesOption
 
 
 class Budget(Message):

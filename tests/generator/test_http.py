@@ -373,7 +373,7 @@ def test_the_answer_can_be_taken_home(client: httpx.Client, kind: str) -> None:
     response = client.get(f"{location}/artifact", params={"kind": kind})
     assert response.status_code == 200, response.text
     assert response.content
-    assert f'.{kind}"' in response.headers["content-disposition"]
+    assert f".{kind}" in response.headers["content-disposition"]
 
 
 def test_an_unfinished_job_has_no_artifact_and_an_unknown_kind_is_a_problem(

@@ -11,7 +11,6 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from services.generator.http.intake import Intake
 from services.generator.jobs.ledger import has_ended
-from services.generator.orders import EvaluationOrder, KernelOrder, OrderedMatrix
 from services.generator.service import Service
 from sparsesmith.artifacts import ArtifactKind, artifact
 from sparsesmith.errors import Conflict, InvalidOption
@@ -67,8 +66,10 @@ async def tune_kernel(
     request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
 ) -> Response:
     """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
-    order, matrix = await intake.kernel_order(request)
-    return await _accepted(service, order, matrix, key, prefer, "/v1/kernels")
+    _check_key(key)
+    async with intake.kernel_order(request) as (order, matrix):
+        status = await service.jobs.accept(order, matrix, key)
+    return await _accepted(service, status, prefer, "/v1/kernels")
 
 
 @router.post(
@@ -78,8 +79,10 @@ async def grade_program(
     request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
 ) -> Response:
     """Grade a kernel program of one's own on a matrix."""
-    order, matrix = await intake.evaluation_order(request)
-    return await _accepted(service, order, matrix, key, prefer, "/v1/evaluations")
+    _check_key(key)
+    async with intake.evaluation_order(request) as (order, matrix):
+        status = await service.jobs.accept(order, matrix, key)
+    return await _accepted(service, status, prefer, "/v1/evaluations")
 
 
 @router.get("/v1/kernels/{job_id}", response_model=JobStatus, responses=_PROBLEMS)
@@ -160,17 +163,12 @@ async def metrics(service: ServiceOf) -> Response:
     return Response(content, media_type=media_type)
 
 
-async def _accepted(
-    service: Service,
-    order: KernelOrder | EvaluationOrder,
-    matrix: OrderedMatrix,
-    key: str | None,
-    prefer: str | None,
-    collection: str,
-) -> Response:
+def _check_key(key: str | None) -> None:
     if key is not None and not 1 <= len(key) <= MAX_KEY_CHARACTERS:
         raise InvalidOption("Idempotency-Key: 1 to 255 characters", field="Idempotency-Key", limit=MAX_KEY_CHARACTERS)
-    status = await service.jobs.accept(order, matrix, key)
+
+
+async def _accepted(service: Service, status: JobStatus, prefer: str | None, collection: str) -> Response:
     headers = {"Location": f"{collection}/{status.job_id}"}
     wait_s = _wait_s(prefer, service.settings.max_wait_s)
     if wait_s is not None:
