@@ -338,7 +338,9 @@ def _crash_cost(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def searches(trees: Trees, names: Sequence[str], plan: str, turns: int) -> dict[str, Any]:
     rows = trees.searches(names, plan, turns)
     rates = {
-        version: round(sum(row["search"]["candidates"] for row in each) / sum(row["search"]["search_s"] for row in each), 2)
+        version: round(
+            sum(row["search"]["candidates"] for row in each) / sum(row["search"]["search_s"] for row in each), 2
+        )
         for version, each in rows.items()
     }
     return {"plan": plan, "a_second": rates, "share_of_old": round(rates["new"] / rates["old"], 4)}
