@@ -97,7 +97,7 @@ def test_after_many_changes_the_reference_is_still_that_of_scipy(
     assert 0 < (now.values != replayed.drawn.values).sum() <= NUM_CHANGES // 2
     assert 0 < (now.dense != replayed.drawn.dense).sum() <= NUM_CHANGES // 2
     expected, scale = product(replayed.pattern, now.values, now.dense)
-    assert np.all(abs(now.reference - expected) <= 0.02 * error_bound(replayed.pattern, scale, element_type))
+    assert np.all(abs(now.reference - expected) <= 0.2 * error_bound(replayed.pattern, scale, element_type))
     assert np.allclose(now.magnitude, scale, rtol=1e-9, atol=0)
     assert np.all(now.bound <= 1.0001 * error_bound(replayed.pattern, scale, element_type))
 

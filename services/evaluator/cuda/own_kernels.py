@@ -29,6 +29,8 @@ _LATE_BLOCKS = 8
 """Few, so that the next kernel finds room beside them."""
 _LATEST_NANOSECONDS = 30_000
 """A late write comes after a random time up to this."""
+LATE_LEAD_US = 60.0
+"""In front of a late write: the host must have queued the program that may start beside it."""
 _MAX_SHARED_ATTRIBUTE = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 _STACK_BLOCK = 1024
 _STACK_BLOCKS_AN_SM = 2

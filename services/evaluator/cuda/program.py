@@ -12,7 +12,7 @@ from services.evaluator.cuda.arena import BufferPlan, Placement
 from services.evaluator.cuda.changes import Target
 from services.evaluator.cuda.launch import Enqueue, Launch, LoadedModule
 from services.evaluator.cuda.memory import Arena
-from services.evaluator.cuda.own_kernels import DeviceKernels
+from services.evaluator.cuda.own_kernels import LATE_LEAD_US, DeviceKernels
 from services.evaluator.cuda.residents import DeviceLayout
 from services.evaluator.device import Array, Draw
 from sparsesmith.cuda.driver import KernelArguments
@@ -188,6 +188,7 @@ class DeviceProgram:
                 self.arena.copy_in(self._output_name, result)
                 for name in _names_of(self._signature, "scratch"):
                     self.arena.scatter(name)
+            self._kernels.delay(LATE_LEAD_US)
             self._kernels.write_late(table)
             sequence.enqueue(stream)
 

@@ -21,7 +21,7 @@ import numpy as np
 from services.evaluator.cuda.changes import Made, Target
 from services.evaluator.cuda.draws import DeviceDraws, system_key
 from services.evaluator.cuda.launch import cuda_errors
-from services.evaluator.cuda.own_kernels import DeviceKernels, late_nanoseconds
+from services.evaluator.cuda.own_kernels import LATE_LEAD_US, DeviceKernels, late_nanoseconds
 from services.evaluator.cuda.program import DeviceProgram, LaunchSequence
 from services.evaluator.cuda.residents import HeldDraws
 from services.evaluator.cuda.timed_sequence import TimedSequence
@@ -98,6 +98,9 @@ class Replays:
         for _ in range(secrets.randbelow(MAX_UNCHANGED + 1)):
             sequence.enqueue(stream)
         is_late = sequence.starts_early and not made.of_values
+        if is_late:
+            # So that the program is queued before the change is made.
+            self._kernels.delay(LATE_LEAD_US)
         self._kernels.change(self._drawn, made, self._program.target(), late_nanoseconds() if is_late else 0)
         if sequence.starts_early:
             if made.of_values:
