@@ -26,11 +26,8 @@ from sparsesmith_proto.message import (
     Seconds,
 )
 from sparsesmith_proto.policy import PolicyAnnouncement
-
-SearchStrategy = Literal["auto", "families", "sample"]
-
-ValuesOption = Literal["any", "fixed"]
-"""`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own, which it may exploit."""
+from sparsesmith_proto.words import SearchStrategy as SearchStrategy
+from sparsesmith_proto.words import ValuesOption as ValuesOption
 
 
 class Budget(Message):
@@ -215,6 +212,28 @@ class JobStatus(Message):
     accepted_at: str
     """UTC, ISO 8601."""
     status: JobState
+
+
+class JobSummary(Message):
+    """A job in a list."""
+
+    job_id: Identifier
+    accepted_at: str
+    """UTC, ISO 8601."""
+    kind: Literal["kernel", "evaluation"]
+    """What was asked for: a tuned kernel, or the grading of a program."""
+    workload: Workload
+    state: Literal["queued", "running", "finished", "graded", "failed", "cancelled"]
+    best_speedup: float | None = None
+    """Over the best baseline, of what was found so far; None: nothing that passed, or that is faster."""
+
+
+class JobPage(Message):
+    """`GET /v1/kernels`: jobs of both kinds, the newest first."""
+
+    jobs: tuple[JobSummary, ...]
+    next_before: Identifier | None
+    """`before` of the next page; None: there are no older ones."""
 
 
 class PolicyStatus(Message):

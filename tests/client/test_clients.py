@@ -229,7 +229,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"operation": "spgemm"}, "operation"),
+        ({"operation": "SpGEMM"}, "operation"),
         ({"colour": "red"}, "colour"),
         ({"budget": {"candidates": 0}}, "budget.candidates"),
         ({"num_dense_cols": 5000}, "num_dense_cols"),
