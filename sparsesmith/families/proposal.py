@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.families.catalogue import FAMILIES
 from sparsesmith.families.estimates.cost import Prospect, Work, with_dependency, with_registers
 from sparsesmith.families.estimates.statistics import PatternStatistics
 from sparsesmith.families.family import Family, FamilyInstance, different
-from sparsesmith.families.text.program import BYTES
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import ElementType, Operation
@@ -50,7 +50,7 @@ class FamilyProspect:
 
 def work_of(pattern: Pattern, element_type: ElementType, num_dense_cols: int = 1) -> Work:
     """What prospects are made for."""
-    return Work(PatternStatistics(pattern), BYTES[element_type], num_dense_cols)
+    return Work(PatternStatistics(pattern), ELEMENTS[element_type].num_bytes, num_dense_cols)
 
 
 def prospects_of(work: Work, operation: Operation, element_type: ElementType) -> list[FamilyProspect]:

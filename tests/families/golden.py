@@ -29,9 +29,9 @@ from sparsesmith_proto.message import ElementType, Operation
 
 RECORD = Path(__file__).with_name("golden.json")
 FIRST = 60
-CHOICES = 120
+CHOICES = 40
 """Of a family's grid, drawn evenly for each element type and number of columns."""
-DRAWS = 30_000
+DRAWS = 10_000
 
 Indices = npt.NDArray[np.int64]
 Workload = tuple[Operation, ElementType, int]

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.families import FAMILIES
 from sparsesmith.families.estimates.cost import Work
 from sparsesmith.families.estimates.scatter import sectors_a_nonzero
 from sparsesmith.families.estimates.statistics import PatternStatistics
-from sparsesmith.families.text.program import BYTES
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.program.program import parse_program
@@ -33,7 +33,7 @@ def band(extent: int = 100_000) -> Pattern:
 
 
 def choices(family: str, pattern: Pattern, element_type: ElementType = "float32") -> list[dict[str, ParameterValue]]:
-    work = Work(PatternStatistics(pattern), BYTES[element_type], 1)
+    work = Work(PatternStatistics(pattern), ELEMENTS[element_type].num_bytes, 1)
     prospects = sorted(FAMILIES[family].prospects(work), key=lambda prospect: prospect.estimated_us)
     return [prospect.parameters for prospect in prospects]
 

@@ -7,6 +7,7 @@ in `idioms`.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from sparsesmith.elements import ELEMENTS, c_type
 from sparsesmith.families.text import template, values
 from sparsesmith.families.text.values import Compression
 from sparsesmith.formats import complete_parameters, format_named
@@ -16,8 +17,6 @@ from sparsesmith.program.directives import WAIT_INSTRUCTION
 from sparsesmith.program.signature import signature_of
 from sparsesmith_proto.message import ElementType, Operation
 
-SCALARS: Mapping[ElementType, str] = {"float32": "float", "float64": "double"}
-BYTES: Mapping[ElementType, int] = {"float32": 4, "float64": 8}
 FULL_WARP = "0xffffffff"
 MAX_STATIC_SHARED_BYTES = 48 * 1024
 """What a kernel may declare; more is asked for in the launch, up to `directives.MAX_SHARED_BYTES`."""
@@ -25,11 +24,11 @@ SHORT_TYPES: Mapping[str, str] = {"unsigned short": "ushort", "unsigned char": "
 _WAIT = f'asm volatile("{WAIT_INSTRUCTION};" ::: "memory");'
 
 
-def vector(c_type: str, width: int) -> str:
-    """The CUDA type of `width` elements: `float4`, `int2`, `ushort4`, or the scalar itself for 1."""
+def vector(element: str, width: int) -> str:
+    """The CUDA type of `width` elements of a C type: `float4`, `int2`, `ushort4`, or the scalar itself for 1."""
     if width == 1:
-        return c_type
-    return SHORT_TYPES.get(c_type, c_type) + str(width)
+        return element
+    return SHORT_TYPES.get(element, element) + str(width)
 
 
 def c_index_type(index: str) -> str:
@@ -64,11 +63,11 @@ class Choice:
     @property
     def scalar(self) -> str:
         """The C type of one element."""
-        return SCALARS[self.element_type]
+        return c_type(self.element_type)
 
     @property
     def element_bytes(self) -> int:
-        return BYTES[self.element_type]
+        return ELEMENTS[self.element_type].num_bytes
 
     @property
     def widest(self) -> int:
