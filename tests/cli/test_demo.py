@@ -1,4 +1,4 @@
-"""What the demo shows, against a real generator; the evaluators' outcomes are the test's: estimates, as without a GPU."""
+"""What the demo shows, against a real generator; evaluators answer with the test's estimates, as without a GPU."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from rich.console import Console
 from sparsesmith.cli.known import known_result
 from sparsesmith.cli.local_stack import DEMO, demonstrate
 from sparsesmith.client import Client
-from sparsesmith.matrix.files import read_matrix_file
+from sparsesmith.matrix.files import read_pattern
 from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import Workload
 from tests.generator.live_service import Evaluators, live_service
@@ -66,7 +66,7 @@ def test_progress_then_the_verdict_then_the_kernel(shown: str) -> None:
 
 
 def test_the_measured_result_is_that_of_the_question(shown: str) -> None:
-    pattern = read_matrix_file(MATRIX.name, MATRIX.read_bytes()).pattern
+    pattern = read_pattern(MATRIX, MATRIX.name)
     workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
     known = known_result(workload)
     assert known is not None
