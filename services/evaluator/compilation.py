@@ -348,10 +348,11 @@ def _build(
         module = read_module(result.ptx)
     except MalformedPtx as error:
         return _Built(True, log, facts=NO_FACTS._replace(unreadable=str(error)))
-    ptx, facts = print_module(module), facts_of(module)
+    ptx = print_module(module)
     assembled = assembler.assemble(ptx, architecture)
     if not assembled.succeeded:
         return _Built(False, f"{log}{_with_lines(assembled, ptx)}")
+    facts = facts_of(module)
     facts = facts._replace(has_unbounded_stack=facts.has_unbounded_stack or UNBOUNDED_STACK in assembled.log)
     return _Built(True, log, assembled.log, ptx, assembled.cubin, facts)
 
@@ -369,7 +370,7 @@ def _with_lines(assembled: Assembled, ptx: str) -> str:
         location = next(filter(None, (_LOCATION.fullmatch(line) for line in reversed(before))), None)
         return f"{PROGRAM_NAME}({location[1] if location else 0})"
 
-    return _PTX_LINE.sub(line_of_the_program, assembled.log)
+    return _PTX_LINE.sub(line_of_the_program, split_log(assembled.log)[0] or assembled.log)
 
 
 def _options(architecture: str, definitions: Iterable[tuple[str, str]], folders: Iterable[str]) -> list[str]:

@@ -23,7 +23,10 @@ _STATE = (
     "use __constant__ for tables and the format's scratch for intermediate results"
 )
 _READ_ONLY = "a kernel writes to its output and the format's scratch only, the compiled program also writes to"
-_EARLY = "a kernel with dependency=programmatic executes griddepcontrol.wait, on every path, before it touches x, y or scratch"
+_EARLY = (
+    "a kernel with dependency=programmatic executes griddepcontrol.wait, on every path, "
+    "before it touches x, y or scratch"
+)
 _CONSTANT = "a load that counts as constant may move up past griddepcontrol.wait: leave __restrict__ and __ldg off"
 _MAX_NAMES = 4
 _POSITION = re.compile(r"argument (\d+)")
@@ -44,7 +47,7 @@ def breach(program: KernelProgram, binary: Compiled, workload: Workload) -> str:
     if stack_bytes > MAX_STACK_BYTES:
         return f"a thread's stack frame has {stack_bytes} bytes: at most {MAX_STACK_BYTES}"
     signature = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
-    roles = {position: argument for position, argument in enumerate(signature)}
+    roles = dict(enumerate(signature))
     changed = list(dict.fromkeys(_stored_to(program, facts, roles)))
     if changed:
         return f"{_READ_ONLY}: {', '.join(changed[:_MAX_NAMES])}"

@@ -2,7 +2,7 @@
 core, and a compiler's process has a time limit and may be lost."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from services.evaluator.flow.addresses import AddressFlow, calls_of
 from services.evaluator.flow.waits import early_uses
@@ -39,20 +39,23 @@ class PtxFacts(NamedTuple):
     kernels: Mapping[str, KernelFacts] = {}
 
     @staticmethod
-    def of_json(fields: Mapping[str, object]) -> "PtxFacts":
+    def of_json(fields: Mapping[str, Any]) -> "PtxFacts":
         """Of what `to_json` gave."""
-        kernels = fields["kernels"]
-        assert isinstance(kernels, dict)
-        return PtxFacts(**{**fields, "kernels": {name: _kernel_facts(facts) for name, facts in kernels.items()}})  # type: ignore[arg-type]
+        kernels = {name: KernelFacts(**_tuples(facts)) for name, facts in fields["kernels"].items()}
+        return PtxFacts(**{**_tuples(fields), "kernels": kernels})
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         return {**self._asdict(), "kernels": {name: facts._asdict() for name, facts in self.kernels.items()}}
 
 
-def _kernel_facts(fields: Mapping[str, list[object]]) -> KernelFacts:
-    return KernelFacts(
-        **{name: tuple(tuple(e) if isinstance(e, list) else e for e in each) for name, each in fields.items()}
-    )  # type: ignore[arg-type]
+NO_FACTS = PtxFacts()
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists alone."""
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    return {name: _tuples(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def facts_of(module: Module) -> PtxFacts:

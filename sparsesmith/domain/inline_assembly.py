@@ -12,7 +12,7 @@ from sparsesmith.domain.tokens import Token, closing, refuse_token
 _ASM = frozenset({"asm", "__asm__", "__asm"})
 _VOLATILE = frozenset({"volatile", "__volatile__"})
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_ESCAPES = re.compile(r"\\[^nt\\\"]")
+_ESCAPES = re.compile(r"\\[^nt\\]")
 _CONSTRAINT = re.compile(r'"[=+]?&?[hrlqfdnb]"')
 """Of an operand. "C" would put characters of a constant into the text."""
 _CLOBBERS = ('"memory"', '"cc"')
@@ -127,7 +127,7 @@ def _check_clobber(operand: Sequence[Token], section: Sequence[Token], macros: f
 
 def _check_text(token: Token, text: str) -> None:
     if _ESCAPES.search(text):
-        refuse_token(token, "asm text may escape only \\n, \\t, \\\\ and quotes")
+        refuse_token(token, "asm text may escape only \\n, \\t and \\\\")
     ptx = _COMMENT.sub(" ", text.replace("\\n", "\n").replace("\\t", " "))
     for pattern, reason in _IN_TEXT:
         found = pattern.search(ptx)

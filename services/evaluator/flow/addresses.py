@@ -5,10 +5,10 @@ could learn from the order in which its threads run.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.evaluator.flow.steps import PARAMETERS, Fetched, Step, Steps, Use, one_of
+from services.evaluator.flow.steps import PARAMETERS, Fetched, Step, Steps, Use, number, one_of
 from services.evaluator.flow.values import NUMBER, NUMBERS, VARIABLE, Form, Value, address_of, bounded, is_tangled
 from services.evaluator.ptx import Function, Module
 
@@ -72,15 +72,24 @@ class AddressFlow:
 
     # -- what flows
     def _spread(self) -> None:
-        """Each step again whenever one of its sources has grown: ends because values only grow, up to a bound."""
+        """First what addresses do, then all else: what a load gives is a number unless an address was stored there."""
         steps = [step for each in self._functions.values() for step in each.steps]
-        known = self._known
         self._begin(steps)
         readers: defaultdict[str, list[Step]] = defaultdict(list)
         for step in steps:
             for source in set(step.sources):
                 readers[source].append(step)
-        waiting = deque(steps)
+        self._settle(steps, readers)
+        targets = {step.target for step in steps}
+        numbers = [step for step in steps if isinstance(step.rule, Fetched) and not self._known[step.target]]
+        self._settle([Step(step.target, (), number) for step in numbers], readers)
+        # What is still unknown goes round in a circle that nothing enters.
+        unknown = [Step(target, (), number) for target in targets if not self._known[target]]
+        self._settle(unknown, readers)
+
+    def _settle(self, steps: Sequence[Step], readers: Mapping[str, Sequence[Step]]) -> None:
+        """Each step again whenever one of its sources has grown: ends because values only grow, up to a bound."""
+        known, waiting = self._known, deque(steps)
         queued = set(map(id, steps))
         while waiting:
             step = waiting.popleft()
@@ -90,13 +99,13 @@ class AddressFlow:
                 sources = [each for each in sources if each]
             elif isinstance(step.rule, Fetched):
                 sources = [sources[0] or NUMBERS, *sources[1:]]
-            if not isinstance(step.rule, Fetched) and not all(sources):
+            if step.sources and not isinstance(step.rule, Fetched) and not (sources and all(sources)):
                 continue
             before = known[step.target]
             after = bounded(before | step.rule(sources))
             if after != before:
                 known[step.target] = after
-                for reader in readers[step.target]:
+                for reader in readers.get(step.target, ()):
                     if id(reader) not in queued:
                         queued.add(id(reader))
                         waiting.append(reader)

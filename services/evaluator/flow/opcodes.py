@@ -1,13 +1,14 @@
-"""The instructions that a kernel may hold, by what they do with memory. What is not here counts as a store to anywhere."""
+"""The instructions that a kernel may hold, by what they do with memory: any other counts as a store to anywhere."""
 
 from typing import Literal
 
 Kind = Literal["computes", "loads", "stores", "copies", "controls", "calls"]
 
 _COMPUTES = (
-    "abs activemask add addc and bfe bfi bfind bmsk brev clz cnot copysign cos createpolicy cvt cvta div dp2a dp4a elect "
-    "ex2 fma fns getctarank isspacep ldmatrix lg2 lop3 mad mad24 madc match max min mma mov movmatrix mul mul24 neg not "
-    "or popc prmt rcp redux rem rsqrt sad selp set setp shf shfl shl shr sin slct sqrt sub subc szext tanh testp vote xor"
+    "abs activemask add addc and bfe bfi bfind bmsk brev clz cnot copysign cos createpolicy cvt cvta div dp2a "
+    "dp4a elect ex2 fma fns getctarank isspacep lg2 lop3 mad mad24 madc match max min mma mov "
+    "movmatrix mul mul24 neg not or popc prmt rcp redux rem rsqrt sad selp set setp shf shfl shl shr sin slct "
+    "sqrt sub subc szext tanh testp vote xor"
 )
 _CONTROLS = (
     "bar barrier bra brx exit fence griddepcontrol membar nanosleep prefetch prefetchu applypriority ret trap pragma"
@@ -17,6 +18,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(_CONTROLS.split(), "controls"),
     "ld": "loads",
     "ldu": "loads",
+    "ldmatrix": "loads",
     "st": "stores",
     "red": "stores",
     "atom": "stores",

@@ -146,7 +146,7 @@ class Fetched:
             if any(self.reaches(form, place) for form in values[0])
             for form in value
         }
-        return frozenset(telling | held) | NUMBERS
+        return frozenset(telling | held)
 
 
 @dataclass(frozen=True)
@@ -283,6 +283,8 @@ class Steps:
         targets, sources = self._targets(operands[0]), [self._source(operand) for operand in operands[1:]]
         if opcode[0] == "mov" and operands[0].startswith("{"):
             self._unpack(targets, sources)
+        elif opcode[:2] == ("bfi", "b64") and operands[3:] == ("32", "32"):
+            self._step(targets[0], [sources[1], sources[0]], whole)
         elif opcode[0] == "mov" and len(operands) == 2 and operands[1].startswith("{"):
             parts = self._places(operands[1])
             self._step(targets[0], parts, whole if len(parts) == 2 and opcode[-1] == "b64" else entangled)
@@ -398,6 +400,7 @@ class Steps:
             where = self._located(instruction, place)
             if where is not None:
                 self._use(what, self._place(where.base), space, instruction)
+        self._step(_MEMORIES[1], [_NONE], one_of)
 
     def _located(self, instruction: Instruction, index: int) -> Located | None:
         found = _ADDRESS.fullmatch(instruction.operands[index]) if index < len(instruction.operands) else None
@@ -476,6 +479,7 @@ _RULES: dict[str, Rule] = {
     "shfl": one_of,
 }
 _NUM_VALUES = {"shfl": 1}
+_NUM_OPERANDS = {"mov": 2, "cvta": 2, "add": 3, "sub": 3, "neg": 2, "not": 2, "mad": 4, "min": 3, "max": 3, "selp": 4}
 _FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "tf32", "e4m3", "e5m2")
 
 
@@ -491,11 +495,15 @@ def _rule(opcode: tuple[str, ...], operands: Sequence[str]) -> Rule:
         return entangled
     if name == "and":
         return _masked(operands)
+    if name == "shr" and opcode[-1] in _WIDE and operands[2:] == ("32",):
+        return upper_half
     if name == "or":
         return _first if len(operands) == 3 and _literal(operands[2]) in range(MAX_LOW_BITS + 1) else entangled
+    if name in ("setp", "set") and len(operands) < 3:
+        return entangled
     if name in ("setp", "set") and len(operands) == 3 and _literal(operands[2]) == 0:
         return _compared_with_nothing if any(part in ("eq", "ne") for part in opcode) else compared
-    return _RULES.get(name, entangled)
+    return _RULES.get(name, entangled) if len(operands) == _NUM_OPERANDS.get(name, len(operands)) else entangled
 
 
 def _masked(operands: Sequence[str]) -> Rule:

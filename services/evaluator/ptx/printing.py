@@ -29,7 +29,7 @@ def _definitions(module: Module) -> Iterator[str]:
 def _head(function: Function) -> str:
     results = f" ({', '.join(function.results)})" if function.results else ""
     kind = "entry" if function.is_entry else "func"
-    pieces = [function.linkage, f".{kind}{results} {function.name} ({', '.join(function.parameters)})"]
+    pieces = [function.linkage, f".{kind}{results} {function.name}({', '.join(function.parameters)})"]
     return " ".join(filter(None, [*pieces, *function.directives]))
 
 
