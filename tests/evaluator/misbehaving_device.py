@@ -20,7 +20,7 @@ from services.evaluator.device import (
     StoredMatrix,
 )
 from services.evaluator.operands import draw, system_generator
-from services.evaluator.ptx_facts import facts_of
+from services.evaluator.ptx_facts import NO_FACTS
 from sparsesmith.domain.fixed_values import FixedValues
 from sparsesmith.domain.pattern import Pattern
 from sparsesmith.domain.program import KernelProgram
@@ -31,7 +31,7 @@ WEDGED = "SPARSESMITH_TEST_WEDGED"
 """Names a file: a kernel that wedges the device makes it, once; no device starts while it is there. A kernel that hangs
 makes a file beside it that ends in `.hanging`."""
 
-BINARY = Compiled(ptx="", cubin=b"", log="", resources={}, compile_ms=1.0, facts=facts_of(""))
+BINARY = Compiled(ptx="", cubin=b"", log="", resources={}, compile_ms=1.0, facts=NO_FACTS)
 MAX_NNZ = 10_000
 
 
