@@ -22,7 +22,8 @@ from typing import Any
 import scipy.optimize
 import scipy.stats
 
-from services.evaluator.compilation import Compiled, Compiler
+from services.evaluator.checking.draws import draw, system_generator
+from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.device import Ran, StoredMatrix
 from services.evaluator.interpreter import (
     H200,
@@ -31,11 +32,10 @@ from services.evaluator.interpreter import (
     DeviceDescription,
     estimate_time,
 )
-from services.evaluator.interpreter_device import InterpretedKernel, InterpreterDevice
-from services.evaluator.operands import draw, system_generator
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.pattern_pack import read_pack
-from sparsesmith.domain.program import parse_program
+from services.evaluator.interpreter.device import InterpretedKernel, InterpreterDevice
+from sparsesmith.matrix.pack import read_pack
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import Workload
 
 FOLDER = Path(__file__).parent

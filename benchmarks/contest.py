@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchmarks.preparation import Prepared
-from services.evaluator.compilation import Compiled
-from services.evaluator.correctness import Correct
+from services.evaluator.checking.correctness import Correct
+from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.grading import Outcomes, programs_of, run_finals
+from services.evaluator.isolation.sandbox import DeviceProcess
+from services.evaluator.isolation.workbench import FinalTimes, Stored, Workbench
 from services.evaluator.race import Race
-from services.evaluator.sandbox import DeviceProcess
-from services.evaluator.workbench import FinalTimes, Stored, Workbench
-from sparsesmith.domain.families import FAMILIES
-from sparsesmith.domain.program import KernelProgram
+from sparsesmith.families import FAMILIES
+from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import (
     Baselines,
     Candidate,

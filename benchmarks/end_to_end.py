@@ -21,7 +21,7 @@ from benchmarks.run import _commit
 from benchmarks.suites import example_matrices
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client.clients import Client, matrix_file
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 from sparsesmith_proto.api import Budget, KernelReport, SearchStrategy, TunedAnswer, TuningOptions

@@ -24,15 +24,15 @@ import scipy.sparse
 from benchmarks.generated import fem_blocks, power_law, stencil_3d
 from benchmarks.origin import device_folder, source_commit
 from benchmarks.suites import ROOT
-from services.evaluator.compilation import Compiler
+from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
 from services.evaluator.jobs import Grader
 from services.evaluator.settings import EvaluatorSettings
-from sparsesmith.domain.families import FamilyInstance, propose
-from sparsesmith.domain.families.fixed_proposal import propose_fixed
-from sparsesmith.domain.fixed_values import FixedValues, fixed_values
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.errors import SparsesmithError
+from sparsesmith.families import FamilyInstance, propose
+from sparsesmith.families.fixed_proposal import propose_fixed
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Candidate, DeviceDescription, FromFamily, MeasuredTiming, Passed, Workload
 from sparsesmith_proto.message import ElementType

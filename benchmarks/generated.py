@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse
 
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 
 
 def stencil_2d(side: int, points: int) -> Pattern:

@@ -22,13 +22,13 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.generated import fem_blocks, power_law, stencil_2d, uniform_rows
-from services.evaluator.compilation import Compiled, CompileError, Compiler
-from services.evaluator.correctness import Correct
-from services.evaluator.cuda_device import CudaDevice
-from services.evaluator.workbench import LocalWorkbench, Stored
-from sparsesmith.domain.families import propose
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
-from sparsesmith.domain.program import KernelProgram, parse_program
+from services.evaluator.checking.correctness import Correct
+from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
+from services.evaluator.cuda.device import CudaDevice
+from services.evaluator.isolation.workbench import LocalWorkbench, Stored
+from sparsesmith.families import propose
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import MeasuredTiming, Workload
 from sparsesmith_proto.message import ElementType, Operation
 

@@ -1,4 +1,4 @@
-"""Packs a folder of SciPy .npz patterns into one file (sparsesmith.domain.pattern_pack), or lists such a file.
+"""Packs a folder of SciPy .npz patterns into one file (sparsesmith.matrix.pack), or lists such a file.
 
 python -m benchmarks.matrix_pack FOLDER_OF_NPZ OUT.pack [--names FILE]
 python -m benchmarks.matrix_pack --list FILE.pack
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import scipy.sparse
 
-from sparsesmith.domain.pattern import pattern_from_scipy
-from sparsesmith.domain.pattern_pack import encode_pattern, pack_index, read_pack, write_pack
+from sparsesmith.matrix.pack import encode_pattern, pack_index, read_pack, write_pack
+from sparsesmith.matrix.pattern import pattern_from_scipy
 
 __all__ = ["main", "read_pack"]
 

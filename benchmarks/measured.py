@@ -17,12 +17,12 @@ import numpy as np
 from benchmarks.split import SPLIT_FILE
 from benchmarks.sweep import Plan
 from benchmarks.training_pack import TRAINING_NNZ
-from sparsesmith.domain.families import FAMILIES
-from sparsesmith.domain.families.proposal import FamilyProspect, work_of
-from sparsesmith.domain.families.prospects import Prospect
-from sparsesmith.domain.formats.format import ParameterValue
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.pattern_pack import pack_index, read_pack
+from sparsesmith.families import FAMILIES
+from sparsesmith.families.proposal import FamilyProspect, work_of
+from sparsesmith.families.prospects import Prospect
+from sparsesmith.formats.format import ParameterValue
+from sparsesmith.matrix.pack import pack_index, read_pack
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.columns import columns_of
 from sparsesmith.tuning.grid import FloatArray, Grid, grid_of
 

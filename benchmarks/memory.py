@@ -27,7 +27,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.processes import start, stop

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measured import Measured, read_measured
-from sparsesmith.domain.formats.format import ParameterValue
+from sparsesmith.formats.format import ParameterValue
 from sparsesmith.tuning.boosted import BoostedCost, load_boosted_cost
 from sparsesmith.tuning.columns import all_words
 from sparsesmith.tuning.cost import AnalyticCost, CostModel, Doubt

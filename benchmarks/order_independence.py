@@ -26,16 +26,16 @@ import scipy.sparse
 from benchmarks.generated import fem_blocks, power_law, stencil_2d
 from benchmarks.origin import device_folder, source_commit
 from benchmarks.suites import ROOT
-from services.evaluator.compilation import Compiler
-from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.grading import run_finals
+from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.race import FINALIST_RATIO, Race
-from services.evaluator.sandbox import DeviceProcess
 from services.evaluator.settings import EvaluatorSettings
-from sparsesmith.domain.families import propose
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.families import propose
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.kernel import Candidate, FromFamily, Outcome, Passed, Workload
 
 COMPILE_WAIT_S = 600

@@ -13,9 +13,9 @@ import numpy as np
 from benchmarks.structure import Structure, structure_of
 from benchmarks.suites import Matrix, Source
 from benchmarks.sweep import Plan
-from services.evaluator.compilation import Compiler
-from services.evaluator.compile_ahead import CompilationsAhead
-from sparsesmith.domain.families import FamilyInstance
+from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiler
+from sparsesmith.families import FamilyInstance
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of
 from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits

@@ -32,15 +32,15 @@ from benchmarks.preparation import Prepared, Unprepared, Workshop, prepared_work
 from benchmarks.structure import vector_bytes
 from benchmarks.suites import ROOT, Source, core_sources, example_sources, generated_sources, held_out_sources
 from benchmarks.sweep import Plan, parse_plan
-from services.evaluator.compilation import Compiler
+from services.evaluator.candidates import parse_candidate
+from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
-from services.evaluator.evaluation import parse_candidate
 from services.evaluator.grading import csr_bytes
-from services.evaluator.sandbox import DeviceProcess
+from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.settings import EvaluatorSettings
-from services.generator.verdict import Contender, break_even
-from sparsesmith.domain.program import KernelProgram
+from services.generator.search.verdict import Contender, break_even
 from sparsesmith.errors import SparsesmithError
+from sparsesmith.program.program import KernelProgram
 from sparsesmith.tuning.cost import AnalyticCost
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.kernel import (

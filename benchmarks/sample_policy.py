@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from benchmarks.suites import Matrix, core_matrices
+from services.trainer.offline.judging import SamplingSettings, sample_programs
+from services.trainer.offline.prompt_pool import build_pool, header_tensor
 from services.trainer.policy_model import PolicyNetworks
-from services.trainer.prompt_pool import build_pool, header_tensor
-from services.trainer.sampling import SamplingSettings, sample_programs
 from services.trainer.tokenizer import load_tokenizer
 from sparsesmith.policy.checkpoint import load_policy
 

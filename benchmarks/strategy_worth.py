@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measured import Record, matrix_entries, read_records
-from sparsesmith.domain.families import FAMILIES
+from sparsesmith.families import FAMILIES
 
 NNZ_CLASSES = (("< 1e5", 0.0, 1e5), ("1e5-1e6", 1e5, 1e6), (">= 1e6", 1e6, math.inf))
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.matrix.pattern import Pattern
 
 WARP_LANES = 32
 SECTOR_BYTES = 32

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from benchmarks.generated import GENERATED, GENERATED_NNZ
 from benchmarks.split import SPLIT_FILE
-from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.pattern_pack import pack_index, read_pack
+from sparsesmith.matrix.files import MatrixLimits, read_matrix
+from sparsesmith.matrix.pack import pack_index, read_pack
+from sparsesmith.matrix.pattern import Pattern
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -28,18 +28,18 @@ from typing import cast
 
 from benchmarks.split import SPLIT_FILE
 from benchmarks.training_pack import TRAINING_NNZ
-from services.evaluator.compilation import Compiler
-from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
 from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.race import Race
-from services.evaluator.sandbox import DeviceProcess
 from services.evaluator.settings import EvaluatorSettings
-from sparsesmith.domain.families import FamilyInstance
-from sparsesmith.domain.families.proposal import FamilyProspect, by_estimate, different, prospects_of, work_of
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.pattern_pack import pack_index, read_pack
 from sparsesmith.errors import SparsesmithError
+from sparsesmith.families import FamilyInstance
+from sparsesmith.families.proposal import FamilyProspect, by_estimate, different, prospects_of, work_of
+from sparsesmith.matrix.pack import pack_index, read_pack
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.kernel import Candidate, FromFamily, Passed, Workload
 from sparsesmith_proto.message import ElementType, Operation
 

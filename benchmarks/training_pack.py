@@ -9,8 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks.generated import banded, fem_blocks, power_law, stencil_2d, stencil_3d, uniform_rows
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.pattern_pack import encode_pattern, write_pack
+from sparsesmith.matrix.pack import encode_pattern, write_pack
+from sparsesmith.matrix.pattern import Pattern
 
 TRAINING: dict[str, Callable[[], Pattern]] = {
     "train_stencil2d5_600": lambda: stencil_2d(600, 5),

@@ -16,7 +16,7 @@ __all__ = ["AsyncClient", "Client", "TunedKernel", "__version__", "tune"]
 
 
 def __getattr__(name: str) -> object:
-    # Lazy: the services import sparsesmith.domain and need no HTTP client.
+    # Lazy: the services import the rest and need no HTTP client.
     if name in __all__:
         from sparsesmith import client
 

@@ -15,7 +15,12 @@ class EvaluationJob(Message):
     workload: Workload
     candidates: tuple[Candidate, ...] = Field(min_length=1, max_length=MAX_CANDIDATES_A_JOB)
     budget_s: Seconds = Field(default=300, gt=0, le=3600)
-    """Candidates not reached in this time come back TimedOut."""
+    """From when an evaluator takes the job, whatever the stage; candidates not reached in it come back TimedOut."""
+    turn_s: Seconds | None = Field(default=None, gt=0)
+    """After so long, if other jobs wait, candidates not reached come back TimedOut at stage `turn`. None: never."""
+    work: int | None = Field(default=None, ge=0)
+    """Entries that one product touches, times the candidates: jobs of much less go first, within a bound. None: not
+    known, counts as much."""
 
 
 class EvaluationReport(Message):

@@ -7,7 +7,7 @@ from sparsesmith_proto.message import Identifier, Message, Microseconds
 
 
 class RewardRecord(Message):
-    """Candidate, what became of it, and its reward under each scheme (see sparsesmith.domain.reward)."""
+    """Candidate, what became of it, and its reward under each scheme (see sparsesmith.reward)."""
 
     record_id: Identifier
     """`<job_id>:<candidate_id>`; a job graded twice gives the same identifiers, so a record is used once."""

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     """Grades jobs until SIGTERM: the one in hand is given back to the queue, the device's process ended."""
     from services.evaluator import jobs
-    from services.evaluator.compilation import Compiler
+    from services.evaluator.compiling.compiler import Compiler
     from services.evaluator.devices import device_process
     from sparsesmith.transport.connection import connect
     from sparsesmith.transport.pattern_store import PatternStore

@@ -1,16 +1,14 @@
 """The story of one candidate: parse, build the format, compile, load and check, time. Every failure is an outcome."""
 
 from collections.abc import Callable
-from functools import lru_cache
 
-from services.evaluator.compilation import Compiled
-from services.evaluator.correctness import Correct
+from services.evaluator.candidates import parse_candidate
+from services.evaluator.checking.correctness import Correct
+from services.evaluator.compiling.compiler import Compiled
+from services.evaluator.isolation.workbench import Stored, Workbench
 from services.evaluator.race import Race
-from services.evaluator.workbench import Stored, Workbench
-from sparsesmith.domain.extraction import extract_program
-from sparsesmith.domain.formats.compressed import storage_name
-from sparsesmith.domain.program import KernelProgram, parse_program
-from sparsesmith.errors import InvalidProgram
+from sparsesmith.formats.values.compressed import storage_name
+from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import (
     Candidate,
     CompileFailed,
@@ -56,15 +54,6 @@ def evaluate_kernel(
         worst_error=verdict.worst_error,
         num_inputs=verdict.num_inputs,
     )
-
-
-@lru_cache(maxsize=1024)
-def parse_candidate(text: str, workload: Workload) -> KernelProgram | Rejected:
-    """The program in a candidate's text, which may be a model's raw answer."""
-    try:
-        return parse_program(extract_program(text), workload.operation, workload.element_type)
-    except InvalidProgram as error:
-        return Rejected(message=error.message)
 
 
 def heaviest_kernel(binary: Compiled) -> Resources:

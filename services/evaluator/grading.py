@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.candidates import parse_candidate
+from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.device import RunFailure, Timing
-from services.evaluator.evaluation import evaluate_kernel, parse_candidate
+from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
-from services.evaluator.workbench import FinalTimes, Workbench
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.program import KernelProgram
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
     Baselines,

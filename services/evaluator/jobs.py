@@ -9,13 +9,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from services.evaluator.compilation import DEFAULT_TIMEOUT_S, Compiler
-from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Stopped, grade_batch, unreached
-from services.evaluator.sandbox import DeviceDoesNotStart, DeviceProcess
-from services.evaluator.workbench import Workbench
-from sparsesmith.domain.reward import rewards
+from services.evaluator.isolation.child import DeviceDoesNotStart
+from services.evaluator.isolation.sandbox import DeviceProcess
+from services.evaluator.isolation.workbench import Workbench
 from sparsesmith.errors import SparsesmithError
+from sparsesmith.reward import rewards
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport

@@ -1,7 +1,7 @@
 """Racing: every kernel is timed briefly, the front of the field again at length, in turns with the best baseline."""
 
 from services.evaluator.device import RunFailure, Timing
-from services.evaluator.workbench import Workbench
+from services.evaluator.isolation.workbench import Workbench
 
 FINALIST_RATIO = 1.06
 """Within this factor of the best a kernel is timed again: a brief time is good to a few per cent."""

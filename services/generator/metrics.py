@@ -6,9 +6,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from services.generator.jobs import Jobs
-from services.generator.policy_watch import PolicyWatch
-from services.generator.sampling import PolicySampler
+from services.generator.jobs.jobs import Jobs
+from services.generator.policy.sampling import PolicySampler
+from services.generator.policy.watch import PolicyWatch
 from sparsesmith_proto.api import JobState
 from sparsesmith_proto.evaluation import EvaluationReport
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sparsesmith.domain.fixed_values import FixedValues
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
 from sparsesmith_proto.api import TuningOptions
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message, ProgramText

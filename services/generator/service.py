@@ -9,25 +9,25 @@ from contextlib import asynccontextmanager
 from typing import assert_never
 
 from services.generator.channels import Channels
-from services.generator.engine import EngineOptions
-from services.generator.engine_host import EngineHost
-from services.generator.evaluations import QueuedEvaluations
 from services.generator.generation import Tools, generate_kernels
-from services.generator.grading import GradingLimits
-from services.generator.intake import Intake
-from services.generator.jobs import JobLimits, Jobs, Tell
-from services.generator.kernel_cache import TunedKernelCache
-from services.generator.ledger import AcceptedJob, Ledger
+from services.generator.jobs.jobs import JobLimits, Jobs, Tell
+from services.generator.jobs.ledger import AcceptedJob, Ledger
 from services.generator.metrics import Gauges, Metrics
 from services.generator.orders import EvaluationOrder, KernelOrder
-from services.generator.policy_folder import PolicyFolder
-from services.generator.policy_watch import PolicyWatch
-from services.generator.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.engine import EngineOptions
+from services.generator.policy.engine_host import EngineHost
+from services.generator.policy.folder import PolicyFolder
+from services.generator.policy.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.watch import PolicyWatch
 from services.generator.search import Sources
+from services.generator.search.evaluations import QueuedEvaluations
+from services.generator.search.grading import GradingLimits
+from services.generator.search.kernel_cache import TunedKernelCache
+from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
-from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, PolicyStatus
 from sparsesmith_proto.evaluation import EvaluationJob
@@ -44,12 +44,12 @@ class Service:
 
     def __init__(self, settings: GeneratorSettings, channels: Channels) -> None:
         self.settings = settings
-        self.intake = Intake(settings)
         self.channels = channels
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.metrics = Metrics()
+        self.trials = Trials(channels.candidates)
         num_waits = settings.max_running_jobs * settings.batches_in_flight
-        self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics)
+        self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
         self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
         self.folder = policy_folder(settings)
         self.sampler = None if self.folder is None else policy_sampler(self.folder, settings)
@@ -70,6 +70,7 @@ class Service:
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=self.cache,
+            trials=self.trials,
         )
 
     @asynccontextmanager
@@ -140,7 +141,10 @@ class Service:
     async def _grade(self, job: AcceptedJob, order: EvaluationOrder) -> JobState:
         candidate = Candidate(candidate_id="user", program=order.program, origin=UserWritten())
         evaluation_job = EvaluationJob(job_id=job.new_run_id(), workload=order.workload, candidates=(candidate,))
+        await self.trials.begin(job.job_id)
+        started = time.monotonic()
         report = await self.evaluations.grade(evaluation_job)
+        await self.trials.keep(job.job_id, report, time.monotonic() - started)
         return Graded(
             answer=EvaluationAnswer(
                 workload=order.workload,

@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass, field
 
 from services.generator.orders import KernelOrder
-from sparsesmith.domain.fixed_values import FixedValues
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
 
 
 @dataclass(frozen=True)

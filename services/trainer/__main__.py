@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from services.trainer.journal import Heartbeat
+from services.trainer.online.journal import Heartbeat
 from services.trainer.settings import TrainerSettings
 from sparsesmith.errors import Conflict, InvalidOption, Unavailable
 

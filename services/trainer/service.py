@@ -6,13 +6,13 @@ from typing import TypeVar
 
 import torch
 
-from services.trainer.batch import BatchRules, RecordReader
-from services.trainer.checkpoints import CheckpointFolder, policy_identity
-from services.trainer.intake import IntakeOptions, RecordIntake
-from services.trainer.journal import Journal
-from services.trainer.learner import Learner, LearnerOptions
+from services.trainer.online.batch import BatchRules, RecordReader
+from services.trainer.online.checkpoints import CheckpointFolder, policy_identity
+from services.trainer.online.intake import IntakeOptions, RecordIntake
+from services.trainer.online.journal import Journal
+from services.trainer.online.learner import Learner, LearnerOptions
+from services.trainer.online.publishing import Publisher
 from services.trainer.policy_model import PolicyNetworks, ValueHead
-from services.trainer.publishing import Publisher
 from services.trainer.settings import TrainerSettings
 from services.trainer.tokenizer import load_tokenizer
 from services.trainer.training import Workshop

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from services.trainer.batch import assemble
-from services.trainer.checkpoints import Checkpoint, CheckpointFolder, remembered
-from services.trainer.intake import Collected, RecordIntake
-from services.trainer.journal import Journal
-from services.trainer.learner import Learner, Metrics, Stopped
-from services.trainer.publishing import Edition, Publisher
+from services.trainer.online.batch import assemble
+from services.trainer.online.checkpoints import Checkpoint, CheckpointFolder, remembered
+from services.trainer.online.intake import Collected, RecordIntake
+from services.trainer.online.journal import Journal
+from services.trainer.online.learner import Learner, Metrics, Stopped
+from services.trainer.online.publishing import Edition, Publisher
 
 log = logging.getLogger(__name__)
 

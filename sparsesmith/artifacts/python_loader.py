@@ -2,7 +2,7 @@
 
 from string import Template
 
-from sparsesmith.domain.extraction import extract_program
+from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 
 _PROGRAM_LOADER = Template('''"""$title

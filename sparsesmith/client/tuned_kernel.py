@@ -7,9 +7,9 @@ import scipy.sparse
 from sparsesmith.artifacts import ArtifactKind, artifact
 from sparsesmith.artifacts.launcher import Launcher, checked_values, library_launcher, program_launcher
 from sparsesmith.client.matrices import SparseMatrix, to_scipy
-from sparsesmith.domain.extraction import extract_program
-from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.errors import InvalidMatrix
+from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 
 

@@ -21,10 +21,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
-from sparsesmith.domain.features import FEATURE_VERSION
-from sparsesmith.domain.prompt import EncoderKind
 from sparsesmith.errors import InvalidOption
+from sparsesmith.matrix.features import FEATURE_VERSION
 from sparsesmith.policy.encoder import MatrixEncoder
+from sparsesmith.prompts.arrays import EncoderKind
 
 MAX_SHARD_BYTES = 15_900_000
 """Shards stay below what code hosts and slow links take in one piece."""

@@ -13,9 +13,9 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from sparsesmith.domain.prompt import PromptInputs
 from sparsesmith.policy.checkpoint import ENCODER_FILE, ENCODER_PREFIX, load_description
 from sparsesmith.policy.encoder import MatrixEncoder, collate
+from sparsesmith.prompts.arrays import PromptInputs
 
 EMBEDDING_NAME = "model.embed_tokens.weight"
 MAX_PARENT_TOKENS = 1024

@@ -12,17 +12,18 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import redis
+from pydantic import ValidationError
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry as ConnectionRetry
 from rq import Queue, Retry, worker_registration
-from rq.exceptions import DeserializationError, DuplicateJobError, NoSuchJobError
+from rq.exceptions import DeserializationError, DuplicateJobError
 from rq.executions import Execution
 from rq.job import Job, JobStatus
 from rq.registry import FailedJobRegistry, FinishedJobRegistry, StartedJobRegistry
@@ -34,6 +35,7 @@ from rq.worker import SimpleWorker
 from sparsesmith.errors import Conflict, LimitExceeded, NotFound, Unavailable
 from sparsesmith.transport.abandoned_jobs import ENDED, AbandonedJobs
 from sparsesmith.transport.connection import Pipeline, Redis, answering
+from sparsesmith.transport.readable_jobs import Fault, note, read_job, read_status, set_aside, shown
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 
 QUEUE_NAME = "evaluations"
@@ -42,8 +44,47 @@ GRADE_FUNCTION = "services.evaluator.jobs.grade"
 
 PULSE_S = 2.0
 """A worker with a job shows that it lives, and looks whether the job is still its own, at least this often."""
+MAX_REASON_CHARACTERS = 20_000
+"""Of the traceback that a failed job keeps."""
 WORKER_RETRIES = 60
 """A worker waits about a minute for a Redis that restarts, so that a job's result is not lost at its end."""
+
+
+SMALL_RATIO = 4
+"""A job goes before waiting ones of at least this many times its work..."""
+MAX_OVERTAKEN = 4
+"""...each of which lets so many others pass, and no more..."""
+MAX_LOOK = 256
+"""...among this many at the end of the queue."""
+
+OVERTAKING = (SMALL_RATIO, MAX_OVERTAKEN, MAX_LOOK)
+OVERTAKE = """
+local queue, job, work = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local ratio, most, look = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+redis.call('HSET', 'rq:job:' .. job, 'work', work)
+local waiting = redis.call('LRANGE', queue, -look, -1)
+local place = #waiting
+while place > 0 and waiting[place] ~= job do place = place - 1 end
+local pivot, passed = nil, {}
+while place > 1 do
+  local ahead = 'rq:job:' .. waiting[place - 1]
+  if redis.call('TYPE', ahead).ok ~= 'hash' then break end
+  local known = tonumber(redis.call('HGET', ahead, 'work') or nil) or math.huge
+  local overtaken = tonumber(redis.call('HGET', ahead, 'overtaken') or nil) or 0
+  if known < ratio * work or overtaken >= most then break end
+  place = place - 1
+  pivot = waiting[place]
+  passed[#passed + 1] = ahead
+end
+if pivot then
+  redis.call('LREM', queue, -1, job)
+  redis.call('LINSERT', queue, 'BEFORE', pivot, job)
+  for _, ahead in ipairs(passed) do redis.call('HINCRBY', ahead, 'overtaken', 1) end
+end
+"""
+"""A job that was just queued goes before waiting ones of much more work, unless they let enough others pass already:
+small jobs wait for few large ones, and a large one for a bounded number of small ones. A job of unknown work counts as
+large."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +108,30 @@ class QueueLimits:
     """How often a waiting generator looks for jobs of dead workers."""
 
 
+class BoundedQueue(Queue):
+    """An RQ queue whose worker takes what it can read and sets aside what it cannot."""
+
+    failure_ttl_s = QueueLimits.failure_ttl_s
+
+    @classmethod
+    def dequeue_any(
+        cls, queues: Iterable[Queue], timeout: int | None, connection: Redis, *others: Any, **options: Any
+    ) -> tuple[Job, Queue] | None:
+        """RQ's, for the one queue that a worker of ours has."""
+        (queue,) = queues
+        while (taken := cls.lmove(connection, queue.key, timeout)) is not None:
+            name = taken[1]
+            match read_job(queue, name):
+                case Job() as job:
+                    return job, queue
+                case Fault() as fault:
+                    queue.log.error("job %s is set aside: %s", shown(name), fault.reason)
+                    set_aside(queue, name, fault, cls.failure_ttl_s)
+                case None:
+                    connection.lrem(queue.intermediate_queue_key, 1, name)
+        return None
+
+
 class EvaluationQueue:
     """The generator's end. Safe to share between threads."""
 
@@ -75,6 +140,7 @@ class EvaluationQueue:
         self._limits = limits or QueueLimits()
         self._queue = _queue(connection)
         self._abandoned = _abandoned_jobs(self._queue, self._limits)
+        self._overtake = connection.register_script(OVERTAKE)
 
     def submit(self, job: EvaluationJob) -> None:
         """Queue a job. A second submission of the same id changes nothing. Raises Unavailable."""
@@ -86,6 +152,8 @@ class EvaluationQueue:
                 self._enqueue(rq_id, job)
             except DuplicateJobError:
                 return
+            if job.work is not None:
+                self._overtake(keys=[self._queue.key], args=[rq_id, job.work, *OVERTAKING])
 
     def wait(self, job_id: str, timeout_s: float) -> EvaluationReport | None:
         """The report, or None when it is not there in time.
@@ -106,13 +174,15 @@ class EvaluationQueue:
     def position(self, job_id: str) -> int:
         """Jobs ahead of this one; 0 once a worker has it. Raises NotFound, Unavailable."""
         with answering():
-            return self._fetch(job_id).get_position() or 0
+            if read_status(self._connection, _rq_id(job_id)) is None:
+                raise _not_queued(job_id)
+            return self._connection.lpos(self._queue.key, _rq_id(job_id)) or 0
 
     def cancel(self, job_id: str) -> None:
         """Take a job out of the queue; a worker that has it stops at the next candidate. Ended and unknown jobs are
         left as they are. Raises Unavailable."""
         with answering():
-            if _status(self._connection, _rq_id(job_id)) in {None, *ENDED}:
+            if read_status(self._connection, _rq_id(job_id)) in {None, *ENDED}:
                 return
             # RQ's own way keeps the job for ever, and fails where its worker has died.
             with self._connection.pipeline(transaction=True) as pipeline:
@@ -153,28 +223,24 @@ class EvaluationQueue:
             time.sleep(min(0.02, timeout_s))
 
     def _report(self, job_id: str) -> EvaluationReport | None:
-        # The status alone is a few bytes; the job itself holds every candidate.
-        if _status(self._connection, _rq_id(job_id)) not in {None, *ENDED}:
-            return None
-        job = self._fetch(job_id)
-        match job.get_status(refresh=False):
+        # The job itself is not read: it holds every candidate.
+        match read_status(self._connection, _rq_id(job_id)):
+            case None:
+                raise _not_queued(job_id)
             case JobStatus.FINISHED:
-                report = job.return_value()
-                if report is None:  # It expired after the job was read.
+                result = self._latest_result(job_id)
+                if result is None or not isinstance(result.return_value, str):  # It expired after the status was read.
                     raise _not_queued(job_id)
-                return EvaluationReport.model_validate_json(report)
+                return EvaluationReport.model_validate_json(result.return_value)
             case JobStatus.FAILED:
-                raise _failure(job_id, _last_line(job.latest_result()))
+                raise _failure(job_id, _last_line(self._latest_result(job_id)))
             case JobStatus.CANCELED | JobStatus.STOPPED:
                 raise Conflict(f"evaluation {job_id} was cancelled", field="job_id", value=job_id)
             case _:
                 return None
 
-    def _fetch(self, job_id: str) -> Job:
-        try:
-            return Job.fetch(_rq_id(job_id), connection=self._connection, serializer=JSONSerializer)
-        except NoSuchJobError as error:
-            raise _not_queued(job_id) from error
+    def _latest_result(self, job_id: str) -> Result | None:
+        return Result.fetch_latest(Job(_rq_id(job_id), connection=self._connection), serializer=JSONSerializer)
 
 
 class EvaluationWorker(SimpleWorker):
@@ -260,13 +326,15 @@ class EvaluationWorker(SimpleWorker):
             if isinstance(error, LimitExceeded):
                 job.retries_left = 0
                 exc_string += _told(error)
-            super().handle_job_failure(job, queue, started_job_registry, exc_string)
+            elif isinstance(error, ValidationError):  # No job of any release: it will be none the next time.
+                job.retries_left = 0
+            super().handle_job_failure(job, queue, started_job_registry, exc_string[-MAX_REASON_CHARACTERS:])
         # Set no earlier: the job would be given back at no attempt, and could end every worker there is.
         self._stop_requested = self._stop_requested or self._is_retiring
 
     def _owns(self, job: Job) -> bool:
         """Whether the job goes on, and is registered as run by this worker."""
-        if self.execution is None or _status(self.connection, job.id) in {None, *ENDED}:
+        if self.execution is None or read_status(self.connection, job.id) in {None, *ENDED}:
             return False
         return self.connection.zscore(job.started_job_registry.key, self.execution.composite_key) is not None
 
@@ -277,6 +345,7 @@ class EvaluationWorker(SimpleWorker):
             pipeline.hset(job.key, "retries_left", 0)
             pipeline.expire(job.key, self._limits.failure_ttl_s)
             Result.create_failure(job, self._limits.failure_ttl_s, f"refused: {reason}", pipeline=pipeline)
+            note(job.id.encode(), Fault("call", reason), pipeline)
             pipeline.execute()
         self.log.error("job %s is refused: %s", job.id, reason)
 
@@ -321,6 +390,7 @@ def evaluation_worker(connection: Redis, name: str, limits: QueueLimits | None =
         [_queue(connection)],
         name=name,
         connection=connection,
+        queue_class=BoundedQueue,
         serializer=JSONSerializer,
         worker_ttl=limits.worker_ttl_s,
         maintenance_interval=limits.maintenance_interval_s,
@@ -336,12 +406,15 @@ def living_workers(connection: Redis) -> list[str]:
 
 
 def _queue(connection: Redis) -> Queue:
-    return Queue(QUEUE_NAME, connection=connection, serializer=JSONSerializer)
+    return BoundedQueue(QUEUE_NAME, connection=connection, serializer=JSONSerializer)
 
 
 def _abandoned_jobs(queue: Queue, limits: QueueLimits) -> AbandonedJobs:
     return AbandonedJobs(
-        queue.connection, queue, taken_grace_s=limits.taken_grace_s, check_every_s=limits.abandoned_check_s
+        queue,
+        taken_grace_s=limits.taken_grace_s,
+        check_every_s=limits.abandoned_check_s,
+        failure_ttl_s=limits.failure_ttl_s,
     )
 
 
@@ -352,8 +425,8 @@ def _reason_to_refuse(job: Job) -> str | None:
     except DeserializationError:
         return "it cannot be read"
     if function != GRADE_FUNCTION or instance is not None:
-        return f"function {function!r} is not allowed"
-    if keywords or len(arguments) != 1 or not isinstance(arguments[0], str):
+        return f"function {shown(str(function))!r} is not allowed"
+    if keywords or not isinstance(arguments, list) or len(arguments) != 1 or not isinstance(arguments[0], str):
         return "its arguments are not one text"
     if any((job._success_callback_name, job._failure_callback_name, job._stopped_callback_name, job.webhooks)):
         return "it names a callback"
@@ -384,12 +457,6 @@ def _failure(job_id: str, last_line: str) -> LimitExceeded | Unavailable:
         return LimitExceeded(**json.loads(last_line.removeprefix(_BEYOND_THE_DEVICE)))
     reason = f"evaluation {job_id} failed on every attempt: {last_line}"
     return Unavailable(reason, field="job_id", value=job_id)
-
-
-def _status(connection: Redis, rq_id: str) -> JobStatus | None:
-    """None for an unknown job."""
-    status = connection.hget(Job.key_for(rq_id), "status")
-    return None if status is None else JobStatus(status.decode())
 
 
 def _rq_id(job_id: str) -> str:

@@ -6,11 +6,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.domain.families import FAMILIES
-from sparsesmith.domain.families.prospects import NUM_SMS, RESIDENT_THREADS, Work
-from sparsesmith.domain.features import FEATURE_NAMES, structural_features
-from sparsesmith.domain.formats.format import ParameterValue
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.families import FAMILIES
+from sparsesmith.families.prospects import NUM_SMS, RESIDENT_THREADS, Work
+from sparsesmith.formats.format import ParameterValue
+from sparsesmith.matrix.features import FEATURE_NAMES, structural_features
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.grid import FloatArray, Grid, scaled
 
 MISSING = float("nan")

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.domain.families.proposal import FamilyProspect, prospects_of, work_of
-from sparsesmith.domain.families.prospects import Work
-from sparsesmith.domain.formats.format import ParameterValue
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.families.proposal import FamilyProspect, prospects_of, work_of
+from sparsesmith.families.prospects import Work
+from sparsesmith.formats.format import ParameterValue
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import ElementType, Operation
 
 FloatArray = npt.NDArray[np.float64]

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr
 
-from sparsesmith.domain.families import FamilyInstance
+from sparsesmith.families import FamilyInstance
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import BoolArray, FloatArray, Grid
 from sparsesmith.tuning.surrogate import Surrogate

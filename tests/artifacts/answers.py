@@ -4,7 +4,7 @@ from typing import Any
 
 import scipy.sparse
 
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.api import BreakEven, KernelReport, LibraryAnswer, SearchReport, TunedAnswer
 from sparsesmith_proto.kernel import (
     Baselines,

@@ -6,8 +6,8 @@ import zipfile
 import pytest
 
 from sparsesmith.artifacts import ArtifactKind, artifact, artifact_name, kinds_of
-from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.errors import Conflict
+from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith_proto.api import KernelReport
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix, make_report
 

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pytest
 
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
-from sparsesmith.domain.formats import FORMATS
-from sparsesmith.domain.formats.format import Argument, Layout
-from sparsesmith.domain.pattern import pattern_from_scipy
-from sparsesmith.domain.program import KernelProgram, parse_program, signature_of
+from sparsesmith.formats import FORMATS
+from sparsesmith.formats.format import Argument, Layout
+from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.program.program import KernelProgram, parse_program, signature_of
 from sparsesmith_proto.kernel import Workload
 from tests.artifacts.answers import make_device, make_matrix, make_workload
 from tests.kernels.corpus import FOLDER, CorpusProgram, read_program

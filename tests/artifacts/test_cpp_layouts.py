@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse
 
 from sparsesmith.artifacts.cpp_header import cpp_parameter, fingerprint
-from sparsesmith.domain.formats import FORMATS, complete_parameters
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.formats import FORMATS, complete_parameters
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 

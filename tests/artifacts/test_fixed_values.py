@@ -14,14 +14,14 @@ import scipy.sparse
 from sparsesmith.artifacts.cpp_header import cpp_header, cpp_parameter, values_fingerprint, workload_name
 from sparsesmith.artifacts.python_loader import python_loader
 from sparsesmith.client import TunedKernel
-from sparsesmith.domain.families.fixed_values import FIXED_FAMILIES
-from sparsesmith.domain.fixed_values import fixed_values
-from sparsesmith.domain.formats import complete_parameters, format_named
-from sparsesmith.domain.formats.compressed import compressed
-from sparsesmith.domain.formats.format import ParameterValue
-from sparsesmith.domain.formats.value_storage import VALUE_STORAGES
-from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.errors import InvalidMatrix, InvalidProgram, Unavailable
+from sparsesmith.families.fixed_values import FIXED_FAMILIES
+from sparsesmith.formats import complete_parameters, format_named
+from sparsesmith.formats.format import ParameterValue
+from sparsesmith.formats.values.compressed import compressed
+from sparsesmith.formats.values.storage import VALUE_STORAGES
+from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.matrix.values import fixed_values
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 from tests.artifacts.answers import CSR_PROGRAM, make_device, make_matrix, make_report, make_workload

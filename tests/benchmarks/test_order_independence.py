@@ -3,9 +3,9 @@
 import pytest
 
 from benchmarks.order_independence import compared, graded_in_orders
-from services.evaluator.compilation import Compiler
+from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import InterpreterFactory
-from services.evaluator.sandbox import DeviceProcess, StageLimits
+from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from sparsesmith_proto.kernel import EstimatedTiming, Mismatch, Passed, Resources
 from tests.evaluator.grading_tools import make_pattern
 

@@ -13,7 +13,7 @@ from benchmarks.generated import GENERATED, GENERATED_NNZ
 from benchmarks.results import read_suites
 from benchmarks.structure import Structure, structure_of
 from benchmarks.suites import ROOT, example_sources, generated_sources
-from sparsesmith.domain.pattern import pattern_from_scipy
+from sparsesmith.matrix.pattern import pattern_from_scipy
 
 
 def run(out: Path, *arguments: str) -> Any:

@@ -13,9 +13,9 @@ from benchmarks.oracle import known_cost, play, summary
 from benchmarks.strategy_worth import BestTimes, best_times, worth
 from benchmarks.sweep import Choice
 from benchmarks.train_cost import regrets
-from sparsesmith.domain.families.proposal import by_estimate
-from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix
-from sparsesmith.domain.pattern_pack import encode_pattern, write_pack
+from sparsesmith.families.proposal import by_estimate
+from sparsesmith.matrix.files import MatrixLimits, read_matrix
+from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.tuning.columns import all_words
 from tests.tuning.grids import RECORDED, ROOT, make_grid
 

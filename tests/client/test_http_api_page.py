@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from services.generator.app import create_app
 from services.generator.channels import Channels
+from services.generator.http.app import create_app
 from services.generator.service import Service
 from services.generator.settings import GeneratorSettings
 from sparsesmith_proto.api import JobStatus, Problem
@@ -67,4 +67,4 @@ def test_the_limits_of_the_page_are_the_defaults() -> None:
         number, _, unit = limit.strip().partition(" ")
         found[name] = int(number.replace(",", "")) * units.get(unit, 1)
     assert found == {name: settings[name.lower()].default for name in found}
-    assert len(found) == 6
+    assert len(found) == 8

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import scipy.sparse
 
-from services.evaluator.compilation import Compiler
-from services.evaluator.compile_ahead import CompilationsAhead
+from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.isolation.sandbox import DeviceProcess
+from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.race import Race
-from services.evaluator.sandbox import DeviceProcess
-from services.evaluator.workbench import Workbench
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.kernel import Candidate, Outcome, UserWritten, Workload
 from sparsesmith_proto.message import ElementType, Operation
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.evaluator.compilation import Compiled
-from services.evaluator.correctness import HostSeal
+from services.evaluator.checking.correctness import HostSeal
+from services.evaluator.checking.draws import draw, system_generator
+from services.evaluator.compiling.compiler import Compiled
+from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import (
     Array,
     DeviceLost,
@@ -19,12 +21,10 @@ from services.evaluator.device import (
     RunFailure,
     StoredMatrix,
 )
-from services.evaluator.operands import draw, system_generator
-from services.evaluator.ptx_facts import NO_FACTS
-from sparsesmith.domain.fixed_values import FixedValues
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.program import KernelProgram
 from sparsesmith.errors import LimitExceeded
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
+from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, MeasuredTiming, Workload
 
 WEDGED = "SPARSESMITH_TEST_WEDGED"
@@ -65,7 +65,7 @@ class MisbehavingFactory:
     hold_s: float = 0
     """What it takes to make one draw."""
 
-    def __call__(self) -> "MisbehavingDevice":
+    def __call__(self, known: DeviceDescription | None = None) -> "MisbehavingDevice":
         behave(self.at_start)
         return MisbehavingDevice(self.hold_s)
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.evaluator.compilation import Compiled, Compiler
-from services.evaluator.flow.addresses import AddressFlow, KernelUses
+from services.evaluator.compiling.compiler import Compiled, Compiler
+from services.evaluator.compiling.contract.flow.addresses import AddressFlow, KernelUses
 from services.evaluator.ptx import read_module
-from sparsesmith.domain.formats.format import Argument
-from sparsesmith.domain.program import parse_program
-from sparsesmith.domain.signature import signature_of
+from sparsesmith.formats.format import Argument
+from sparsesmith.program.program import parse_program
+from sparsesmith.program.signature import signature_of
 from sparsesmith_proto.message import ElementType, Operation
 from tests.kernels.corpus import CorpusProgram, corpus
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.evaluator.arena_plan import (
+from services.evaluator.cuda.arena import (
     NUM_SHIFTS,
     BufferPlan,
     arena_bytes,

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.evaluator.compilation import Compiled, Compiler
-from services.evaluator.flow.addresses import calls_of
+from services.evaluator.compiling.compiler import Compiled, Compiler
+from services.evaluator.compiling.contract.facts import has_unbounded_stack
+from services.evaluator.compiling.contract.flow.addresses import calls_of
 from services.evaluator.ptx import Module, read_module
-from services.evaluator.ptx_facts import has_unbounded_stack
 
 FORWARD = "__device__ __noinline__ float odd(float v, int n);"
 EVEN = "__device__ __noinline__ float even(float v, int n) { return n <= 0 ? v : odd(v, n - 3) * v + 1; }"

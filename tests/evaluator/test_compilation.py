@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.evaluator.compilation import (
+from services.evaluator.compiling.compiler import (
     MAX_LOG_CHARACTERS,
     Compiled,
     CompileError,

@@ -9,12 +9,12 @@ from functools import cache
 
 import pytest
 
-from services.evaluator.compilation import Compiled, Compiler
+from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.devices import InterpreterFactory
-from services.evaluator.interpreter_device import InterpreterDevice
-from services.evaluator.sandbox import DeviceProcess, StageLimits
-from services.evaluator.workbench import LocalWorkbench
-from sparsesmith.domain.program import parse_program
+from services.evaluator.interpreter.device import InterpreterDevice
+from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.isolation.workbench import LocalWorkbench
+from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import CompileFailed, Outcome, Passed, Rejected, Timing
 from sparsesmith_proto.message import ElementType, Operation
 from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator, make_pattern, make_workload

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from services.evaluator.disturbance import Attempted, ClockReading, disturbances, measure_undisturbed
+from services.evaluator.measuring.disturbance import Attempted, ClockReading, disturbances, measure_undisturbed
 from sparsesmith_proto.kernel import MeasuredTiming
 
 QUIET = ClockReading(sm_clock_mhz=1980)

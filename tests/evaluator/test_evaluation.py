@@ -4,17 +4,17 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from services.evaluator.compilation import Compiled, Compiler, KernelResources
-from services.evaluator.compile_ahead import CompilationsAhead
-from services.evaluator.correctness import Correct
+from services.evaluator.checking.correctness import Correct
+from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiled, Compiler, KernelResources
+from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import heaviest_kernel
 from services.evaluator.grading import Stopped, grade_batch, unreached
-from services.evaluator.ptx_facts import NO_FACTS
+from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.isolation.workbench import FinalTimes, Stored
 from services.evaluator.race import MAX_FINALISTS, Race
-from services.evaluator.sandbox import DeviceProcess, StageLimits
-from services.evaluator.workbench import FinalTimes, Stored
-from sparsesmith.domain.program import KernelProgram
+from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, Passed, Rejected, Resources
 from tests.evaluator.grading_tools import make_candidate, make_pattern, make_workload

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.evaluator.compilation import Compiled, Compiler
-from services.evaluator.compiled_contract import breach
-from sparsesmith.domain.program import parse_program
+from services.evaluator.compiling.compiler import Compiled, Compiler
+from services.evaluator.compiling.contract.breach import breach
+from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import Workload
 
 WAIT = 'asm volatile("griddepcontrol.wait;" ::: "memory");'

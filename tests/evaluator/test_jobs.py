@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from services.evaluator import jobs
-from services.evaluator.compilation import Compiler
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.interpreter.plain_kernels import plain_programs
+from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.jobs import Grader, GradingService, record_id, reward_records
-from services.evaluator.plain_kernels import plain_programs
-from services.evaluator.sandbox import DeviceProcess, StageLimits
-from sparsesmith.domain.fixed_values import fixed_values
-from sparsesmith.domain.pattern import Pattern
 from sparsesmith.errors import NotFound
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import fixed_values
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.transport.connection import Redis, connect
 from sparsesmith.transport.pattern_store import PatternStore

@@ -5,10 +5,10 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 
-from services.evaluator.library_matrices import SELL_SLICE, HostMatrices, HostMatrix, Unsuited, converted
-from services.evaluator.routines import Storage
-from sparsesmith.domain.pattern import Pattern
-from tests.domain.patterns import make_pattern, mask_of, patterns
+from services.evaluator.cuda.library.matrices import SELL_SLICE, HostMatrices, HostMatrix, Unsuited, converted
+from services.evaluator.cuda.library.routines import Storage
+from sparsesmith.matrix.pattern import Pattern
+from tests.matrix.patterns import make_pattern, mask_of, patterns
 
 STORAGES = (Storage("csr"), Storage("coo"), Storage("sell"), *(Storage("bsr", size) for size in (2, 3, 4, 8)))
 

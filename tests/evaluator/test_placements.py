@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.evaluator.placements import mean_margin, over_placements
+from services.evaluator.measuring.placements import mean_margin, over_placements
 from sparsesmith_proto.kernel import MeasuredTiming
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.evaluator.compilation import Compiled, CompileError, Compiler
+from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
+from services.evaluator.compiling.contract.facts import facts_of, forbidden_instruction, persistent_variables
 from services.evaluator.ptx import MalformedPtx, print_module, read_module
-from services.evaluator.ptx_facts import facts_of, forbidden_instruction, persistent_variables
-from sparsesmith.domain.extraction import extract_program
-from sparsesmith.domain.program import parse_program
+from sparsesmith.program.extraction import extract_program
+from sparsesmith.program.program import parse_program
 from tests.kernels.corpus import CorpusProgram, corpus
 
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.generated import banded, fem_blocks, stencil_2d, uniform_rows
-from services.evaluator.routines import (
+from services.evaluator.cuda.library.routines import (
     BLOCK_SIZES,
     DEFAULT_ROUTINE,
     MIN_BLOCK_FILL,
@@ -15,9 +15,9 @@ from services.evaluator.routines import (
     routines_for,
     useful_block_sizes,
 )
-from sparsesmith.domain.features import NUM_WINDOWS, WINDOW_NNZ
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
-from tests.domain.patterns import mask_of, patterns
+from sparsesmith.matrix.features import NUM_WINDOWS, WINDOW_NNZ
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from tests.matrix.patterns import mask_of, patterns
 
 
 def blocked(size: int, num_blocks: int = 200, extent: int = 100) -> Pattern:

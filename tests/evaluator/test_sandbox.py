@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.evaluator.correctness import Correct
-from services.evaluator.sandbox import DeviceProcess, SandboxedWorkbench, StageLimits
-from services.evaluator.workbench import FinalTimes
-from sparsesmith.domain.pattern import Pattern, pattern_from_indices
-from sparsesmith.domain.program import KernelProgram, parse_program
+from services.evaluator.checking.correctness import Correct
+from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench, StageLimits
+from services.evaluator.isolation.workbench import FinalTimes
 from sparsesmith.errors import LimitExceeded, Unavailable
+from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch, TimedOut, Workload
 from tests.evaluator.misbehaving_device import BINARY, MAX_NNZ, MisbehavingFactory, measured, program_text
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks.generated import stencil_2d
-from services.evaluator.stored_matrices import StoredMatrices
-from sparsesmith.domain.program import KernelProgram, parse_program
+from services.evaluator.isolation.built_formats import StoredMatrices
 from sparsesmith.errors import InvalidProgram
+from sparsesmith.program.program import KernelProgram, parse_program
 
 PATTERN = stencil_2d(200, 5)
 ARGUMENTS = {

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from services.generator.engine import EngineOptions
-from services.generator.engine_host import EngineHost
-from services.generator.policy_folder import PolicyFolder
-from services.generator.prompts import PromptWriter
+from services.generator.policy.engine import EngineOptions
+from services.generator.policy.engine_host import EngineHost
+from services.generator.policy.folder import PolicyFolder
+from services.generator.policy.prompts import PromptWriter
 from sparsesmith.policy.checkpoint import Policy
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from tests.generator.tiny_policy import make_policy, write_policy

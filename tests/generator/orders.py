@@ -7,7 +7,7 @@ import scipy.sparse
 
 from services.generator.orders import KernelOrder
 from services.generator.task import TuningTask
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.api import Budget, TuningOptions
 from sparsesmith_proto.kernel import Prompt, Workload
 

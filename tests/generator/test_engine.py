@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from services.generator.engine import EmbeddingPrompt, EngineFailed, InvalidPrompt, Sample, TokenPrompt
-from services.generator.policy_watch import PolicyWatch
+from services.generator.policy.engine import EmbeddingPrompt, EngineFailed, InvalidPrompt, Sample, TokenPrompt
+from services.generator.policy.watch import PolicyWatch
 from sparsesmith_proto.policy import PolicyAnnouncement
 from tests.generator.conftest import LivePolicy
 from tests.generator.tiny_policy import HIDDEN, make_policy, publish, reference_logprobs

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from services.generator.search import STRATEGIES, Batch, Findings, Sources
 from services.generator.search.families import FIRST_BATCH, NEXT_BATCHES
 from services.generator.task import TuningTask
-from sparsesmith.domain.families import FAMILIES
-from sparsesmith.domain.fixed_values import fixed_values
-from sparsesmith.domain.pattern import pattern_from_scipy
+from sparsesmith.families import FAMILIES
+from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.matrix.values import fixed_values
 from sparsesmith.tuning.boosted import BoostedCost
 from sparsesmith.tuning.cost import AnalyticCost
 from sparsesmith.tuning.models import CostModels

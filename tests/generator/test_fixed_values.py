@@ -12,12 +12,12 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from services.evaluator.compilation import Compiler
+from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
 from services.evaluator.jobs import Grader
 from services.evaluator.settings import EvaluatorSettings
-from sparsesmith.domain.fixed_values import fixed_values
 from sparsesmith.errors import NotFound
+from sparsesmith.matrix.values import fixed_values
 from sparsesmith.transport.connection import connect
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobStatus, KernelReport, TunedAnswer

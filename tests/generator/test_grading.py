@@ -3,8 +3,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from services.generator.grading import GradingLimits, graded
 from services.generator.search import Batch
+from services.generator.search.grading import GradingLimits, graded
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport

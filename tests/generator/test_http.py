@@ -2,6 +2,7 @@ import io
 import json
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -232,6 +233,15 @@ def test_a_form_that_is_cut_short_is_a_problem(client: httpx.Client) -> None:
     assert (response.status_code, response.headers["content-type"]) == (400, "application/problem+json")
 
 
+def test_an_archive_of_odd_shapes_is_a_problem(client: httpx.Client) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (0, 9223372036854775807, 8)}"
+        archive.writestr("data.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    response = client.post("/v1/kernels", files={"file": ("m.npz", buffer.getvalue())})
+    assert (response.status_code, response.json()["field"]) == (422, "data.npy")
+
+
 def test_a_program_that_is_not_utf8_is_a_problem(client: httpx.Client) -> None:
     files = {"file": ("m.mtx", matrix_market()), "program": ("p.cu", b"//\xff")}
     response = client.post("/v1/evaluations", files=files)
@@ -367,13 +377,13 @@ def test_events_end_with_the_answer_and_go_on_where_they_left_off(client: httpx.
     assert events_of(client, location, last_event_id="rubbish") == events
 
 
-@pytest.mark.parametrize("kind", ["cu", "hpp", "py", "json", "zip"])
+@pytest.mark.parametrize("kind", ["cu", "hpp", "py", "json", "candidates", "zip"])
 def test_the_answer_can_be_taken_home(client: httpx.Client, kind: str) -> None:
     location = client.post("/v1/kernels", json=kernel_request(), headers={"Prefer": "wait=10"}).headers["location"]
     response = client.get(f"{location}/artifact", params={"kind": kind})
     assert response.status_code == 200, response.text
     assert response.content
-    assert f'.{kind}"' in response.headers["content-disposition"]
+    assert f".{kind}" in response.headers["content-disposition"]
 
 
 def test_an_unfinished_job_has_no_artifact_and_an_unknown_kind_is_a_problem(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.generator.index_lists import MAX_TEXT_BYTES, PIECE_BYTES, BodyStream
+from services.generator.http.index_lists import MAX_TEXT_BYTES, PIECE_BYTES, BodyStream
 from sparsesmith.errors import InvalidMatrix, LimitExceeded
 
 MEMBERS = ("row_indices", "col_indices")

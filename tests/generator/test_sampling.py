@@ -4,15 +4,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from services.generator.engine import EmbeddingPrompt, TokenPrompt
-from services.generator.policy_folder import PolicyFolder
-from services.generator.prompts import MatrixPrompts, TextPrompts
-from services.generator.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.engine import EmbeddingPrompt, TokenPrompt
+from services.generator.policy.folder import PolicyFolder
+from services.generator.policy.prompts import MatrixPrompts, TextPrompts
+from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.search import STRATEGIES, Findings, Sources
-from sparsesmith.domain.program import parse_program
-from sparsesmith.domain.text_prompt import text_prompt
 from sparsesmith.errors import Unavailable
 from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
+from sparsesmith.program.program import parse_program
+from sparsesmith.prompts.text import text_prompt
 from sparsesmith_proto.kernel import Candidate, Sampled
 from tests.generator.conftest import LivePolicy
 from tests.generator.orders import make_pattern, make_prompt, make_task, make_workload

@@ -1,6 +1,6 @@
 import pytest
 
-from services.generator.verdict import Progress, break_even, conclude, library_break_even
+from services.generator.search.verdict import Progress, break_even, conclude, library_break_even
 from sparsesmith_proto.api import BreakEven, LibraryAnswer, TunedAnswer
 from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import CompileFailed

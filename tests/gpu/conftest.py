@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from services.evaluator.sandbox import DeviceProcess, StageLimits
+from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from tests.gpu.programs import make_device
 
 if TYPE_CHECKING:
-    from services.evaluator.cuda_device import CudaDevice
+    from services.evaluator.cuda.device import CudaDevice
 
 
 def _why_no_gpu() -> str:

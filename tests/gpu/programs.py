@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse
 
-from services.evaluator.compilation import Compiled, CompileError, compile_program
+from services.evaluator.compiling.compiler import Compiled, CompileError, compile_program
 from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.race import Race
-from services.evaluator.workbench import Workbench
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
-from sparsesmith.domain.program import KernelProgram
-from sparsesmith_proto.kernel import Candidate, CompileFailed, Outcome, UserWritten, Workload
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.kernel import Candidate, CompileFailed, DeviceDescription, Outcome, UserWritten, Workload
 from sparsesmith_proto.message import ElementType
 
 if TYPE_CHECKING:
-    from services.evaluator.cuda_device import CudaDevice
+    from services.evaluator.cuda.device import CudaDevice
 
 CSR_ARGUMENTS = (
     "int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, "
@@ -24,11 +24,11 @@ CSR_ARGUMENTS = (
 )
 
 
-def make_device() -> "CudaDevice":
+def make_device(known: DeviceDescription | None = None) -> "CudaDevice":
     """The first GPU; CuPy is imported only here."""
-    from services.evaluator.cuda_device import CudaDevice
+    from services.evaluator.cuda.device import CudaDevice
 
-    return CudaDevice()
+    return CudaDevice(known=known)
 
 
 def make_pattern(num_rows: int = 3000, num_cols: int = 2500, density: float = 0.01, seed: int = 1) -> Pattern:

@@ -13,8 +13,8 @@ import scipy.sparse
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
 from sparsesmith.artifacts.python_loader import python_loader
 from sparsesmith.client import TunedKernel
-from sparsesmith.domain.pattern import pattern_from_scipy
 from sparsesmith.errors import InvalidInput, InvalidMatrix
+from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith_proto.kernel import Workload
 from tests.artifacts.answers import CSR_PROGRAM, make_device, make_matrix, make_report
 from tests.kernels.corpus import CorpusProgram, corpus

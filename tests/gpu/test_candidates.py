@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from services.evaluator.sandbox import DeviceProcess
+from services.evaluator.isolation.sandbox import DeviceProcess
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch, Passed, Rejected, TimedOut
 from tests.gpu import programs
 from tests.gpu.programs import csr_program, grade, make_pattern, make_workload

@@ -8,12 +8,13 @@ from functools import cache
 import pytest
 import scipy.sparse
 
-from services.evaluator.compilation import Compiled, CompileError, Compiler
-from services.evaluator.evaluation import evaluate_kernel, parse_candidate
+from services.evaluator.candidates import parse_candidate
+from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
+from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench
 from services.evaluator.race import Race
-from services.evaluator.sandbox import DeviceProcess, SandboxedWorkbench
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
-from sparsesmith.domain.program import KernelProgram
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import (
     Candidate,
     CompileFailed,

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from services.evaluator.sandbox import DeviceProcess
+from services.evaluator.isolation.sandbox import DeviceProcess
 from sparsesmith.artifacts.launcher import program_launcher
-from sparsesmith.domain.families import propose
-from sparsesmith.domain.families.fixed_proposal import propose_fixed
-from sparsesmith.domain.fixed_values import FixedValues, fixed_values
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
 from sparsesmith.errors import InvalidMatrix
+from sparsesmith.families import propose
+from sparsesmith.families.fixed_proposal import propose_fixed
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith_proto.kernel import MeasuredTiming, Passed, Rejected, Workload
 from sparsesmith_proto.message import ElementType
 from tests.gpu.programs import grade

@@ -7,18 +7,18 @@ import pytest
 import scipy.sparse
 
 from benchmarks.generated import fem_blocks, stencil_2d
-from services.evaluator.compilation import Compiled
+from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import Draw, Ran, StoredMatrix
-from services.evaluator.placements import NUM_PLACEMENTS, PLACED_BELOW_US
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
-from sparsesmith.domain.program import parse_program
+from services.evaluator.measuring.placements import NUM_PLACEMENTS, PLACED_BELOW_US
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Rejected, Workload
 from tests.gpu import programs
 from tests.gpu.programs import compiled, make_pattern, make_workload
 
 if TYPE_CHECKING:
-    from services.evaluator.cuda_device import CudaBench, CudaDevice
-    from services.evaluator.cuda_kernel import CudaKernel
+    from services.evaluator.cuda.device import CudaBench, CudaDevice
+    from services.evaluator.cuda.kernel import CudaKernel
 
 pytestmark = pytest.mark.gpu
 
@@ -161,8 +161,8 @@ def test_a_replay_gives_the_result_of_the_new_input(device: "CudaDevice") -> Non
 
 
 def test_references_are_hidden_while_a_program_runs(device: "CudaDevice") -> None:
-    from services.evaluator.device_draws import DeviceDraws
-    from services.evaluator.device_operands import HeldDraws
+    from services.evaluator.cuda.draws import DeviceDraws
+    from services.evaluator.cuda.residents import HeldDraws
 
     pattern = make_pattern()
     workload = make_workload(pattern)
@@ -201,13 +201,13 @@ def test_spmm_routines_work_on_row_major_operands(element_type: str, device: "Cu
 def test_a_write_into_a_guard_or_an_input_is_named(device: "CudaDevice") -> None:
     from cupy.cuda import runtime
 
-    from services.evaluator.arena_plan import BufferPlan
-    from services.evaluator.device_memory import Arena
+    from services.evaluator.cuda.arena import BufferPlan, random_placement
+    from services.evaluator.cuda.memory import Arena
 
     plans = [BufferPlan("values", 1001, writable=False), BufferPlan("y", 400, writable=True)]
     arena = Arena(plans, device.kernels)
     for name, offset, label in (("values", 500, "values"), ("y", 400, "behind y"), ("y", -1, "between values and y")):
-        arena.place(shifted=True)
+        arena.place(random_placement())
         arena.seal()
         device.stream.synchronize()
         runtime.memset(arena.address("y"), 1, 400)

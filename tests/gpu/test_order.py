@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.generated import stencil_2d
 from benchmarks.order_independence import compared, graded_in_orders
-from services.evaluator.compilation import Compiler
-from services.evaluator.sandbox import DeviceProcess
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.isolation.sandbox import DeviceProcess
 
 pytestmark = pytest.mark.gpu
 

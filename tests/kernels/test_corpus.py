@@ -6,13 +6,13 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from services.evaluator.compilation import Compiled, CompileError, Compiler
-from services.evaluator.compiled_contract import breach
-from sparsesmith.domain.extraction import extract_program
-from sparsesmith.domain.formats import FORMATS
-from sparsesmith.domain.pattern import pattern_from_indices
-from sparsesmith.domain.program import KernelProgram, parse_program
+from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
+from services.evaluator.compiling.contract.breach import breach
 from sparsesmith.errors import InvalidProgram, Unavailable
+from sparsesmith.formats import FORMATS
+from sparsesmith.matrix.pattern import pattern_from_indices
+from sparsesmith.program.extraction import extract_program
+from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Outcome, Workload
 from tests.kernels.corpus import CorpusProgram, corpus
 

@@ -5,8 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsesmith.domain.pattern import Pattern, pattern_from_indices
-from sparsesmith.domain.positions import (
+from sparsesmith.errors import InvalidOption
+from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from sparsesmith.prompts.arrays import (
+    NUM_SINUSOIDAL_NONZEROS,
+    NUM_WINDOWS,
+    PromptInputs,
+    code_width,
+    prompt_inputs,
+)
+from sparsesmith.prompts.header import HEADER_SIZES, header
+from sparsesmith.prompts.positions import (
     SINUSOIDAL_WIDTH,
     STRUCTURAL_WIDTH,
     contains,
@@ -14,16 +23,6 @@ from sparsesmith.domain.positions import (
     sinusoidal,
     structural_codes,
 )
-from sparsesmith.domain.prompt import (
-    HEADER_SIZES,
-    NUM_SINUSOIDAL_NONZEROS,
-    NUM_WINDOWS,
-    PromptInputs,
-    code_width,
-    header,
-    prompt_inputs,
-)
-from sparsesmith.errors import InvalidOption
 from sparsesmith_proto.kernel import Prompt, Workload
 
 

@@ -8,8 +8,8 @@ import signal
 import sys
 from dataclasses import replace
 
-from services.trainer.intake import Collected, RecordIntake
-from services.trainer.publishing import Publisher
+from services.trainer.online.intake import Collected, RecordIntake
+from services.trainer.online.publishing import Publisher
 from services.trainer.service import open_workshop
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import train

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from services.trainer.batch import BatchRules, Patterns, RecordReader, TrainingBatch, UsableRecord, assemble
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from services.trainer.online.batch import BatchRules, Patterns, RecordReader, TrainingBatch, UsableRecord, assemble
 from sparsesmith.errors import NotFound
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.kernel import (
     Candidate,
     DeviceDescription,

@@ -1,6 +1,6 @@
 import torch
 
-from services.trainer.advantages import (
+from services.trainer.online.advantages import (
     generalized_advantages,
     leave_one_out,
     mixed_advantages,

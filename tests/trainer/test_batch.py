@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from services.trainer.batch import UsableRecord
-from sparsesmith.domain.pattern import Pattern
-from sparsesmith.domain.prompt import prompt_inputs
+from services.trainer.online.batch import UsableRecord
 from sparsesmith.errors import Unavailable
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.encoder import collate
+from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith_proto.kernel import FromFamily, Parent, Workload
 from tests.generator.tiny_policy import VOCABULARY_SIZE, make_tokenizer
 from tests.trainer.records import PATTERN, make_batch, make_reader, make_record, make_sampled

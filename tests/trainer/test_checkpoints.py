@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from services.trainer.checkpoints import (
+from services.trainer.online.checkpoints import (
     MAX_USED_RECORDS,
     Checkpoint,
     CheckpointFolder,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from services.trainer.corpus import (
+from services.trainer.offline.corpus import (
     Corpus,
     CorpusFilter,
     SourceFile,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from services.trainer.batch import TrainingBatch
-from services.trainer.learner import Learner, LearnerOptions, Stopped
+from services.trainer.online.batch import TrainingBatch
+from services.trainer.online.learner import Learner, LearnerOptions, Stopped
 from services.trainer.policy_model import PolicyNetworks, ValueHead
 from sparsesmith_proto.reward import RewardRecord
 from tests.generator.tiny_policy import HIDDEN, make_policy

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from services.trainer.ppo import (
+from services.trainer.online.ppo import (
     Clip,
     explained_variance,
     importance_weights,

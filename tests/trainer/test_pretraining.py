@@ -11,9 +11,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
-from services.trainer.optimizers import Optimizer, Schedule
-from services.trainer.policy_model import PolicySize, ValueHead, new_language_model, num_parameters
-from services.trainer.pretraining import (
+from services.trainer.offline.pretraining import (
     PretrainingReport,
     PretrainingSettings,
     load_tokens,
@@ -22,6 +20,8 @@ from services.trainer.pretraining import (
     pretrain,
     save_tokens,
 )
+from services.trainer.optimizers import Optimizer, Schedule
+from services.trainer.policy_model import PolicySize, ValueHead, new_language_model, num_parameters
 from services.trainer.tokenizer import BOS, EOS
 from sparsesmith.policy.checkpoint import MAX_SHARD_BYTES, save_language_model
 from tests.trainer.conftest import TINY, make_program

@@ -7,13 +7,13 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
+from services.trainer.offline.judging import SamplingSettings, evaluate_policy
+from services.trainer.offline.prompt_pool import Noise, PromptPool, build_pool, disturbed, header_tensor
+from services.trainer.offline.supervised import Examples, SupervisedSettings, held_out_loss, train_supervised
+from services.trainer.offline.targets import TargetRule, WorkloadTargets, workload_targets
 from services.trainer.policy_model import PolicyNetworks, text_batch
-from services.trainer.prompt_pool import Noise, PromptPool, build_pool, disturbed, header_tensor
-from services.trainer.sampling import SamplingSettings, evaluate_policy
-from services.trainer.supervised import Examples, SupervisedSettings, held_out_loss, train_supervised
-from services.trainer.targets import TargetRule, WorkloadTargets, workload_targets
 from services.trainer.tokenizer import EOS, PAD
-from sparsesmith.domain.pattern import Pattern, pattern_from_indices
+from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from tests.trainer.conftest import make_program, make_record
 
 SETTINGS = SupervisedSettings(

@@ -14,15 +14,15 @@ import torch
 from safetensors.torch import load_file
 from transformers import Qwen3ForCausalLM
 
-from services.trainer.checkpoints import CheckpointFolder
-from services.trainer.learner import MAX_LOGPROB_GAP
-from services.trainer.publishing import Edition
+from services.trainer.online.checkpoints import CheckpointFolder
+from services.trainer.online.learner import MAX_LOGPROB_GAP
+from services.trainer.online.publishing import Edition
 from services.trainer.service import open_workshop
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import Workshop, resume, train
-from sparsesmith.domain.prompt import prompt_inputs
 from sparsesmith.policy.checkpoint import Policy
 from sparsesmith.policy.embedding import load_embedder
+from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from services.evaluator import jobs
 from services.evaluator.__main__ import DEVICE_GONE
-from services.evaluator.compilation import Compiler
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.jobs import Grader, GradingService
-from services.evaluator.sandbox import DeviceProcess, StageLimits
 from sparsesmith.transport.connection import Redis, connect
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.queue import EvaluationWorker, evaluation_worker

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from services.evaluator.__main__ import DEVICE_GONE
-from sparsesmith.domain.pattern import Pattern
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.transport.connection import Redis, connect
 from sparsesmith.transport.pattern_store import PatternStore

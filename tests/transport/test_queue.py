@@ -6,7 +6,7 @@ import pytest
 
 from sparsesmith.errors import Conflict, NotFound
 from sparsesmith.transport.connection import Redis
-from sparsesmith.transport.queue import EvaluationQueue
+from sparsesmith.transport.queue import MAX_OVERTAKEN, QUEUE_NAME, EvaluationQueue
 from tests.transport.messages import make_job
 
 
@@ -61,3 +61,34 @@ def test_names_that_redis_queues_do_not_allow_are_jobs_too(queue: EvaluationQueu
     name = "a.b:c_d-" + "x" * 120
     queue.submit(make_job(name))
     assert queue.position(name) == 0
+
+
+def order_of(redis_connection: Redis) -> list[str]:
+    ids = redis_connection.lrange(f"rq:queue:{QUEUE_NAME}", 0, -1)
+    return [redis_connection.hget(f"rq:job:{each.decode()}", "description").decode() for each in ids]
+
+
+def test_a_small_job_goes_before_much_larger_ones(queue: EvaluationQueue, redis_connection: Redis) -> None:
+    for name, work in (("large-1", 1000), ("large-2", 1000), ("small-1", 10), ("small-2", 10), ("medium", 30)):
+        queue.submit(make_job(name, work=work))
+    assert order_of(redis_connection) == ["small-1", "small-2", "medium", "large-1", "large-2"]
+
+
+def test_jobs_of_like_work_keep_their_order(queue: EvaluationQueue, redis_connection: Redis) -> None:
+    for name, work in (("first", 39), ("second", 10), ("third", 38)):
+        queue.submit(make_job(name, work=work))
+    assert order_of(redis_connection) == ["first", "second", "third"]
+
+
+def test_a_large_job_lets_no_more_than_a_few_pass(queue: EvaluationQueue, redis_connection: Redis) -> None:
+    queue.submit(make_job("large", work=10**12))
+    for number in range(20):
+        queue.submit(make_job(f"small-{number}", work=1))
+    assert order_of(redis_connection).index("large") == MAX_OVERTAKEN
+
+
+def test_a_job_of_unknown_work_counts_as_large_and_passes_none(queue: EvaluationQueue, redis_connection: Redis) -> None:
+    queue.submit(make_job("large", work=10**12))
+    queue.submit(make_job("unknown"))
+    queue.submit(make_job("small", work=1))
+    assert order_of(redis_connection) == ["small", "large", "unknown"]

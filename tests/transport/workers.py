@@ -33,6 +33,11 @@ class Workers:
     def pid(self, name: str) -> int:
         return self._processes[name].pid
 
+    def peak_memory_bytes(self, name: str) -> int:
+        """The most that the worker ever had in memory."""
+        lines = Path(f"/proc/{self.pid(name)}/status").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
     def wait_for_end(self, name: str) -> int:
         return self._processes[name].wait(60)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from sparsesmith.domain.families import FamilyInstance
-from sparsesmith.domain.matrix_files import MatrixLimits, read_matrix
-from sparsesmith.domain.pattern import Pattern, pattern_from_scipy
+from sparsesmith.families import FamilyInstance
+from sparsesmith.matrix.files import MatrixLimits, read_matrix
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.tuning.cost import Doubt
 from sparsesmith.tuning.grid import FloatArray, Grid, grid_of
 from sparsesmith.tuning.tuner import Tuner

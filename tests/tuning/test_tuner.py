@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from sparsesmith.domain.families import FamilyInstance
+from sparsesmith.families import FamilyInstance
 from sparsesmith.tuning.boosted import load_boosted_cost
 from sparsesmith.tuning.cost import AnalyticCost
 from sparsesmith.tuning.grid import FloatArray, Grid

@@ -1,6 +1,6 @@
 """A warp-synchronous, memory-safe interpreter of compiled PTX: checks and counts without a GPU."""
 
-from services.evaluator.interpreter.launching import (
+from services.evaluator.interpreter.machine.launching import (
     Argument,
     Buffer,
     KernelInfo,
@@ -10,15 +10,15 @@ from services.evaluator.interpreter.launching import (
     nothing_written,
     warm_up,
 )
-from services.evaluator.interpreter.ptx import UnsupportedPtx
-from services.evaluator.interpreter.report import Counts, Finding, FindingKind, LaunchReport, LineCounts
-from services.evaluator.interpreter.traffic import (
+from services.evaluator.interpreter.machine.report import Counts, Finding, FindingKind, LaunchReport, LineCounts
+from services.evaluator.interpreter.machine.traffic import (
     H200,
     TRAFFIC_MODEL,
     DeviceDescription,
     TrafficEstimate,
     estimate_time,
 )
+from services.evaluator.interpreter.ptx.parsing import UnsupportedPtx
 
 __all__ = [
     "H200",

@@ -1,7 +1,7 @@
 """PTX text to a module: the grammar of what NVRTC writes, inline assembly included, and nothing else.
 
-What this does not do: it does not know what instructions mean (`services.evaluator.pointer_flow` and the interpreter
-do), nor which of them there are.
+What this does not do: it does not know which instructions there are, nor what they mean (the contract's flow of
+addresses and the interpreter do).
 """
 
 import re

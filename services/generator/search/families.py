@@ -10,8 +10,8 @@ from typing import Literal
 from services.generator.search.fixed_values import fixed_value_families
 from services.generator.search.strategy import Batch, Findings, Sources
 from services.generator.task import TuningTask
-from sparsesmith.domain.families import FamilyInstance
-from sparsesmith.domain.families.fixed_proposal import compressed_instance, compressions
+from sparsesmith.families import FamilyInstance
+from sparsesmith.families.fixed_proposal import compressed_instance, compressions
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of
 from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 from services.generator.search.strategy import Batch, Sources
 from services.generator.task import TuningTask
-from sparsesmith.domain.families.fixed_proposal import own_instances
-from sparsesmith.domain.fixed_values import FixedValues
+from sparsesmith.families.fixed_proposal import own_instances
+from sparsesmith.matrix.values import FixedValues
 from sparsesmith_proto.kernel import Candidate, FromFamily
 
 

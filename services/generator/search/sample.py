@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 
-from services.generator.sampling import PolicySampler, SampleGroup
+from services.generator.policy.sampling import PolicySampler, SampleGroup
 from services.generator.search.strategy import Batch, Findings, Sources
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from services.generator.sampling import PolicySampler
+from services.generator.policy.sampling import PolicySampler
 from services.generator.task import TuningTask
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationReport

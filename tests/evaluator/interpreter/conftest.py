@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.evaluator.compilation import Compiled, Compiler
+from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.interpreter import Argument, LaunchReport, PtxModule, launch, load_module
 
 Load = Callable[[str], PtxModule]

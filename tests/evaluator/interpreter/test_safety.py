@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.evaluator.compilation import Compiled, Compiler
+from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.interpreter import Buffer, PtxModule, UnsupportedPtx, load_module
-from services.evaluator.interpreter.launching import LaunchShape, _Launch
-from services.evaluator.interpreter.machine import run_blocks
-from services.evaluator.interpreter.state import LAUNCH_MAX_STEPS, Memory
+from services.evaluator.interpreter.machine.launching import LaunchShape, _Launch
+from services.evaluator.interpreter.machine.machine import run_blocks
+from services.evaluator.interpreter.machine.state import LAUNCH_MAX_STEPS, Memory
 
 GUARD_BYTES = 4096
 VIEWS = {

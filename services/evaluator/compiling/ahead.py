@@ -1,0 +1,77 @@
+"""Compilations of a batch, started at once on all workers and taken in the order in which they finish."""
+
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, as_completed
+from concurrent.futures import TimeoutError as NotInTime
+from types import TracebackType
+from typing import Self
+
+from services.evaluator.candidates import parse_candidate
+from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
+from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.kernel import Candidate, CompileFailed, Rejected, TimedOut, Workload
+from sparsesmith_proto.message import Architecture
+
+
+class CompilationsAhead:
+    """A slow compilation holds up no candidate but its own. Use as a context: leaving it drops what was not started."""
+
+    def __init__(self, compiler: Compiler, architecture: Architecture, timeout_s: float) -> None:
+        self._compiler = compiler
+        self._architecture = architecture
+        self._timeout_s = timeout_s
+        self._compiled: dict[str, Future[Compiled | CompileError]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for future in self._compiled.values():
+            future.cancel()
+
+    def start(self, candidates: Iterable[Candidate], workload: Workload) -> None:
+        """Starts compiling without waiting."""
+        for candidate in candidates:
+            program = parse_candidate(candidate.program, workload)
+            if not isinstance(program, Rejected):
+                self._submit(program)
+
+    def as_compiled(self, candidates: Iterable[Candidate], workload: Workload, deadline: float) -> Iterator[Candidate]:
+        """First the candidates that need no compiler, then each as its compilation ends; stops at the deadline.
+
+        `deadline` on time.monotonic's clock. What was submitted goes on compiling while the consumer grades.
+        """
+        waiting: dict[Future[Compiled | CompileError], list[Candidate]] = {}
+        refused = []
+        for candidate in candidates:
+            program = parse_candidate(candidate.program, workload)
+            if isinstance(program, Rejected):
+                refused.append(candidate)
+            else:
+                waiting.setdefault(self._submit(program), []).append(candidate)
+        yield from refused
+        try:
+            for future in as_completed(waiting, timeout=max(0.0, deadline - time.monotonic())):
+                for candidate in waiting[future]:
+                    if time.monotonic() > deadline:
+                        return
+                    yield candidate
+        except NotInTime:
+            return
+
+    def result(self, program: KernelProgram) -> Compiled | CompileFailed | TimedOut:
+        """Of a program; waits where it is not done. Raises Unavailable where no compiler can be started."""
+        compiled = self._submit(program).result()
+        if isinstance(compiled, Compiled):
+            return compiled
+        if compiled.reason == "timeout":
+            return TimedOut(stage="compile", limit_s=self._timeout_s, message=compiled.log)
+        return CompileFailed(log=compiled.log)
+
+    def _submit(self, program: KernelProgram) -> "Future[Compiled | CompileError]":
+        if program.source not in self._compiled:
+            self._compiled[program.source] = self._compiler.submit(program.source, self._architecture)
+        return self._compiled[program.source]

@@ -1,0 +1,319 @@
+"""A GPU as a Device: correctness, timing and baselines of kernel programs through the CUDA driver.
+
+All of it runs in the sandbox's child process. What this does not protect against: a kernel that never ends (the parent
+kills the process; the driver then frees the GPU), and reads outside a buffer.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import cupy
+import numpy as np
+from cupy.cuda import memory, runtime
+
+from services.evaluator.checking.correctness import judge
+from services.evaluator.cuda.arena import Placement, random_placement
+from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
+from services.evaluator.cuda.clocks import Clocks
+from services.evaluator.cuda.draws import DeviceDraws, largest_error
+from services.evaluator.cuda.kernel import CudaKernel
+from services.evaluator.cuda.launch import LaunchRefused, cuda_errors
+from services.evaluator.cuda.library.baselines import LibraryRoutines
+from services.evaluator.cuda.library.cusparse import CuSparse
+from services.evaluator.cuda.memory import SealedMemory, whole_array
+from services.evaluator.cuda.own_kernels import DeviceKernels
+from services.evaluator.cuda.program import DeviceProgram, MatrixShape
+from services.evaluator.cuda.replays import MANY
+from services.evaluator.cuda.residents import HeldDraws, LayoutCache
+from services.evaluator.cuda.stopwatch import Stopwatch
+from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, measure_in_turns
+from services.evaluator.device import Draw, LoadedKernel, Ran, Retimed, StoredMatrix
+from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, TimingBudget, l2_bandwidth_bound_gbs
+from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
+from sparsesmith.errors import InvalidProgram, LimitExceeded
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
+from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, MeasuredTiming, Rejected, Workload
+
+if TYPE_CHECKING:
+    from services.evaluator.compiling.compiler import Compiled
+
+MAX_PRODUCTS = 10**14
+"""Multiply-adds to check one candidate: no bound in practice, a GPU does them in seconds."""
+_LAYOUT_SHARE = 8
+"""Uploaded formats of one workload may take this fraction of the memory (one eighth)."""
+_RESIDENT_DRAWS = 7
+"""Those of a batch, one to change, and those that baselines are checked on."""
+_CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
+
+
+class CudaDevice:
+    """One GPU by its index among the visible ones, its context owned by this process."""
+
+    def __init__(self, index: int = 0, *, known: DeviceDescription | None = None) -> None:
+        """Seconds on a machine that has not run this before: CuPy compiles and caches its kernels.
+
+        `known`: what another process has found out about this GPU, measured rates included.
+        """
+        self._index = index
+        self._known = known
+        with cuda_errors():
+            cupy.cuda.Device(index).use()
+            self._properties = runtime.getDeviceProperties(index)
+            self.stream = cupy.cuda.Stream(non_blocking=True)
+            self.stream.use()
+        self.clocks = Clocks(cupy.cuda.Device(index).pci_bus_id)
+        self.kernels = DeviceKernels(self.stream, self.num_sms)
+        self.stopwatch = Stopwatch(self.kernels, self.l2_bytes)
+        self.instruments = Instruments(self.stopwatch, self.clocks)
+        rehearse_judging()
+
+    @property
+    def num_sms(self) -> int:
+        return int(self._properties["multiProcessorCount"])
+
+    @property
+    def l2_bytes(self) -> int:
+        return int(self._properties["l2CacheSize"])
+
+    @property
+    def architecture(self) -> str:
+        return f"sm_{self._properties['major']}{self._properties['minor']}"
+
+    @cached_property
+    def rates(self) -> DeviceRates:
+        """Measured once a process."""
+        return measured_rates(self.kernels, self.stopwatch)
+
+    @cached_property
+    def library(self) -> CuSparse:
+        return CuSparse(self.stream)
+
+    @property
+    def max_sm_clock_mhz(self) -> int:
+        return self.clocks.max_sm_clock_mhz or self._clock_rate_mhz()
+
+    @property
+    def peak_memory_gbs(self) -> float:
+        """The rate at which the memory's pins can move data, 1e9 bytes a second; 0 where the driver does not tell."""
+        return peak_memory_gbs(self._index, self.clocks.max_memory_clock_mhz)
+
+    def _clock_rate_mhz(self) -> int:
+        with cuda_errors():
+            return int(runtime.deviceGetAttribute(_CLOCK_RATE_ATTRIBUTE, self._index)) // 1000
+
+    def description(self) -> DeviceDescription:
+        """See Device.description."""
+        return self._known or self._described()
+
+    def _described(self) -> DeviceDescription:
+        return DeviceDescription(
+            kind="cuda",
+            name=_text(self._properties["name"]),
+            architecture=self.architecture,
+            num_sms=self.num_sms,
+            copy_bandwidth_gbs=self.rates.copy_bandwidth_gbs,
+            versions={
+                "driver": self.clocks.driver_version,
+                "cuda": _cuda_version(int(runtime.driverGetVersion())),
+                "cupy": cupy.__version__,
+                "cusparse": self.library.version,
+                "sparsesmith": _package_version(),
+            },
+        )
+
+    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "CudaBench":
+        """See Device.open."""
+        cupy.get_default_memory_pool().free_all_blocks()
+        free_bytes, _ = runtime.memGetInfo()
+        needed = resident_bytes(workload, pattern)
+        if needed > free_bytes:
+            raise LimitExceeded(
+                f"the workload needs about {needed >> 20} MiB of device memory, {free_bytes >> 20} MiB are free",
+                field="pattern",
+                value=needed,
+                limit=free_bytes,
+            )
+        return CudaBench(self, workload, pattern, values)
+
+    def close(self) -> None:
+        """See Device.close."""
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+class CudaBench:
+    """Implements the Bench protocol."""
+
+    def __init__(
+        self, device: CudaDevice, workload: Workload, pattern: Pattern, values: FixedValues | None = None
+    ) -> None:
+        self._device = device
+        self._workload = workload
+        self._pattern = pattern
+        self._draws = HeldDraws(device.kernels)
+        self._source = DeviceDraws(pattern, workload, device.kernels, self._draws, values)
+        self._layouts = LayoutCache(device.kernels, int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE)
+        self._kernels: list[CudaKernel] = []
+        self._floor = byte_floor(device, workload, pattern)
+        self._brief_placement = random_placement()
+
+    @property
+    def max_products(self) -> int:
+        """See Bench.max_products."""
+        return MAX_PRODUCTS
+
+    @cached_property
+    def _routines(self) -> LibraryRoutines:
+        device = self._device
+        return LibraryRoutines(device.library, self._pattern, self._workload, device.kernels, device.instruments)
+
+    def baselines(self) -> Baselines:
+        """See Bench.baselines. Checked on two draws of its own."""
+        return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
+
+    def draw(self, name: str) -> Draw:
+        """See Bench.draw."""
+        return self._source.draw(name)
+
+    def seal(self, draws: Sequence[Draw]) -> SealedMemory:
+        """See Bench.seal."""
+        arrays = {
+            f"{field} of {held.name}": getattr(held, field)
+            for held in draws
+            for field in ("values", "dense", "reference", "bound", "magnitude")
+        }
+        segments = [whole_array(label, array) for label, array in (arrays | self._source.pattern_arrays()).items()]
+        sealed = SealedMemory(segments, self._device.kernels)
+        sealed.seal()
+        return sealed
+
+    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: "Compiled") -> CudaKernel | Rejected | Crashed:
+        """See Bench.load."""
+        try:
+            kernel = self._loaded(program, matrix, binary.cubin)
+        except InvalidProgram as error:
+            return Rejected(message=error.message)
+        except LaunchRefused as refusal:
+            return Crashed(message=f"the driver refused the program: {refusal}")
+        except memory.OutOfMemoryError as error:
+            return Rejected(message=f"its format does not fit the device's memory: {error}")
+        self._kernels.append(kernel)
+        return kernel
+
+    def _loaded(self, program: KernelProgram, matrix: StoredMatrix, cubin: bytes) -> CudaKernel:
+        device = self._device
+        shape = MatrixShape(self._pattern.num_rows, self._pattern.num_cols, self._pattern.nnz)
+        loaded = DeviceProgram(
+            program, cubin, self._layouts.get(matrix), self._workload, shape, device.kernels, device.num_sms
+        )
+        return CudaKernel(
+            loaded, self._source, self._draws, device.kernels, device.instruments, self._floor, self._brief_placement
+        )
+
+    def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
+        """See Bench.retime."""
+        own = [kernel for kernel in kernels if isinstance(kernel, CudaKernel)]
+        if len(own) != len(kernels):
+            raise TypeError("retime() takes kernels that this bench loaded")
+        timings = self._in_finals(own, draw, routine)
+        *kernel_timings, library = (timing.model_copy(update={"is_final": True}) for timing in timings)
+        # What the last products of each left in its memory is still there: the others have memory of their own.
+        vouched = [kernel.vouched(timing, draw, FULL, MANY) for kernel, timing in zip(own, kernel_timings, strict=True)]
+        return Retimed(kernels=tuple(vouched), routine=library)
+
+    def _in_finals(self, kernels: Sequence[CudaKernel], draw: Draw, routine: str) -> Sequence[MeasuredTiming]:
+        first = self._sequences(kernels, draw, routine, FULL, [self._brief_placement] * len(kernels))
+        with self._draws.hidden():
+            fastest_us = min(sequence.batch_us() for sequence in first)
+            if fastest_us > PLACED_BELOW_US:
+                return measure_in_turns(first, self._device.instruments, FULL)
+        rounds = [self._in_turns_elsewhere(kernels, draw, routine) for _ in range(NUM_PLACEMENTS)]
+        return [over_placements(timings) for timings in zip(*rounds, strict=True)]
+
+    def _in_turns_elsewhere(
+        self, kernels: Sequence[CudaKernel], draw: Draw, routine: str
+    ) -> tuple[MeasuredTiming, ...]:
+        """The kernels, then the routine, all with their buffers at other addresses than before."""
+        self._routines.move()
+        placements = [random_placement() for _ in kernels]
+        sequences = self._sequences(kernels, draw, routine, AT_A_PLACEMENT, placements)
+        with self._draws.hidden():
+            return measure_in_turns(sequences, self._device.instruments, AT_A_PLACEMENT)
+
+    def _sequences(
+        self,
+        kernels: Sequence[CudaKernel],
+        draw: Draw,
+        routine: str,
+        budget: TimingBudget,
+        placements: Sequence[Placement],
+    ) -> list[TimedSequence]:
+        own = [
+            kernel.timed_sequence(draw, budget, placement)
+            for kernel, placement in zip(kernels, placements, strict=True)
+        ]
+        return [*own, self._routines.sequence(routine, draw, budget)]
+
+    def close(self) -> None:
+        """See Bench.close."""
+        for kernel in self._kernels:
+            kernel.close()
+        self._kernels.clear()
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def rehearse_judging() -> None:
+    """Makes CuPy compile what judging a result takes, before any stage's time limit runs (seconds on a new machine)."""
+    for dtype in ("float32", "float64"):
+        for shape in ((4,), (4, 2)):
+            ones, wide = cupy.zeros(shape, dtype), cupy.zeros(shape, "float64")
+            rehearsal = Draw("rehearsal", ones, ones, wide, wide, wide, largest_error)
+            judge(Ran(output=ones, guards_intact=True, inputs_intact=True), rehearsal)
+            judge(Ran(output=ones + 1, guards_intact=True, inputs_intact=True), rehearsal)
+            # As check_as_timed does: a starting output with one entry spoiled.
+            spoiled = wide.astype(dtype).copy()
+            spoiled.reshape(-1)[1] = 2.0
+
+
+def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> ByteFloor:
+    """The bytes that every product on this pattern must move, and what this GPU can move at most."""
+    element_bytes = np.dtype(workload.element_type).itemsize
+    used_columns = int(np.count_nonzero(np.bincount(pattern.col_indices, minlength=pattern.num_cols)))
+    dense_elements = (pattern.num_rows + used_columns) * workload.num_dense_cols
+    # Fixed values may stand in the program.
+    value_elements = pattern.nnz if workload.values is None else 0
+    return ByteFloor(
+        required_bytes=(value_elements + dense_elements) * element_bytes,
+        l2_bytes=device.l2_bytes,
+        dram_gbs=max(READ_MARGIN * device.description().copy_bandwidth_gbs, device.peak_memory_gbs),
+        l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),
+    )
+
+
+def resident_bytes(workload: Workload, pattern: Pattern) -> int:
+    """Device memory for the pattern, the draws, one format and one program's buffers, generously."""
+    element_bytes = np.dtype(workload.element_type).itemsize
+    columns = workload.num_dense_cols
+    of_pattern = 4 * (pattern.nnz + pattern.num_rows + 1)
+    a_draw = pattern.nnz * element_bytes + columns * (pattern.num_cols * element_bytes + 3 * 8 * pattern.num_rows)
+    a_program = 3 * pattern.nnz * (element_bytes + 8) + columns * element_bytes * (pattern.num_cols + pattern.num_rows)
+    return of_pattern + _RESIDENT_DRAWS * a_draw + a_program
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _cuda_version(version: int) -> str:
+    """13000 as `13.0`."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _package_version() -> str:
+    try:
+        return metadata.version("sparsesmith")
+    except metadata.PackageNotFoundError:
+        return "source"

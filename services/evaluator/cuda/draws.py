@@ -1,0 +1,209 @@
+"""Inputs drawn on the GPU, with their float64 references: what `operands` does on the host, a hundred times faster.
+
+Every draw has a key of 128 bits from the operating system for a counter-based generator (Philox4x64-10). The reference
+is a plain float64 CSR kernel of our own, the same bits for the same inputs; it is compared with SciPy once for each
+workload before anything is judged by it.
+
+What it does not protect against: a defect of our kernel that spares `uniform` inputs, and what `operands` names.
+"""
+
+import secrets
+from dataclasses import dataclass, replace
+
+import cupy
+import numpy as np
+
+from services.evaluator.checking.draws import INTEGERS, MIXED, TINY, dense_scale, underflow_bound
+from services.evaluator.checking.reference import ROUNDOFF, SINGLE_ROUNDOFFS, error_bound, limit_to_exact_sums, product
+from services.evaluator.cuda.changes import Drawn
+from services.evaluator.cuda.launch import cuda_errors
+from services.evaluator.cuda.own_kernels import DeviceKernels
+from services.evaluator.cuda.residents import HeldDraws
+from services.evaluator.device import SMALLEST, Draw
+from sparsesmith.errors import Unavailable
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
+from sparsesmith_proto.kernel import Workload
+
+_VALUES_STREAM, _DENSE_STREAM, _SIZES_STREAM = 1, 2, 3
+_KINDS: dict[str, tuple[str, str]] = {
+    MIXED: ("uniform", "uniform"),
+    "uniform": ("uniform", "uniform"),
+    "one_hot": ("uniform", "one_hot"),
+    "cancelling": ("cancelling", "near_one"),
+    "wide_range": ("wide_range", "wide_range"),
+    INTEGERS: ("integers", "integers"),
+}
+"""How values and dense operand of a draw are filled (the kernels `fill_*` and `pick_*`)."""
+
+MAX_CHECKED_PRODUCTS = 50_000_000
+"""Multiply-adds of the comparison with SciPy; of a wider operand some columns are compared, chosen at random."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """128 bits."""
+
+    low: int
+    high: int
+
+
+def system_key() -> Key:
+    """From the operating system's randomness."""
+    return Key(secrets.randbits(64), secrets.randbits(64))
+
+
+_SCALED_ERROR = cupy.ElementwiseKernel(
+    "T output, float64 reference, float64 bound, float64 magnitude",
+    "float64 scaled",
+    f"""
+    double error = fabs((double)output - reference);
+    scaled = error <= bound ? error / (magnitude + {SMALLEST}) : 1.0 / 0.0;
+    """,
+    "scaled_error",
+)
+
+
+def largest_error(
+    output: "cupy.ndarray", reference: "cupy.ndarray", bound: "cupy.ndarray", magnitude: "cupy.ndarray"
+) -> float:
+    """See `device.largest_error`; waits for the stream."""
+    with cuda_errors():
+        return float(_SCALED_ERROR(output, reference, bound, magnitude).max())
+
+
+class DeviceDraws:
+    """Draws of one workload, straight into device memory."""
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        workload: Workload,
+        kernels: DeviceKernels,
+        held: HeldDraws,
+        fixed: FixedValues | None = None,
+    ) -> None:
+        """Uploads the pattern, and the values where they are fixed. Raises cupy.cuda.memory.OutOfMemoryError."""
+        self._fixed = fixed
+        self._pattern = pattern
+        self._workload = workload
+        self._kernels = kernels
+        self._held = held
+        self._is_checked = False
+        with cuda_errors():
+            self._row_offsets = cupy.asarray(pattern.row_offsets)
+            self._col_indices = cupy.asarray(pattern.col_indices)
+            self._values = None if fixed is None else cupy.asarray(fixed.array)
+
+    def draw(self, name: str) -> Draw:
+        """One set of inputs, kept as long as somebody refers to it.
+
+        Raises Unavailable where the device's reference is not SciPy's, cupy.cuda.memory.OutOfMemoryError.
+        """
+        if not self._is_checked:
+            self._check()
+            self._is_checked = True
+        drawn = self._drawn(name, system_key())
+        if self._fixed is not None:
+            drawn.bound[...] += self.lost
+        elif name == INTEGERS:
+            with cuda_errors():
+                limit_to_exact_sums(drawn.bound, drawn.magnitude, self._workload.element_type)
+        return self._held.hold(drawn)
+
+    def pattern_arrays(self) -> dict[str, "cupy.ndarray"]:
+        """What references are computed from, by name: no kernel may write into it."""
+        return {"row_offsets": self._row_offsets, "col_indices": self._col_indices}
+
+    @property
+    def has_values(self) -> bool:
+        """Whether values of A are drawn: else the request fixes them."""
+        return self._fixed is None
+
+    @property
+    def lost(self) -> float:
+        """What products that underflow may lose beside the bound."""
+        return 0.0 if self._fixed is None else underflow_bound(self._pattern, self._fixed)
+
+    def changing(self, draw: Draw) -> Drawn:
+        """The draw as changes are drawn from it."""
+        workload = self._workload
+        return Drawn(self._row_offsets, self._col_indices, draw, workload.num_dense_cols, workload.element_type)
+
+    def copy(self, draw: Draw) -> Draw:
+        """A draw of its own arrays, which may be changed; hidden like the others while programs run."""
+        with cuda_errors():
+            arrays = {
+                name: getattr(draw, name).copy() for name in ("values", "dense", "reference", "bound", "magnitude")
+            }
+        return self._held.hold(replace(draw, **arrays))
+
+    def _drawn(self, name: str, key: Key) -> Draw:
+        workload, pattern, kernels = self._workload, self._pattern, self._kernels
+        columns = workload.num_dense_cols
+        by_row: tuple[int, ...] = () if workload.operation == "spmv" else (columns,)
+        kind_of_values, kind_of_dense = _KINDS[name]
+        with cuda_errors():
+            values = cupy.empty(pattern.nnz, workload.element_type) if self._values is None else self._values
+            dense = cupy.zeros((pattern.num_cols, *by_row), dtype=workload.element_type)
+            reference, magnitude, bound = (cupy.empty((pattern.num_rows, *by_row), dtype="float64") for _ in range(3))
+        if self._fixed is None:
+            kernels.fill(kind_of_values, values, _VALUES_STREAM, key.low, key.high)
+        if kind_of_dense == "one_hot":
+            kernels.pick(dense, self._col_indices, columns, _DENSE_STREAM, key.low, key.high)
+        else:
+            kernels.fill(kind_of_dense, dense, _DENSE_STREAM, key.low, key.high)
+        if name == MIXED:
+            kernels.mix_columns(dense, columns, _SIZES_STREAM, key.low, key.high)
+            if self._fixed is None:
+                tiny = TINY[workload.element_type]
+                kernels.mix_rows(self._row_offsets, self._col_indices, values, _SIZES_STREAM, key.low, key.high, tiny)
+        if self._fixed is not None:
+            with cuda_errors():
+                dense *= dense_scale(self._fixed)
+        drawn = Draw(name, values, dense, reference, bound, magnitude, largest_error)
+        self.refer(drawn)
+        return drawn
+
+    def refer(self, drawn: Draw) -> None:
+        """Computes reference, magnitude and bound of values and dense operand, in place, on the stream."""
+        self._kernels.refer(
+            (
+                self._row_offsets,
+                self._col_indices,
+                drawn.values,
+                drawn.dense,
+                drawn.reference,
+                drawn.magnitude,
+                drawn.bound,
+            ),
+            self._pattern.num_rows,
+            self._workload.num_dense_cols,
+            self._workload.element_type,
+            sees_single_products=self._fixed is None,
+        )
+
+    def _check(self) -> None:
+        """Compares one draw with SciPy. Raises Unavailable."""
+        drawn = self._drawn("uniform", system_key())
+        with cuda_errors():
+            self._kernels.stream.synchronize()
+            found = [
+                array.get() for array in (drawn.values, drawn.dense, drawn.reference, drawn.magnitude, drawn.bound)
+            ]
+        values, dense, reference, magnitude, bound = found
+        if dense.ndim == 2:
+            affordable = max(1, MAX_CHECKED_PRODUCTS // max(self._pattern.nnz, 1))
+            chosen = secrets.SystemRandom().sample(range(dense.shape[1]), min(affordable, dense.shape[1]))
+            dense, reference, magnitude, bound = (array[:, chosen] for array in (dense, reference, magnitude, bound))
+        expected, scale = product(self._pattern, values, dense)
+        limit = error_bound(self._pattern, scale, "float64")
+        allowed = error_bound(self._pattern, scale, self._workload.element_type)
+        of_single = SINGLE_ROUNDOFFS * ROUNDOFF[self._workload.element_type] * scale
+        agrees = (
+            np.all(abs(reference - expected) <= limit)
+            and np.all(abs(magnitude - scale) <= limit)
+            and np.all(np.isclose(bound, allowed, rtol=1e-9, atol=0) | np.isclose(bound, of_single, rtol=1e-9, atol=0))
+        )
+        if not agrees:
+            raise Unavailable("the device's float64 products are not SciPy's: it cannot judge kernels")

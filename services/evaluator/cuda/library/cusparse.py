@@ -1,0 +1,261 @@
+"""cuSPARSE's generic API through ctypes: SpMV and SpMM on CSR, COO, Sliced-ELL and BSR, with their preprocessing.
+
+Only what the baselines need. Enumerators are those of cusparse.h 12.x. Every call goes to the stream given at the
+start; scalars are read from host memory at the call, so the calls can be captured into a graph.
+"""
+
+import ctypes
+from dataclasses import dataclass
+
+import cupy
+from cuda import pathfinder
+
+from sparsesmith.errors import SparsesmithError
+from sparsesmith_proto.message import ElementType, Operation
+
+_Pointer = ctypes.c_void_p
+_Int = ctypes.c_int
+_Int64 = ctypes.c_int64
+
+_INDEX_32I = 2
+_INDEX_BASE_ZERO = 0
+_NON_TRANSPOSE = 0
+_ORDER_ROW = 2
+_DATA_TYPES: dict[ElementType, int] = {"float32": 0, "float64": 1}  # CUDA_R_32F, CUDA_R_64F
+_SCALARS: dict[ElementType, type[ctypes.c_float] | type[ctypes.c_double]] = {
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+
+MIN_BUFFER_BYTES = 256
+
+
+class CuSparseRefused(SparsesmithError):
+    """cuSPARSE answered a call with a status other than success: not supported, or not for this matrix."""
+
+
+_MATRIX = [ctypes.POINTER(_Pointer)]
+_PRODUCT = [_Pointer, _Int, _Pointer, _Pointer, _Pointer, _Pointer, _Pointer, _Int, _Int]
+_DENSE_PRODUCT = [_Pointer, _Int, _Int, _Pointer, _Pointer, _Pointer, _Pointer, _Pointer, _Int, _Int]
+_SIGNATURES: dict[str, list[type]] = {
+    "cusparseCreate": [ctypes.POINTER(_Pointer)],
+    "cusparseDestroy": [_Pointer],
+    "cusparseGetProperty": [_Int, ctypes.POINTER(_Int)],
+    "cusparseSetStream": [_Pointer, _Pointer],
+    "cusparseDestroySpMat": [_Pointer],
+    "cusparseDestroyDnVec": [_Pointer],
+    "cusparseDestroyDnMat": [_Pointer],
+    "cusparseCreateCsr": [*_MATRIX, *[_Int64] * 3, *[_Pointer] * 3, *[_Int] * 4],
+    "cusparseCreateCoo": [*_MATRIX, *[_Int64] * 3, *[_Pointer] * 3, *[_Int] * 3],
+    "cusparseCreateSlicedEll": [*_MATRIX, *[_Int64] * 5, *[_Pointer] * 3, *[_Int] * 4],
+    "cusparseCreateBsr": [*_MATRIX, *[_Int64] * 5, *[_Pointer] * 3, *[_Int] * 5],
+    "cusparseCreateDnVec": [*_MATRIX, _Int64, _Pointer, _Int],
+    "cusparseCreateDnMat": [*_MATRIX, *[_Int64] * 3, _Pointer, _Int, _Int],
+    "cusparseSpMV_bufferSize": [*_PRODUCT, ctypes.POINTER(ctypes.c_size_t)],
+    "cusparseSpMV_preprocess": [*_PRODUCT, _Pointer],
+    "cusparseSpMV": [*_PRODUCT, _Pointer],
+    "cusparseSpMM_bufferSize": [*_DENSE_PRODUCT, ctypes.POINTER(ctypes.c_size_t)],
+    "cusparseSpMM_preprocess": [*_DENSE_PRODUCT, _Pointer],
+    "cusparseSpMM": [*_DENSE_PRODUCT, _Pointer],
+}
+
+
+class CuSparse:
+    """The library with one handle on one stream."""
+
+    def __init__(self, stream: "cupy.cuda.Stream") -> None:
+        """Raises CuSparseRefused without a device; pathfinder.DynamicLibNotFoundError without the library."""
+        self._library = load_library()
+        self._handle = _Pointer()
+        self.call("cusparseCreate", ctypes.byref(self._handle))
+        self.call("cusparseSetStream", self._handle, stream.ptr)
+
+    @property
+    def handle(self) -> _Pointer:
+        return self._handle
+
+    @property
+    def version(self) -> str:
+        return library_version(self._library)
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Calls a function of the library. Raises CuSparseRefused unless it returns success."""
+        function = getattr(self._library, name, None)
+        if function is None:
+            raise CuSparseRefused(f"{name} is not in this cuSPARSE")
+        status = int(function(*arguments))
+        if status:
+            raise CuSparseRefused(f"{name}: {_error_name(self._library, status)}", field=name, value=status)
+
+    def release(self, name: str, pointer: _Pointer) -> None:
+        """Destroys an object. The status is dropped: after a lost device nothing can be released, nor need it be."""
+        getattr(self._library, name)(pointer)
+
+
+def load_library() -> ctypes.CDLL:
+    """libcusparse from the nvidia wheels, conda or the toolkit, in cuda-pathfinder's order."""
+    path = pathfinder.load_nvidia_dynamic_lib("cusparse").abs_path
+    library = ctypes.CDLL(path)
+    for name, signature in _SIGNATURES.items():
+        function = getattr(library, name, None)
+        if function is not None:
+            function.argtypes = signature
+            function.restype = _Int
+    library.cusparseGetErrorName.argtypes = [_Int]
+    library.cusparseGetErrorName.restype = ctypes.c_char_p
+    return library
+
+
+def library_version(library: ctypes.CDLL) -> str:
+    """`12.6.2`. Works without a device."""
+    parts = []
+    for property_ in range(3):  # MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
+        value = _Int()
+        library.cusparseGetProperty(property_, ctypes.byref(value))
+        parts.append(str(value.value))
+    return ".".join(parts)
+
+
+def _error_name(library: ctypes.CDLL, status: int) -> str:
+    name: bytes | None = library.cusparseGetErrorName(status)
+    return name.decode() if name else f"status {status}"
+
+
+class Descriptor:
+    """An opaque cuSPARSE object, destroyed with this one."""
+
+    def __init__(self, cusparse: CuSparse, create: str, destroy: str, *arguments: object) -> None:
+        self._cusparse = cusparse
+        self._destroy = destroy
+        self.pointer = _Pointer()
+        cusparse.call(create, ctypes.byref(self.pointer), *arguments)
+
+    def __del__(self) -> None:
+        if self.pointer:
+            self._cusparse.release(self._destroy, self.pointer)
+
+
+@dataclass(frozen=True)
+class MatrixShape:
+    """Of the sparse operand as cuSPARSE sees it (a blocked format pads it)."""
+
+    num_rows: int
+    num_cols: int
+    nnz: int
+
+
+def csr(
+    library: CuSparse, shape: MatrixShape, row_offsets: int, col_indices: int, values: int, element_type: ElementType
+) -> Descriptor:
+    """All operands are device addresses; indices are 32-bit."""
+    return Descriptor(
+        library, "cusparseCreateCsr", "cusparseDestroySpMat",
+        shape.num_rows, shape.num_cols, shape.nnz, row_offsets, col_indices, values,
+        _INDEX_32I, _INDEX_32I, _INDEX_BASE_ZERO, _DATA_TYPES[element_type],
+    )  # fmt: skip
+
+
+def coo(
+    library: CuSparse, shape: MatrixShape, row_indices: int, col_indices: int, values: int, element_type: ElementType
+) -> Descriptor:
+    """Sorted by row."""
+    return Descriptor(
+        library, "cusparseCreateCoo", "cusparseDestroySpMat",
+        shape.num_rows, shape.num_cols, shape.nnz, row_indices, col_indices, values,
+        _INDEX_32I, _INDEX_BASE_ZERO, _DATA_TYPES[element_type],
+    )  # fmt: skip
+
+
+def sliced_ell(
+    library: CuSparse,
+    shape: MatrixShape,
+    num_slots: int,
+    slice_size: int,
+    slice_offsets: int,
+    col_indices: int,
+    values: int,
+    element_type: ElementType,
+) -> Descriptor:
+    """Column-major within a slice; the column of a padding slot is -1."""
+    return Descriptor(
+        library, "cusparseCreateSlicedEll", "cusparseDestroySpMat",
+        shape.num_rows, shape.num_cols, shape.nnz, num_slots, slice_size, slice_offsets, col_indices, values,
+        _INDEX_32I, _INDEX_32I, _INDEX_BASE_ZERO, _DATA_TYPES[element_type],
+    )  # fmt: skip
+
+
+def bsr(
+    library: CuSparse,
+    num_block_rows: int,
+    num_block_cols: int,
+    num_blocks: int,
+    block_size: int,
+    row_offsets: int,
+    col_indices: int,
+    values: int,
+    element_type: ElementType,
+) -> Descriptor:
+    """Square blocks, row-major within a block."""
+    return Descriptor(
+        library, "cusparseCreateBsr", "cusparseDestroySpMat",
+        num_block_rows, num_block_cols, num_blocks, block_size, block_size, row_offsets, col_indices, values,
+        _INDEX_32I, _INDEX_32I, _INDEX_BASE_ZERO, _DATA_TYPES[element_type], _ORDER_ROW,
+    )  # fmt: skip
+
+
+def dense_vector(library: CuSparse, length: int, address: int, element_type: ElementType) -> Descriptor:
+    return Descriptor(
+        library, "cusparseCreateDnVec", "cusparseDestroyDnVec", length, address, _DATA_TYPES[element_type]
+    )
+
+
+def dense_matrix(
+    library: CuSparse, num_rows: int, num_cols: int, address: int, element_type: ElementType
+) -> Descriptor:
+    """Row-major without padding."""
+    return Descriptor(
+        library, "cusparseCreateDnMat", "cusparseDestroyDnMat",
+        num_rows, num_cols, num_cols, address, _DATA_TYPES[element_type], _ORDER_ROW,
+    )  # fmt: skip
+
+
+class Product:
+    """A prepared SpMV or SpMM: workspace allocated, preprocessing done; enqueue() only computes."""
+
+    def __init__(
+        self,
+        library: CuSparse,
+        operation: Operation,
+        matrix: Descriptor,
+        dense_input: Descriptor,
+        dense_output: Descriptor,
+        algorithm: int,
+        element_type: ElementType,
+    ) -> None:
+        """Raises CuSparseRefused where the routine does not support the format, the type or the shape."""
+        self._library = library
+        self._function = "cusparseSpMV" if operation == "spmv" else "cusparseSpMM"
+        self._kept = (matrix, dense_input, dense_output)
+        scalar = _SCALARS[element_type]
+        self._alpha, self._beta = scalar(1.0), scalar(0.0)
+        transposes = (_NON_TRANSPOSE,) if operation == "spmv" else (_NON_TRANSPOSE, _NON_TRANSPOSE)
+        self._arguments = (
+            library.handle, *transposes, ctypes.addressof(self._alpha), matrix.pointer, dense_input.pointer,
+            ctypes.addressof(self._beta), dense_output.pointer, _DATA_TYPES[element_type], algorithm,
+        )  # fmt: skip
+        size = ctypes.c_size_t()
+        library.call(f"{self._function}_bufferSize", *self._arguments, ctypes.byref(size))
+        self._buffer = cupy.cuda.alloc(max(int(size.value), MIN_BUFFER_BYTES))
+        self.preprocessed = self._preprocess()
+        """False where this routine has no preprocessing."""
+
+    def _preprocess(self) -> bool:
+        try:
+            self._library.call(f"{self._function}_preprocess", *self._arguments, int(self._buffer.ptr))
+        except CuSparseRefused:
+            return False
+        return True
+
+    def enqueue(self, stream: int) -> None:
+        """Puts the product on the handle's stream."""
+        self._library.call(self._function, *self._arguments, int(self._buffer.ptr))

@@ -1,0 +1,124 @@
+"""Which routines of cuSPARSE apply to an operation and a pattern (needs no device)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sparsesmith.formats.bsr import count_blocks
+from sparsesmith.matrix.features import block_fill as fill_of_a_sample
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith_proto.message import Operation
+
+DEFAULT_ROUTINE = "cusparse_csr_default"
+"""What a user gets who does not choose."""
+BLOCK_SIZES = (2, 3, 4, 8)
+MIN_BLOCK_FILL = 0.4
+"""BSR is tried where at least this share of its slots would hold a nonzero."""
+SAMPLED_FILL_MARGIN = 0.1
+"""A sample this far from the limit decides; all blocks are counted only where it is nearer."""
+
+SPMV_ALGORITHMS = {
+    "default": 0,
+    "coo_alg1": 1,
+    "csr_alg1": 2,
+    "csr_alg2": 3,
+    "coo_alg2": 4,
+    "sell_alg1": 5,
+    "bsr_alg1": 6,
+}
+"""cusparseSpMVAlg_t of cusparse.h 12.x."""
+
+SPMM_ALGORITHMS = {
+    "default": 0,
+    "coo_alg1": 1,
+    "coo_alg2": 2,
+    "coo_alg3": 3,
+    "csr_alg1": 4,
+    "coo_alg4": 5,
+    "csr_alg2": 6,
+    "csr_alg3": 12,
+    "bsr_alg1": 14,
+}
+"""cusparseSpMMAlg_t of cusparse.h 12.x."""
+
+
+Kind = Literal["csr", "coo", "sell", "bsr"]
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One of the library's formats."""
+
+    kind: Kind
+    block_size: int = 1
+    """Of bsr."""
+
+
+@dataclass(frozen=True)
+class Routine:
+    """One way to call the library."""
+
+    name: str
+    storage: Storage
+    algorithm: int
+
+
+_SPMV_ROUTINES: tuple[tuple[Kind, str], ...] = (
+    ("csr", "default"), ("csr", "csr_alg1"), ("csr", "csr_alg2"),
+    ("coo", "default"), ("coo", "coo_alg1"), ("coo", "coo_alg2"),
+    ("sell", "sell_alg1"), ("bsr", "default"), ("bsr", "bsr_alg1"),
+)  # fmt: skip
+_SPMM_ROUTINES: tuple[tuple[Kind, str], ...] = (
+    ("csr", "default"), ("csr", "csr_alg1"), ("csr", "csr_alg2"), ("csr", "csr_alg3"),
+    ("coo", "default"), ("coo", "coo_alg1"), ("coo", "coo_alg2"), ("coo", "coo_alg3"), ("coo", "coo_alg4"),
+    ("bsr", "default"), ("bsr", "bsr_alg1"),
+)  # fmt: skip
+
+
+_ROUTINES: Mapping[Operation, tuple[tuple[tuple[Kind, str], ...], Mapping[str, int]]] = {
+    "spmv": (_SPMV_ROUTINES, SPMV_ALGORITHMS),
+    "spmm": (_SPMM_ROUTINES, SPMM_ALGORITHMS),
+}
+
+
+def routines_for(operation: Operation, block_sizes: tuple[int, ...]) -> tuple[Routine, ...]:
+    """The routines of an operation; those on BSR once for each block size."""
+    pairs, algorithms = _ROUTINES.get(operation, ((), {}))
+    routines: list[Routine] = []
+    for kind, algorithm in pairs:
+        suffix = algorithm.removeprefix(f"{kind}_")
+        storages = [Storage(kind, size) for size in block_sizes] if kind == "bsr" else [Storage(kind)]
+        for storage in storages:
+            size = storage.block_size if kind == "bsr" else ""
+            routines.append(Routine(f"cusparse_{kind}{size}_{suffix}", storage, algorithms[algorithm]))
+    return tuple(routines)
+
+
+def useful_block_sizes(pattern: Pattern) -> tuple[int, ...]:
+    """Block sizes whose blocks are full enough: a sample decides where it is clear, all blocks where it is not."""
+    return tuple(size for size in BLOCK_SIZES if _is_full_enough(pattern, size))
+
+
+def _is_full_enough(pattern: Pattern, size: int) -> bool:
+    if not _may_be_full_enough(pattern, size):
+        return False
+    fill = fill_of_a_sample(pattern, size, size)
+    if abs(fill - MIN_BLOCK_FILL) < SAMPLED_FILL_MARGIN or not fill:
+        fill = block_fill(pattern, size)
+    return fill >= MIN_BLOCK_FILL
+
+
+def _may_be_full_enough(pattern: Pattern, size: int) -> bool:
+    """Whether neighbours in a row share a block column often enough.
+
+    With a fill of f the `size` slots of a block row hold f * size nonzeros on average, so at least f * size - 1 of
+    f * size nonzeros have their predecessor in the same block.
+    """
+    block_cols = pattern.col_indices // size
+    needed = max(0.0, (MIN_BLOCK_FILL * size - 1) / (MIN_BLOCK_FILL * size))
+    return pattern.nnz > 1 and float((block_cols[1:] == block_cols[:-1]).mean()) >= needed
+
+
+def block_fill(pattern: Pattern, size: int) -> float:
+    """Share of the slots of square blocks that hold a nonzero."""
+    return pattern.nnz / (count_blocks(pattern, size, size) * size * size)

@@ -1,0 +1,117 @@
+"""What a bench keeps in device memory for all programs of a workload: the draws, and each format it has met.
+
+While a program runs, the references are XORed with a key that only the host knows: a kernel that reads out of bounds
+finds no result to copy. The key is drawn anew for every run.
+"""
+
+import secrets
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import cupy
+import numpy as np
+
+from services.evaluator.cuda.launch import cuda_errors
+from services.evaluator.cuda.memory import SealedMemory, whole_array
+from services.evaluator.cuda.own_kernels import DeviceKernels
+from services.evaluator.device import Draw, StoredMatrix
+from sparsesmith.formats.format import Layout
+
+
+class HeldDraws:
+    """Draws in device memory, as long as somebody else refers to them."""
+
+    def __init__(self, kernels: DeviceKernels) -> None:
+        self._kernels = kernels
+        self._held: list[weakref.ref[Draw]] = []
+        self._table = cupy.empty((0, 2), dtype=np.uint64)
+        self._rows: list[tuple[int, int]] = []
+
+    def hold(self, draw: Draw) -> Draw:
+        """The draw, whose arrays are in device memory, from now on hidden while programs run."""
+        self._held.append(weakref.ref(draw))
+        return draw
+
+    def another(self, draw: Draw) -> Draw | None:
+        """One at random of the draws held beside this one."""
+        others = [held for held in (reference() for reference in self._held) if held is not None and held is not draw]
+        return secrets.choice(others) if others else None
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """References are unreadable on the stream between entry and exit."""
+        key = secrets.randbits(63)
+        # Kept alive until they are shown again: the memory of a draw that went away would belong to somebody else.
+        draws = [draw for draw in (reference() for reference in self._held) if draw is not None]
+        self._apply(draws, key)
+        try:
+            yield
+        finally:
+            self._apply(draws, key)
+
+    def _apply(self, draws: Sequence[Draw], key: int) -> None:
+        if not draws:
+            return
+        rows = [(int(draw.reference.data.ptr), int(draw.reference.size)) for draw in draws]
+        if rows != self._rows:
+            with cuda_errors():
+                self._table = cupy.asarray(np.array(rows, dtype=np.uint64))
+            self._rows = rows
+            self._held = [weakref.ref(draw) for draw in draws]
+        self._kernels.apply_masks(int(self._table.data.ptr), len(draws), key)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceLayout:
+    """A format's index arrays as uploaded; programs get copies."""
+
+    layout: Layout
+    indices: dict[str, "cupy.ndarray"]
+    value_sources: "cupy.ndarray | None"
+    sealed: SealedMemory
+
+    @property
+    def num_bytes(self) -> int:
+        sources = 0 if self.value_sources is None else int(self.value_sources.nbytes)
+        return sources + sum(int(array.nbytes) for array in self.indices.values())
+
+    def is_intact(self) -> bool:
+        """Whether no kernel wrote into it; waits for the stream."""
+        return self.sealed.is_intact()
+
+
+def upload_layout(layout: Layout, kernels: DeviceKernels) -> DeviceLayout:
+    """Raises cupy.cuda.memory.OutOfMemoryError."""
+    with cuda_errors():
+        indices = {name: cupy.asarray(np.ascontiguousarray(array)) for name, array in layout.indices.items()}
+        sources = None if layout.value_sources is None else cupy.asarray(layout.value_sources)
+    segments = [whole_array(name, array) for name, array in indices.items()]
+    if sources is not None:
+        segments.append(whole_array("value_sources", sources))
+    sealed = SealedMemory(segments, kernels)
+    sealed.seal()
+    return DeviceLayout(layout, indices, sources, sealed)
+
+
+class LayoutCache:
+    """Uploaded formats of one workload by key, up to a number of bytes; the oldest go first."""
+
+    def __init__(self, kernels: DeviceKernels, max_bytes: int) -> None:
+        self._kernels = kernels
+        self._max_bytes = max_bytes
+        self._layouts: dict[str, DeviceLayout] = {}
+
+    def get(self, matrix: StoredMatrix) -> DeviceLayout:
+        """The matrix's layout on the device, uploaded again where a kernel has damaged it.
+
+        Raises cupy.cuda.memory.OutOfMemoryError.
+        """
+        found = self._layouts.pop(matrix.key, None)
+        if found is None or not found.is_intact():
+            found = upload_layout(matrix.layout, self._kernels)
+        self._layouts[matrix.key] = found
+        while len(self._layouts) > 1 and sum(layout.num_bytes for layout in self._layouts.values()) > self._max_bytes:
+            del self._layouts[next(iter(self._layouts))]
+        return found

@@ -1,0 +1,334 @@
+"""A device without a GPU: compiled PTX on the interpreter, which checks every access; times are a model's estimates.
+
+The memory checker sees what guard zones only suspect: an access outside a buffer, or a write to one that is read-only,
+ends the run.
+
+Nothing of a run survives it: output and scratch may not be read before the program has written them and are filled
+anew, programs with `__device__` variables are refused. That is why estimated times need no check for work that is
+skipped when repeated.
+
+Blocks run one after another, in the second run of each input from the last to the first: a result that depends on
+their order is wrong in one of the two.
+
+What it does not protect against: differences between the interpreter and a real device (scheduling, memory order
+between blocks); a program that passes here is checked again where a GPU is.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
+from math import prod
+
+import numpy as np
+
+from services.evaluator.checking.correctness import Correct, HostSeal, check
+from services.evaluator.checking.draws import draw as draw_inputs
+from services.evaluator.checking.draws import system_generator
+from services.evaluator.compiling.compiler import Compiled, KernelResources, compile_program
+from services.evaluator.device import (
+    Array,
+    Draw,
+    LoadedKernel,
+    Ran,
+    Retimed,
+    RunFailure,
+    StoredMatrix,
+    Timing,
+)
+from services.evaluator.interpreter import (
+    Argument,
+    Buffer,
+    Counts,
+    Finding,
+    PtxModule,
+    UnsupportedPtx,
+    launch,
+    load_module,
+    nothing_written,
+)
+from services.evaluator.interpreter.machine.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
+from services.evaluator.interpreter.machine.traffic import H200, TRAFFIC_MODEL, estimate_time
+from services.evaluator.interpreter.plain_kernels import plain_programs
+from sparsesmith.errors import LimitExceeded, Unavailable
+from sparsesmith.formats.format import WRITABLE_ROLES
+from sparsesmith.formats.format import Argument as KernelArgument
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
+from sparsesmith.program.binding import bind
+from sparsesmith.program.program import KernelProgram, parse_program
+from sparsesmith_proto.kernel import (
+    Baselines,
+    BaselineTiming,
+    Crashed,
+    DeviceDescription,
+    EstimatedTiming,
+    Mismatch,
+    Rejected,
+    TimedOut,
+    Workload,
+)
+from sparsesmith_proto.message import Architecture
+
+MAX_PRODUCTS = 5_000_000
+"""All five inputs, each twice, up to 500,000 nonzeros; larger matrices get fewer (see `operands.choose_draws`)."""
+
+WARP_STEPS_A_PRODUCT = 64
+WARP_STEPS_A_RESULT = 256
+"""A program may execute this many warp instructions a multiply-add, and this many an element of the result (a warp
+takes 60 for an empty row), before it counts as endless."""
+
+WARP_LANES = 32
+BLOCK_REGISTERS = 65_536
+REGISTER_UNIT = 8
+"""Registers of a thread are given out in multiples of this."""
+
+DEPENDENT_ROLES = ("input", *WRITABLE_ROLES)
+"""What kernels before a program may still be using while it starts."""
+
+MAX_ROWS = 10_000_000
+MAX_ALL_PRODUCTS = 1_000_000_000
+MAX_DENSE_ELEMENTS = 64_000_000
+"""Beyond them the plain kernels take longer than the stage of the baselines may, or the operands most of a laptop's
+memory."""
+
+
+class InterpreterDevice:
+    """Constructed in the sandbox's child, which compiles its own stand-ins for the library."""
+
+    def __init__(self, architecture: Architecture = "sm_90") -> None:
+        self.architecture = architecture
+
+    def description(self) -> DeviceDescription:
+        return DeviceDescription(
+            kind="interpreter",
+            name="PTX interpreter",
+            architecture=self.architecture,
+            num_sms=NUM_MULTIPROCESSORS,
+            copy_bandwidth_gbs=H200.dram_bytes_per_us / 1e3,
+            versions={name: metadata.version(name) for name in ("numba", "nvidia-cuda-nvrtc")},
+        )
+
+    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "InterpreterBench":
+        """See Device.open."""
+        check_size(workload, pattern)
+        return InterpreterBench(self, workload, pattern, values)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def check_size(workload: Workload, pattern: Pattern) -> None:
+    """Raises LimitExceeded where the interpreter would not come to an end in time."""
+    num_dense_cols = workload.num_dense_cols
+    for what, value, limit in (
+        ("rows", pattern.num_rows, MAX_ROWS),
+        ("multiply-adds", pattern.nnz * num_dense_cols, MAX_ALL_PRODUCTS),
+        ("elements in the dense operands", (pattern.num_rows + pattern.num_cols) * num_dense_cols, MAX_DENSE_ELEMENTS),
+    ):
+        if value > limit:
+            raise LimitExceeded(
+                f"the workload has {value} {what}: without a GPU, at most {limit}", field=what, value=value, limit=limit
+            )
+
+
+class InterpreterBench:
+    """One workload on the interpreter."""
+
+    def __init__(
+        self, device: InterpreterDevice, workload: Workload, pattern: Pattern, values: FixedValues | None = None
+    ) -> None:
+        self._device = device
+        self.workload = workload
+        self.pattern = pattern
+        self._values = values
+        self._generator = system_generator()
+        self._routines: dict[str, Timing] = {}
+
+    @property
+    def max_products(self) -> int:
+        """Fewer where there are fewer nonzeros than results, which take their time as well."""
+        return MAX_PRODUCTS * self.pattern.nnz // max(self.pattern.nnz, self.pattern.num_rows)
+
+    def baselines(self) -> Baselines:
+        """The plain kernels, checked on one draw. Raises Unavailable where they cannot be compiled or fail."""
+        checked = self.draw("uniform")
+        timed = tuple(self._routine(name, text, checked) for name, text in plain_programs(self.workload).items())
+        self._routines = {routine.routine: routine.timing for routine in timed}
+        return Baselines(default=timed[0].routine, routines=timed)
+
+    def draw(self, name: str) -> Draw:
+        return draw_inputs(name, self.pattern, self.workload, self._generator, self._values)
+
+    def seal(self, draws: Sequence[Draw]) -> HostSeal:
+        return HostSeal(draws)
+
+    def load(
+        self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled
+    ) -> "InterpretedKernel | Rejected | Crashed":
+        try:
+            module = load_module(binary.ptx)
+        except UnsupportedPtx as error:
+            return Rejected(message=f"the interpreter does not model this program: {error}")
+        kernel = InterpretedKernel(self, program, matrix, module)
+        return kernel.lack_of_registers(binary.resources) or kernel
+
+    def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
+        """Estimates do not drift: the ones there are."""
+        own = [kernel for kernel in kernels if isinstance(kernel, InterpretedKernel)]
+        return Retimed(tuple(kernel.time(draw) for kernel in own), self._routines[routine])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _routine(self, name: str, text: str, checked: Draw) -> BaselineTiming:
+        program = parse_program(text, self.workload.operation, self.workload.element_type)
+        binary = compile_program(program.source, self._device.architecture)
+        if not isinstance(binary, Compiled):
+            raise Unavailable(f"the baseline {name} does not compile: {binary.log}")
+        started = time.perf_counter()
+        layout = program.format.build(self.pattern, program.parameters)
+        preparation_ms = (time.perf_counter() - started) * 1e3
+        kernel = self.load(program, StoredMatrix(name, layout, 0, preparation_ms), binary)
+        if not isinstance(kernel, InterpretedKernel):
+            raise Unavailable(f"the baseline {name} is refused: {kernel.message}")
+        verdict = check(kernel, [checked], 0)
+        if not isinstance(verdict, Correct):
+            raise Unavailable(f"the baseline {name} fails: {verdict.message}")
+        return BaselineTiming(routine=name, timing=kernel.time(checked), preparation_ms=preparation_ms)
+
+
+class InterpretedKernel:
+    """A program, its launches resolved for the workload."""
+
+    def __init__(
+        self,
+        bench: InterpreterBench,
+        program: KernelProgram,
+        matrix: StoredMatrix,
+        module: PtxModule,
+    ) -> None:
+        """Raises InvalidProgram for a launch beyond CUDA's limits."""
+        workload, pattern = bench.workload, bench.pattern
+        self._matrix = matrix
+        self._module = module
+        self._bound = bind(program, matrix.layout, workload, pattern, NUM_MULTIPROCESSORS)
+        num_products = pattern.nnz * workload.num_dense_cols
+        num_results = pattern.num_rows * workload.num_dense_cols
+        allowance = WARP_STEPS_A_PRODUCT * num_products + WARP_STEPS_A_RESULT * num_results
+        self._max_warp_steps = max(DEFAULT_MAX_WARP_STEPS, allowance)
+        self._counts: tuple[Counts, ...] = ()
+        self._waits_for_blocks = False
+
+    def lack_of_registers(self, resources: Mapping[str, KernelResources]) -> Crashed | None:
+        """What a device would say of a block whose threads need more registers than a multiprocessor has."""
+        for resolved in self._bound.launches:
+            num_threads = -(-prod(resolved.block) // WARP_LANES) * WARP_LANES
+            registers = -(-resources[resolved.kernel].registers // REGISTER_UNIT) * REGISTER_UNIT
+            if num_threads * registers > BLOCK_REGISTERS:
+                return Crashed(
+                    message=f"kernel {resolved.kernel}: the launch was refused: {registers} registers for each of "
+                    f"{num_threads} threads, a block has {BLOCK_REGISTERS}; __launch_bounds__ lets the compiler know"
+                )
+        return None
+
+    def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
+        """See LoadedKernel.run. With a `start` blocks go from the last to the first: CUDA promises no order.
+
+        A program whose blocks wait for earlier ones, which real devices start first, keeps the usual order.
+        """
+        if start is None or self._waits_for_blocks:
+            return self._run(draw, start, block_stride=1)
+        ran = self._run(draw, start, block_stride=-1)
+        if isinstance(ran, TimedOut):
+            self._waits_for_blocks = True
+            return self._run(draw, start, block_stride=1)
+        return ran
+
+    def _run(self, draw: Draw, start: Array | None, *, block_stride: int) -> Ran | RunFailure:
+        arrays = self._arrays(draw, start)
+        arguments = [self._argument(argument, arrays) for argument in self._bound.arguments]
+        counts = []
+        for resolved in self._bound.launches:
+            report = launch(
+                self._module,
+                resolved.kernel,
+                resolved.grid,
+                resolved.block,
+                _dependent(arguments, self._bound.arguments) if resolved.dependency == "programmatic" else arguments,
+                dynamic_shared_bytes=resolved.shared_bytes,
+                max_warp_steps=self._max_warp_steps,
+                block_stride=block_stride,
+            )
+            if report.finding is not None:
+                return failure(report.finding, f"input {draw.name}, kernel {resolved.kernel}")
+            counts.append(report.counts)
+        self._counts = self._counts or tuple(counts)
+        (name,) = self._bound.names("output")
+        output = arrays[name].reshape(draw.reference.shape)
+        return Ran(output, guards_intact=True, inputs_intact=True)
+
+    def time(self, draw: Draw) -> EstimatedTiming:
+        """The sum of the launches' estimates, from the counts of the first run: of `uniform` inputs, as a GPU times."""
+        total_us = sum(estimate_time(counts, grid_blocks).total_us for counts, grid_blocks in self.work())
+        return EstimatedTiming(median_us=total_us, traffic_model=TRAFFIC_MODEL)
+
+    def work(self) -> list[tuple[Counts, int]]:
+        """What each launch did in the first run, and the number of its blocks."""
+        return [
+            (counts, prod(resolved.grid)) for counts, resolved in zip(self._counts, self._bound.launches, strict=True)
+        ]
+
+    def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
+        return self.run(draw, start)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _arrays(self, draw: Draw, start: Array | None) -> dict[str, np.ndarray]:
+        """The array behind every pointer argument."""
+        layout = self._matrix.layout
+        arrays = {name: np.ascontiguousarray(array).reshape(-1) for name, array in layout.indices.items()}
+        for buffer in self._bound.buffers:
+            match buffer.role:
+                case "values":
+                    arrays[buffer.name] = layout.pack(draw.values)
+                case "scratch":
+                    num_elements = buffer.num_bytes // draw.dense.dtype.itemsize
+                    arrays[buffer.name] = np.full(num_elements, np.nan, draw.dense.dtype)
+                case "input":
+                    arrays[buffer.name] = draw.dense.reshape(-1)
+                case "output":
+                    contents = np.full(draw.reference.shape, np.nan) if start is None else start
+                    arrays[buffer.name] = contents.astype(draw.dense.dtype).reshape(-1)
+                case "inout" | "size" | "index":
+                    pass
+        return arrays
+
+    def _argument(self, argument: KernelArgument, arrays: dict[str, np.ndarray]) -> Argument:
+        """Shared by all launches of a run, so that what one has written may be read by the next."""
+        if argument.role == "size":
+            return self._bound.sizes[argument.name]
+        array = arrays[argument.name]
+        is_writable = argument.role in WRITABLE_ROLES
+        return Buffer(argument.name, array, is_writable, nothing_written(array) if is_writable else None)
+
+
+def _dependent(arguments: Sequence[Argument], signature: Sequence[KernelArgument]) -> list[Argument]:
+    """Arguments of a launch that must wait before it touches the vectors or scratch."""
+    return [
+        replace(argument, dependent=named.role in DEPENDENT_ROLES) if isinstance(argument, Buffer) else argument
+        for argument, named in zip(arguments, signature, strict=True)
+    ]
+
+
+def failure(finding: Finding, where: str) -> RunFailure:
+    """The outcome of a run that the interpreter stopped."""
+    message = f"{where}: {finding.message}"
+    match finding.kind:
+        case "race" | "early_access":
+            return Mismatch(message=message)
+        case "deadlock" | "step_limit":
+            return TimedOut(stage="run", limit_s=0, message=message)
+        case _:
+            return Crashed(message=message)

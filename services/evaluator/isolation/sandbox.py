@@ -1,0 +1,258 @@
+"""The device in a process of its own: what a kernel does to it ends that process and no other.
+
+The parent never touches the device. It sends one numbered call at a time over a pipe and waits no longer than the
+stage's limit; a child that is late is killed, one that died or whose device is lost is buried, and in each case the
+candidate gets its outcome and the next call a fresh child. A reply is taken from the pipe of the child that was asked
+and only under the number that was asked, so an answer can never be attributed to another kernel.
+
+What it does not protect against: another process of the same user on the same GPU, and defects of the driver that
+outlive a process. No host code of a candidate runs anywhere: the child runs our code and device code.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from services.evaluator.checking.correctness import Correct
+from services.evaluator.compiling.compiler import Compiled
+from services.evaluator.device import RunFailure, Timing
+from services.evaluator.isolation.child import Call, Child, DeviceFactory, Done, Ended, Ending, Open, Refused
+from services.evaluator.isolation.spares import MOST_SPARES, Spares, Warmth
+from services.evaluator.isolation.workbench import FinalTimes, Stored
+from sparsesmith.errors import Unavailable
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
+from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Rejected, Workload
+
+
+@dataclass(frozen=True)
+class StageLimits:
+    """Wall time of each stage in seconds; a child that takes longer is killed."""
+
+    start_s: float = 180
+    """Imports, the device's context, just-in-time compilation of our own code."""
+    open_s: float = 120
+    """Upload of a workload."""
+    baselines_s: float = 300
+    store_s: float = 60
+    draw_s: float = 180
+    """Inputs of a batch and reference results, on the host: no kernel runs meanwhile."""
+    check_s: float = 60
+    time_s: float = 60
+
+
+MAX_WARMED_ELEMENTS = 5_000_000
+"""Nonzeros and entries of the vectors: a larger workload is opened in a spare child only when that is needed."""
+
+
+class DeviceProcess:
+    """A device in a child process that is replaced whenever it ends. Use from one thread.
+
+    With `spare`, others wait ready, so that a candidate that kills its child costs the next one no start.
+    """
+
+    def __init__(self, factory: DeviceFactory, limits: StageLimits, *, spare: bool = False) -> None:
+        self._factory = factory
+        self._limits = limits
+        self._keeps_spare = spare
+        self._child: Child | None = None
+        self._spares: Spares | None = None
+        self._num_wanted = 1
+        self._warmth = Warmth()
+        self._description: DeviceDescription | None = None
+        self.num_started = 0
+
+    def start(self) -> DeviceDescription:
+        """Starts the child and waits for its device. Raises Unavailable."""
+        self._running_child()
+        return self.description()
+
+    def description(self) -> DeviceDescription:
+        if self._description is None:
+            self._description = self._running_child().description
+        return self._description
+
+    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "SandboxedWorkbench":
+        """A workbench for a new batch. The one returned before must not be used any more."""
+        self._num_wanted, self._warmth = 1, Warmth()
+        return SandboxedWorkbench(self, self._limits, Open(workload, pattern, values))
+
+    def close(self) -> None:
+        """Ends the children. Safe to call twice."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.bury()
+        if self._spares is not None:
+            self._spares.close()
+        self._child = self._spares = None
+
+    def is_running(self) -> bool:
+        return self._child is not None and self._child.is_alive()
+
+    def _opened_child(self, opening: Open) -> Child:
+        child = self._running_child()
+        if child.opening is not opening:
+            is_known = child.workload == opening.workload
+            body = Open(opening.workload, None, None) if is_known else opening
+            child.workload, child.opening, child.has_drawn = None, None, False
+            self._exchange(child, body, "opening the workload", self._limits.open_s)
+            child.workload, child.opening = opening.workload, opening
+        return child
+
+    def _ask(self, opening: Open, call: Call, limit_s: float) -> Any:
+        """The value of a stage. Raises Ended where the child did not survive it, Unavailable where none starts."""
+        try:
+            child = self._opened_child(opening)
+        except Ended as ended:
+            raise Unavailable(f"the device does not take the workload: {ended.outcome.message}") from ended
+        return self._exchange(child, call, call.stage, limit_s)
+
+    def _draw(self, opening: Open) -> None:
+        """Once for each child. Raises as `_ask`."""
+        if not (self.is_running() and self._opened_child(opening).has_drawn):
+            self._ask(opening, Call("draw"), self._limits.draw_s)
+            self._opened_child(opening).has_drawn = True
+
+    def _warm_spares(self, opening: Open, calls: Sequence[tuple[Call, float]]) -> None:
+        """Spare children that this batch comes to need have done this much when they are taken."""
+        pattern, columns = opening.pattern, opening.workload.num_dense_cols
+        if pattern is None or pattern.nnz + (pattern.num_rows + pattern.num_cols) * columns > MAX_WARMED_ELEMENTS:
+            return
+        drawing = (Call("draw"), self._limits.draw_s)
+        self._warmth = Warmth(opening, (*calls, drawing), self._limits.open_s)
+
+    def _exchange(self, child: Child, body: Open | Call, stage: str, limit_s: float) -> Any:
+        try:
+            reply = child.exchange(body, stage, limit_s)
+        except Ended:
+            self._discard(child)
+            raise
+        match reply:
+            case Done(value=value):
+                return value
+            case Refused(error=error):
+                raise error
+            case Ending(outcome=outcome):
+                self._discard(child)
+                raise Ended(outcome)
+
+    def _running_child(self) -> Child:
+        if self._child is None or not self._child.is_alive():
+            self._child = self._next_child()
+            self.num_started += 1
+            # One is kept as a rule, cold; where kernels end children there are more, and warm.
+            self._prepare(Warmth() if self._num_wanted == 1 else self._warmth)
+        return self._child
+
+    def _next_child(self) -> Child:
+        """Raises DeviceDoesNotStart."""
+        spare = None if self._spares is None else self._spares.take()
+        if spare is not None:
+            return spare
+        child = Child(self._factory, self._description)
+        child.wait_until_ready(self._limits.start_s)
+        self._description = self._description or child.description
+        return child
+
+    def _prepare(self, warmth: Warmth) -> None:
+        if not self._keeps_spare:
+            return
+        if self._spares is None:
+            self._spares = Spares(lambda: Child(self._factory, self._description), self._limits.start_s)
+        self._spares.prepare(self._num_wanted, warmth)
+
+    def _discard(self, child: Child) -> None:
+        child.kill()
+        self._child = None
+        self._num_wanted = min(2 * self._num_wanted, MOST_SPARES)
+        if self._spares is None:
+            child.bury()
+        else:
+            self._spares.bury(child)
+
+
+class SandboxedWorkbench:
+    """`workbench.Workbench` across the process boundary: a child that ends is an outcome."""
+
+    def __init__(self, process: DeviceProcess, limits: StageLimits, opening: Open) -> None:
+        self._process = process
+        self._limits = limits
+        self._opening = opening
+        self._kernels: dict[str, _CheckedKernel] = {}
+        process._warm_spares(opening, ())
+
+    def description(self) -> DeviceDescription:
+        return self._process.description()
+
+    def baselines(self) -> Baselines:
+        """Raises Unavailable where the device does not survive them."""
+        try:
+            baselines: Baselines = self._ask(Call("baselines"), self._limits.baselines_s)
+        except Ended as ended:
+            raise Unavailable(f"timing the baselines failed: {ended.outcome.message}") from ended
+        return baselines
+
+    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
+        outcome: Stored | Rejected | RunFailure = self._outcome(Call("store", (program,)), self._limits.store_s)
+        return outcome
+
+    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+        """What is not ready when the stage's limit is over is built when it is asked for."""
+        call = Call("store_ahead", (tuple(programs), limit_s))
+        self._process._warm_spares(self._opening, [(call, limit_s + self._limits.store_s)])
+        self._outcome(call, limit_s + self._limits.store_s)
+
+    def draw(self) -> None:
+        """Once for each child that the batch comes to. Raises Unavailable where the device does not survive it."""
+        try:
+            self._process._draw(self._opening)
+        except Ended as ended:
+            raise Unavailable(f"drawing the inputs failed: {ended.outcome.message}") from ended
+
+    def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        self.draw()
+        call = Call("check", (kernel_id, program, binary))
+        verdict: Correct | Rejected | RunFailure = self._outcome(call, self._limits.check_s)
+        if isinstance(verdict, Correct):
+            self._kernels[kernel_id] = _CheckedKernel(program, binary, self._process.num_started)
+        return verdict
+
+    def time(self, kernel_id: str) -> Timing | RunFailure:
+        outcome: Timing | RunFailure = self._outcome(Call("time", (kernel_id,)), self._limits.time_s)
+        return outcome
+
+    def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
+        """Kernels that were loaded in a child that has ended are loaded and checked again."""
+        for kernel_id in kernel_ids:
+            kernel = self._kernels[kernel_id]
+            if kernel.child != self._process.num_started or not self._process.is_running():
+                verdict = self.check(kernel_id, kernel.program, kernel.binary)
+                if not isinstance(verdict, Correct):
+                    return Crashed(message=f"{kernel_id} did not pass a second time: {verdict.message}")
+        call = Call("retime", (tuple(kernel_ids), routine))
+        final: FinalTimes | RunFailure = self._outcome(call, self._limits.time_s)
+        return final
+
+    def unload(self, kernel_id: str) -> None:
+        kernel = self._kernels.pop(kernel_id, None)
+        if kernel is not None and kernel.child == self._process.num_started:
+            self._outcome(Call("unload", (kernel_id,)), self._limits.store_s)
+
+    def _ask(self, call: Call, limit_s: float) -> Any:
+        return self._process._ask(self._opening, call, limit_s)
+
+    def _outcome(self, call: Call, limit_s: float) -> Any:
+        try:
+            return self._ask(call, limit_s)
+        except Ended as ended:
+            return ended.outcome
+
+
+@dataclass(frozen=True, eq=False)
+class _CheckedKernel:
+    """What it takes to load a kernel again, and the number of the child that it is loaded in."""
+
+    program: KernelProgram
+    binary: Compiled
+    child: int

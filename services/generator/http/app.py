@@ -1,0 +1,33 @@
+"""The FastAPI application of a service."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from services.generator import problems
+from services.generator.http import routes
+from services.generator.http.body_limit import BodyLimit
+from services.generator.http.intake import Intake
+from services.generator.service import Service
+
+
+def create_app(service: Service) -> FastAPI:
+    """HTTP is up as soon as the application starts; engine and Redis are waited for in the background."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with service.running():
+            yield
+
+    app = FastAPI(title="sparsesmith", version="1", lifespan=lifespan)
+    app.state.service = service
+    app.state.intake = Intake(service.settings)
+    app.include_router(routes.router)
+    app.add_middleware(
+        BodyLimit,
+        max_json_bytes=service.settings.max_json_bytes,
+        max_body_bytes=service.settings.max_body_bytes,
+    )
+    problems.install(app)
+    return app

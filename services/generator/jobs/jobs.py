@@ -1,0 +1,183 @@
+"""Accepted jobs: a bounded queue, a few of them running at a time, none lost.
+
+A job is in the ledger before its acceptance is told to anyone, and stays there unfinished until it is answered: a
+service that was stopped or killed finds it there and starts it over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from services.generator.jobs.ledger import AcceptedJob, Ledger, has_ended
+from services.generator.orders import Order, OrderedMatrix
+from services.generator.problems import problem_of
+from sparsesmith.errors import Conflict, SparsesmithError, Unavailable
+from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued
+
+log = logging.getLogger(__name__)
+
+OUTAGE_PAUSE_S = 2.0
+RECORD_PATIENCE_S = 5.0
+
+Tell = Callable[[JobState], Awaitable[None]]
+Work = Callable[[AcceptedJob, Tell], Awaitable[JobState]]
+"""Does a job, telling its states on the way; returns its last state."""
+
+
+@dataclass(frozen=True)
+class JobLimits:
+    """How much work the service takes on."""
+
+    max_waiting: int
+    max_running: int
+
+
+class Jobs:
+    """The queue and its runners. All methods belong to one event loop."""
+
+    def __init__(self, ledger: Ledger, work: Work, limits: JobLimits) -> None:
+        self._ledger = ledger
+        self._work = work
+        self._limits = limits
+        self._waiting: dict[str, AcceptedJob] = {}
+        self._running: dict[str, asyncio.Task[JobState]] = {}
+        self._arrived = asyncio.Event()
+        self._reserved = 0
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    async def run(self) -> None:
+        """Take up what an earlier service left, then serve until cancelled. A cancelled job stays unfinished."""
+        await self._resume()
+        async with asyncio.TaskGroup() as runners:
+            for _ in range(self._limits.max_running):
+                runners.create_task(self._run_jobs())
+
+    async def accept(self, order: Order, matrix: OrderedMatrix, idempotency_key: str | None) -> JobStatus:
+        """Store the job, then queue it. The same key and order give the same job.
+
+        Raises Unavailable when the queue is full, Conflict for a key that stands for another order.
+        """
+        if len(self._waiting) + self._reserved >= self._limits.max_waiting:
+            raise Unavailable(
+                f"{len(self._waiting)} jobs are waiting already", field="queue", limit=self._limits.max_waiting
+            )
+        self._reserved += 1
+        try:
+            job, is_new = await self._ledger.accept(order, matrix, idempotency_key, len(self._waiting))
+        finally:
+            self._reserved -= 1
+        if is_new:
+            self._enqueue(job)
+        return await self.status(job.job_id)
+
+    async def status(self, job_id: str) -> JobStatus:
+        """Raises NotFound."""
+        status = await self._ledger.status(job_id)
+        if isinstance(status.status, Queued):
+            return status.model_copy(update={"status": Queued(position=self._position(job_id))})
+        return status
+
+    async def finished(self, job_id: str, wait_s: float) -> JobStatus:
+        """The status once the job has ended, or as it is when the time is up."""
+        try:
+            async with asyncio.timeout(wait_s):
+                async for _ in self._ledger.events(job_id, after=None):
+                    pass
+        except TimeoutError:
+            pass
+        return await self.status(job_id)
+
+    async def cancel(self, job_id: str) -> None:
+        """Raises Conflict for a job that has ended, NotFound."""
+        job = await self._ledger.job(job_id)
+        state = (await self._ledger.status(job_id)).status
+        if has_ended(state):
+            raise Conflict(f"job {job_id} has ended already: {state.state}", field="state", value=state.state)
+        self._waiting.pop(job_id, None)
+        if (running := self._running.get(job_id)) is not None:
+            if not running.cancel():
+                raise Conflict(f"job {job_id} ended just now", field="state")
+            await asyncio.wait([running])
+        await self._ledger.record(job, Cancelled())
+
+    async def _resume(self) -> None:
+        while True:
+            try:
+                unfinished = await self._ledger.unfinished()
+                break
+            except Unavailable as error:
+                log.warning("unfinished jobs cannot be read yet: %s", error)
+                await asyncio.sleep(OUTAGE_PAUSE_S)
+        for position, job in enumerate(unfinished):
+            if job.job_id not in self._waiting and job.job_id not in self._running:
+                await self._record(job, Queued(position=position))
+                self._enqueue(job)
+        if unfinished:
+            log.info("took up %d unfinished jobs", len(unfinished))
+
+    def _enqueue(self, job: AcceptedJob) -> None:
+        self._waiting[job.job_id] = job
+        self._arrived.set()
+
+    def _position(self, job_id: str) -> int:
+        return next((place for place, waiting in enumerate(self._waiting) if waiting == job_id), 0)
+
+    async def _run_jobs(self) -> None:
+        while True:
+            while not self._waiting:
+                self._arrived.clear()
+                await self._arrived.wait()
+            job = self._waiting.pop(next(iter(self._waiting)))
+            await self._run_job(job)
+
+    async def _run_job(self, job: AcceptedJob) -> None:
+        work = asyncio.create_task(self._outcome(job))
+        self._running[job.job_id] = work
+        try:
+            await asyncio.wait([work])
+            if not work.cancelled():
+                await self._record(job, work.result())
+        finally:
+            # Reached by the service's stop as well: the job is then left unfinished in the ledger.
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            del self._running[job.job_id]
+
+    async def _record(self, job: AcceptedJob, state: JobState) -> None:
+        """Through an outage of the store: a state that ends a job must not be lost."""
+        while True:
+            try:
+                await self._ledger.record(job, state)
+                return
+            except Unavailable as error:
+                log.warning("state %s of job %s waits for Redis: %s", state.state, job.job_id, error)
+                await asyncio.sleep(OUTAGE_PAUSE_S)
+
+    async def _outcome(self, job: AcceptedJob) -> JobState:
+        async def tell(state: JobState) -> None:
+            recording = asyncio.ensure_future(self._record(job, state))
+            try:
+                await asyncio.shield(recording)
+            finally:
+                # Cancelled or not, no later state may be overtaken by this one.
+                await asyncio.wait([recording], timeout=RECORD_PATIENCE_S)
+                recording.cancel()
+
+        try:
+            return await self._work(job, tell)
+        except SparsesmithError as error:
+            log.warning("job %s failed: %s", job.job_id, error)
+            return Failed(problem=problem_of(error))
+        except Exception:
+            # The outermost handler of a job: a defect of ours ends one job, and is told as what it is.
+            log.exception("job %s failed", job.job_id)
+            detail = "the service failed on this job; its log says more"
+            return Failed(problem=Problem(type="about:blank", title="Internal Server Error", status=500, detail=detail))

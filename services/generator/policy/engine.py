@@ -1,0 +1,244 @@
+"""The vLLM engine: samples from the policy, takes new weights while it serves. The only module that imports vLLM.
+
+What it does not protect against: a weights file that passes `weights.check_weights` and still does not load ends the
+engine (`EngineFailed`), and its host starts a fresh one.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import uuid
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import torch
+
+EXTENSION = "services.generator.policy.worker_extension.PolicyWorkerExtension"
+LOAD_TIMEOUT_S = 600.0
+
+
+class EngineFailed(Exception):
+    """The engine is dead; what it was sampling is lost and may be sampled again on a fresh one."""
+
+
+class InvalidPrompt(ValueError):
+    """The prompt would end the engine or is no prompt for it: wrong shape or type, not finite, too long."""
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What an engine is started with; the fields of `GeneratorSettings` that concern it."""
+
+    policy_dir: Path
+    max_context_tokens: int
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    max_samples: int = 64
+    kv_cache_gib: int = 1
+    gpu_memory_fraction: float = 0.1
+    threads: str = "auto"
+
+
+@dataclass(frozen=True)
+class EmbeddingPrompt:
+    """A prompt as vectors in the policy's embedding space, shape [num_prompt_tokens, hidden]."""
+
+    embeddings: "torch.Tensor"
+
+
+@dataclass(frozen=True)
+class TokenPrompt:
+    """A prompt as token ids."""
+
+    token_ids: tuple[int, ...]
+
+
+EnginePrompt = EmbeddingPrompt | TokenPrompt
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One completion, with what PPO needs to know of it."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    """The end token included, where it was reached."""
+    logprobs: tuple[float, ...]
+    """Natural log-probability of each token under the distribution it was drawn from (temperature applied)."""
+    versions: tuple[int, ...]
+    """Policy version that each token was drawn under, never descending."""
+
+
+class Engine:
+    """A live vLLM engine in processes of its own, with the shipped weights at first.
+
+    Made of what `load_engine` returns; all methods belong to one event loop.
+    """
+
+    def __init__(self, llm: Any) -> None:
+        self._llm = llm
+        self._publishing = asyncio.Lock()
+        self._death: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.version = 0
+        """Version of the weights that the next token is drawn under."""
+        config = llm.model_config
+        self.hidden_size = int(config.get_hidden_size())
+        self.vocabulary_size = int(config.get_vocab_size())
+        self.max_context_tokens = int(config.max_model_len)
+        self.dtype: torch.dtype = config.dtype
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._death.done() and not self._llm.errored
+
+    async def sample(self, prompt: EnginePrompt, *, temperature: float, max_tokens: int) -> Sample:
+        """Draw one completion. Raises InvalidPrompt before the engine sees a bad prompt, EngineFailed if it dies."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        request = self._checked(prompt, max_tokens)
+        params = SamplingParams(
+            temperature=temperature,
+            top_p=1.0,
+            top_k=0,
+            max_tokens=max_tokens,
+            logprobs=0,
+            output_kind=RequestOutputKind.DELTA,
+        )
+        drawing: asyncio.Future[Any] = asyncio.ensure_future(self._draw(request, params))
+        try:
+            # vLLM does not wake what waits for a process that was killed.
+            await asyncio.wait({drawing, self._death}, return_when=asyncio.FIRST_COMPLETED)
+            if not drawing.done():
+                raise EngineFailed("the engine died while sampling")
+            sample: Sample = drawing.result()
+            return sample
+        except EngineDeadError as error:
+            raise EngineFailed("the engine died while sampling") from error
+        finally:
+            drawing.cancel()
+
+    async def _draw(self, request: dict[str, Any], params: Any) -> Sample:
+        drawn = _Drawn()
+        async with aclosing(self._llm.generate(request, params, uuid.uuid4().hex)) as outputs:
+            async for output in outputs:
+                drawn.add(output.outputs[0], self.version)
+        return drawn.sample()
+
+    async def publish(self, weights: Path, version: int, swap_encoder: Callable[[], None]) -> None:
+        """Serve new weights without losing a request: those in flight keep their tokens and go on under the new ones.
+
+        `swap_encoder` runs while generation stands still. Raises EngineFailed where the weights do not load.
+        """
+        async with self._publishing:
+            await self._llm.pause_generation(mode="keep", clear_cache=True)
+            try:
+                await self._llm.collective_rpc("load_policy", timeout=LOAD_TIMEOUT_S, args=(str(weights),))
+            except Exception as error:
+                # The weights are half replaced: no step may run on them. What is in flight sees the engine die.
+                end_engine_processes()
+                raise EngineFailed(f"version {version} did not load") from error
+            swap_encoder()
+            # The reply to the load came after every token of the old weights, and handling it let those be consumed.
+            self.version = version
+            await self._llm.resume_generation()
+
+    async def close(self) -> None:
+        """End the engine's processes; what is being sampled fails with EngineFailed."""
+        if not self._death.done():
+            self._death.set_result(None)
+        llm, self._llm = self._llm, None
+        await asyncio.to_thread(llm.shutdown)
+
+    def _checked(self, prompt: EnginePrompt, max_tokens: int) -> dict[str, Any]:
+        match prompt:
+            case EmbeddingPrompt(embeddings=embeddings):
+                checked = self._embeddings(embeddings)
+                length = int(checked.shape[0])
+                request: dict[str, Any] = {"prompt_embeds": checked}
+            case TokenPrompt(token_ids=token_ids):
+                if not all(0 <= token < self.vocabulary_size for token in token_ids):
+                    raise InvalidPrompt(f"token ids must be from 0 to {self.vocabulary_size - 1}")
+                length = len(token_ids)
+                request = {"prompt_token_ids": list(token_ids)}
+        if not 1 <= length <= self.max_context_tokens - max_tokens:
+            raise InvalidPrompt(
+                f"a prompt of {length} tokens and {max_tokens} more do not fit a context of {self.max_context_tokens}"
+            )
+        return request
+
+    def _embeddings(self, embeddings: "torch.Tensor") -> "torch.Tensor":
+        if embeddings.ndim != 2 or embeddings.shape[1] != self.hidden_size:
+            raise InvalidPrompt(f"embeddings of shape {list(embeddings.shape)}: expected [tokens, {self.hidden_size}]")
+        if not embeddings.is_floating_point():
+            raise InvalidPrompt(f"embeddings of {embeddings.dtype}: expected a floating-point type")
+        converted = embeddings.detach().to("cpu", self.dtype)
+        if not bool(converted.isfinite().all()):
+            raise InvalidPrompt(f"embeddings must be finite in {self.dtype}")
+        return converted
+
+
+class _Drawn:
+    """Collects the pieces of one completion as they stream in."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._token_ids: list[int] = []
+        self._logprobs: list[float] = []
+        self._versions: list[int] = []
+
+    def add(self, piece: Any, version: int) -> None:
+        self._text.append(piece.text)
+        for token, alternatives in zip(piece.token_ids, piece.logprobs or (), strict=True):
+            self._token_ids.append(token)
+            self._logprobs.append(alternatives[token].logprob)
+            self._versions.append(version)
+
+    def sample(self) -> Sample:
+        return Sample("".join(self._text), tuple(self._token_ids), tuple(self._logprobs), tuple(self._versions))
+
+
+def load_engine(options: EngineOptions) -> Any:
+    """Start vLLM on a policy folder; takes tens of seconds and blocks. Hand the result to `Engine`.
+
+    The engine's process is spawned, not forked: a fork of a process that has run torch hangs.
+    """
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
+    os.environ["SPARSESMITH_GENERATOR_PID"] = str(os.getpid())
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_HOST_IP", "127.0.0.1")
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(options.kv_cache_gib))
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", options.threads)
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.platforms import current_platform
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    on_cpu = bool(current_platform.is_cpu())
+    automatic: Literal["float32", "bfloat16"] = "float32" if on_cpu else "bfloat16"
+    return AsyncLLM.from_engine_args(
+        AsyncEngineArgs(
+            model=str(options.policy_dir),
+            dtype=automatic if options.dtype == "auto" else options.dtype,
+            max_model_len=options.max_context_tokens,
+            max_num_seqs=options.max_samples,
+            gpu_memory_utilization=options.gpu_memory_fraction,
+            enforce_eager=on_cpu,
+            enable_prompt_embeds=True,
+            logprobs_mode="processed_logprobs",
+            generation_config="vllm",
+            worker_extension_cls=EXTENSION,
+            disable_log_stats=True,
+        )
+    )
+
+
+def end_engine_processes() -> None:
+    """End the engine's processes at once: one that is loading raises in its thread, one that serves dies."""
+    for child in multiprocessing.active_children():
+        child.terminate()

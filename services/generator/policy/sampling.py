@@ -1,0 +1,96 @@
+"""Samples for a search: a prompt for the pattern, a completion from the engine, a candidate with its provenance."""
+
+import asyncio
+import secrets
+from dataclasses import dataclass
+
+from services.generator.policy.engine import Engine, EngineFailed, EnginePrompt, InvalidPrompt
+from services.generator.policy.engine_host import EngineHost
+from services.generator.policy.prompts import PromptWriter
+from services.generator.task import TuningTask
+from sparsesmith.errors import Unavailable
+from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
+from sparsesmith_proto.message import Architecture
+
+MAX_DRAWS = 3
+"""A sample whose engine dies is drawn again on the next engine, this often in all."""
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How samples are drawn."""
+
+    architecture: Architecture
+    temperature: float
+    max_program_tokens: int
+
+
+class PolicySampler:
+    """Draws from whichever engine serves."""
+
+    def __init__(self, host: EngineHost, writer: PromptWriter, options: SamplingOptions) -> None:
+        self.host = host
+        self.writer = writer
+        self.options = options
+
+    @property
+    def is_broken(self) -> bool:
+        """The engine could not be loaded."""
+        return self.host.is_broken
+
+    def group(self, task: TuningTask, number: int) -> "SampleGroup":
+        """Samples of one prompt, which no other group has."""
+        prompt = Prompt(
+            encoder=self.writer.encoder, sample_seed=secrets.randbits(63), architecture=self.options.architecture
+        )
+        return SampleGroup(self, task, f"{task.run_id}-g{number}", prompt)
+
+
+class SampleGroup:
+    """Samples of one prompt: their rewards are each other's baseline."""
+
+    def __init__(self, sampler: PolicySampler, task: TuningTask, name: str, prompt: Prompt) -> None:
+        self._sampler = sampler
+        self._task = task
+        self._name = name
+        self._prompt = prompt
+        self._writing = asyncio.Lock()
+        self._written: tuple[int, EnginePrompt] | None = None
+
+    async def draw(self, number: int) -> Candidate:
+        """One sample. Waits for an engine. Raises Unavailable where engines keep dying or the prompt is too long."""
+        options = self._sampler.options
+        for _ in range(MAX_DRAWS):
+            engine = await self._sampler.host.serving()
+            try:
+                prompt = await self._engine_prompt(engine)
+                sample = await engine.sample(
+                    prompt, temperature=options.temperature, max_tokens=options.max_program_tokens
+                )
+            except EngineFailed:
+                continue
+            except InvalidPrompt as error:
+                raise Unavailable(f"the policy cannot take this prompt: {error}", field="search") from error
+            origin = Sampled(
+                prompt=self._prompt,
+                group=self._name,
+                token_ids=sample.token_ids,
+                logprobs=sample.logprobs,
+                temperature=options.temperature,
+                first_version=sample.versions[0],
+                last_version=sample.versions[-1],
+            )
+            return Candidate(candidate_id=f"{self._task.run_id}-s{number}", program=sample.text, origin=origin)
+        raise Unavailable(f"the engine died under a sample {MAX_DRAWS} times", field="search", value="sample")
+
+    async def _engine_prompt(self, engine: Engine) -> EnginePrompt:
+        """Written once a version: the encoder's weights change with the language model's."""
+        async with self._writing:
+            while self._written is None or self._written[0] != engine.version:
+                version = engine.version
+                workload = self._task.order.workload
+                written = await asyncio.to_thread(
+                    self._sampler.writer.write, self._task.pattern, workload, self._prompt
+                )
+                self._written = version, written
+            return self._written[1]

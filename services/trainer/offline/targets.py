@@ -1,0 +1,106 @@
+"""What to imitate: of the programs measured for a workload the fastest few, weighted by speed.
+
+A record is one JSON line: pattern (name or digest), operation, element_type, num_dense_cols, family, parameters,
+program, median_us, best_baseline_us (null where none was timed). Only programs that passed belong here.
+"""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from services.trainer.offline.text_files import open_text
+from sparsesmith_proto.message import ElementType, Operation
+
+
+@dataclass(frozen=True)
+class WorkloadKey:
+    """A workload by the name under which its pattern was measured."""
+
+    pattern: str
+    operation: Operation
+    element_type: ElementType
+    num_dense_cols: int
+
+
+@dataclass(frozen=True)
+class MeasuredProgram:
+    """One program and its time."""
+
+    program: str
+    family: str
+    median_us: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """A program to imitate, with its share of the workload's weight."""
+
+    program: str
+    family: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class WorkloadTargets:
+    """Everything measured of one workload."""
+
+    key: WorkloadKey
+    best_baseline_us: float | None
+    """None where no baseline was timed beside the programs."""
+    measured: tuple[MeasuredProgram, ...]
+    """Fastest first, one for each program text."""
+    targets: tuple[Target, ...]
+    """Fastest first; weights add up to 1."""
+
+    def time_of(self, program: str) -> float | None:
+        """Measured time of a program text, None where it was not measured. Microseconds."""
+        return next((each.median_us for each in self.measured if each.program == program), None)
+
+
+@dataclass(frozen=True)
+class TargetRule:
+    """How many programs, and how much the fastest is preferred."""
+
+    most: int = 8
+    slowest: float = 1.15
+    """Programs slower than this multiple of the fastest are no targets."""
+    temperature: float = 0.04
+    """Weights are a softmax of -log(time) / temperature: 4 % slower is worth 1/e."""
+
+
+def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Records of a JSON-lines file, plain or .xz."""
+    with open_text(path, "r") as lines:
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
+
+
+def workload_targets(records: Iterable[Mapping[str, Any]], rule: TargetRule) -> list[WorkloadTargets]:
+    """Records grouped by workload, in the order of first appearance."""
+    grouped: dict[WorkloadKey, list[Mapping[str, Any]]] = defaultdict(list)
+    for record in records:
+        key = WorkloadKey(
+            record["pattern"], record["operation"], record["element_type"], int(record.get("num_dense_cols", 1))
+        )
+        grouped[key].append(record)
+    return [_of_workload(key, group, rule) for key, group in grouped.items()]
+
+
+def _of_workload(key: WorkloadKey, records: list[Mapping[str, Any]], rule: TargetRule) -> WorkloadTargets:
+    fastest: dict[str, MeasuredProgram] = {}
+    for record in sorted(records, key=lambda each: float(each["median_us"])):
+        program = MeasuredProgram(record["program"], record.get("family", ""), float(record["median_us"]))
+        fastest.setdefault(program.program, program)
+    measured = tuple(fastest.values())
+    limit = measured[0].median_us * rule.slowest
+    chosen = [program for program in measured[: rule.most] if program.median_us <= limit]
+    raw = [math.exp(-math.log(each.median_us / measured[0].median_us) / rule.temperature) for each in chosen]
+    targets = tuple(
+        Target(each.program, each.family, weight / sum(raw)) for each, weight in zip(chosen, raw, strict=True)
+    )
+    return WorkloadTargets(key, records[0]["best_baseline_us"], measured, targets)

@@ -1,0 +1,192 @@
+"""From reward records to tensors. B sequences, T text tokens; `*_BT` is aligned with the text's tokens.
+
+Prompts are rebuilt from the stored patterns. Programs are never tokenised again: what was sampled is in the record.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Literal, Protocol
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from services.trainer.policy_model import TextBatch, text_batch
+from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.policy.embedding import text_token_ids
+from sparsesmith.policy.encoder import PromptBatch, collate
+from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, prompt_inputs
+from sparsesmith_proto.kernel import Passed, Sampled
+from sparsesmith_proto.message import Digest, PolicyVersion
+from sparsesmith_proto.reward import RewardRecord
+
+Skip = Literal[
+    "already_used",
+    "not_sampled",
+    "other_encoder",
+    "stale",
+    "unknown_version",
+    "no_reward",
+    "unknown_token",
+    "pattern_gone",
+    "pattern_damaged",
+    "too_long",
+]
+"""Why a record is not learned from.
+
+`already_used`: a checkpoint learned from it, and it came again because the acknowledgement was lost.
+`stale`: sampled too many versions ago. `unknown_version`: sampled by weights that this trainer never made.
+`no_reward`: not rewarded under the scheme in use. `pattern_gone`: expired in the store.
+"""
+
+
+class Patterns(Protocol):
+    """Where patterns are kept."""
+
+    def get(self, digest: Digest) -> Pattern:
+        """Raises NotFound where it is gone, Unavailable naming the field `pattern` where it is damaged."""
+        ...
+
+
+@dataclass(frozen=True)
+class BatchRules:
+    """What the policy in training can learn from."""
+
+    encoder: EncoderKind
+    vocabulary: int
+    """Token ids must be below."""
+    max_text_tokens: int
+    max_policy_age: int
+    """Versions."""
+    reward: str
+    """Scheme."""
+
+
+@dataclass(frozen=True)
+class UsableRecord:
+    """A record with everything that a batch needs of it."""
+
+    record: RewardRecord
+    sampled: Sampled
+    prompt: PromptInputs
+    text_ids: tuple[int, ...]
+    """What stands before the program: the parent, where there is one, and `<bos>`."""
+    reward: float
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """Rewards compare only within a prompt, and never a measured with an estimated one."""
+        return self.sampled.group, self.record.device.kind
+
+
+class RecordReader:
+    """Decides which records can be learned from, and rebuilds their prompts."""
+
+    def __init__(self, patterns: Patterns, tokenizer: Tokenizer, rules: BatchRules) -> None:
+        self._patterns = patterns
+        self._tokenizer = tokenizer
+        self._rules = rules
+
+    def read(self, record: RewardRecord, version: PolicyVersion) -> UsableRecord | Skip:
+        """The record ready for a batch at this policy version, or why not. Raises Unavailable without a store."""
+        rules, sampled = self._rules, record.candidate.origin
+        if not isinstance(sampled, Sampled):
+            return "not_sampled"
+        if sampled.prompt.encoder != rules.encoder:
+            return "other_encoder"
+        if is_stale(record, version, rules.max_policy_age):
+            return "stale"
+        if sampled.last_version > version:
+            return "unknown_version"
+        if rules.reward not in record.rewards:
+            return "no_reward"
+        if not all(0 <= token < rules.vocabulary for token in sampled.token_ids):
+            return "unknown_token"
+        prompt = self._prompt(record, sampled)
+        if not isinstance(prompt, PromptInputs):
+            return prompt
+        text_ids = tuple(text_token_ids(self._tokenizer, prompt))
+        if len(text_ids) + len(sampled.token_ids) > rules.max_text_tokens:
+            return "too_long"
+        return UsableRecord(record, sampled, prompt, text_ids, record.rewards[rules.reward])
+
+    def _prompt(self, record: RewardRecord, sampled: Sampled) -> PromptInputs | Skip:
+        try:
+            pattern = self._patterns.get(record.workload.pattern)
+        except NotFound:
+            return "pattern_gone"
+        except Unavailable as error:
+            if error.field == "pattern":
+                return "pattern_damaged"
+            raise
+        return prompt_inputs(pattern, record.workload, sampled.prompt)
+
+
+def is_stale(record: RewardRecord, version: PolicyVersion, max_policy_age: int) -> bool:
+    """Whether the record's first token was sampled more than `max_policy_age` versions ago."""
+    sampled = record.candidate.origin
+    return isinstance(sampled, Sampled) and version - sampled.first_version > max_policy_age
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """Records as tensors, on one device."""
+
+    prompts: PromptBatch
+    text: TextBatch
+    behaviour_BT: Tensor
+    """Log-probability of each sampled token under the policy that sampled it, float32; 0 where not sampled."""
+    temperature_B: Tensor
+    reward_B: Tensor
+    group_B: Tensor
+    """Integer ids; the same id is the same prompt."""
+    passed_B: Tensor
+    """Bool: the program passed."""
+    staleness_B: Tensor
+    """Versions that the first token is behind the policy, float32."""
+    own_B: Tensor
+    """Bool: every token was sampled at exactly the policy's version."""
+
+    def __len__(self) -> int:
+        return len(self.reward_B)
+
+    def to(self, device: str | torch.device) -> "TrainingBatch":
+        return TrainingBatch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+    def rows(self, index: Sequence[int]) -> "TrainingBatch":
+        """Some of the sequences, without the padding that they do not need."""
+        chosen = torch.tensor(index, device=self.reward_B.device)
+        length = int(self.lengths_B[chosen].max())
+        prompts = PromptBatch(*(tensor[chosen] for tensor in vars(self.prompts).values()))
+        text = TextBatch(self.text.token_ids_BT[chosen, :length], self.text.sampled_mask_BT[chosen, :length])
+        others = {name: getattr(self, name)[chosen] for name in _ONE_A_SEQUENCE}
+        return TrainingBatch(prompts, text, self.behaviour_BT[chosen, :length], **others)
+
+    @property
+    def lengths_B(self) -> Tensor:
+        """Text tokens of each sequence, padding not counted."""
+        mask = self.text.sampled_mask_BT
+        return (torch.arange(1, mask.shape[1] + 1, device=mask.device) * mask).amax(dim=1)
+
+
+_ONE_A_SEQUENCE = ("temperature_B", "reward_B", "group_B", "passed_B", "staleness_B", "own_B")
+
+
+def assemble(records: Sequence[UsableRecord], version: PolicyVersion) -> TrainingBatch:
+    """Records as a batch on the CPU, for a policy of this version. There must be at least one."""
+    sampled = [each.sampled for each in records]
+    groups = {group: number for number, group in enumerate(dict.fromkeys(each.group for each in records))}
+    text = text_batch([each.text_ids for each in records], [each.token_ids for each in sampled])
+    behaviour = torch.tensor([logprob for each in sampled for logprob in each.logprobs], dtype=torch.float32)
+    return TrainingBatch(
+        prompts=collate([each.prompt for each in records]),
+        text=text,
+        behaviour_BT=torch.zeros(text.token_ids_BT.shape).masked_scatter(text.sampled_mask_BT, behaviour),
+        temperature_B=torch.tensor([each.temperature for each in sampled], dtype=torch.float32),
+        reward_B=torch.tensor([each.reward for each in records], dtype=torch.float32),
+        group_B=torch.tensor([groups[each.group] for each in records]),
+        passed_B=torch.tensor([isinstance(each.record.outcome, Passed) for each in records]),
+        staleness_B=torch.tensor([version - each.first_version for each in sampled], dtype=torch.float32),
+        own_B=torch.tensor([each.first_version == version for each in sampled]),
+    )

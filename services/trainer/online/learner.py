@@ -1,0 +1,334 @@
+"""One policy update: PPO on a batch of graded programs. B sequences, T text tokens; `*_BT` is 0 where not sampled.
+
+The order is the textbook's: what the policy, the critic and the reference say of the batch before the update; returns
+and advantages; then a few epochs of minibatches, ended early where the policy has moved far enough.
+
+The critic reads the language model's hidden states and does not train them: an untrained value head would bend the
+policy's features in its first updates, and the head alone learns fast enough on features that already know the matrix.
+"""
+
+import copy
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from services.trainer.online import advantages, ppo
+from services.trainer.online.batch import TrainingBatch
+from services.trainer.optimizers import Optimizer
+from services.trainer.policy_model import PolicyNetworks
+from services.trainer.precision import precision
+
+log = logging.getLogger(__name__)
+
+MAX_LOGPROB_GAP = 0.1
+"""Nats a token between the generator's and our log-probabilities under the same weights; more hints at a defect."""
+
+TELLING_REWARD_STD = 0.05
+"""Below this spread of rewards (timing noise alone gives 0.03) normalisation would blow up what is noise, and both
+optimizers normalise too: advantages and steps shrink with the spread, to nothing where all rewards are equal."""
+
+Metrics = dict[str, float]
+
+
+class Stopped(Exception):
+    """The service must end; the update in hand is abandoned and must not be kept."""
+
+
+@dataclass(frozen=True)
+class LearnerOptions:
+    """How to update; the fields of `TrainerSettings` that concern it, where each is explained."""
+
+    epochs: int = 2
+    minibatch_records: int = 8
+    micro_batch_tokens: int = 2048
+    matrix_rate: float = 1e-4
+    other_rate: float = 3e-5
+    value_rate: float = 1e-3
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    value_clip: float = 0.5
+    importance_cap: float = 2.0
+    gae_lambda: float = 0.95
+    group_share: float = 0.5
+    kl_coefficient: float = 0.02
+    entropy_coefficient: float = 0.0
+    kl_limit: float = 0.05
+    max_grad_norm: float = 1.0
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What was known of a batch before the update. All float32, shape [B, T]."""
+
+    proximal_BT: Tensor
+    """Log-probabilities under the policy at the start of the update."""
+    reference_BT: Tensor
+    values_BT: Tensor
+    returns_BT: Tensor
+    advantages_BT: Tensor
+    weights_BT: Tensor
+    """Truncated importance weights, proximal / behaviour."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Of one micro-batch, as means over its tokens."""
+
+    total: Tensor
+    policy: Tensor
+    value: Tensor
+    kl_reference: Tensor
+    kl_proximal: Tensor
+    clip_fraction: Tensor
+    entropy: Tensor
+
+
+class Learner:
+    """The policy in training, its critic, its frozen reference and its optimizers."""
+
+    def __init__(self, networks: PolicyNetworks, options: LearnerOptions, device: str = "cpu", seed: int = 0) -> None:
+        """`networks` are the supervised policy with a value head: trained in place, and copied as the reference."""
+        if networks.value_head is None:
+            raise ValueError("the learner needs networks with a value head")
+        self.networks = networks.to(device).eval()
+        self.reference = _frozen(PolicyNetworks(networks.model, networks.encoder))
+        self._options = options
+        self._device = device
+        self._policy_optimizer = Optimizer(
+            [networks.model, networks.encoder],
+            matrix_rate=options.matrix_rate,
+            other_rate=options.other_rate,
+            decay=0.0,
+        )
+        self._value_optimizer = Optimizer(
+            [networks.value_head], matrix_rate=options.value_rate, other_rate=options.value_rate, decay=0.0
+        )
+        self._random = torch.Generator().manual_seed(seed)
+
+    def update(self, batch: TrainingBatch, must_stop: Callable[[], bool] = lambda: False) -> Metrics:
+        """Improve the policy on a batch. Raises Stopped where `must_stop`, asked every few seconds, says so."""
+        batch = batch.to(self._device)
+        rollout = self._rollout(batch, must_stop)
+        step_size = float(_told(batch.reward_B))
+        tally = _Tally()
+        for minibatch in self._minibatches(len(batch)):
+            losses = self._accumulate(batch, rollout, minibatch, must_stop)
+            if losses["kl_proximal"] > self._options.kl_limit:
+                self.networks.zero_grad(set_to_none=True)
+                tally.stopped_early = True
+                break
+            tally.add(losses, self._step(step_size))
+        metrics = _batch_metrics(batch, rollout) | tally.metrics()
+        if metrics.get("logprob_gap", 0.0) > MAX_LOGPROB_GAP:
+            log.warning("the generator's log-probabilities are %.3f nats off ours", metrics["logprob_gap"])
+        return metrics
+
+    @torch.no_grad()
+    def logprobs(self, batch: TrainingBatch) -> Tensor:
+        """Log-probability of each sampled token under the policy as it is, at its sampling temperature: [B, T]."""
+        return self._forward(self.networks, batch.to(self._device))[1]
+
+    def state_dict(self) -> dict[str, object]:
+        """Networks and optimizers, for a checkpoint. The reference comes from the policy's folder."""
+        return {
+            "networks": self.networks.state_dict(),
+            "policy_optimizer": self._policy_optimizer.state_dict(),
+            "value_optimizer": self._value_optimizer.state_dict(),
+            "random": self._random.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        """The inverse of `state_dict`."""
+        self.networks.load_state_dict(state["networks"])  # type: ignore[arg-type]
+        self._policy_optimizer.load_state_dict(state["policy_optimizer"])  # type: ignore[arg-type]
+        self._value_optimizer.load_state_dict(state["value_optimizer"])  # type: ignore[arg-type]
+        self._random.set_state(state["random"])  # type: ignore[arg-type]
+
+    @torch.no_grad()
+    def _rollout(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> Rollout:
+        proximal_BT, reference_BT, values_BT = (torch.zeros_like(batch.behaviour_BT) for _ in range(3))
+        for rows in self._micro_batches(batch, range(len(batch))):
+            _stop_if(must_stop)
+            part = batch.rows(rows)
+            length = part.behaviour_BT.shape[1]
+            hidden, logprobs_BT, _ = self._forward(self.networks, part)
+            proximal_BT[rows, :length] = logprobs_BT
+            values_BT[rows, :length] = self.networks.values(hidden) * part.text.sampled_mask_BT
+            reference_BT[rows, :length] = self._forward(self.reference, part)[1]
+        mask_BT = _mask(batch)
+        gae_BT = advantages.generalized_advantages(
+            advantages.terminal_rewards(batch.reward_B, mask_BT), values_BT, mask_BT, self._options.gae_lambda
+        )
+        group_B = advantages.leave_one_out(batch.reward_B, batch.group_B)
+        mixed_BT = advantages.mixed_advantages(gae_BT, group_B, mask_BT, self._options.group_share)
+        return Rollout(
+            proximal_BT=proximal_BT,
+            reference_BT=reference_BT,
+            values_BT=values_BT,
+            returns_BT=(gae_BT + values_BT) * mask_BT,
+            advantages_BT=advantages.normalized(mixed_BT, mask_BT) * _told(batch.reward_B),
+            weights_BT=ppo.importance_weights(proximal_BT, batch.behaviour_BT, mask_BT, self._options.importance_cap),
+        )
+
+    def _minibatches(self, num_records: int) -> Iterator[list[int]]:
+        size = self._options.minibatch_records
+        for _ in range(self._options.epochs):
+            order = torch.randperm(num_records, generator=self._random).tolist()
+            # A short rest would be a step on very few records: they join the minibatch before.
+            count = max(1, round(num_records / size))
+            yield from (order[number::count] for number in range(count))
+
+    def _micro_batches(self, batch: TrainingBatch, rows: Sequence[int]) -> Iterator[list[int]]:
+        """Rows of similar length together, as many as `micro_batch_tokens` allows, prompt and padding included."""
+        lengths = (batch.lengths_B + _num_prompt_tokens(batch)).tolist()
+        taken: list[int] = []
+        for row in sorted(rows, key=lambda row: -lengths[row]):
+            if taken and lengths[taken[0]] * (len(taken) + 1) > self._options.micro_batch_tokens:
+                yield taken
+                taken = []
+            taken.append(row)
+        yield taken
+
+    def _accumulate(
+        self, batch: TrainingBatch, rollout: Rollout, minibatch: Sequence[int], must_stop: Callable[[], bool]
+    ) -> Metrics:
+        """Gradients of a minibatch, micro-batch by micro-batch; its losses as means over its tokens."""
+        num_tokens = int(batch.text.sampled_mask_BT[list(minibatch)].sum())
+        means: Metrics = dict.fromkeys(Losses.__dataclass_fields__, 0.0)
+        for rows in self._micro_batches(batch, minibatch):
+            _stop_if(must_stop)
+            part = batch.rows(rows)
+            share = float(part.text.sampled_mask_BT.sum()) / num_tokens
+            losses = self._losses(part, _rows_of(rollout, rows, part.behaviour_BT.shape[1]))
+            (losses.total * share).backward()  # type: ignore[no-untyped-call]
+            for name, loss in vars(losses).items():
+                means[name] += float(loss.detach()) * share
+        return means
+
+    def _losses(self, batch: TrainingBatch, rollout: Rollout) -> Losses:
+        options, mask_BT = self._options, _mask(batch)
+        hidden, current_BT, entropy_BT = self._forward(self.networks, batch)
+        values_BT = self.networks.values(hidden.detach())
+        policy, clip_fraction = ppo.policy_loss(
+            current_BT,
+            rollout.proximal_BT,
+            rollout.weights_BT,
+            rollout.advantages_BT,
+            mask_BT,
+            ppo.Clip(options.clip_low, options.clip_high),
+        )
+        value = ppo.value_loss(values_BT, rollout.values_BT, rollout.returns_BT, mask_BT, options.value_clip)
+        kl_reference = ppo.kl_to_reference(current_BT, rollout.reference_BT, mask_BT)
+        entropy = ppo.masked_mean(entropy_BT, mask_BT)
+        with torch.no_grad():
+            kl_proximal = ppo.kl_to_reference(current_BT, rollout.proximal_BT, mask_BT)
+        total = policy + value + options.kl_coefficient * kl_reference - options.entropy_coefficient * entropy
+        return Losses(total, policy, value, kl_reference, kl_proximal, clip_fraction, entropy)
+
+    def _forward(self, networks: PolicyNetworks, batch: TrainingBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Final hidden states [B, T, H], log-probabilities and entropies [B, T]. The critic stays in float32."""
+        with precision(self._device):
+            hidden = networks.hidden_states(batch.prompts, batch.text)
+            return hidden, *networks.logprobs(hidden, batch.text, batch.temperature_B)
+
+    def _step(self, policy_step_size: float) -> float | None:
+        """One step of both optimizers; the policy's gradient norm, None where gradients were not finite and dropped."""
+        if not all(_all_finite(parameter) for parameter in self.networks.parameters()):
+            log.warning("gradients are not finite: the step is left out")
+            self.networks.zero_grad(set_to_none=True)
+            return None
+        self._value_optimizer.step(1.0, self._options.max_grad_norm)
+        return self._policy_optimizer.step(policy_step_size, self._options.max_grad_norm)
+
+
+class _Tally:
+    """Losses and steps of an update."""
+
+    def __init__(self) -> None:
+        self.stopped_early = False
+        self._losses: list[Metrics] = []
+        self._norms: list[float] = []
+
+    def add(self, losses: Metrics, norm: float | None) -> None:
+        self._losses.append(losses)
+        if norm is not None:
+            self._norms.append(norm)
+
+    def metrics(self) -> Metrics:
+        """Means over the steps; of the distances from the proximal policy, the last."""
+        means = {
+            name: _mean([each[name] for each in self._losses])
+            for name in ("policy", "value", "kl_reference", "clip_fraction", "entropy")
+        }
+        return {
+            "policy_loss": means["policy"],
+            "value_loss": means["value"],
+            "kl_reference": means["kl_reference"],
+            "kl_proximal": self._losses[-1]["kl_proximal"] if self._losses else 0.0,
+            "clip_fraction": means["clip_fraction"],
+            "entropy": means["entropy"],
+            "grad_norm": _mean(self._norms),
+            "steps": float(len(self._norms)),
+            "skipped_steps": float(len(self._losses) - len(self._norms)),
+            "stopped_early": float(self.stopped_early),
+        }
+
+
+def _batch_metrics(batch: TrainingBatch, rollout: Rollout) -> Metrics:
+    """What the batch says of itself, before the update."""
+    mask_BT = _mask(batch)
+    weights = rollout.weights_BT[batch.text.sampled_mask_BT]
+    metrics = {
+        "records": float(len(batch)),
+        "tokens": float(mask_BT.sum()),
+        "mean_reward": float(batch.reward_B.mean()),
+        "reward_std": float(batch.reward_B.std(unbiased=False)),
+        "pass_share": float(batch.passed_B.float().mean()),
+        "mean_staleness": float(batch.staleness_B.mean()),
+        "importance_mean": float(weights.mean()),
+        "importance_max": float(weights.max()),
+        "explained_variance": float(ppo.explained_variance(rollout.values_BT, rollout.returns_BT, mask_BT)),
+    }
+    own_BT = batch.text.sampled_mask_BT & batch.own_B[:, None]
+    if bool(own_BT.any()):
+        metrics["logprob_gap"] = float((batch.behaviour_BT - rollout.proximal_BT)[own_BT].abs().mean())
+    return metrics
+
+
+def _rows_of(rollout: Rollout, rows: Sequence[int], length: int) -> Rollout:
+    return Rollout(**{name: tensor[list(rows), :length] for name, tensor in vars(rollout).items()})
+
+
+def _told(reward_B: Tensor) -> Tensor:
+    """How much a batch's rewards tell apart: from 0 to 1."""
+    return (reward_B.std(unbiased=False) / TELLING_REWARD_STD).clamp(max=1)
+
+
+def _num_prompt_tokens(batch: TrainingBatch) -> int:
+    """Matrix tokens; the handful of header and feature tokens is left out."""
+    return batch.prompts.points.shape[1]
+
+
+def _mask(batch: TrainingBatch) -> Tensor:
+    return batch.text.sampled_mask_BT.float()
+
+
+def _frozen(networks: PolicyNetworks) -> PolicyNetworks:
+    return copy.deepcopy(networks).eval().requires_grad_(False)
+
+
+def _all_finite(parameter: nn.Parameter) -> bool:
+    return parameter.grad is None or bool(parameter.grad.isfinite().all())
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0
+
+
+def _stop_if(must_stop: Callable[[], bool]) -> None:
+    if must_stop():
+        raise Stopped

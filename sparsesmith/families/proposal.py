@@ -1,0 +1,101 @@
+"""Family instances for a pattern: every prospect of every family, and a pick of likely winners by estimates alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+
+from sparsesmith.families.catalogue import FAMILIES
+from sparsesmith.families.family import Family, FamilyInstance
+from sparsesmith.families.prospects import Prospect, Work, with_dependency, with_registers
+from sparsesmith.families.shape import Shape
+from sparsesmith.families.source import BYTES
+from sparsesmith.families.spmm_prospects import PROSPECTS as SPMM_PROSPECTS
+from sparsesmith.families.spmv_prospects import PROSPECTS as SPMV_PROSPECTS
+from sparsesmith.formats.format import ParameterValue
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith_proto.message import ElementType, Operation
+
+VARIATION_PENALTY = 0.06
+"""The n-th choice of a family competes as if it were estimated n x 6 % slower: families take turns, winners more."""
+
+TRUST = 0.6
+"""Exponent of an estimate: below 1 it counts for less against the penalties, above all between families."""
+
+REPEAT_PENALTY = 0.8
+"""Every choice of a family but its first: families that are not far behind all get a turn before variations start."""
+
+HOPELESS = 16.0
+"""Times the least estimate of a workload, beyond which a prospect is not worth a place: a row of millions that a few
+lanes walk alone would hold up a whole batch. Of 35,000 programs measured on an H200, the fastest of each workload had
+an estimate of at most 2.4 times the least; the 2,268 beyond this bound took 1.6 times as long as that, or more."""
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyProspect:
+    """A family with parameters worth trying; its program is not written yet."""
+
+    family: Family
+    prospect: Prospect
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        return self.prospect.parameters
+
+    @property
+    def estimated_us(self) -> float:
+        return self.prospect.estimated_us
+
+    def instance(self, element_type: ElementType, num_dense_cols: int) -> FamilyInstance:
+        """With the program written."""
+        program = self.family.render(self.parameters, element_type, num_dense_cols)
+        return FamilyInstance(self.family.name, self.parameters, program)
+
+
+def work_of(pattern: Pattern, element_type: ElementType, num_dense_cols: int = 1) -> Work:
+    """What prospects are made for."""
+    return Work(Shape(pattern), BYTES[element_type], num_dense_cols)
+
+
+def prospects_of(work: Work, operation: Operation, element_type: ElementType) -> list[FamilyProspect]:
+    """Every legal prospect of every family that suits the pattern, family by family, hundreds to thousands; without
+    those that are hopeless."""
+    found: list[FamilyProspect] = []
+    for family in FAMILIES.values():
+        if family.operation != operation or not family.suits(work.shape.pattern):
+            continue
+        prospects = SPMV_PROSPECTS[family.name] if operation == "spmv" else SPMM_PROSPECTS[family.name]
+        found += [
+            FamilyProspect(family, prospect)
+            for prospect in with_dependency(with_registers(work, prospects(work)))
+            if family.accepts(prospect.parameters, element_type, work.num_dense_cols)
+        ]
+    bound = HOPELESS * min((entry.estimated_us for entry in found), default=0.0)
+    return [entry for entry in found if entry.estimated_us <= bound]
+
+
+def propose(
+    pattern: Pattern, operation: Operation, element_type: ElementType, num_dense_cols: int = 1, limit: int = 64
+) -> list[FamilyInstance]:
+    """At most `limit` different instances that can be built for the pattern, most promising first."""
+    work = work_of(pattern, element_type, num_dense_cols)
+    ranked = by_estimate(prospects_of(work, operation, element_type))
+    return list(islice(different(entry.instance(element_type, num_dense_cols) for entry in ranked), limit))
+
+
+def by_estimate(prospects: Sequence[FamilyProspect]) -> list[FamilyProspect]:
+    """Likely winners first, families taking turns. `prospects` come family by family."""
+    ranked = []
+    for _, of_family in groupby(prospects, key=lambda entry: entry.family.name):
+        for place, entry in enumerate(sorted(of_family, key=lambda entry: entry.estimated_us)):
+            penalty = VARIATION_PENALTY * place + REPEAT_PENALTY * (place > 0)
+            ranked.append((entry.estimated_us**TRUST * (1 + penalty), entry))
+    return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def different(instances: Iterator[FamilyInstance]) -> Iterator[FamilyInstance]:
+    """The first instance of each program text: parameters of a family may come to the same."""
+    seen = set()
+    for instance in instances:
+        if instance.program not in seen:
+            seen.add(instance.program)
+            yield instance

@@ -1,0 +1,112 @@
+"""Diagonals: no column indices at all, one stored value for each row and each diagonal in use.
+
+Whole diagonals one after another, or slices of rows one after another that hold their part of every diagonal.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.formats.format import (
+    Argument,
+    Layout,
+    OneOf,
+    Parameters,
+    ParameterSpec,
+    pattern_of_slots,
+    refuse_padding,
+    whole,
+)
+from sparsesmith.matrix.pattern import Pattern
+
+_NONZEROS_AT_A_TIME = 1 << 16
+
+
+@dataclass(frozen=True)
+class Dia:
+    name: str = "dia"
+
+    @property
+    def parameters(self) -> Mapping[str, ParameterSpec]:
+        return {"slice": OneOf(0, (0, 32, 64, 128, 256))}
+
+    def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
+        slice_ = parameters["slice"]
+        slot = f"(i / {slice_} * num_diagonals + d) * {slice_} + i % {slice_}" if slice_ else "d * num_rows + i"
+        return (
+            Argument("int", "num_diagonals", "size", "diagonals with a nonzero"),
+            Argument(
+                "const int*",
+                "diagonal_offsets",
+                "index",
+                "column minus row of each diagonal, ascending, length num_diagonals",
+            ),
+            Argument(
+                "const T*",
+                "values",
+                "values",
+                f"value of diagonal d in row i at {slot}, zero where there is no nonzero; columns outside "
+                "0 to num_cols - 1 are padding: x must not be read there",
+            ),
+        )
+
+    def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        rows = pattern.row_indices()
+        in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
+        for nonzeros in _pieces(pattern.nnz):
+            in_use[_diagonals(pattern, rows, nonzeros)] = True
+        shifted_offsets = np.flatnonzero(in_use)
+        slice_ = whole(parameters, "slice")
+        num_slots = shifted_offsets.size * stored_rows(pattern.num_rows, slice_)
+        refuse_padding(self.name, num_slots, pattern.nnz)
+        rank = np.cumsum(in_use, dtype=np.int64) - 1
+        value_sources = np.full(num_slots, -1, np.int32)
+        for nonzeros in _pieces(pattern.nnz):
+            diagonals = rank[_diagonals(pattern, rows, nonzeros)]
+            slots = _slots(diagonals, rows[nonzeros], shifted_offsets.size, pattern.num_rows, slice_)
+            value_sources[slots] = np.arange(nonzeros.start, nonzeros.stop, dtype=np.int32)
+        return Layout(
+            sizes={"num_diagonals": shifted_offsets.size},
+            indices={"diagonal_offsets": (shifted_offsets - (pattern.num_rows - 1)).astype(np.int32)},
+            value_sources=value_sources,
+            num_slots=num_slots,
+        )
+
+    def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
+        slice_ = whole(parameters, "slice")
+        offsets = layout.indices["diagonal_offsets"].astype(np.int64)
+        rows = np.arange(stored_rows(num_rows, slice_), dtype=np.int64).reshape(-1, slice_ or num_rows)
+        shape = (rows.shape[0], offsets.size, rows.shape[1])
+        slot_rows = np.broadcast_to(rows[:, None, :], shape)
+        slot_cols = slot_rows + offsets[:, None]
+        return pattern_of_slots(num_rows, num_cols, slot_rows.reshape(-1), slot_cols.reshape(-1), layout)
+
+
+def stored_rows(num_rows: int, slice_: int) -> int:
+    """Values of a diagonal that are stored: whole slices, or just the rows where there are none (0)."""
+    return -(-num_rows // slice_) * slice_ if slice_ else num_rows
+
+
+def _pieces(nnz: int) -> Iterator[slice]:
+    """Nonzeros so many at a time that temporary arrays stay in a core's cache."""
+    for start in range(0, nnz, _NONZEROS_AT_A_TIME):
+        yield slice(start, min(start + _NONZEROS_AT_A_TIME, nnz))
+
+
+def _diagonals(pattern: Pattern, rows: npt.NDArray[np.int32], nonzeros: slice) -> npt.NDArray[np.int64]:
+    """The diagonal of some nonzeros, counted from 0: column - row + num_rows - 1."""
+    diagonals: npt.NDArray[np.int64] = pattern.col_indices[nonzeros].astype(np.int64)
+    diagonals -= rows[nonzeros]
+    diagonals += pattern.num_rows - 1
+    return diagonals
+
+
+def _slots(
+    diagonals: npt.NDArray[np.int64], rows: npt.NDArray[np.int32], num_diagonals: int, num_rows: int, slice_: int
+) -> npt.NDArray[np.int64]:
+    """Slot of each nonzero, from the rank of its diagonal and its row."""
+    if slice_ == 0:
+        return diagonals * num_rows + rows
+    return (rows // slice_ * np.int64(num_diagonals) + diagonals) * slice_ + rows % slice_

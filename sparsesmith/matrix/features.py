@@ -1,0 +1,357 @@
+"""Structural features of a pattern: what an expert looks at before choosing a format and a kernel.
+
+Row lengths are looked at in full. What concerns single nonzeros is measured on windows of consecutive nonzeros, spread
+evenly over the matrix, so that the cost stays bounded and local structure survives the sampling.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.matrix.pattern import Pattern
+
+FEATURE_VERSION = 1
+"""Rises whenever FEATURE_NAMES or the meaning of a feature changes: a policy is bound to one version."""
+
+NUM_WINDOWS = 64
+WINDOW_NNZ = 4096
+SPREAD_BLOCK_ROWS = 16
+LONGEST_ROW_BIN = 13
+"""Row-length bins: 0, 1, 2, 3-4, 5-8, ... , above 2048."""
+SECTOR_BYTES = 32
+WARP = 32
+L2_BYTES = 60e6
+NEAR_DIAGONALS = (1, 16, 256, 4096)
+TOP_DIAGONALS = (1, 4, 16, 64)
+BLOCK_EXTENTS = (2, 3, 4)
+SELL_SIGMAS = (1, 256, 0)
+QUANTILES = (0.1, 0.5, 0.9, 0.99)
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Windows of consecutive nonzeros."""
+
+    rows: IntArray
+    """Shape [windows, nonzeros of a window]."""
+    cols: IntArray
+    """Shape [windows, nonzeros of a window]."""
+
+
+def structural_features(pattern: Pattern) -> npt.NDArray[np.float32]:
+    """Features in the order of FEATURE_NAMES, shape [NUM_FEATURES], scaled to about -1 to 3."""
+    return np.array(list(_features(pattern).values()), np.float32)
+
+
+def row_length_quantiles(pattern: Pattern) -> FloatArray:
+    """Row lengths at QUANTILES."""
+    return np.asarray(np.quantile(pattern.row_lengths, QUANTILES), np.float64)
+
+
+def ell_padding(pattern: Pattern) -> float:
+    """Slots a nonzero that ELL would store."""
+    return float(pattern.row_lengths.max()) * pattern.num_rows / pattern.nnz
+
+
+def sell_padding(row_lengths: npt.NDArray[np.int32], lanes: int, sigma: int) -> float:
+    """Slots a nonzero that SELL with these lanes and sorting windows would store."""
+    num_rows = row_lengths.size
+    if sigma == 0 or sigma >= num_rows:
+        lengths = np.sort(row_lengths)[::-1]
+    elif sigma == 1:
+        lengths = row_lengths
+    else:
+        lengths = np.sort(_padded(row_lengths, sigma, 0), axis=1)[:, ::-1].reshape(-1)
+    slots = _padded(lengths, lanes, 0).max(axis=1).sum(dtype=np.int64) * lanes
+    return float(slots) / max(1, int(row_lengths.sum(dtype=np.int64)))
+
+
+def distinct_diagonals(pattern: Pattern) -> int:
+    """Diagonals (col - row) seen in the sample: a lower bound that is exact for up to NUM_WINDOWS * WINDOW_NNZ
+    nonzeros."""
+    sample = sample_windows(pattern)
+    return int(np.unique(sample.cols - sample.rows).size)
+
+
+def block_fill(pattern: Pattern, rows: int, cols: int) -> float:
+    """Filled share of the aligned rows x cols blocks that hold a nonzero, on the sample (cut blocks are left out)."""
+    stored, blocks = 0, 0
+    for first, last in _block_row_windows(pattern, rows):
+        begin, end = pattern.row_offsets[first], pattern.row_offsets[last]
+        block_rows = (pattern.rows_of(np.arange(begin, end)) - first) // rows
+        keys = block_rows * (pattern.num_cols // cols + 1) + pattern.col_indices[begin:end] // cols
+        stored += keys.size
+        keys.sort()
+        blocks += 1 + int(np.count_nonzero(keys[1:] != keys[:-1])) if keys.size else 0
+    return stored / (blocks * rows * cols) if blocks else 0.0
+
+
+def row_spans(pattern: Pattern) -> tuple[IntArray, IntArray]:
+    """First and last column of each row; an empty row gives the largest integer and -1."""
+    empty = pattern.row_lengths == 0
+    last_nonzero = pattern.nnz - 1
+    first = pattern.col_indices[np.minimum(pattern.row_offsets[:-1], last_nonzero)].astype(np.int64)
+    last = pattern.col_indices[np.maximum(pattern.row_offsets[1:] - 1, 0)].astype(np.int64)
+    first[empty], last[empty] = np.iinfo(np.int64).max, -1
+    return first, last
+
+
+def narrow_share_of_rows(spans: tuple[IntArray, IntArray], rows: int) -> float:
+    """Share of the runs of `rows` rows whose columns lie within 65536."""
+    starts = np.arange(0, spans[0].size, rows)
+    first, last = np.minimum.reduceat(spans[0], starts), np.maximum.reduceat(spans[1], starts)
+    return float(np.mean((last < 0) | (last - np.minimum(first, last) < 65536)))
+
+
+def narrow_share_of_nonzeros(spans: tuple[IntArray, IntArray], pattern: Pattern, nnz_per_block: int) -> float:
+    """A lower bound on the share of row blocks of about `nnz_per_block` nonzeros whose columns lie within 65536."""
+    group = pattern.row_offsets[:-1] // nnz_per_block
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    first, last = np.minimum.reduceat(spans[0], starts), np.maximum.reduceat(spans[1], starts)
+    first, last = np.minimum(first[:-1], first[1:]), np.maximum(last[:-1], last[1:])
+    if first.size == 0:
+        return narrow_share_of_rows(spans, spans[0].size)
+    return float(np.mean((last < 0) | (last - np.minimum(first, last) < 65536)))
+
+
+def sample_windows(pattern: Pattern) -> Sample:
+    """Up to NUM_WINDOWS windows of WINDOW_NNZ nonzeros; the whole pattern where that is all of it or less."""
+    if pattern.nnz <= NUM_WINDOWS * WINDOW_NNZ:
+        nonzeros = np.arange(pattern.nnz)[None, :]
+    else:
+        starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, NUM_WINDOWS).astype(np.int64)
+        nonzeros = starts[:, None] + np.arange(WINDOW_NNZ)
+    return Sample(pattern.rows_of(nonzeros), pattern.col_indices[nonzeros].astype(np.int64))
+
+
+def _features(pattern: Pattern) -> Mapping[str, float]:
+    lengths = pattern.row_lengths
+    sample = sample_windows(pattern)
+    return {
+        **_sizes(pattern),
+        **_row_lengths(lengths),
+        **_columns(pattern),
+        **_diagonals(pattern, sample),
+        **_locality(pattern, sample),
+        **_formats(pattern),
+    }
+
+
+def _sizes(pattern: Pattern) -> dict[str, float]:
+    csr_bytes = 8.0 * pattern.nnz + 4.0 * pattern.num_rows
+    return {
+        "log_rows": np.log2(pattern.num_rows) / 8,
+        "log_cols": np.log2(pattern.num_cols) / 8,
+        "log_nnz": np.log2(pattern.nnz) / 8,
+        "log_aspect": np.clip(np.log2(pattern.num_rows / pattern.num_cols) / 4, -3, 3),
+        "log_density": np.log10(pattern.nnz / pattern.num_rows / pattern.num_cols) / 4,
+        "log_csr_over_l2": np.clip(np.log2(csr_bytes / L2_BYTES) / 4, -3, 3),
+        "log_x_over_l1": np.clip(np.log2(4.0 * pattern.num_cols / 200e3) / 4, -3, 3),
+    }
+
+
+def _row_lengths(lengths: npt.NDArray[np.int32]) -> dict[str, float]:
+    mean, longest = float(lengths.mean()), float(lengths.max())
+    bins = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64) + (lengths > 0)
+    histogram = np.bincount(np.minimum(bins, LONGEST_ROW_BIN), minlength=LONGEST_ROW_BIN + 1) / lengths.size
+    descending = np.sort(lengths)[::-1].astype(np.float64)
+    features = {f"row_length_bin_{index}": float(share) for index, share in enumerate(histogram)}
+    features["log_row_mean"] = np.log2(mean + 1) / 4
+    features["log_row_max"] = np.log2(longest + 1) / 4
+    features["log_row_max_over_mean"] = np.log2(longest / mean) / 4
+    features["row_cv"] = np.log2(1 + float(lengths.std()) / mean)
+    features["row_gini"] = _gini(descending)
+    features["empty_rows"] = float(histogram[0])
+    quantiles = np.quantile(lengths, QUANTILES)
+    features |= {f"log_row_q{int(100 * q)}": np.log2(v + 1) / 4 for q, v in zip(QUANTILES, quantiles, strict=True)}
+    features["share_of_longest_percent"] = float(descending[: -(-lengths.size // 100)].sum() / descending.sum())
+    features["tail_slope"] = _tail_slope(descending)
+    steps = np.abs(np.diff(lengths))
+    features["row_length_change"] = float(steps.mean()) / mean if steps.size else 0.0
+    features["row_length_change"] = float(np.log2(1 + features["row_length_change"]))
+    return features
+
+
+def _columns(pattern: Pattern) -> dict[str, float]:
+    stride = max(1, pattern.nnz // 1_000_000)
+    counts = np.bincount(pattern.col_indices[::stride], minlength=pattern.num_cols).astype(np.float64)
+    descending = np.sort(counts)[::-1]
+    return {
+        "log_col_max_over_mean": np.log2(descending[0] / counts.mean()) / 4,
+        "col_gini": _gini(descending),
+        "empty_cols": float(np.mean(counts == 0)),
+    }
+
+
+def _diagonals(pattern: Pattern, sample: Sample) -> dict[str, float]:
+    offsets = sample.cols - sample.rows
+    distance = np.abs(sample.cols - sample.rows * (pattern.num_cols / pattern.num_rows))
+    seen, counts = np.unique(offsets, return_counts=True)
+    shares = np.sort(counts)[::-1].cumsum() / offsets.size
+    features = {f"within_{near}_of_diagonal": float(np.mean(distance <= near)) for near in NEAR_DIAGONALS}
+    features["mean_distance"] = float(distance.mean() / pattern.num_cols)
+    features["max_distance"] = float(distance.max() / pattern.num_cols)
+    features["log_diagonals"] = float(np.log2(seen.size) / 4)
+    features |= {f"top_{top}_diagonals": float(shares[min(top, seen.size) - 1]) for top in TOP_DIAGONALS}
+    dia_slots = seen.size * pattern.num_rows / pattern.nnz
+    features["log_dia_padding"] = float(np.clip(np.log2(max(dia_slots, 1)) / 4, 0, 3))
+    features["upper_share"] = float(np.mean(offsets > 0))
+    features["symmetry"] = _symmetry(pattern, sample)
+    return features
+
+
+def _locality(pattern: Pattern, sample: Sample) -> dict[str, float]:
+    gaps = np.diff(sample.cols, axis=1)[np.diff(sample.rows, axis=1) == 0]
+    gaps = gaps if gaps.size else np.array([pattern.num_cols])
+    features = {
+        "adjacent_columns": float(np.mean(gaps == 1)),
+        "columns_within_8": float(np.mean(gaps <= 8)),
+        "columns_within_64": float(np.mean(gaps <= 64)),
+        "log_mean_gap": float(np.log2(gaps.mean()) / 8),
+        "log_median_gap": float(np.log2(np.median(gaps)) / 8),
+        "sectors_per_warp": _sectors_per_warp(sample.cols),
+        "sectors_per_warp_of_rows": _sectors_per_warp_of_rows(pattern),
+        "shared_with_next_row": _shared_with_next_row(pattern, sample, 0),
+        "shifted_into_next_row": _shared_with_next_row(pattern, sample, 1),
+    }
+    for extent in BLOCK_EXTENTS:
+        features[f"block_fill_{extent}"] = block_fill(pattern, extent, extent)
+    return features
+
+
+def _formats(pattern: Pattern) -> dict[str, float]:
+    spans = row_spans(pattern)
+    features = {"log_ell_padding": float(np.clip(np.log2(ell_padding(pattern)) / 4, 0, 3))}
+    for sigma in SELL_SIGMAS:
+        padding = sell_padding(pattern.row_lengths, WARP, sigma)
+        features[f"log_sell_padding_{sigma}"] = float(np.clip(np.log2(max(padding, 1)), 0, 3))
+    features["narrow_columns"] = float(pattern.num_cols <= 65536)
+    features["narrow_slices"] = narrow_share_of_rows(spans, WARP)
+    features["narrow_row_blocks"] = narrow_share_of_nonzeros(spans, pattern, 1024)
+    return features
+
+
+def _gini(descending: FloatArray) -> float:
+    """Gini coefficient: 0 for equal shares, towards 1 where few hold all."""
+    total = descending.sum()
+    ranks = np.arange(descending.size, 0, -1)
+    return float(1 + 1 / descending.size - 2 * (descending[::-1] * ranks).sum() / (descending.size * total))
+
+
+def _tail_slope(descending: FloatArray) -> float:
+    """Slope of log rank over log length of the longer rows, 0 to 3: near 1 or 2 for power laws, 3 for no tail."""
+    top = descending[: max(2, descending.size // 10)]
+    top = top[top > 0]
+    spread = np.log(top[0] / top[-1]) if top.size else 0.0
+    if spread < 1e-9:
+        return 3.0
+    ranks = np.log(np.arange(1, top.size + 1))
+    slope = np.polyfit(np.log(top), ranks, 1)[0]
+    return float(np.clip(-slope, 0, 3))
+
+
+def _symmetry(pattern: Pattern, sample: Sample) -> float:
+    """Share of sampled nonzeros (i, j) with (j, i) stored; 0 for a rectangular matrix."""
+    if pattern.num_rows != pattern.num_cols:
+        return 0.0
+    stride = max(1, sample.rows.size // 65536)
+    rows, cols = sample.rows.reshape(-1)[::stride], sample.cols.reshape(-1)[::stride]
+    return float(np.mean(_stored(pattern, cols, rows)))
+
+
+def _stored(pattern: Pattern, rows: IntArray, cols: IntArray) -> npt.NDArray[np.bool_]:
+    """Whether (row, col) is a nonzero: a binary search inside each row, all rows at once."""
+    low, high = pattern.row_offsets[rows].astype(np.int64), pattern.row_offsets[rows + 1].astype(np.int64)
+    stop = high.copy()
+    while (active := low < high).any():
+        middle = (low + high) // 2
+        below = pattern.col_indices[np.minimum(middle, pattern.nnz - 1)] < cols
+        low = np.where(active & below, middle + 1, low)
+        high = np.where(active & ~below, middle, high)
+    found: npt.NDArray[np.bool_] = (low < stop) & (pattern.col_indices[np.minimum(low, pattern.nnz - 1)] == cols)
+    return found
+
+
+def _shared_with_next_row(pattern: Pattern, sample: Sample, shift: int) -> float:
+    """Share of sampled nonzeros (i, j) with (i + 1, j + shift) stored."""
+    stride = max(1, sample.rows.size // 65536)
+    rows, cols = sample.rows.reshape(-1)[::stride] + 1, sample.cols.reshape(-1)[::stride] + shift
+    inside = (rows < pattern.num_rows) & (cols < pattern.num_cols)
+    return float(_stored(pattern, rows[inside], cols[inside]).sum() / rows.size)
+
+
+def _sectors_per_warp(cols: IntArray) -> float:
+    """Distinct 32-byte sectors of a float32 x that 32 consecutive nonzeros touch, over 32."""
+    in_order = cols.reshape(-1)
+    sectors = _padded(in_order, WARP, int(in_order[-1])) // (SECTOR_BYTES // 4)
+    return _mean_distinct(sectors)
+
+
+def _sectors_per_warp_of_rows(pattern: Pattern) -> float:
+    """Distinct sectors that the middle nonzeros of 32 consecutive rows touch, over 32: how SELL gathers x."""
+    starts = np.linspace(0, max(0, pattern.num_rows - WARP), 256).astype(np.int64)
+    rows = np.minimum(starts[:, None] + np.arange(WARP), pattern.num_rows - 1)
+    middle = (pattern.row_offsets[rows].astype(np.int64) + pattern.row_offsets[rows + 1]) // 2
+    return _mean_distinct(pattern.col_indices[np.minimum(middle, pattern.nnz - 1)] // (SECTOR_BYTES // 4))
+
+
+def _mean_distinct(groups: npt.NDArray[np.integer]) -> float:
+    ordered = np.sort(groups, axis=1)
+    return float((1 + (np.diff(ordered, axis=1) != 0).sum(axis=1)).mean() / groups.shape[1])
+
+
+def _padded(array: npt.NDArray[np.integer], width: int, filler: int) -> npt.NDArray[np.integer]:
+    """Rows of `width` entries, the last one filled up."""
+    missing = -array.size % width
+    if missing:
+        array = np.concatenate([array, np.full(missing, filler, array.dtype)])
+    return array.reshape(-1, width)
+
+
+def _row_windows(pattern: Pattern) -> Iterator[tuple[int, int]]:
+    """Runs of whole rows, first and one past last, of about WINDOW_NNZ nonzeros each."""
+    if pattern.nnz <= NUM_WINDOWS * WINDOW_NNZ:
+        yield 0, pattern.num_rows
+        return
+    starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, NUM_WINDOWS).astype(np.int32)
+    firsts = np.searchsorted(pattern.row_offsets, starts)
+    lasts = pattern.rows_of(starts + WINDOW_NNZ)
+    for first, last in zip(firsts, lasts, strict=True):
+        yield int(first), int(last)
+
+
+def _block_row_windows(pattern: Pattern, rows: int) -> Iterator[tuple[int, int]]:
+    """Runs of rows, first and one past last, that blocks of `rows` rows do not cross.
+
+    Where rows are so long that no window holds a whole row of blocks: single ones, spread evenly.
+    """
+    windows = [(-(-first // rows) * rows, last // rows * rows) for first, last in _row_windows(pattern)]
+    whole = [(first, last) for first, last in windows if first < last]
+    yield from whole or _spread_block_rows(pattern, rows)
+
+
+def _spread_block_rows(pattern: Pattern, rows: int) -> Iterator[tuple[int, int]]:
+    """Up to SPREAD_BLOCK_ROWS rows of blocks, with no more nonzeros than all windows hold."""
+    num_block_rows = pattern.num_rows // rows
+    left = NUM_WINDOWS * WINDOW_NNZ
+    for number in np.linspace(0, num_block_rows - 1, min(num_block_rows, SPREAD_BLOCK_ROWS)).astype(np.int64):
+        first = int(number) * rows
+        nnz = int(pattern.row_offsets[first + rows]) - int(pattern.row_offsets[first])
+        if nnz <= left:
+            left -= nnz
+            yield first, first + rows
+
+
+def _smallest_pattern() -> Pattern:
+    return Pattern(1, 1, np.array([0, 1], np.int32), np.array([0], np.int32))
+
+
+FEATURE_NAMES: tuple[str, ...] = tuple(_features(_smallest_pattern()))
+"""Names in the order of `structural_features`."""
+
+NUM_FEATURES = len(FEATURE_NAMES)

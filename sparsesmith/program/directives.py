@@ -1,0 +1,250 @@
+"""The `//@` lines of a kernel program: one `format`, one to eight `launch`, at most one `values`.
+
+//@ format sell slice=32 sigma=1024 index=u16
+//@ values dictionary code=u8
+//@ launch spmv grid=ceil_div(num_slices,8) block=256 shared=4096 dependency=programmatic
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NoReturn, cast, get_args
+
+from sparsesmith.errors import InvalidProgram
+from sparsesmith.formats import Format, complete_parameters, format_named
+from sparsesmith.formats.format import ParameterValue
+from sparsesmith.formats.values.compressed import compressed
+from sparsesmith.formats.values.storage import VALUE_STORAGES, ValueStorage
+from sparsesmith.program.expression import Expression, parse_expression
+
+PREFIX = "//@"
+MAX_LAUNCHES = 8
+MAX_NAME_CHARACTERS = 64
+
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_BLOCK = (1024, 1024, 64)
+MAX_THREADS_A_BLOCK = 1024
+MAX_SHARED_BYTES = 232448
+"""227 KiB: what a thread block of sm_90 may opt in to."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PARAMETER = re.compile(r"([a-z_]+)=([A-Za-z0-9_]+(?:,[0-9]+)*)")
+_LAUNCH_KEY = re.compile(r"(?:^|\s)([A-Za-z_]+)\s*=")
+
+Dimensions = tuple[int, int, int]
+
+Dependency = Literal["full", "programmatic"]
+"""How a launch waits for what the stream did before. `programmatic` (CUDA's programmatic dependent launch): the grid
+may start while the kernel before it drains; it must execute `griddepcontrol.wait` before it touches a vector or
+scratch. Reads of the matrix may come before, so that they overlap with the end of whatever ran before."""
+
+WAIT_INSTRUCTION = "griddepcontrol.wait"
+
+_LAUNCH_KEYS = ("grid", "block", "shared", "dependency")
+_LAUNCH_FORM = "grid=, block=, shared=, dependency="
+
+
+@dataclass(frozen=True)
+class ResolvedLaunch:
+    """A launch for one pattern on one device, within CUDA's limits."""
+
+    kernel: str
+    grid: Dimensions
+    block: Dimensions
+    shared_bytes: int
+    """Dynamic shared memory."""
+    dependency: Dependency = "full"
+
+
+@dataclass(frozen=True)
+class Launch:
+    kernel: str
+    grid: tuple[Expression, ...]
+    """One to three; the rest are 1."""
+    block: tuple[Expression, ...]
+    """One to three; the rest are 1."""
+    shared: Expression
+    """Bytes of dynamic shared memory."""
+    dependency: Dependency = "full"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Sizes that the launch depends on."""
+        return frozenset[str]().union(*(expression.names for expression in (*self.grid, *self.block, self.shared)))
+
+    def resolve(self, sizes: Mapping[str, int]) -> ResolvedLaunch:
+        """Raises InvalidProgram where a dimension or the shared memory is beyond CUDA's limits."""
+        return ResolvedLaunch(
+            self.kernel,
+            self._dimensions("grid", self.grid, MAX_GRID, sizes),
+            self._block(sizes),
+            self._bounded("shared", self.shared.evaluate(sizes), 0, MAX_SHARED_BYTES),
+            self.dependency,
+        )
+
+    def check_constants(self) -> None:
+        """As resolve, for what does not depend on the pattern: a wrong block size needs no compiler to be found."""
+        if not any(expression.names for expression in self.block):
+            self._block({})
+        if not self.shared.names:
+            self._bounded("shared", self.shared.evaluate({}), 0, MAX_SHARED_BYTES)
+
+    def _block(self, sizes: Mapping[str, int]) -> Dimensions:
+        block = self._dimensions("block", self.block, MAX_BLOCK, sizes)
+        self._bounded("block", block[0] * block[1] * block[2], 1, MAX_THREADS_A_BLOCK)
+        return block
+
+    def _dimensions(
+        self, what: str, expressions: tuple[Expression, ...], limits: Dimensions, sizes: Mapping[str, int]
+    ) -> Dimensions:
+        values = [expression.evaluate(sizes) for expression in expressions] + [1, 1]
+        x, y, z = (
+            self._bounded(f"{what}.{axis}", value, 1, limit)
+            for axis, value, limit in zip("xyz", values, limits, strict=False)
+        )
+        return x, y, z
+
+    def _bounded(self, field: str, value: int, low: int, high: int) -> int:
+        if not low <= value <= high:
+            raise InvalidProgram(
+                f"launch {self.kernel}: {field} is {value}, must be from {low} to {high}",
+                field=field,
+                value=value,
+                limit=f"{low}..{high}",
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class Directives:
+    format: Format
+    parameters: dict[str, ParameterValue]
+    launches: tuple[Launch, ...]
+
+
+def is_directive(line: str) -> bool:
+    return line.lstrip(" \t").startswith(PREFIX)
+
+
+def parse_directives(text: str) -> Directives:
+    """Raises InvalidProgram for a missing, repeated, unknown or malformed directive, with its line."""
+    formats: list[tuple[Format, dict[str, ParameterValue]]] = []
+    launches: list[Launch] = []
+    storages: list[ValueStorage] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not is_directive(line):
+            continue
+        keyword, _, rest = line.strip()[len(PREFIX) :].strip().partition(" ")
+        match keyword:
+            case "format":
+                formats.append(_parse_format(rest, number))
+            case "launch":
+                launches.append(_parse_launch(rest, number))
+            case "values":
+                storages.append(_parse_value_storage(rest, number))
+            case _:
+                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch, values")
+    if len(formats) != 1:
+        raise InvalidProgram(
+            f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
+        )
+    if not 1 <= len(launches) <= MAX_LAUNCHES:
+        raise InvalidProgram(
+            f"{len(launches)} `//@ launch` lines: one to {MAX_LAUNCHES} are needed",
+            field="launch",
+            value=len(launches),
+            limit=f"1..{MAX_LAUNCHES}",
+        )
+    if len(storages) > 1:
+        raise InvalidProgram(
+            f"{len(storages)} `//@ values` lines: at most one", field="values", value=len(storages), limit=1
+        )
+    for launch in launches[1:]:
+        if launch.dependency != "full":
+            raise InvalidProgram(
+                f"launch {launch.kernel}: only the first launch of a program may have dependency={launch.dependency}",
+                field="dependency",
+                value=launch.dependency,
+                limit="full",
+            )
+    format_, parameters = formats[0]
+    return Directives(compressed(format_, storages[0]) if storages else format_, parameters, tuple(launches))
+
+
+def _parse_format(rest: str, number: int) -> tuple[Format, dict[str, ParameterValue]]:
+    name, *words = rest.split() or [""]
+    given: dict[str, ParameterValue] = {}
+    for word in words:
+        match = _PARAMETER.fullmatch(word)
+        if match is None:
+            _refuse(number, f"format parameter {word!r} is not NAME=VALUE", word, "NAME=VALUE")
+        if match[1] in given:
+            _refuse(number, f"format parameter {match[1]} is given twice", match[1], "once")
+        given[match[1]] = _parameter_value(match[2])
+    format_ = format_named(name)
+    return format_, complete_parameters(format_, given)
+
+
+def _parse_value_storage(rest: str, number: int) -> ValueStorage:
+    storage = VALUE_STORAGES.get(" ".join(rest.split()))
+    if storage is None:
+        _refuse(number, f"unknown value storage {rest.strip()!r}", rest.strip(), ", ".join(VALUE_STORAGES))
+    return storage
+
+
+def _parameter_value(text: str) -> ParameterValue:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
+
+
+def _parse_launch(rest: str, number: int) -> Launch:
+    name, _, arguments = rest.strip().partition(" ")
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS:
+        _refuse(number, f"{name!r} is not the name of a kernel", name, f"an identifier of <= {MAX_NAME_CHARACTERS}")
+    values = _launch_values(arguments, number)
+    for key in ("grid", "block"):
+        if key not in values:
+            _refuse(number, f"launch {name} lacks {key}=", key, "grid= and block=")
+    return Launch(
+        name,
+        _dimension_expressions(values["grid"], number),
+        _dimension_expressions(values["block"], number),
+        parse_expression(values.get("shared", "0")),
+        _parse_dependency(values.get("dependency", "full").strip(), number),
+    )
+
+
+def _parse_dependency(word: str, number: int) -> Dependency:
+    if word not in get_args(Dependency):
+        _refuse(number, f"dependency={word} is unknown", word, ", ".join(get_args(Dependency)))
+    return cast(Dependency, word)
+
+
+def _launch_values(arguments: str, number: int) -> dict[str, str]:
+    keys = list(_LAUNCH_KEY.finditer(arguments))
+    leading = arguments[: keys[0].start()] if keys else arguments
+    if leading.strip():
+        _refuse(number, f"{leading.strip()!r} is not KEY=EXPRESSION", leading.strip(), _LAUNCH_FORM)
+    ends = [*(key.start() for key in keys), len(arguments)][1:]
+    values: dict[str, str] = {}
+    for key, end in zip(keys, ends, strict=True):
+        if key[1] not in _LAUNCH_KEYS or key[1] in values:
+            _refuse(number, f"launch key {key[1]!r} is unknown or given twice", key[1], _LAUNCH_FORM)
+        values[key[1]] = arguments[key.end() : end]
+    return values
+
+
+def _dimension_expressions(text: str, number: int) -> tuple[Expression, ...]:
+    parts, depth = [""], 0
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    if len(parts) > 3:
+        _refuse(number, f"{text.strip()!r} has {len(parts)} dimensions", len(parts), 3)
+    return tuple(parse_expression(part) for part in parts)
+
+
+def _refuse(number: int, reason: str, value: object, limit: object) -> NoReturn:
+    raise InvalidProgram(f"line {number}: {reason} (expected: {limit})", field="directive", value=value, limit=limit)

@@ -1,0 +1,99 @@
+"""The kernel program: the contract between policy, user and evaluator. See docs/kernel-programs.md."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparsesmith.errors import InvalidProgram
+from sparsesmith.formats.format import HEAD, Format, ParameterValue
+from sparsesmith.program.directives import WAIT_INSTRUCTION, Launch, ResolvedLaunch, is_directive, parse_directives
+from sparsesmith.program.restrictions.includes import check_includes
+from sparsesmith.program.restrictions.rules import check_restrictions
+from sparsesmith.program.restrictions.tokens import tokenize
+from sparsesmith.program.signature import check_signature, signature_of
+from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
+
+__all__ = ["KernelProgram", "Launch", "ResolvedLaunch", "launch_names", "parse_program", "signature_of"]
+
+DEVICE_NAMES = ("num_sms", "num_dense_cols")
+"""Names that launch expressions may use besides the sizes among the arguments."""
+
+
+@dataclass(frozen=True)
+class KernelProgram:
+    """A program that keeps the contract."""
+
+    text: str
+    format: Format
+    parameters: Mapping[str, ParameterValue]
+    """Complete: every parameter of the format."""
+    launches: tuple[Launch, ...]
+    """In launch order."""
+    source: str
+    """What the compiler gets: directives blanked, so that line numbers hold and equal code compiles once."""
+
+
+def parse_program(text: str, operation: Operation, element_type: ElementType) -> KernelProgram:
+    """A program that keeps the contract for this operation and element type.
+
+    Raises InvalidProgram, with the field, the value and the limit, for everything outside it.
+    """
+    _check_text(text)
+    text = text.replace("\r\n", "\n")
+    directives = parse_directives(text)
+    source = "\n".join("" if is_directive(line) else line for line in text.split("\n"))
+    tokens = tokenize(source)
+    check_includes(tokens)
+    check_restrictions(tokens)
+    signature = signature_of(directives.format, directives.parameters, operation, element_type)
+    known = launch_names(directives.format, directives.parameters)
+    for launch in directives.launches:
+        _check_names(launch, known)
+        launch.check_constants()
+        check_signature(tokens, launch.kernel, signature)
+        _check_wait(launch, source)
+    return KernelProgram(text, directives.format, directives.parameters, directives.launches, source)
+
+
+def launch_names(format_: Format, parameters: Mapping[str, ParameterValue]) -> tuple[str, ...]:
+    """Names that the launch expressions of a program in this format may use."""
+    own = (*HEAD, *format_.arguments(parameters))
+    return (*(argument.name for argument in own if argument.role == "size"), *DEVICE_NAMES)
+
+
+def _check_text(text: str) -> None:
+    if len(text) > MAX_PROGRAM_CHARACTERS:
+        raise InvalidProgram(
+            f"the program has {len(text)} characters: at most {MAX_PROGRAM_CHARACTERS}",
+            field="program",
+            value=len(text),
+            limit=MAX_PROGRAM_CHARACTERS,
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidProgram(
+            "the program is not UTF-8 text", field="program", value=f"position {error.start}"
+        ) from error
+
+
+def _check_wait(launch: Launch, source: str) -> None:
+    """A word in time; whether the wait comes early enough is seen when the program runs."""
+    if launch.dependency == "programmatic" and WAIT_INSTRUCTION not in source:
+        raise InvalidProgram(
+            f"launch {launch.kernel}: dependency=programmatic needs `{WAIT_INSTRUCTION}` before the first access to a "
+            "vector or to scratch",
+            field="dependency",
+            value=launch.dependency,
+            limit=WAIT_INSTRUCTION,
+        )
+
+
+def _check_names(launch: Launch, known: tuple[str, ...]) -> None:
+    unknown = sorted(launch.names - set(known))
+    if unknown:
+        raise InvalidProgram(
+            f"launch {launch.kernel}: unknown name {unknown[0]!r} (known: {', '.join(known)})",
+            field="launch",
+            value=unknown[0],
+            limit=", ".join(known),
+        )

@@ -1,0 +1,82 @@
+"""Where rows are cut into bins."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from sparsesmith.families import FAMILIES
+from sparsesmith.families.prospects import Work
+from sparsesmith.families.row_bins_prospects import (
+    BIN_OVERHEAD_SLOTS,
+    PROSPECTS,
+    WARP_OVERHEAD_SLOTS,
+    best_limits,
+)
+from sparsesmith.families.shape import Shape
+from sparsesmith.formats.row_bins import count_lengths, cut_bins
+from sparsesmith.matrix.pattern import Int32Array, pattern_from_indices
+from sparsesmith.program.program import parse_program
+
+
+def cost(lengths: Int32Array, limits: tuple[int, ...], steps: int) -> int:
+    bins = cut_bins(count_lengths(lengths), limits, steps, 32)
+    return bins[-1].past_slot + WARP_OVERHEAD_SLOTS * bins[-1].past_warp + BIN_OVERHEAD_SLOTS * len(bins)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_other_cut_stores_less(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    lengths = generator.choice(generator.integers(0, 120, 7), 3000).astype(np.int32)
+    limits = best_limits(count_lengths(lengths), 4, 32, most=3)
+    candidates = np.unique(np.maximum(lengths, 1))
+    others = [
+        (*map(int, cut), int(candidates[-1])) for count in range(3) for cut in combinations(candidates[:-1], count)
+    ]
+    assert len(limits) <= 3
+    assert cost(lengths, limits, 4) == min(cost(lengths, other, 4) for other in others)
+
+
+def test_many_lengths_are_thinned_out_but_the_longest_row_always_fits() -> None:
+    lengths = np.random.default_rng(3).integers(0, 5000, 20_000).astype(np.int32)
+    limits = best_limits(count_lengths(lengths), 8, 512)
+    assert limits[-1] == lengths.max()
+    assert len(limits) <= 6
+
+
+def test_sixteen_bits_are_proposed_just_where_every_warp_allows_them() -> None:
+    generator = np.random.default_rng(5)
+    rows = np.repeat(np.arange(4000), 4)
+    near = rows * 25 + generator.integers(0, 100, rows.size)
+    far = generator.integers(0, 100_000, rows.size)
+    for columns, expected in ((near, {"u16", "i32"}), (far, {"i32"})):
+        work = Work(Shape(pattern_from_indices(4000, 100_100, rows, columns)), 4, 1)
+        assert {prospect.parameters["index"] for prospect in PROSPECTS["row_bins"](work)} == expected
+
+
+@pytest.mark.parametrize(
+    ("num_cols", "expected"), [(200_000, {"u18", "i32"}), (900_000, {"u20", "i32"}), (2**21, {"i32"})]
+)
+def test_large_matrices_are_proposed_the_fewest_bits_that_reach_their_columns(
+    num_cols: int, expected: set[str]
+) -> None:
+    rows = np.repeat(np.arange(30_000), 4)
+    columns = np.random.default_rng(6).integers(0, num_cols, rows.size)
+    work = Work(Shape(pattern_from_indices(30_000, num_cols, rows, columns)), 4, 1)
+    assert {prospect.parameters["index"] for prospect in PROSPECTS["row_bins"](work)} == expected
+
+
+def test_cuts_that_the_format_would_refuse_for_their_padding_are_not_offered() -> None:
+    rows = 3000
+    diagonal = np.arange(rows)
+    pattern = pattern_from_indices(rows, rows, np.append(diagonal, np.zeros(rows)).astype(int), np.tile(diagonal, 2))
+    offered = [prospect.parameters for prospect in PROSPECTS["row_bins"](Work(Shape(pattern), 4, 1))]
+    assert offered
+    layouts = {(each["widths"], each["steps"], each["max_lanes"]): each for each in offered}
+    for parameters in layouts.values():
+        program = parse_program(
+            FAMILIES["row_bins"].render({**parameters, "registers": "free", "dependency": "full"}, "float32"),
+            "spmv",
+            "float32",
+        )
+        program.format.build(pattern, program.parameters)

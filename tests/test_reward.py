@@ -1,0 +1,97 @@
+"""Reward schemes."""
+
+from math import log2
+
+import pytest
+
+from sparsesmith.reward import REWARDS, rewards
+from sparsesmith_proto.kernel import (
+    CompileFailed,
+    Crashed,
+    MeasuredTiming,
+    Mismatch,
+    Outcome,
+    Passed,
+    Rejected,
+    Resources,
+    TimedOut,
+)
+
+
+def passed(median_us: float = 10.0, format_bytes: int = 1000) -> Passed:
+    timing = MeasuredTiming(
+        median_us=median_us,
+        low_us=median_us,
+        high_us=median_us,
+        cold_us=median_us,
+        num_batches=10,
+        stable=True,
+        sm_clock_mhz=1980,
+    )
+    return Passed(
+        timing=timing,
+        resources=Resources(registers=32, spill_bytes=0, shared_bytes=0, compile_ms=50),
+        storage_format="csr",
+        format_bytes=format_bytes,
+        conversion_ms=1,
+        worst_error=1e-7,
+        num_inputs=5,
+    )
+
+
+WRONG: tuple[Outcome, ...] = (
+    Rejected(message="no format directive"),
+    CompileFailed(log="error"),
+    TimedOut(stage="compile", limit_s=10, message="compiler"),
+    Crashed(message="illegal address"),
+    TimedOut(stage="run", limit_s=10, message="kernel"),
+    Mismatch(message="row 3"),
+)
+
+
+def milestone(outcome: Outcome, best_us: float = 10.0) -> float:
+    return REWARDS["milestone"](outcome, best_us, 2 * best_us, 1000)
+
+
+def paper(outcome: Outcome, default_us: float = 20.0, csr_bytes: int = 1000) -> float:
+    return REWARDS["paper"](outcome, default_us / 2, default_us, csr_bytes)
+
+
+def test_milestone_rises_with_every_stage_that_a_kernel_reaches() -> None:
+    assert [milestone(outcome) for outcome in WRONG] == [-1.0, -0.8, -0.8, -0.6, -0.5, -0.4]
+
+
+def test_the_slowest_correct_kernel_is_worth_more_than_any_wrong_one() -> None:
+    assert milestone(passed(median_us=1e9)) > max(milestone(outcome) for outcome in WRONG)
+
+
+def test_milestone_pays_the_log_speedup_over_the_best_baseline_less_the_noise_margin() -> None:
+    assert milestone(passed(median_us=5)) == pytest.approx(0.2 + 1 - log2(1.02))
+
+
+@pytest.mark.parametrize("median_us", [9.81, 10.0, 10.19])
+def test_milestone_takes_a_difference_within_the_noise_margin_for_none(median_us: float) -> None:
+    assert milestone(passed(median_us=median_us)) == pytest.approx(0.2)
+
+
+def test_milestone_is_bounded_above() -> None:
+    assert milestone(passed(median_us=0.0)) == pytest.approx(2.0)
+
+
+def test_paper_adds_compile_test_and_speedup_over_the_default_routine() -> None:
+    assert paper(passed(median_us=10)) == pytest.approx(0.5 + 0.5 + 1.0)
+    assert paper(passed(median_us=40)) == pytest.approx(0.5 + 0.5 - 0.5)
+
+
+def test_paper_scores_wrong_kernels_by_whether_they_compile() -> None:
+    assert [paper(outcome) for outcome in WRONG] == [-0.5, -0.5, -0.5, 0.0, 0.0, 0.0]
+
+
+def test_paper_charges_for_memory_beyond_csr_and_gives_nothing_for_less() -> None:
+    assert paper(passed(format_bytes=3000)) == pytest.approx(paper(passed()) - 0.2)
+    assert paper(passed(format_bytes=500)) == pytest.approx(paper(passed()))
+
+
+def test_rewards_gives_every_scheme_by_name() -> None:
+    outcome = passed(median_us=5)
+    assert rewards(outcome, 10, 20, 1000) == {"milestone": milestone(outcome), "paper": paper(outcome)}
