@@ -61,6 +61,8 @@ def summary(results: list[Json]) -> str:
         "routine (in brackets: over its CSR default), warm, geometric means with fallback counted as 1.0, and the number "
         "of matrices behind each; *lost* is the share below 0.98x before fallback.",
     ]
+    if repaid := tables.repaid_line(suites):
+        lines += ["", repaid]
     if suites:
         speedups = PLOT_KINDS[0]
         lines += ["", f"![{speedups.caption}, {suites[0].title}]({speedups.path(suites[0]).relative_to(ROOT)})"]
