@@ -42,6 +42,11 @@ class EvaluationOrder(Message):
 Order = Annotated[KernelOrder | EvaluationOrder, Field(discriminator="kind")]
 
 
+def entries_touched(pattern: Pattern, workload: Workload) -> int:
+    """By one product: of A and of the dense operands. What sizes of jobs are compared by."""
+    return pattern.nnz + (pattern.num_rows + pattern.num_cols) * workload.num_dense_cols
+
+
 def fingerprint(order: KernelOrder | EvaluationOrder) -> str:
     """Equal for two requests that ask for the same, however they were written; what an Idempotency-Key stands for."""
     return hashlib.sha256(order.model_dump_json().encode()).hexdigest()

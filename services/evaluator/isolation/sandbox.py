@@ -11,6 +11,7 @@ outlive a process. No host code of a candidate runs anywhere: the child runs our
 
 import ctypes
 import logging
+import math
 import multiprocessing
 import os
 import pickle
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
+from services.evaluator.allowance import Allowance, BudgetSpent, Stopped
 from services.evaluator.checking.correctness import Correct, MemoryDamaged
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import Device, DeviceLost, RunFailure, Timing
@@ -53,6 +55,14 @@ class StageLimits:
     """Inputs of a batch and reference results, on the host: no kernel runs meanwhile."""
     check_s: float = 60
     time_s: float = 60
+
+
+STAGE_PATIENCE_S = 1.0
+"""A stage that was begun may take this long whatever the job's allowance says: killing its process costs more."""
+LOOK_S = 0.25
+"""After that the allowance is asked this often."""
+
+UNHURRIED = Allowance(budget_s=math.inf, ends=math.inf)
 
 
 @dataclass(frozen=True)
@@ -138,11 +148,20 @@ class DeviceProcess:
             self._description = self._running_child().description
         return self._description
 
-    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "SandboxedWorkbench":
-        """A workbench for a new batch. The one returned before must not be used any more."""
+    def open(
+        self,
+        workload: Workload,
+        pattern: Pattern,
+        values: FixedValues | None = None,
+        allowance: Allowance = UNHURRIED,
+    ) -> "SandboxedWorkbench":
+        """A workbench for a new batch. The one returned before must not be used any more.
+
+        Its stages raise BudgetSpent and Stopped as the allowance says; the child that was at work is gone then.
+        """
         if self._child is not None:
             self._child.is_open = False
-        return SandboxedWorkbench(self, self._limits, _Open(workload, pattern, values))
+        return SandboxedWorkbench(self, self._limits, _Open(workload, pattern, values), allowance)
 
     def close(self) -> None:
         """Ends the children. Safe to call twice."""
@@ -154,27 +173,30 @@ class DeviceProcess:
     def is_running(self) -> bool:
         return self._child is not None and self._child.is_alive()
 
-    def _opened_child(self, opening: _Open) -> "_Child":
+    def _opened_child(self, opening: _Open, allowance: Allowance) -> "_Child":
         child = self._running_child()
         if not child.is_open:
             is_known = child.workload == opening.workload
             body = _Open(opening.workload, None, None) if is_known else opening
-            self._exchange(child, body, "opening the workload", self._limits.open_s)
+            self._exchange(child, body, "opening the workload", self._limits.open_s, allowance)
             child.workload, child.is_open = opening.workload, True
         return child
 
-    def _ask(self, opening: _Open, call: _Call, limit_s: float) -> Any:
-        """The value of a stage. Raises _Ended where the child did not survive it, Unavailable where none starts."""
+    def _ask(self, opening: _Open, call: _Call, limit_s: float, allowance: Allowance) -> Any:
+        """The value of a stage. Raises _Ended where the child did not survive it, Unavailable where none starts,
+        BudgetSpent and Stopped as the allowance says, before a stage begins or when it lasts."""
+        if call.stage != "unload":
+            allowance.check(call.stage)
         try:
-            child = self._opened_child(opening)
+            child = self._opened_child(opening, allowance)
         except _Ended as ended:
             raise Unavailable(f"the device does not take the workload: {ended.outcome.message}") from ended
-        return self._exchange(child, call, call.stage, limit_s)
+        return self._exchange(child, call, call.stage, limit_s, allowance)
 
-    def _exchange(self, child: "_Child", body: _Open | _Call, stage: str, limit_s: float) -> Any:
+    def _exchange(self, child: "_Child", body: _Open | _Call, stage: str, limit_s: float, allowance: Allowance) -> Any:
         try:
-            reply = child.exchange(body, stage, limit_s)
-        except _Ended:
+            reply = child.exchange(body, stage, limit_s, allowance)
+        except (_Ended, BudgetSpent, Stopped):
             self._discard(child)
             raise
         match reply:
@@ -204,10 +226,11 @@ class DeviceProcess:
 class SandboxedWorkbench:
     """`workbench.Workbench` across the process boundary: a child that ends is an outcome."""
 
-    def __init__(self, process: DeviceProcess, limits: StageLimits, opening: _Open) -> None:
+    def __init__(self, process: DeviceProcess, limits: StageLimits, opening: _Open, allowance: Allowance) -> None:
         self._process = process
         self._limits = limits
         self._opening = opening
+        self._allowance = allowance
         self._kernels: dict[str, _CheckedKernel] = {}
         self._drawn_in = 0
         """Number of the child that has the inputs; 0: none."""
@@ -271,7 +294,7 @@ class SandboxedWorkbench:
             self._outcome(_Call("unload", (kernel_id,)), self._limits.store_s)
 
     def _ask(self, call: _Call, limit_s: float) -> Any:
-        return self._process._ask(self._opening, call, limit_s)
+        return self._process._ask(self._opening, call, limit_s, self._allowance)
 
     def _outcome(self, call: _Call, limit_s: float) -> Any:
         try:
@@ -315,7 +338,7 @@ class _Child:
     def wait_until_ready(self, limit_s: float) -> None:
         """Raises Unavailable where the device does not come up."""
         try:
-            reply = self._receive(0, "starting the device", limit_s)
+            reply = self._receive(0, "starting the device", limit_s, UNHURRIED)
         except _Ended as ended:
             self.kill()
             raise DeviceDoesNotStart(f"the device does not start: {ended.outcome.message}") from ended
@@ -324,22 +347,27 @@ class _Child:
             raise DeviceDoesNotStart(f"the device does not start: {reply}")
         self._description = reply.value
 
-    def exchange(self, body: _Open | _Call, stage: str, limit_s: float) -> _Reply:
-        """One call and its reply. Raises _Ended."""
+    def exchange(self, body: _Open | _Call, stage: str, limit_s: float, allowance: Allowance) -> _Reply:
+        """One call and its reply. Raises _Ended, BudgetSpent, Stopped."""
         self._number += 1
         try:
             self._connection.send(_Request(self._number, body))
         except OSError:
             raise _Ended(Crashed(message=self._obituary(stage))) from None
-        return self._receive(self._number, stage, limit_s)
+        return self._receive(self._number, stage, limit_s, allowance)
 
-    def _receive(self, number: int, stage: str, limit_s: float) -> _Reply:
+    def _receive(self, number: int, stage: str, limit_s: float, allowance: Allowance) -> _Reply:
         deadline = time.monotonic() + limit_s
+        look_s = STAGE_PATIENCE_S
         try:
-            while self._connection.poll(max(0.0, deadline - time.monotonic())):
-                reply: _Reply = self._connection.recv()
-                if reply.number == number:
-                    return reply
+            while (left_s := deadline - time.monotonic()) > 0:
+                if self._connection.poll(min(left_s, look_s)):
+                    reply: _Reply = self._connection.recv()
+                    if reply.number == number:
+                        return reply
+                else:
+                    allowance.check(stage)
+                    look_s = LOOK_S
         except (EOFError, OSError, pickle.UnpicklingError):
             raise _Ended(Crashed(message=self._obituary(stage))) from None
         message = f"{stage}: not done within {limit_s:.4g} s; the process was killed"
