@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 
 from sparsesmith_proto.api import (
+    CandidatePage,
     EvaluationRequest,
+    JobPage,
     JobStatus,
     KernelRequest,
     PolicyStatus,
@@ -28,6 +30,8 @@ MESSAGES: tuple[type[Message], ...] = (
     TuningOptions,
     EvaluationRequest,
     JobStatus,
+    JobPage,
+    CandidatePage,
     Problem,
     PolicyStatus,
     EvaluationJob,

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.compose.compose_files import GPU_FILE, OWN_SERVICES, ROOT, document
-from tests.compose.dockerfiles import copies, copy_tree, dockerfile
+from tests.compose.dockerfiles import Replay, ReplayFailed, copies, dockerfile, instructions, replay
 
 every_service = pytest.mark.parametrize("service", OWN_SERVICES)
 FOR_USERS_ONLY = "sparsesmith/__init__.py: sparsesmith.client"
@@ -24,12 +25,87 @@ ENTRIES = {
 }
 
 
+EXTRAS = {
+    ("generator", "gpu"): "generator",
+    ("generator", "cpu"): "generator",
+    ("evaluator", "gpu"): "evaluator-gpu",
+    ("evaluator", "cpu"): "evaluator",
+    ("trainer", "gpu"): "trainer",
+    ("trainer", "cpu"): "trainer",
+}
+WHAT_METADATA_NEEDS = ("COPY pyproject.toml README.md ./", "COPY sparsesmith/__init__.py sparsesmith/")
+AS_IT_WAS = """
+FROM python:3.12-slim-bookworm
+WORKDIR /app
+COPY pyproject.toml README.md ./
+RUN --mount=type=cache,target=/root/.cache/pip \\
+    pip install --editable '.[trainer]'
+COPY sparsesmith/__init__.py sparsesmith/errors.py sparsesmith/
+"""
+"""The version is read from a file that is copied after it is asked for."""
+
+
+@pytest.fixture(scope="module", params=EXTRAS, ids="-".join)
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Replay]:
+    """A service, a variant, and its image's build as far as it goes without downloads."""
+    service, variant = request.param
+    folder = tmp_path_factory.mktemp(f"{service}-{variant}")
+    return service, variant, replay(dockerfile(service).read_text(), folder, {"VARIANT": variant})
+
+
 @pytest.fixture(scope="module", params=OWN_SERVICES)
 def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """A service and its image's working folder."""
+    """A service and its image's working folder, in which the variants are the same."""
     folder = tmp_path_factory.mktemp(request.param)
-    copy_tree(request.param, folder)
-    return request.param, folder
+    return request.param, replay(dockerfile(request.param).read_text(), folder, {"VARIANT": "cpu"}).folder
+
+
+def test_every_instruction_works_with_what_was_copied_before_it(built: tuple[str, str, Replay]) -> None:
+    service, _, replayed = built
+    assert replayed.ran == instructions(dockerfile(service).read_text())
+
+
+def test_an_image_has_the_packages_of_its_extra(built: tuple[str, str, Replay]) -> None:
+    service, variant, replayed = built
+    told = run([sys.executable, str(ROOT / "deploy" / "requirements.py"), EXTRAS[service, variant]], ROOT)
+    assert {str(Requirement(line)) for line in told.splitlines()} <= set(replayed.installed())
+
+
+@pytest.mark.parametrize("extra", sorted(set(EXTRAS.values())))
+def test_the_requirements_of_an_extra_are_those_of_the_package(extra: str, tmp_path: Path) -> None:
+    text = "\n".join([*WHAT_METADATA_NEEDS, f"RUN pip install '.[{extra}]'"])
+    packaged = {Requirement(line) for line in replay(text, tmp_path / extra, {}).installed()}
+    told = run([sys.executable, str(ROOT / "deploy" / "requirements.py"), extra], ROOT).splitlines()
+    of_others = {(found.name, str(found.specifier)) for found in packaged if found.name != "sparsesmith"}
+    assert of_others <= {(found.name, str(found.specifier)) for found in map(Requirement, told)}
+
+
+@every_service
+def test_a_change_of_code_leaves_the_layers_of_packages_as_they_are(service: str) -> None:
+    found = instructions(dockerfile(service).read_text())
+    downloads = [at for at, each in enumerate(found) if "pip install" in each.text and "--no-deps" not in each.text]
+    before = {source for each in found[: downloads[-1]] for source, _ in each.copies()}
+    assert before == {"pyproject.toml", "deploy/requirements.py"}
+
+
+def test_a_version_that_is_copied_after_it_is_asked_for_is_found(tmp_path: Path) -> None:
+    with pytest.raises(ReplayFailed, match=r"sparsesmith/__init__\.py"):
+        replay(AS_IT_WAS, tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("COPY pyproject.toml ./\nCOPY sparsesmith/__init__.py sparsesmith/\nRUN pip install .", "README.md"),
+        ("RUN python requirements.py trainer", "requirements.py"),
+        ("RUN pip install --requirement requirements.txt", "requirements.txt"),
+        ("RUN curl example.org", "curl"),
+        ("COPY pyproject.toml README.md ./\nRUN pip install --no-build-isolation .", "not installed: .'hatchling"),
+    ],
+)
+def test_what_a_build_lacks_is_found(line: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ReplayFailed, match=reason):
+        replay(line, tmp_path, {})
 
 
 @every_service
@@ -64,8 +140,8 @@ def test_an_image_has_no_other_service(service: str) -> None:
     }
 
 
-def test_what_is_copied_imports_nothing_that_is_not(image: tuple[str, Path]) -> None:
-    _, folder = image
+def test_what_is_copied_imports_nothing_that_is_not(built: tuple[str, str, Replay]) -> None:
+    folder = built[2].folder
     missing = {
         f"{path.relative_to(folder)}: {module}"
         for path in folder.rglob("*.py")
@@ -87,10 +163,10 @@ def test_the_entry_of_a_service_is_imported_from_its_copies_alone(image: tuple[s
     assert told.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("service", ["evaluator", "trainer"])
-def test_the_health_check_of_an_image_can_be_called(service: str, tmp_path: Path) -> None:
-    copy_tree(service, tmp_path)
-    assert "--check" in run([sys.executable, "-m", f"services.{service}", "--help"], tmp_path)
+def test_the_health_check_of_an_image_can_be_called(image: tuple[str, Path]) -> None:
+    service, folder = image
+    if service != "generator":  # It is asked over HTTP.
+        assert "--check" in run([sys.executable, "-m", f"services.{service}", "--help"], folder)
 
 
 def run(command: list[str], folder: Path) -> str:

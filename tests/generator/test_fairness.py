@@ -19,6 +19,7 @@ from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
 from services.generator.search.kernel_cache import TunedKernelCache
+from services.generator.search.trials import Trials
 from services.generator.task import TuningTask
 from sparsesmith.errors import LimitExceeded
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
@@ -66,7 +67,7 @@ def tools(address: str) -> Iterator[tuple[Tools, Watched]]:
     try:
         limits = GradingLimits(batches_in_flight=2, first_grade_patience_s=120)
         cache = TunedKernelCache(channels.tuned_kernels, 0)
-        yield Tools(Sources(None, 16, 16), evaluations, limits, cache), evaluations
+        yield Tools(Sources(None, 16, 16), evaluations, limits, cache, Trials(channels.candidates)), evaluations
     finally:
         evaluations.close()
 

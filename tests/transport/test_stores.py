@@ -10,6 +10,7 @@ from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.job_store import IdempotencyKey, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith.transport.shelf import ShelfLimits
 from sparsesmith.transport.tuned_kernel_store import TunedKernelStore
 from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued, Running
 from tests.transport.messages import make_announcement
@@ -32,7 +33,7 @@ def test_a_pattern_comes_back_equal_by_its_digest(redis_connection: Redis) -> No
 
 
 def test_a_pattern_that_is_used_lives_on(redis_connection: Redis) -> None:
-    store = PatternStore(redis_connection, ttl_s=1000)
+    store = PatternStore(redis_connection, ShelfLimits(ttl_s=1000))
     for use in (store.put, lambda pattern: store.get(pattern.digest), store.put):
         use(PATTERN)
         assert 990 < redis_connection.ttl(key_of(PATTERN)) <= 1000
@@ -145,6 +146,20 @@ def test_a_finished_job_expires_and_an_unfinished_one_does_not(redis_connection:
     assert [redis_connection.ttl(key) for key in keys] == [-1, -1]
     store.update(status("j1", Cancelled()))
     assert all(90 < redis_connection.ttl(key) <= 100 for key in keys)
+
+
+def test_jobs_are_listed_the_newest_first_until_they_expire(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    for name in ("j1", "j2", "j3"):
+        store.accept(status(name), "r")
+    assert store.newest(2) == ["j3", "j2"]
+    assert store.newest(2, before="j2") == ["j1"]
+    assert store.newest(2, before="j1") == []
+    with pytest.raises(NotFound, match="j4"):
+        store.newest(2, before="j4")
+    redis_connection.delete("sparsesmith:job:j2")
+    assert [store.keeps(name) for name in ("j1", "j2", "j3")] == [True, False, True]
+    assert store.newest(9) == ["j3", "j1"]
 
 
 def test_events_are_replayed_after_the_one_that_was_seen(redis_connection: Redis) -> None:

@@ -13,12 +13,25 @@ from typing import assert_never
 from pydantic import TypeAdapter, ValidationError
 
 from services.generator.orders import Order, OrderedMatrix, fingerprint
-from sparsesmith.errors import NotFound
+from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
-from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Queued, Running
+from sparsesmith_proto.api import (
+    Cancelled,
+    Failed,
+    Finished,
+    Graded,
+    JobPage,
+    JobState,
+    JobStatus,
+    JobSummary,
+    KernelReport,
+    Queued,
+    Running,
+    TunedAnswer,
+)
 from sparsesmith_proto.kernel import Workload
 
 log = logging.getLogger(__name__)
@@ -65,15 +78,20 @@ class Ledger:
     ) -> tuple[AcceptedJob, bool]:
         """Store matrix and job; the job that the key stands for already, and False, where there is one.
 
-        Raises Conflict for a key that stands for another order, Unavailable.
+        Raises Conflict for a key that stands for another order, Unavailable, also where the store is full.
         """
         job = AcceptedJob(secrets.token_hex(12), datetime.now(UTC), order)
         idempotency = None if key is None else IdempotencyKey(key, fingerprint(order))
         status = job.status(Queued(position=position))
-        await asyncio.to_thread(self._patterns.put, matrix.pattern)
-        if matrix.values is not None:
-            await asyncio.to_thread(self._patterns.put_values, matrix.values)
-        job_id = await asyncio.to_thread(self._store.accept, status, order.model_dump_json(), idempotency)
+        job_id = None
+        try:
+            await asyncio.to_thread(self._patterns.put, matrix.pattern, job.job_id)
+            if matrix.values is not None:
+                await asyncio.to_thread(self._patterns.put_values, matrix.values, job.job_id)
+            job_id = await asyncio.to_thread(self._store.accept, status, order.model_dump_json(), idempotency)
+        finally:
+            if job_id != job.job_id:
+                await self._release(job)
         return (job, True) if job_id == job.job_id else (await self.job(job_id), False)
 
     async def job(self, job_id: str) -> AcceptedJob:
@@ -82,15 +100,29 @@ class Ledger:
         status = await self.status(job_id)
         return AcceptedJob(job_id, datetime.fromisoformat(status.accepted_at), _ORDERS.validate_json(request))
 
-    async def unfinished(self) -> list[AcceptedJob]:
-        """In the order of acceptance; what another release stored and this one cannot read is left.
+    async def page(self, limit: int, before: str | None) -> JobPage:
+        """Up to `limit` jobs, the newest first; those accepted before a job, where one is named.
 
-        Raises Unavailable.
+        Jobs that expired meanwhile, or that another release stored, are left out. Raises NotFound, Unavailable.
+        """
+        while job_ids := await asyncio.to_thread(self._store.newest, limit, before):
+            stored = [job_id for job_id in job_ids if await asyncio.to_thread(self._store.keeps, job_id)]
+            if stored:
+                jobs = [summary for job_id in stored if (summary := await self._summary(job_id)) is not None]
+                return JobPage(jobs=tuple(jobs), next_before=stored[-1] if len(job_ids) == limit else None)
+        return JobPage(jobs=(), next_before=None)
+
+    async def unfinished(self) -> list[AcceptedJob]:
+        """In the order of acceptance, their matrices held.
+
+        What another release stored and this one cannot read is left. Raises Unavailable.
         """
         jobs = []
         for job_id in await asyncio.to_thread(self._store.unfinished):
             try:
-                jobs.append(await self.job(job_id))
+                job = await self.job(job_id)
+                await asyncio.to_thread(self._patterns.hold, job.order.workload, job_id)
+                jobs.append(job)
             except (ValidationError, NotFound) as error:
                 log.error("unfinished job %s cannot be taken up: %s", job_id, error)
         return jobs
@@ -107,11 +139,38 @@ class Ledger:
         """Raises NotFound, Unavailable."""
         return await asyncio.to_thread(self._store.status, job_id)
 
+    async def _summary(self, job_id: str) -> JobSummary | None:
+        try:
+            job, state = await self.job(job_id), (await self.status(job_id)).status
+        except (ValidationError, NotFound) as error:
+            log.warning("job %s is not listed: %s", job_id, error)
+            return None
+        return JobSummary(
+            job_id=job_id,
+            accepted_at=job.accepted_at.isoformat(),
+            kind=job.order.kind,
+            workload=job.order.workload,
+            state=state.state,
+            best_speedup=best_speedup(state),
+        )
+
     async def record(self, job: AcceptedJob, state: JobState) -> None:
-        """A new state, told to all who wait. Raises Unavailable."""
+        """A new state, told to all who wait; a job that ends without files for its user gives its matrix back.
+
+        Raises Unavailable.
+        """
         await asyncio.to_thread(self._store.update, job.status(state))
+        if has_ended(state) and not isinstance(state, Finished):
+            await self._release(job)
         if (waited_for := self._news.pop(job.job_id, None)) is not None:
             waited_for.set()
+
+    async def _release(self, job: AcceptedJob) -> None:
+        """An outage of the store leaves the matrix to its age."""
+        try:
+            await asyncio.to_thread(self._patterns.release, job.order.workload, job.job_id)
+        except Unavailable as error:
+            log.warning("the matrix of job %s stays for a while: %s", job.job_id, error)
 
     async def events(self, job_id: str, after: str | None) -> AsyncIterator[JobEvent]:
         """Events after the given id (None: from the start) up to the job's last. Raises NotFound, Unavailable."""
@@ -128,6 +187,17 @@ class Ledger:
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), WAKE_S)
+
+
+def best_speedup(state: JobState) -> float | None:
+    """Over the best baseline, of what a job has found; None where nothing is faster, or passed."""
+    match state:
+        case Running(best_speedup=speedup):
+            return speedup
+        case Finished(report=KernelReport(answer=TunedAnswer(speedup_over_best=speedup))):
+            return speedup
+        case _:
+            return None
 
 
 def has_ended(state: JobState) -> bool:
