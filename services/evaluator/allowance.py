@@ -50,6 +50,9 @@ class Allowance:
             )
 
 
+UNHURRIED = Allowance(budget_s=math.inf, ends=math.inf)
+
+
 def allowance_of(job: EvaluationJob, waited_s: float, must_stop: Callable[[], bool]) -> Allowance:
     """Of a job that is taken now, `waited_s` after it was submitted."""
     patience_s = math.inf if job.patience_s is None else max(SHORTEST_S, job.patience_s - waited_s)

@@ -13,7 +13,8 @@ from services.evaluator.allowance import Stopped, allowance_of
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Outcomes, grade_batch, was_reached
-from services.evaluator.isolation.sandbox import DeviceDoesNotStart, DeviceProcess
+from services.evaluator.isolation.child import DeviceDoesNotStart
+from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.reward import rewards
