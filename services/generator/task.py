@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from services.generator.orders import KernelOrder, entries_touched
+from services.generator.orders import KernelOrder, work_a_candidate
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 
@@ -24,9 +24,9 @@ class TuningTask:
     started: float = field(default_factory=time.monotonic)
 
     @property
-    def entries_touched(self) -> int:
-        """By one product: of A and of the dense operands."""
-        return entries_touched(self.pattern, self.order.workload)
+    def work_a_candidate(self) -> int:
+        """See `orders.work_a_candidate`."""
+        return work_a_candidate(self.pattern, self.order.workload)
 
     @property
     def elapsed_s(self) -> float:

@@ -3,8 +3,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from services.generator.orders import WORK_A_CANDIDATE
 from services.generator.search import Batch
-from services.generator.search.grading import WORK_A_CANDIDATE, GradingLimits, graded
+from services.generator.search.grading import GradingLimits, graded
 from services.generator.task import TuningTask
 from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport

@@ -145,9 +145,7 @@ class Child:
             raise DeviceDoesNotStart(f"the device does not start: {reply}")
         self._description = reply.value
 
-    def exchange(
-        self, body: Open | Call, stage: str, limit_s: float, allowance: Allowance = UNHURRIED
-    ) -> Reply:
+    def exchange(self, body: Open | Call, stage: str, limit_s: float, allowance: Allowance = UNHURRIED) -> Reply:
         """One call and its reply. Raises Ended, BudgetSpent, Stopped."""
         self._number += 1
         try:

@@ -20,9 +20,6 @@ IN_FLIGHT_GRACE_S = 2.0
 TURN_S = 4.0
 """After this much grading a batch lets the jobs of others go first; what it did not reach is submitted again."""
 
-WORK_A_CANDIDATE = 100_000
-"""What compiling and checking a candidate costs however small the matrix, in entries that a product touches."""
-
 
 class Evaluations(Protocol):
     """Where candidates are graded."""
@@ -149,7 +146,7 @@ class _Grading:
             patience_s=left_s + (0 if self._num_reports else self._limits.first_grade_patience_s),
             turn_s=TURN_S,
             search=self._task.run_id,
-            work=len(batch) * (WORK_A_CANDIDATE + self._task.entries_touched),
+            work=len(batch) * self._task.work_a_candidate,
         )
         self._num_submitted += 1
         self._running.add(asyncio.create_task(self._evaluations.grade(job)))
