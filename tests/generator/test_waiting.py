@@ -130,6 +130,7 @@ def test_a_search_that_is_cancelled_decides_nothing_for_those_who_joined_it() ->
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
+        await asyncio.sleep(0.01)
         searching.released.set()
         assert await asyncio.gather(second, third) == [REPORT] * 2
         return searching.begun
