@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from sparsesmith.artifacts.launcher import Launcher, dense_shape, is_torch, shaped_operand, values_of
+from sparsesmith.artifacts.launcher import Launcher, dense_shape, is_torch, shaped_operand, tensor_of, values_of
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import Workload
 
@@ -35,8 +35,4 @@ class _HostLauncher:
     def __call__(self, dense: Any) -> Any:
         given = shaped_operand(dense, dense_shape(self._matrix.shape, self._workload), self._workload.element_type)
         result = self._matrix @ np.asarray(given, self._workload.element_type)
-        if is_torch(dense):
-            import torch
-
-            return torch.from_numpy(result)
-        return result
+        return tensor_of(result) if is_torch(dense) else result

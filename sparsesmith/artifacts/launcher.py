@@ -241,6 +241,13 @@ def _of_torch(tensor: Any, element_type: ElementType) -> Any:
     return converted if converted.is_cuda else converted.cpu().numpy()
 
 
+def tensor_of(array: npt.NDArray[Any]) -> Any:
+    """A NumPy array as a tensor on the host."""
+    import torch
+
+    return torch.as_tensor(array)
+
+
 class _ForeignStream:
     """A stream that CuPy did not make, as the CUDA stream protocol wants it; older releases of torch lack that."""
 
@@ -267,7 +274,7 @@ def _like(given: Any, result: Any) -> Any:
     if is_torch(given):
         import torch
 
-        return torch.as_tensor(result.get()) if not given.is_cuda else torch.utils.dlpack.from_dlpack(result)
+        return torch.utils.dlpack.from_dlpack(result) if given.is_cuda else tensor_of(result.get())
     return result.get() if isinstance(given, np.ndarray) else result
 
 
