@@ -119,6 +119,22 @@ class LibraryAnswer(Message):
 Answer = Annotated[TunedAnswer | LibraryAnswer, Field(discriminator="kind")]
 
 
+SourceName = Literal["families", "policy"]
+"""`families`: hand-written kernels, tuned. `policy`: samples of the language model."""
+
+
+class SourceReport(Message):
+    """What one source of candidates brought, and what it cost."""
+
+    source: SourceName
+    proposed: int = Field(ge=0)
+    passed: int = Field(ge=0)
+    seconds: Seconds
+    """Of proposing and of grading; sources work at the same time."""
+    gain: float = Field(ge=0, le=1)
+    """Share of the best time, the library's at the start, by which this source lowered it."""
+
+
 class SearchReport(Message):
     """What was tried for a request."""
 
@@ -131,6 +147,8 @@ class SearchReport(Message):
     seconds: Seconds
     first_graded_s: Seconds
     """From acceptance of the request to the first graded candidate."""
+    sources: tuple[SourceReport, ...] = ()
+    """In the order in which they were first asked. Empty: the answer is of a release that did not tell."""
 
 
 class KernelReport(Message):
@@ -213,6 +231,28 @@ class JobStatus(Message):
     accepted_at: str
     """UTC, ISO 8601."""
     status: JobState
+
+
+class JobSummary(Message):
+    """A job in a list."""
+
+    job_id: Identifier
+    accepted_at: str
+    """UTC, ISO 8601."""
+    kind: Literal["kernel", "evaluation"]
+    """What was asked for: a tuned kernel, or the grading of a program."""
+    workload: Workload
+    state: Literal["queued", "running", "finished", "graded", "failed", "cancelled"]
+    best_speedup: float | None = None
+    """Over the best baseline, of what was found so far; None: nothing that passed, or that is faster."""
+
+
+class JobPage(Message):
+    """`GET /v1/kernels`: jobs of both kinds, the newest first."""
+
+    jobs: tuple[JobSummary, ...]
+    next_before: Identifier | None
+    """`before` of the next page; None: there are no older ones."""
 
 
 class PolicyStatus(Message):

@@ -18,6 +18,7 @@ from sparsesmith_proto.api import (
     CandidatePage,
     EvaluationRequest,
     Finished,
+    JobPage,
     JobStatus,
     KernelReport,
     KernelRequest,
@@ -29,6 +30,7 @@ router = APIRouter()
 
 MAX_KEY_CHARACTERS = 255
 MAX_PAGE_CANDIDATES = 256
+MAX_PAGE_JOBS = 200
 WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.IGNORECASE)
 
 
@@ -68,7 +70,7 @@ async def tune_kernel(
     """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
     _check_key(key)
     async with intake.kernel_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, key)
+        status = await service.jobs.accept(order, matrix, key, _client(request))
     return await _accepted(service, status, prefer, "/v1/kernels")
 
 
@@ -81,8 +83,18 @@ async def grade_program(
     """Grade a kernel program of one's own on a matrix."""
     _check_key(key)
     async with intake.evaluation_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, key)
+        status = await service.jobs.accept(order, matrix, key, _client(request))
     return await _accepted(service, status, prefer, "/v1/evaluations")
+
+
+@router.get("/v1/kernels", response_model=JobPage, responses=_PROBLEMS)
+async def list_jobs(
+    service: ServiceOf,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_JOBS)] = 20,
+    before: Annotated[str | None, Query(max_length=128)] = None,
+) -> JobPage:
+    """Jobs of both kinds, the newest first; page by page, each `before` the last job of the one before it."""
+    return await service.ledger.page(limit, before)
 
 
 @router.get("/v1/kernels/{job_id}", response_model=JobStatus, responses=_PROBLEMS)
@@ -161,6 +173,11 @@ async def metrics(service: ServiceOf) -> Response:
     """Prometheus."""
     content, media_type = service.metrics.exposition()
     return Response(content, media_type=media_type)
+
+
+def _client(request: Request) -> str:
+    """Whose turn a job takes."""
+    return "" if request.client is None else request.client.host
 
 
 def _check_key(key: str | None) -> None:
