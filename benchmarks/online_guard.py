@@ -155,6 +155,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                 ready_s = time.monotonic() - began
                 print(f"ready after {ready_s:.1f} s", flush=True)
                 load = put_under_load(stack.url, seen, options)
+                settle(client, lambda: client.policy().under_probe is None, 20)  # It needs the trainer.
                 with stopped(stack.pids()["trainer"]):
                     judged, device = judge_both(client, stack.url, unseen, options, began + options.limit)
                 verdicts = client.policy().verdicts
@@ -234,7 +235,6 @@ def judge_both(
     client: Client, url: str, matrices: Sequence[tuple[str, Pattern]], options: argparse.Namespace, end: float
 ) -> tuple[dict[str, Any], DeviceDescription]:
     """The version in service, then the shipped one, on the same matrices."""
-    settle(client, lambda: client.policy().under_probe is None, 30)
     version = client.policy().version
     print(f"version {version} serves; it is judged", flush=True)
     half = time.monotonic() + (end - time.monotonic()) / (2 if version else 1) - 5
