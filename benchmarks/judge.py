@@ -107,12 +107,12 @@ def read_corpus() -> list[HostileProgram]:
         operation, element_type = said["workload"].split()
         programs.append(
             HostileProgram(
-                f"{path.parent.name}/{path.stem}",
+                f"corpus/{path.parent.name}/{path.stem}",
                 text,
                 "spmm" if operation == "spmm" else "spmv",
                 "float64" if element_type == "float64" else "float32",
                 tuple(said.get("on a GPU", said["expect"]).split("|")),
-                said.get("twin", ""),
+                f"corpus/{said['twin']}" if "twin" in said else "",
             )
         )
     return programs
@@ -184,7 +184,8 @@ def judged_programs(
         bench = Bench(process, ahead)
         for program in programs:
             ahead.start((_candidate(program),), bench.workload_of(program))
-        ordered = sorted(programs, key=lambda each: (each.operation, each.element_type, each.name not in TWINS))
+        controls = {program.control for program in programs}
+        ordered = sorted(programs, key=lambda each: (each.operation, each.element_type, each.name not in controls))
         twins: dict[str, dict[str, Any]] = {}
         for program in ordered:
             row = {"name": program.name, "honest": program.honest, **bench.judged(program)}
@@ -192,11 +193,6 @@ def judged_programs(
             row |= _beside(row, twins.get(program.control, {}))
             row["is_honest"] = row["outcome"] in program.honest
             yield row
-
-
-TWINS = frozenset(
-    {"a0_control_merge_format", "a0_control_programmatic", "a0_control_thread_row", "a0_control_warp_row"}
-)
 
 
 def _beside(row: Mapping[str, Any], twin: Mapping[str, Any]) -> dict[str, Any]:
@@ -379,7 +375,7 @@ def _write(result: Mapping[str, Any], out: Path, device: DeviceDescription | Non
 
 def _programs_part(options: argparse.Namespace) -> tuple[list[dict[str, Any]], DeviceDescription]:
     programs = [each for folder in options.attacks for each in read_attacks(folder)]
-    programs += [replace(each, name=f"corpus/{each.name}") for each in read_corpus()] if options.corpus else []
+    programs += read_corpus() if options.corpus else []
     settings, rows = EvaluatorSettings(), []
     num_compilers = max(1, (os.cpu_count() or 1) - 1)
     with (
