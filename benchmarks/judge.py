@@ -45,7 +45,17 @@ from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob
-from sparsesmith_proto.kernel import Candidate, DeviceDescription, MeasuredTiming, Passed, UserWritten, Workload
+from sparsesmith_proto.kernel import (
+    Candidate,
+    Crashed,
+    DeviceDescription,
+    MeasuredTiming,
+    Mismatch,
+    Passed,
+    TimedOut,
+    UserWritten,
+    Workload,
+)
 from sparsesmith_proto.message import ElementType, Operation
 
 FASTER = 0.97
@@ -159,17 +169,19 @@ class Bench:
         row: dict[str, Any] = {"outcome": outcome.outcome, "message": getattr(outcome, "message", "")[:300]}
         if isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming):
             row |= {"brief_us": outcome.timing.median_us, "worst_error": outcome.worst_error}
-            row |= self._final(candidate.candidate_id, bench)
+            row |= final_of(candidate.candidate_id, bench)
         return row | {"seconds": round(time.monotonic() - began, 3)}
 
-    def _final(self, kernel_id: str, bench: Workbench) -> dict[str, Any]:
-        final = bench.retime([kernel_id], "cusparse_csr_default")
-        if not isinstance(final, FinalTimes):
-            return {"outcome": final.outcome, "message": final.message[:300]}
-        timing = final.kernels[kernel_id]
-        if not isinstance(timing, MeasuredTiming):
-            return {"outcome": timing.outcome, "message": timing.message[:300]}
-        return {"final_us": timing.median_us}
+
+def final_of(kernel_id: str, bench: Workbench) -> dict[str, Any]:
+    """The time of a final of its own, beside the library's default routine; or what it ends in."""
+    final = bench.retime([kernel_id], "cusparse_csr_default")
+    if not isinstance(final, FinalTimes):
+        return {"outcome": final.outcome, "message": final.message[:300]}
+    timing = final.kernels[kernel_id]
+    if isinstance(timing, Mismatch | Crashed | TimedOut):
+        return {"outcome": timing.outcome, "message": timing.message[:300]}
+    return {"final_us": timing.median_us}
 
 
 def _candidate(program: HostileProgram) -> Candidate:
