@@ -1,5 +1,4 @@
-// expect: crashed
-// on a GPU: mismatch
+// expect: rejected
 // workload: spmv float32
 // twin: good/twin_thread_row
 // As result_cached_for_sampled_inputs, where the buffers do not lie as close as they can.

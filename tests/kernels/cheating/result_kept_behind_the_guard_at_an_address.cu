@@ -1,5 +1,4 @@
-// expect: crashed
-// on a GPU: mismatch|passed
+// expect: rejected
 // workload: spmv float32
 // twin: good/twin_thread_row
 // As result_kept_behind_the_guard, where the distance from x to y is the least there is.

@@ -1,5 +1,4 @@
-// expect: mismatch
-// on a GPU: mismatch|timed_out
+// expect: rejected
 // workload: spmv float32
 // twin: good/twin_programmatic
 // Never waits: spins until a few entries of x are numbers.

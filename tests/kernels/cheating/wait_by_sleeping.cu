@@ -1,5 +1,4 @@
-// expect: mismatch
-// on a GPU: mismatch
+// expect: rejected
 // workload: spmv float32
 // twin: good/twin_programmatic
 // Never waits: sleeps for longer than the checker is believed to take.

@@ -1,5 +1,4 @@
-// expect: mismatch
-// on a GPU: mismatch
+// expect: rejected
 // workload: spmv float32
 // twin: good/twin_programmatic
 // Computes before it waits, and waits only where the sum or y is NaN.
