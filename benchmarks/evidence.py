@@ -109,9 +109,9 @@ def _fixed_values(result: Json) -> list[str]:
 
 
 def services(results: Iterable[Json]) -> list[str]:
-    """The service as a whole: answers over HTTP, memory, the interpreter's estimates."""
+    """The service as a whole: answers over HTTP, memory, the command line, the interpreter's estimates."""
     known = list(results)
-    return [*_end_to_end(known), *_memory(known), *_traffic_models(known)]
+    return [*_end_to_end(known), *_memory(known), *_command_line(known), *_traffic_models(known)]
 
 
 def _is_measured(result: Json) -> bool:
@@ -221,6 +221,26 @@ def _memory(results: list[Json]) -> list[str]:
             lines.append(
                 f"| {row['name']} | {row['nnz']:,} | {pattern / 2**20:.1f} | {peak / 2**20:.1f} | {peak / pattern:.1f}x |"
             )
+        lines.append("")
+    return lines
+
+
+def _command_line(results: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "command_line":
+            continue
+        lines += ["## Start of the command line", ""]
+        lines += [
+            f"{result['date']}, commit {result['commit']}; {result['machine']}, load average {result['load_average']:.1f}; "
+            f"medians of {result['runs']} runs. `{result['command']}`.",
+            "",
+            "| invocation | s | worst s | processor s |",
+            "|---|---|---|---|",
+        ]
+        for row in result["invocations"]:
+            seconds = f"{row['wall_s']:.2f} | {row['wall_worst_s']:.2f} | {row['processor_s']:.2f}"
+            lines.append(f"| {row['invocation']} | {seconds} |")
         lines.append("")
     return lines
 

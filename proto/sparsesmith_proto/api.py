@@ -4,7 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sparsesmith_proto.kernel import Baselines, DeviceDescription, Evaluation, Workload
+from sparsesmith_proto.kernel import (
+    Baselines,
+    CompileFailed,
+    DeviceDescription,
+    Evaluation,
+    FromFamily,
+    Outcome,
+    Passed,
+    UserWritten,
+    Workload,
+)
 from sparsesmith_proto.message import (
     ElementType,
     Identifier,
@@ -16,11 +26,8 @@ from sparsesmith_proto.message import (
     Seconds,
 )
 from sparsesmith_proto.policy import PolicyAnnouncement
-
-SearchStrategy = Literal["auto", "families", "sample"]
-
-ValuesOption = Literal["any", "fixed"]
-"""`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own, which it may exploit."""
+from sparsesmith_proto.words import SearchStrategy as SearchStrategy
+from sparsesmith_proto.words import ValuesOption as ValuesOption
 
 
 class Budget(Message):
@@ -216,3 +223,48 @@ class PolicyStatus(Message):
     encoder: str
     announcement: PolicyAnnouncement | None
     """The announcement behind the version; None for the policy as shipped."""
+
+
+class FromPolicy(Message):
+    """The policy wrote it: `Sampled` without its tokens."""
+
+    kind: Literal["sampled"] = "sampled"
+    group: Identifier
+    first_version: PolicyVersion
+    last_version: PolicyVersion
+
+
+class TriedCandidate(Message):
+    """A candidate of a job, and what became of it."""
+
+    number: int = Field(ge=0)
+    """In the order of grading, from 0."""
+    candidate_id: Identifier
+    program: str
+    """As it was proposed: the text of a model may hold more than the program."""
+    origin: Annotated[FromPolicy | FromFamily | UserWritten, Field(discriminator="kind")]
+    outcome: Outcome
+    graded_s: Seconds
+    """From the start of the job's run to the report that told of it."""
+
+    @property
+    def message(self) -> str | None:
+        """Why it did not pass; None where it did."""
+        match self.outcome:
+            case Passed():
+                return None
+            case CompileFailed(log=log):
+                return log
+            case failed:
+                return failed.message
+
+
+class CandidatePage(Message):
+    """`GET /v1/kernels/{id}/candidates`: some of what was tried for a job, so far."""
+
+    job_id: Identifier
+    num_candidates: int = Field(ge=0)
+    """Graded so far."""
+    candidates: tuple[TriedCandidate, ...]
+    next_offset: int | None
+    """Where the next page starts; None: nothing more has been graded."""

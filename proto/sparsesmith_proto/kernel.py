@@ -31,12 +31,6 @@ class Workload(Message):
     values: Digest | None = None
     """Digest of the values where the request fixes them: kernels are right for these only. None: for any values."""
 
-    @model_validator(mode="after")
-    def _spmv_has_one_column(self) -> "Workload":
-        if self.operation == "spmv" and self.num_dense_cols != 1:
-            raise ValueError(f"num_dense_cols: {self.num_dense_cols} given, spmv takes 1")
-        return self
-
 
 class Parent(Message):
     """A program that a sample refines, and what was measured of it."""

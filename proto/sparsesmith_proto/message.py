@@ -1,8 +1,10 @@
 """The base of every message: closed (unknown fields are refused), frozen, and JSON both ways."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from sparsesmith_proto.words import ElementType as ElementType
 
 
 class Message(BaseModel):
@@ -20,11 +22,8 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,128}$
 Architecture = Annotated[str, StringConstraints(pattern=r"^sm_[0-9]{2,3}a?$")]
 """A GPU generation as NVRTC spells it: `sm_90`."""
 
-Operation = Literal["spmv", "spmm"]
-"""`spmv` is y = A x. `spmm` is C = A B with dense row-major B of `num_dense_cols` columns."""
-
-ElementType = Literal["float32", "float64"]
-"""Type of the values, of x and of y."""
+Operation = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+"""`spmv` is y = A x. `spmm` is C = A B with dense row-major B of `num_dense_cols` columns. Services may know others."""
 
 PolicyVersion = Annotated[int, Field(ge=0)]
 """Counts the published weights; 0 is the policy as shipped or configured."""

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from sparsesmith_proto.api import (
+    CandidatePage,
     EvaluationRequest,
     JobStatus,
     KernelRequest,
@@ -28,6 +29,7 @@ MESSAGES: tuple[type[Message], ...] = (
     TuningOptions,
     EvaluationRequest,
     JobStatus,
+    CandidatePage,
     Problem,
     PolicyStatus,
     EvaluationJob,

@@ -27,9 +27,10 @@ def main() -> None:
     from services.generator.channels import Channels
     from services.generator.http.app import create_app
     from services.generator.service import Service
+    from sparsesmith.transport.shelf import ShelfLimits
 
     uvicorn.run(
-        create_app(Service(settings, Channels(settings.redis_url))),
+        create_app(Service(settings, Channels(settings.redis_url, ShelfLimits(max_bytes=settings.max_stored_bytes)))),
         host=settings.host,
         port=settings.port,
         timeout_graceful_shutdown=settings.stop_grace_s,

@@ -1,21 +1,25 @@
 """The generator's ends of the channels to evaluators and trainer, all on one Redis."""
 
 from services.generator.search.evaluations import WorkQueue
+from sparsesmith.transport.candidate_store import CandidateStore
 from sparsesmith.transport.connection import connect, is_answering
 from sparsesmith.transport.job_store import JobStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith.transport.queue import EvaluationQueue
+from sparsesmith.transport.shelf import ShelfLimits
 from sparsesmith.transport.tuned_kernel_store import TunedKernelStore
 
 
 class Channels:
     """Does not connect yet: a Redis that is down is waited for when it is used."""
 
-    def __init__(self, redis_url: str) -> None:
+    def __init__(self, redis_url: str, limits: ShelfLimits | None = None) -> None:
+        """`limits`: of the matrices that are stored."""
         self._connection = connect(redis_url)
         self.jobs = JobStore(self._connection)
-        self.patterns = PatternStore(self._connection)
+        self.patterns = PatternStore(self._connection, limits)
+        self.candidates = CandidateStore(self._connection)
         self.evaluations: WorkQueue = EvaluationQueue(self._connection)
         self.policy = PolicyChannel(self._connection)
         self.tuned_kernels = TunedKernelStore(self._connection)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from services.generator.search import STRATEGIES, Findings, Sources
 from services.generator.search.grading import Evaluations, GradingLimits, graded
 from services.generator.search.kernel_cache import TunedKernelCache
+from services.generator.search.trials import Trials
 from services.generator.search.verdict import Progress, conclude
 from services.generator.task import TuningTask
 from sparsesmith_proto.api import KernelReport, Running
@@ -20,6 +21,7 @@ class Tools:
     evaluations: Evaluations
     limits: GradingLimits
     cache: TunedKernelCache
+    trials: Trials
 
 
 async def generate_kernels(task: TuningTask, tools: Tools, tell: Callable[[Running], Awaitable[None]]) -> KernelReport:
@@ -32,11 +34,13 @@ async def generate_kernels(task: TuningTask, tools: Tools, tell: Callable[[Runni
     progress, findings = Progress(task), Findings()
     options = task.order.options
     await tell(progress.running())
+    await tools.trials.begin(task.job_id)
     batches = STRATEGIES[options.search](task, tools.sources, options.budget.candidates, findings)
     async with aclosing(graded(batches, task, tools.evaluations, tools.limits)) as reports:
         async for report in reports:
             findings.add(report)
             progress.add(report)
+            await tools.trials.add(task, report)
             await tell(progress.running())
     answer = conclude(progress)
     await tools.cache.keep(task.order, answer)

@@ -23,6 +23,7 @@ from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
 from services.generator.search.kernel_cache import TunedKernelCache
+from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
 from sparsesmith.errors import NotFound, Unavailable
@@ -46,6 +47,7 @@ class Service:
         self.channels = channels
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.metrics = Metrics()
+        self.trials = Trials(channels.candidates)
         num_waits = settings.max_running_jobs * settings.batches_in_flight
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
         self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
@@ -68,6 +70,7 @@ class Service:
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=self.cache,
+            trials=self.trials,
         )
 
     @asynccontextmanager
@@ -138,7 +141,10 @@ class Service:
     async def _grade(self, job: AcceptedJob, order: EvaluationOrder) -> JobState:
         candidate = Candidate(candidate_id="user", program=order.program, origin=UserWritten())
         evaluation_job = EvaluationJob(job_id=job.new_run_id(), workload=order.workload, candidates=(candidate,))
+        await self.trials.begin(job.job_id)
+        started = time.monotonic()
         report = await self.evaluations.grade(evaluation_job)
+        await self.trials.keep(job.job_id, report, time.monotonic() - started)
         return Graded(
             answer=EvaluationAnswer(
                 workload=order.workload,

@@ -83,6 +83,12 @@ class GeneratorSettings(BaseSettings):
     """Entries of each index list of a JSON body; read by `intake`."""
     max_nnz: int = Field(default=50_000_000, ge=1, lt=2**31)
     """Nonzeros of an uploaded matrix; read by `intake`."""
+    max_stored_bytes: int = Field(default=8 * 2**30, ge=2**20)
+    """Of the matrices in Redis, all jobs together; beyond it requests are answered 503. Read by `__main__`."""
+    max_operand_bytes: int = Field(default=64 * 2**30, ge=2**20)
+    """Of the dense operands of a product: what no GPU holds is refused at once. Read by `intake`."""
+    max_parsed_matrices: int = Field(default=4, ge=1, le=256)
+    """Matrices that are parsed at a time, which bounds memory; others wait. Read by `intake`."""
     max_wait_s: float = Field(default=60.0, ge=0, le=3600)
     """Longest `Prefer: wait=N` that is honoured; read by `routes`."""
     cache_ttl_s: int = Field(default=30 * 86400, ge=0)

@@ -2,8 +2,11 @@
 
 import io
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from pydantic import TypeAdapter
 
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
 from sparsesmith.artifacts.python_loader import python_loader
@@ -11,18 +14,21 @@ from sparsesmith.errors import Conflict
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.program.extraction import extract_program
-from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+from sparsesmith_proto.api import KernelReport, LibraryAnswer, TriedCandidate, TunedAnswer
 from sparsesmith_proto.kernel import Workload
 
-ArtifactKind = Literal["cu", "hpp", "py", "json", "zip"]
+ArtifactKind = Literal["cu", "hpp", "py", "json", "candidates", "zip"]
 
-_MEDIA_TYPES: dict[ArtifactKind, str] = {
+MEDIA_TYPES: dict[ArtifactKind, str] = {
     "cu": "text/x-cuda; charset=utf-8",
     "hpp": "text/x-c++hdr; charset=utf-8",
     "py": "text/x-python; charset=utf-8",
     "json": "application/json",
+    "candidates": "application/json",
     "zip": "application/zip",
 }
+
+_CANDIDATES = TypeAdapter(list[TriedCandidate])
 
 
 @dataclass(frozen=True)
@@ -34,20 +40,28 @@ class Artifact:
     content: bytes
 
 
-def artifact(kind: ArtifactKind, report: KernelReport, pattern: Pattern, values: FixedValues | None = None) -> Artifact:
-    """The program (`cu`), the C++ header (`hpp`), the Python loader (`py`), the report (`json`) or all of them (`zip`).
+def artifact(
+    kind: ArtifactKind,
+    report: KernelReport,
+    pattern: Pattern,
+    values: FixedValues | None = None,
+    candidates: Sequence[TriedCandidate] = (),
+) -> Artifact:
+    """The program (`cu`), the C++ header (`hpp`), the Python loader (`py`), the report (`json`), what was tried
+    (`candidates`) or all of them (`zip`).
 
-    `values`: those that the workload fixes, where it does.
+    `values`: those that the workload fixes, where it does. `candidates`: where they are known.
     Raises Conflict for `cu` and `hpp` where the answer is the vendor's routine: there is no program to hand out.
     """
-    matrix = (pattern, values)
-    content = _zip(report, *matrix) if kind == "zip" else _text(kind, report, *matrix).encode()
-    return Artifact(artifact_name(report.workload, kind), _MEDIA_TYPES[kind], content)
+    bundle = _Bundle(report, pattern, values, candidates)
+    content = bundle.zip() if kind == "zip" else bundle.text(kind).encode()
+    return Artifact(artifact_name(report.workload, kind), MEDIA_TYPES[kind], content)
 
 
 def artifact_name(workload: Workload, kind: ArtifactKind) -> str:
     """File name of an artifact; the Python loader's is importable."""
-    return f"kernel_{workload_name(workload)}.{kind}"
+    suffix = "candidates.json" if kind == "candidates" else kind
+    return f"kernel_{workload_name(workload)}.{suffix}"
 
 
 def kinds_of(report: KernelReport) -> tuple[ArtifactKind, ...]:
@@ -59,18 +73,39 @@ def kinds_of(report: KernelReport) -> tuple[ArtifactKind, ...]:
             return ("py", "json")
 
 
-def _text(kind: ArtifactKind, report: KernelReport, pattern: Pattern, values: FixedValues | None) -> str:
-    match kind:
-        case "cu":
-            return _program(report)
-        case "hpp":
-            return cpp_header(_program(report), report.workload, pattern, report.device, values)
-        case "py":
-            return python_loader(report)
-        case "json":
-            return report.model_dump_json(indent=2)
-        case "zip":
-            raise AssertionError("a zip is not a text")
+@dataclass(frozen=True)
+class _Bundle:
+    report: KernelReport
+    pattern: Pattern
+    values: FixedValues | None
+    candidates: Sequence[TriedCandidate]
+
+    def text(self, kind: ArtifactKind) -> str:
+        report = self.report
+        match kind:
+            case "cu":
+                return _program(report)
+            case "hpp":
+                return cpp_header(_program(report), report.workload, self.pattern, report.device, self.values)
+            case "py":
+                return python_loader(report)
+            case "json":
+                return report.model_dump_json(indent=2)
+            case "candidates":
+                return _CANDIDATES.dump_json(list(self.candidates), indent=2).decode()
+            case "zip":
+                raise AssertionError("a zip is not a text")
+
+    def zip(self) -> bytes:
+        kinds = (*kinds_of(self.report), *(("candidates",) if self.candidates else ()))
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for kind in kinds:
+                # Dated 1980: equal answers give equal files.
+                entry = zipfile.ZipInfo(artifact_name(self.report.workload, kind))
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, self.text(kind), zipfile.ZIP_DEFLATED)
+        return buffer.getvalue()
 
 
 def _program(report: KernelReport) -> str:
@@ -84,13 +119,3 @@ def _program(report: KernelReport) -> str:
                 field="kind",
                 value=routine,
             )
-
-
-def _zip(report: KernelReport, pattern: Pattern, values: FixedValues | None) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for kind in kinds_of(report):
-            entry = zipfile.ZipInfo(artifact_name(report.workload, kind))  # Dated 1980: equal answers give equal files.
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, _text(kind, report, pattern, values), zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()

@@ -7,26 +7,26 @@ included together, and one header in several translation units.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from string import Template
 
 import numpy as np
 
+from sparsesmith.elements import c_type
 from sparsesmith.formats.format import Argument, ParameterValue, numbers
 from sparsesmith.formats.values.compressed import Compressed, build_layout
 from sparsesmith.formats.values.storage import Constant, Dictionary, Float32, RowDictionary, ValueStorage
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Sizes, operation_named
+from sparsesmith.program.binding import BoundProgram, bind
 from sparsesmith.program.directives import ResolvedLaunch
-from sparsesmith.program.program import KernelProgram, parse_program, signature_of
+from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith.program.restrictions.tokens import tokenize
 from sparsesmith_proto.kernel import DeviceDescription, Workload
-from sparsesmith_proto.message import ElementType
 
 _SOURCES = files("sparsesmith.artifacts") / "cpp"
 _MULTIPLIER = np.uint64(6364136223846793005)
-_ELEMENTS: dict[ElementType, str] = {"float32": "float", "float64": "double"}
 _NEW_VALUES_NOTE = "//   kernel.set_values(new_values);        // host, CSR order: same pattern, new values"
 _FIXED_NOTE = "// Valid for the values that it was tuned with only: the constructor refuses any other."
 _CHECK = Template(
@@ -56,8 +56,8 @@ _EXTERN_C = re.compile(r'\bextern\s*"C"\s*(?!\s*\{)')
 
 
 def workload_name(workload: Workload) -> str:
-    """A name for files and namespaces: pattern, operation, element type and, for spmm, the dense columns."""
-    columns = "" if workload.operation == "spmv" else f"_{workload.num_dense_cols}"
+    """A name for files and namespaces: pattern, operation, element type and, where it has them, the dense columns."""
+    columns = f"_{workload.num_dense_cols}" if operation_named(workload.operation).axes else ""
     values = "" if workload.values is None else f"_values_{workload.values[:12]}"
     return f"{workload.pattern[:12]}_{workload.operation}_{workload.element_type}{columns}{values}"
 
@@ -74,10 +74,11 @@ def cpp_header(
     `values`: those that the workload fixes, where it does. Raises InvalidProgram where the program needs them.
     """
     program = parse_program(program_text, workload.operation, workload.element_type)
-    plan = _plan(program, workload, pattern, device, values)
+    layout = build_layout(program.format, program.parameters, pattern, values)
+    plan = bind(program, layout, workload, pattern, device.num_sms)
     includes, layout_code = _apart((_SOURCES / "layout.hpp").read_text())
     program_includes, device_code = _program_apart(program.source)
-    operand, result = ("x", "y") if workload.operation == "spmv" else ("b", "c")
+    (operand,), (result,) = plan.names("input"), plan.names("output")
     return Template((_SOURCES / "kernel.hpp.in").read_text()).substitute(
         title=f"Tuned by sparsesmith: {workload.operation} {workload.element_type}, format {program.format.name}.",
         digest=workload.pattern,
@@ -87,7 +88,7 @@ def cpp_header(
         includes="\n".join([*includes, *program_includes]),
         device_code=_EXTERN_C.sub("", device_code),
         restores="".join(f"#undef {name}\n" for name in _macros(program.source)),
-        element=_ELEMENTS[workload.element_type],
+        element=c_type(workload.element_type),
         layout_code=layout_code,
         format_code=(_SOURCES / f"{program.format.name}.hpp").read_text().strip(),
         fingerprint=fingerprint(pattern),
@@ -175,34 +176,6 @@ def cpp_parameter(name: str, value: ParameterValue) -> str:
     return f'{{"{name}_{flag}", {int(value == flag)}}}'
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What to launch, with every size known."""
-
-    sizes: dict[str, int]
-    arguments: tuple[Argument, ...]
-    launches: tuple[ResolvedLaunch, ...]
-
-
-def _plan(
-    program: KernelProgram,
-    workload: Workload,
-    pattern: Pattern,
-    device: DeviceDescription,
-    values: FixedValues | None,
-) -> _Plan:
-    sizes = {
-        "num_rows": pattern.num_rows,
-        "num_cols": pattern.num_cols,
-        "nnz": pattern.nnz,
-        "num_dense_cols": workload.num_dense_cols,
-        "num_sms": device.num_sms,
-        **build_layout(program.format, program.parameters, pattern, values).sizes,
-    }
-    arguments = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
-    return _Plan(sizes, arguments, tuple(launch.resolve(sizes) for launch in program.launches))
-
-
 def _apart(code: str) -> tuple[list[str], str]:
     """The #include lines, which must stand outside namespaces, and the rest."""
     return _INCLUDE.findall(code), _INCLUDE.sub("", code).strip()
@@ -222,7 +195,7 @@ def _macros(source: str) -> list[str]:
     return list(dict.fromkeys(defined))
 
 
-def _launches(plan: _Plan) -> str:
+def _launches(plan: BoundProgram) -> str:
     call = ", ".join(_argument(argument, plan.sizes) for argument in plan.arguments)
     return "".join(_launch(launch, call) for launch in plan.launches)
 
@@ -238,24 +211,21 @@ def _extent(extent: tuple[int, int, int]) -> str:
     return ", ".join(map(str, extent))
 
 
-def _attributes(plan: _Plan) -> str:
+def _attributes(plan: BoundProgram) -> str:
     """Dynamic shared memory that with the static may exceed 48 KB must be asked for."""
-    needs: dict[str, int] = {}
-    for launch in plan.launches:
-        needs[launch.kernel] = max(launch.shared_bytes, needs.get(launch.kernel, 0))
     return "".join(
         f"    check(cudaFuncSetAttribute(device_code::{kernel}, "
         f"cudaFuncAttributeMaxDynamicSharedMemorySize, {shared_bytes}));\n"
-        for kernel, shared_bytes in needs.items()
+        for kernel, shared_bytes in plan.shared_bytes.items()
         if shared_bytes
     )
 
 
-def _argument(argument: Argument, sizes: dict[str, int]) -> str:
+def _argument(argument: Argument, sizes: Sizes) -> str:
     match argument.role:
         case "size":
             return str(sizes[argument.name])
-        case "input" | "output":
+        case "input" | "inout" | "output":
             return argument.name
         case "index" | "values" | "scratch":
             return f'buffer<{argument.c_type}>("{argument.name}")'

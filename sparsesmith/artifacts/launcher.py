@@ -12,12 +12,16 @@ import numpy.typing as npt
 import scipy.sparse
 
 from sparsesmith.cuda.driver import KernelArguments, launch_programmatic
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith.formats.format import Argument
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
-from sparsesmith.program.program import KernelProgram, ResolvedLaunch, parse_program, signature_of
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.program.binding import bind
+from sparsesmith.program.program import KernelProgram, ResolvedLaunch, parse_program
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 
@@ -82,18 +86,13 @@ class _ProgramLauncher:
         self._workload = workload
         self._pattern = pattern
         self._layout = build_layout(program.format, program.parameters, pattern, values)
-        self._sizes = {
-            "num_rows": pattern.num_rows,
-            "num_cols": pattern.num_cols,
-            "nnz": pattern.nnz,
-            "num_dense_cols": workload.num_dense_cols,
-            **self._layout.sizes,
-        }
+        num_sms = self._device.attributes["MultiProcessorCount"]
+        self._bound = bind(program, self._layout, workload, pattern, num_sms)
         self._kernels = self._compiled(program)
-        self._arguments = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
         self._arrays = {name: self._cupy.asarray(array) for name, array in self._layout.indices.items()}
-        for name, size in self._layout.scratch.items():
-            self._arrays[name] = self._cupy.empty(size * workload.num_dense_cols, workload.element_type)
+        for name in self._bound.names("scratch"):
+            num_elements = self._bound.buffer(name).num_bytes // ELEMENTS[workload.element_type].num_bytes
+            self._arrays[name] = self._cupy.empty(num_elements, workload.element_type)
         self.update_values(matrix)
 
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
@@ -102,17 +101,17 @@ class _ProgramLauncher:
         if not same or not np.array_equal(matrix.indices, self._pattern.col_indices):
             raise _another_pattern(pattern_from_scipy(matrix).digest, self._pattern.digest)
         checked_values(matrix.data, self._workload)
-        if all(argument.role != "values" for argument in self._arguments):
+        if not self._bound.names("values"):
             return
         with self._device:
             self._arrays["values"] = self._cupy.asarray(self._layout.pack(_values(matrix, self._workload.element_type)))
 
     def __call__(self, dense: Any) -> Any:
         with self._device, _stream_of(dense, self._cupy):
-            operand = _operand(dense, self._cupy, self._pattern.num_cols, self._workload)
-            shape = (self._pattern.num_rows, *operand.shape[1:])
-            result = self._cupy.empty(shape, operand.dtype)
-            arguments = tuple(self._argument(argument, operand, result) for argument in self._arguments)
+            (given,), (wanted,) = self._bound.names("input"), self._bound.names("output")
+            operand = _operand(dense, self._cupy, self._bound.buffer(given).shape, self._workload.element_type)
+            result = self._cupy.empty(self._bound.buffer(wanted).shape, operand.dtype)
+            arguments = tuple(self._argument(argument, operand, result) for argument in self._bound.arguments)
             for kernel, launch in self._kernels:
                 self._launch(kernel, launch, arguments)
             return _like(dense, result)
@@ -120,12 +119,9 @@ class _ProgramLauncher:
     def _compiled(self, program: KernelProgram) -> list[tuple[Any, Any]]:
         """Kernels and their launches, in order."""
         module = self._cupy.RawModule(code=program.source, options=COMPILER_OPTIONS)
-        sizes = {**self._sizes, "num_sms": self._device.attributes["MultiProcessorCount"]}
-        launches = [launch.resolve(sizes) for launch in program.launches]
-        kernels = [(module.get_function(launch.kernel), launch) for launch in launches]
+        kernels = [(module.get_function(launch.kernel), launch) for launch in self._bound.launches]
         for kernel, launch in kernels:
-            needed = max(other.shared_bytes for other in launches if other.kernel == launch.kernel)
-            if needed:
+            if needed := self._bound.shared_bytes[launch.kernel]:
                 kernel.max_dynamic_shared_size_bytes = needed
         return kernels
 
@@ -140,10 +136,10 @@ class _ProgramLauncher:
     def _argument(self, argument: Argument, operand: Any, result: Any) -> Any:
         match argument.role:
             case "size":
-                return np.int32(self._sizes[argument.name])
+                return np.int32(self._bound.sizes[argument.name])
             case "input":
                 return operand
-            case "output":
+            case "inout" | "output":
                 return result
             case "index" | "values" | "scratch":
                 return self._arrays[argument.name]
@@ -172,7 +168,10 @@ class _LibraryLauncher:
 
     def __call__(self, dense: Any) -> Any:
         with self._device, _stream_of(dense, self._cupy):
-            operand = _operand(dense, self._cupy, self._matrix.shape[1], self._workload)
+            num_rows, num_cols = self._matrix.shape
+            sizes = {"num_rows": num_rows, "num_cols": num_cols, "num_dense_cols": self._workload.num_dense_cols}
+            (given,) = operands_with_role(operation_named(self._workload.operation), "input")
+            operand = _operand(dense, self._cupy, given.shape(sizes), self._workload.element_type)
             return _like(dense, self._cupy.ascontiguousarray(self._matrix @ operand))
 
 
@@ -194,10 +193,9 @@ def _values(matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> npt.N
     return np.ascontiguousarray(matrix.data, dtype=element_type)
 
 
-def _operand(dense: Any, cupy: Any, num_cols: int, workload: Workload) -> Any:
+def _operand(dense: Any, cupy: Any, expected: tuple[int, ...], element_type: ElementType) -> Any:
     """The dense operand on the device: contiguous, in the workload's element type. Raises InvalidInput."""
-    expected = (num_cols,) if workload.operation == "spmv" else (num_cols, workload.num_dense_cols)
-    given = _of_torch(dense, workload.element_type) if _is_torch(dense) else dense
+    given = _of_torch(dense, element_type) if _is_torch(dense) else dense
     if tuple(np.shape(given)) != expected:
         raise InvalidInput(
             f"the dense operand has shape {tuple(np.shape(given))}: expected {expected}",
@@ -205,7 +203,7 @@ def _operand(dense: Any, cupy: Any, num_cols: int, workload: Workload) -> Any:
             value=tuple(np.shape(given)),
             limit=expected,
         )
-    operand = cupy.ascontiguousarray(cupy.asarray(given), dtype=workload.element_type)
+    operand = cupy.ascontiguousarray(cupy.asarray(given), dtype=element_type)
     here = cupy.cuda.runtime.getDevice()
     if operand.device.id != here:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""The command line: `sparsesmith tune`, `grade`, `up`, `demo`, `train`."""
+"""The command line. `commands` declares it and imports nothing heavy; each command loads what it needs when it runs."""
 
 from sparsesmith.cli.commands import main
 

@@ -1,49 +1,63 @@
-"""The commands. Each is thin: it reads files, calls the client or the stack, and prints."""
+"""The commands: what each is called, takes and says of itself. What it does is imported when it runs.
+
+`--version`, `--help` and completion import neither NumPy, SciPy, pydantic, httpx nor rich (a test looks).
+"""
 
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from typer.core import TyperGroup
 
 import sparsesmith
-from sparsesmith.cli.files import matrix_file, program_file, save_artifacts
-from sparsesmith.cli.progress import Progress
-from sparsesmith.cli.rendering import show_evaluation, show_policy, show_report, visible
-from sparsesmith.client import Client, tuning_options
+from sparsesmith.cli.options import (
+    ElementTypeOption,
+    Headers,
+    JobId,
+    JobIds,
+    Json,
+    MatrixFile,
+    NumDenseCols,
+    OperationOption,
+    OutFolder,
+    State,
+    Url,
+    ValuesOf,
+)
+from sparsesmith.cli.visible import visible
 from sparsesmith.errors import SparsesmithError, Unavailable
-from sparsesmith_proto.api import SearchStrategy, ValuesOption
-from sparsesmith_proto.message import ElementType, Operation
+from sparsesmith_proto.words import SearchStrategy
+
+
+class _Program(TyperGroup):
+    """All commands. Typer's own flags (help, completion) have no default, and it loads pydantic to convert nothing."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params = super().get_params(ctx)
+        for flag in params:
+            if getattr(flag, "is_flag", False) and flag.default is None:
+                flag.default = False
+        return params
+
 
 app = typer.Typer(
-    help="Post a sparse matrix, get back a CUDA kernel tuned for it.", no_args_is_help=True, add_completion=False
+    cls=_Program,
+    help="Post a sparse matrix, get back a CUDA kernel tuned for it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-train_app = typer.Typer(help="Train a policy of your own.", no_args_is_help=True)
+train_app = typer.Typer(help="Train a policy of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(train_app, name="train")
 
-console = Console()
-errors = Console(stderr=True)
-
-MatrixFile = Annotated[Path, typer.Argument(help="A sparse matrix: .mtx, .mtx.gz or SciPy .npz", metavar="MATRIX")]
-Url = Annotated[str | None, typer.Option(help="Server (default: SPARSESMITH_URL, else http://127.0.0.1:8000)")]
-Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else")]
-OperationOption = Annotated[Operation, typer.Option(help="y = A x, or C = A B")]
-ElementTypeOption = Annotated[ElementType, typer.Option("--type", help="Type of the values")]
-NumDenseCols = Annotated[int, typer.Option(help="Columns of B (spmm)")]
-ValuesOf = Annotated[
-    ValuesOption,
-    typer.Option("--values", help="Right for any values, or for the file's own, exploiting them"),
-]
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit")]
+OPTIONS_OF_THE_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 USER_MISTAKE = 2
-NOT_PASSED = 3
 INTERRUPTED = 130
 
 
@@ -63,13 +77,19 @@ def tune(
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
-    candidates: Annotated[int, typer.Option(help="Kernels to try at most")] = 64,
-    seconds: Annotated[float, typer.Option(help="Seconds to search at most")] = 120,
-    out: Annotated[Path | None, typer.Option(help="Folder for the .cu, .hpp, .py and .json of the answer")] = None,
+    candidates: Annotated[int, typer.Option(help="Kernels to try at most", metavar="NUMBER")] = 64,
+    seconds: Annotated[float, typer.Option(help="Seconds to search at most", metavar="SECONDS")] = 120,
+    detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait")] = False,
+    out: OutFolder = None,
     url: Url = None,
+    header: Headers = None,
     as_json: Json = False,
 ) -> None:
     """Tune a kernel for a matrix. Ctrl-C cancels the search."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.tuning import submit_matrix, tune_matrix
+    from sparsesmith.client.options import tuning_options
+
     options = tuning_options(
         operation=operation,
         element_type=element_type,
@@ -78,21 +98,11 @@ def tune(
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
     )
-    name, data = matrix_file(matrix)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)  # Before the search, whose answer should not be lost to a wrong folder.
-    with Client(url) as client:
-        with Progress(errors, quiet=as_json) as progress:
-            job = client.submit(name, data, options)
-            with _cancelled_by_interrupt(client, job.job_id):
-                report = client.wait(job.job_id, progress.update)
-        paths = [] if out is None else save_artifacts(client, job.job_id, report, out)
-    if as_json:
-        print(report.model_dump_json(indent=2))
-        return
-    show_report(console, report)
-    for path in paths:
-        console.print(f"wrote      {escape(str(path))}", soft_wrap=True)
+    with connection(url, header) as client:
+        if detach:
+            submit_matrix(client, matrix, options, as_json=as_json)
+        else:
+            tune_matrix(client, matrix, options, out=out, as_json=as_json)
 
 
 @app.command()
@@ -104,79 +114,120 @@ def grade(
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
     url: Url = None,
+    header: Headers = None,
     as_json: Json = False,
 ) -> None:
     """Grade a kernel program that you wrote. Exits with 3 unless it passed."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.tuning import grade_program
+    from sparsesmith.client.options import tuning_options
+
     options = tuning_options(
         operation=operation, element_type=element_type, num_dense_cols=num_dense_cols, values=values
     )
-    text = program_file(program)
-    name, data = matrix_file(matrix)
-    with Client(url) as client, Progress(errors, quiet=as_json) as progress:
-        answer = client.grade_file(text, name, data, options, progress.update)
-    if as_json:
-        print(answer.model_dump_json(indent=2))
-    else:
-        show_evaluation(console, answer)
-    if answer.evaluation.outcome.outcome != "passed":
-        raise typer.Exit(NOT_PASSED)
+    with connection(url, header) as client:
+        raise typer.Exit(grade_program(client, program, matrix, options, as_json=as_json))
 
 
 @app.command()
-def policy(url: Url = None, as_json: Json = False) -> None:
+def status(job: JobId, url: Url = None, header: Headers = None, as_json: Json = False) -> None:
+    """Show how far a job is."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.jobs import show_status
+
+    with connection(url, header) as client:
+        show_status(client, job, as_json=as_json)
+
+
+@app.command()
+def watch(job: JobId, out: OutFolder = None, url: Url = None, header: Headers = None, as_json: Json = False) -> None:
+    """Follow a job to its end and show its answer. Ctrl-C leaves it running; --json prints each state on a line."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.jobs import watch_job
+
+    with connection(url, header) as client:
+        watch_job(client, job, out=out, as_json=as_json)
+
+
+@app.command()
+def cancel(jobs: JobIds, url: Url = None, header: Headers = None, as_json: Json = False) -> None:
+    """Stop jobs that have not ended."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.jobs import cancel_jobs
+
+    with connection(url, header) as client:
+        cancel_jobs(client, jobs, as_json=as_json)
+
+
+@app.command()
+def health(url: Url = None, header: Headers = None, as_json: Json = False) -> None:
+    """Say whether the server answers and is ready. Exits with 4 unless it is."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.jobs import show_health
+
+    with connection(url, header) as client:
+        raise typer.Exit(show_health(client, as_json=as_json))
+
+
+@app.command()
+def policy(url: Url = None, header: Headers = None, as_json: Json = False) -> None:
     """Show the policy that the server samples from."""
-    with Client(url) as client:
-        status = client.policy()
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.rendering import show_policy
+    from sparsesmith.cli.terminal import console
+
+    with connection(url, header) as client:
+        found = client.policy()
     if as_json:
-        print(status.model_dump_json(indent=2))
+        print(found.model_dump_json(indent=2))
     else:
-        show_policy(console, status)
+        show_policy(console, found)
 
 
 @app.command()
 def up(
-    evaluators: Annotated[int, typer.Option(help="Evaluator processes to start", min=1, max=64)] = 1,
-    port: Annotated[int, typer.Option(help="Port of the generator's HTTP interface", min=1, max=65535)] = 8000,
-    state: Annotated[Path, typer.Option(help="Folder for the queue, the weights and the logs")] = Path(".sparsesmith"),
+    evaluators: Annotated[int, typer.Option(help="Evaluator processes to start", min=1, max=64, metavar="NUMBER")] = 1,
+    port: Annotated[
+        int, typer.Option(help="Port of the generator's HTTP interface", min=1, max=65535, metavar="PORT")
+    ] = 8000,
+    state: State = Path(".sparsesmith"),
 ) -> None:
     """Start the whole stack and keep it running until Ctrl-C."""
     _check_installed("redis", "fastapi")
     from sparsesmith.cli.local_stack import keep_up
+    from sparsesmith.cli.terminal import console
 
     keep_up(console, evaluators=evaluators, port=port, state=state)
 
 
 @app.command()
 def demo(
-    matrix: Annotated[Path, typer.Argument(help="Matrix to tune for")] = Path("examples/bcsstk13.mtx"),
-    state: Annotated[Path, typer.Option(help="Folder for the queue, the weights and the logs")] = Path(".sparsesmith"),
+    matrix: Annotated[Path, typer.Argument(help="Matrix to tune for", metavar="MATRIX")] = Path(
+        "examples/bcsstk13.mtx"
+    ),
+    state: State = Path(".sparsesmith"),
 ) -> None:
-    """Start the stack, tune a kernel for a real matrix, print it with its report, stop."""
+    """Start the stack, tune a kernel for a real matrix, print the verdict with its report and the kernel, stop."""
     _check_installed("redis", "fastapi")
     from sparsesmith.cli.local_stack import run_demo
+    from sparsesmith.cli.terminal import console
 
     run_demo(console, matrix=matrix, state=state)
 
 
-@train_app.command(
-    "pretrain", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False
-)
+@train_app.command("pretrain", context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)
 def train_pretrain(context: typer.Context) -> None:
     """Pretrain on CUDA source (all options go to services.trainer.offline pretrain)."""
     _become("services.trainer.offline", ["pretrain", *context.args])
 
 
-@train_app.command(
-    "sft", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False
-)
+@train_app.command("sft", context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)
 def train_sft(context: typer.Context) -> None:
     """Supervised fine-tuning on measured family programs (all options go to services.trainer.offline sft)."""
     _become("services.trainer.offline", ["sft", *context.args])
 
 
-@train_app.command(
-    "ppo", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False
-)
+@train_app.command("ppo", context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)
 def train_ppo(context: typer.Context) -> None:
     """Online PPO on what the evaluators measure (all options go to services.trainer)."""
     _become("services.trainer", context.args)
@@ -185,22 +236,13 @@ def train_ppo(context: typer.Context) -> None:
 def main() -> None:
     """Run the command line; a user's mistake is one clear line and exit code 2."""
     try:
-        app()
+        app(prog_name="sparsesmith")
     except SparsesmithError as error:
         _fail(error.message)
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-
-
-@contextmanager
-def _cancelled_by_interrupt(client: Client, job_id: str) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        client.cancel(job_id)
-        raise
 
 
 def _check_installed(*packages: str) -> None:
@@ -222,6 +264,10 @@ def _become(module: str, arguments: list[str]) -> NoReturn:
 
 
 def _fail(message: str) -> NoReturn:
+    from rich.markup import escape
+
+    from sparsesmith.cli.terminal import errors
+
     line = " ".join(visible(message).split())
     errors.print(f"[bold red]error[/]: {escape(line)}", highlight=False, soft_wrap=True)
     sys.exit(USER_MISTAKE)

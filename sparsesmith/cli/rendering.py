@@ -1,17 +1,17 @@
-"""Reports for people. Every time is labelled measured or estimated.
+"""Reports for people: the verdict first, the kernel last. Every time is labelled measured or estimated.
 
 Programs, logs and names come from models, compilers and servers: they are shown as they are, never read as markup, and
-their control characters are replaced.
+their control characters are replaced. Lines are left to the terminal to wrap, so that what is copied is what was meant.
 """
 
-import re
 from typing import assert_never
 
 from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
-from rich.table import Table
 
+from sparsesmith.cli.columns import columns
+from sparsesmith.cli.visible import visible
 from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import (
     BreakEven,
@@ -19,6 +19,7 @@ from sparsesmith_proto.api import (
     KernelReport,
     LibraryAnswer,
     PolicyStatus,
+    SearchReport,
     TunedAnswer,
 )
 from sparsesmith_proto.kernel import (
@@ -38,63 +39,60 @@ from sparsesmith_proto.kernel import (
     TimedOut,
     Timing,
     UserWritten,
+    Workload,
 )
 
-_CONTROL = re.compile(r"[^\t\n\x20-\x7e\xa0-\U0010ffff]")
 
+def show_report(console: Console, report: KernelReport, known: str | None = None) -> None:
+    """The whole answer: verdict, what it is about, baselines, search, program.
 
-def visible(text: str) -> str:
-    """The text without control characters: a terminal would obey them."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def show_report(console: Console, report: KernelReport) -> None:
-    """The whole answer: program, outcome, baselines, search, break-even."""
-    workload = report.workload
-    console.rule(f"{workload.operation} {workload.element_type}")
-    console.print(f"matrix     {report.num_rows:,} x {report.num_cols:,}, {report.nnz:,} nonzeros")
+    `known`: what was measured elsewhere for the same question.
+    """
+    workload, answer = report.workload, report.answer
+    _line(console, "verdict", verdict(report), style="bold")
+    _line(console, "break-even", describe_break_even(answer.break_even))
+    if known is not None:
+        _line(console, "known", known, style="bold")
+    console.print()
+    _line(console, "workload", f"{workload.operation} {workload.element_type}, {_dense_columns(workload)}")
+    _line(console, "matrix", f"{report.num_rows:,} x {report.num_cols:,}, {report.nnz:,} nonzeros")
     if workload.values is not None:
         _line(console, "values", "fixed: a kernel is valid for this matrix's values only")
     _line(console, "device", describe_device(report.device))
-    match report.answer:
-        case TunedAnswer(best=best):
-            _show_program(console, best.candidate)
-            _line(console, "written by", describe_origin(best.candidate))
-            _line(console, "outcome", describe_outcome(best.outcome))
-        case LibraryAnswer(routine=routine, reason=reason, closest=closest):
-            _line(console, "answer", f"{describe_library(routine, report.device)}: {reason}", style="bold")
-            if closest is not None:
-                _show_program(console, closest.candidate)
-                _line(console, "closest", f"{describe_outcome(closest.outcome)} ({describe_origin(closest.candidate)})")
+    shown = answer.best if isinstance(answer, TunedAnswer) else answer.closest
+    if shown is not None:
+        is_answer = isinstance(answer, TunedAnswer)
+        _line(console, "written by" if is_answer else "closest", describe_origin(shown.candidate))
+        _line(console, "outcome", describe_outcome(shown.outcome))
+    _show_search(console, report.search)
+    console.print()
     _show_baselines(console, report.baselines)
-    if isinstance(report.answer, TunedAnswer):
-        speedup = (
-            f"{report.answer.speedup_over_best:.2f}x over the best baseline "
-            f"({report.baselines.best_routine().routine}), {report.answer.speedup_over_default:.2f}x over the default "
-            f"({report.baselines.default}){_estimate_note(report.device)}"
-        )
-        _line(console, "speed-up", speedup, style="bold")
-    _line(console, "break-even", describe_break_even(report.answer.break_even))
-    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(report.search.outcomes.items()))
-    _line(
-        console,
-        "search",
-        f"{report.search.strategy}: {report.search.num_candidates} candidates in "
-        f"{report.search.seconds:.1f} s, the first graded after {report.search.first_graded_s:.1f} s ({outcomes})",
-    )
-    if report.search.policy_versions:
-        _line(console, "policy", f"versions {', '.join(map(str, report.search.policy_versions))}")
+    if shown is not None:
+        _show_program(console, shown.candidate)
+
+
+def verdict(report: KernelReport) -> str:
+    """The answer in one sentence."""
+    match report.answer:
+        case TunedAnswer(speedup_over_best=over_best, speedup_over_default=over_default):
+            faster = f"a kernel, {over_best:.2f}x faster than {_against(report.baselines, report.device)}"
+            default = f"{over_default:.2f}x faster than the default ({report.baselines.default})"
+            return f"{_label(report.device)}{faster}, {default}"
+        case LibraryAnswer(routine=routine, reason=reason):
+            return f"{_label(report.device)}{describe_library(routine, report.device)}: {reason}"
 
 
 def show_evaluation(console: Console, answer: EvaluationAnswer) -> None:
     """One graded program beside the baselines."""
+    outcome = answer.evaluation.outcome
+    if isinstance(outcome, Passed):
+        speedup = answer.baselines.best_routine().timing.median_us / outcome.timing.median_us
+        sentence = f"{speedup:.2f}x the speed of {_against(answer.baselines, answer.device)}"
+        _line(console, "verdict", f"{_label(answer.device)}{sentence}", style="bold")
+    _line(console, "outcome", describe_outcome(outcome))
     _line(console, "device", describe_device(answer.device))
-    _line(console, "outcome", describe_outcome(answer.evaluation.outcome))
+    console.print()
     _show_baselines(console, answer.baselines)
-    if isinstance(answer.evaluation.outcome, Passed):
-        speedup = answer.baselines.best_routine().timing.median_us / answer.evaluation.outcome.timing.median_us
-        note = _estimate_note(answer.device)
-        _line(console, "speed-up", f"{speedup:.2f}x over the best baseline{note}", style="bold")
 
 
 def show_policy(console: Console, status: PolicyStatus) -> None:
@@ -113,7 +111,7 @@ def describe_device(device: DeviceDescription) -> str:
             bandwidth = f"{device.copy_bandwidth_gbs:,.0f} GB/s copy bandwidth measured"
             return f"{device.name} ({device.architecture}, {bandwidth})"
         case "interpreter":
-            return f"{device.name} for {device.architecture}: no GPU is here, every time below is ESTIMATED"
+            return f"{device.name} for {device.architecture}: no GPU is here, every time is ESTIMATED"
     assert_never(device.kind)
 
 
@@ -180,26 +178,59 @@ def describe_break_even(break_even: BreakEven) -> str:
     )
 
 
+def _show_search(console: Console, search: SearchReport) -> None:
+    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(search.outcomes.items()))
+    tried = f"{search.strategy}: {search.num_candidates} candidates in {search.seconds:.1f} s"
+    _line(console, "search", f"{tried}, the first graded after {search.first_graded_s:.1f} s ({outcomes})")
+    if search.policy_versions:
+        _line(console, "policy", f"versions {', '.join(map(str, search.policy_versions))}")
+
+
 def _show_program(console: Console, candidate: Candidate) -> None:
+    """As it is: no line is wrapped or cut, whatever the width."""
     text = visible(extract_program(candidate.program)).strip()
-    console.print(Syntax(text, "cuda", word_wrap=True, background_color="default"))
+    console.print()
+    console.print(Syntax("", "cuda", background_color="default").highlight(text), soft_wrap=True, end="")
 
 
 def _show_baselines(console: Console, baselines: Baselines) -> None:
-    table = Table("baseline", "time", "preparation", title_justify="left", box=None)
-    best = baselines.best_routine().routine
+    best = baselines.best_routine()
+    rows = []
     for routine in sorted(baselines.routines, key=lambda routine: routine.timing.median_us):
-        held = {"best": routine.routine == best, "default": routine.routine == baselines.default}
+        held = {"best": routine.routine == best.routine, "default": routine.routine == baselines.default}
         marks = ", ".join(mark for mark, holds in held.items() if holds)
-        name = f"{routine.routine} ({marks})" if marks else routine.routine
-        timing = describe_timing(routine.timing)
-        table.add_row(escape(visible(name)), escape(timing), f"{routine.preparation_ms:.2f} ms")
-    console.print(table)
+        rows.append((routine.routine, marks, *_time_cells(routine.timing), f"{routine.preparation_ms:.2f}"))
+    numbers = (f"us {best.timing.kind}", "95 % interval", "cold us", "noise", "preparation ms")
+    console.out(columns(("baseline", "", *numbers), rows, right=numbers), highlight=False)
+
+
+def _time_cells(timing: Timing) -> tuple[str, str, str, str]:
+    match timing:
+        case MeasuredTiming(median_us=median, low_us=low, high_us=high, cold_us=cold, stable=stable):
+            return f"{median:.2f}", f"{low:.2f} to {high:.2f}", f"{cold:.2f}", "steady" if stable else "UNSTEADY"
+        case EstimatedTiming(median_us=median):
+            return f"{median:.2f}", "", "", ""
+    assert_never(timing)
+
+
+def _dense_columns(workload: Workload) -> str:
+    return "one column" if workload.num_dense_cols == 1 else f"{workload.num_dense_cols} columns"
+
+
+def _label(device: DeviceDescription) -> str:
+    return "ESTIMATED, for no GPU is here: " if device.kind == "interpreter" else ""
+
+
+def _against(baselines: Baselines, device: DeviceDescription) -> str:
+    """What the best baseline is, by name."""
+    routine = baselines.best_routine().routine
+    match device.kind:
+        case "cuda":
+            return f"the library's fastest routine ({routine})"
+        case "interpreter":
+            return f"the fastest plain kernel, which stands in for the library ({routine})"
+    assert_never(device.kind)
 
 
 def _line(console: Console, label: str, text: str, style: str = "") -> None:
-    console.print(f"{label:10} {escape(visible(text))}", style=style, highlight=False)
-
-
-def _estimate_note(device: DeviceDescription) -> str:
-    return " (estimated)" if device.kind == "interpreter" else ""
+    console.print(f"{label:11}{escape(visible(text))}", style=style, highlight=False, soft_wrap=True)

@@ -4,8 +4,9 @@ import asyncio
 import io
 import os
 import time
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import httpx
 import numpy as np
@@ -13,12 +14,13 @@ import scipy.sparse
 
 from sparsesmith.artifacts import ArtifactKind
 from sparsesmith.client import flows
-from sparsesmith.client.flows import Call, Flow, OnProgress, Pause
+from sparsesmith.client.flows import Call, Flow, Health, OnProgress, Pause
+from sparsesmith.client.headers import client_headers
 from sparsesmith.client.matrices import SparseMatrix, to_scipy
 from sparsesmith.client.options import tuning_options
 from sparsesmith.client.tuned_kernel import TunedKernel
 from sparsesmith.errors import InvalidOption, Unavailable
-from sparsesmith_proto.api import EvaluationAnswer, JobStatus, KernelReport, PolicyStatus, TuningOptions
+from sparsesmith_proto.api import EvaluationAnswer, JobStatus, KernelReport, PolicyStatus, TriedCandidate, TuningOptions
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 TIMEOUT = httpx.Timeout(connect=10, read=120, write=600, pool=10)
@@ -31,9 +33,11 @@ Reply = httpx.Response | Unavailable | None
 class Client:
     """A connection to a sparsesmith server. Errors are those of `sparsesmith.errors`."""
 
-    def __init__(self, url: str | None = None) -> None:
-        """`url`: else SPARSESMITH_URL, else http://127.0.0.1:8000. Raises InvalidOption for what is no HTTP address."""
-        self._http = httpx.Client(base_url=server_url(url), timeout=TIMEOUT)
+    def __init__(self, url: str | None = None, headers: Mapping[str, str] | None = None) -> None:
+        """`url`: else SPARSESMITH_URL, else http://127.0.0.1:8000. `headers` go with every request, beside those of
+        SPARSESMITH_HEADERS (`Name: value`, one a line). Raises InvalidOption for what is no HTTP address or no header.
+        """
+        self._http = httpx.Client(**_connection(url, headers))
 
     def __enter__(self) -> Self:
         return self
@@ -45,6 +49,11 @@ class Client:
 
     def close(self) -> None:
         self._http.close()
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return str(self._http.base_url).rstrip("/")
 
     def tune(
         self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -70,6 +79,10 @@ class Client:
         """
         return self._run(flows.finished_kernel(job_id, on_progress))
 
+    def watch(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
+        """The last state of a job of either kind, however it ends; `on_progress` as in `wait`. Raises NotFound."""
+        return self._run(flows.ended(job_id, on_progress))
+
     def grade(
         self,
         program: str,
@@ -89,8 +102,12 @@ class Client:
         on_progress: OnProgress | None = None,
     ) -> EvaluationAnswer:
         """Grade a kernel program on a matrix file."""
-        job = self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
+        job = self.submit_program(program, name, data, options)
         return self._run(flows.finished_evaluation(job.job_id, on_progress))
+
+    def submit_program(self, program: str, name: str, data: bytes, options: TuningOptions | None = None) -> JobStatus:
+        """Hand in a kernel program with a matrix file; what became of it is there later."""
+        return self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
 
     def status(self, job_id: str) -> JobStatus:
         """State of a job, best so far, position in the queue. Raises NotFound."""
@@ -99,6 +116,10 @@ class Client:
     def cancel(self, job_id: str) -> None:
         """Stop a job. Raises Conflict for one that has ended, NotFound."""
         self._run(flows.cancel(job_id))
+
+    def candidates(self, job_id: str) -> list[TriedCandidate]:
+        """What was tried for a job so far, failures included, in the order of grading. Raises NotFound."""
+        return self._run(flows.candidates(job_id))
 
     def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         """A file of a finished job. Raises Conflict where the job or its answer has none, NotFound."""
@@ -109,8 +130,12 @@ class Client:
         return self._run(flows.policy())
 
     def is_ready(self) -> bool:
-        """Whether the server answers and its engine serves."""
+        """Whether the server takes and answers requests now."""
         return self._run(flows.ready())
+
+    def health(self) -> Health:
+        """Whether the server answers and is ready, and what is missing. Never raises Unavailable."""
+        return self._run(flows.health())
 
     def _run(self, flow: Flow[Answer]) -> Answer:
         reply: Reply = None
@@ -133,8 +158,8 @@ class Client:
 class AsyncClient:
     """`Client` for asyncio: the same methods, to be awaited."""
 
-    def __init__(self, url: str | None = None) -> None:
-        self._http = httpx.AsyncClient(base_url=server_url(url), timeout=TIMEOUT)
+    def __init__(self, url: str | None = None, headers: Mapping[str, str] | None = None) -> None:
+        self._http = httpx.AsyncClient(**_connection(url, headers))
 
     async def __aenter__(self) -> Self:
         return self
@@ -165,6 +190,9 @@ class AsyncClient:
     async def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         return await self._run(flows.finished_kernel(job_id, on_progress))
 
+    async def watch(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
+        return await self._run(flows.ended(job_id, on_progress))
+
     async def grade(
         self,
         program: str,
@@ -183,14 +211,22 @@ class AsyncClient:
         options: TuningOptions | None = None,
         on_progress: OnProgress | None = None,
     ) -> EvaluationAnswer:
-        job = await self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
+        job = await self.submit_program(program, name, data, options)
         return await self._run(flows.finished_evaluation(job.job_id, on_progress))
+
+    async def submit_program(
+        self, program: str, name: str, data: bytes, options: TuningOptions | None = None
+    ) -> JobStatus:
+        return await self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
 
     async def status(self, job_id: str) -> JobStatus:
         return await self._run(flows.status(job_id))
 
     async def cancel(self, job_id: str) -> None:
         await self._run(flows.cancel(job_id))
+
+    async def candidates(self, job_id: str) -> list[TriedCandidate]:
+        return await self._run(flows.candidates(job_id))
 
     async def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         return await self._run(flows.artifact(job_id, kind))
@@ -200,6 +236,9 @@ class AsyncClient:
 
     async def is_ready(self) -> bool:
         return await self._run(flows.ready())
+
+    async def health(self) -> Health:
+        return await self._run(flows.health())
 
     async def _run(self, flow: Flow[Answer]) -> Answer:
         reply: Reply = None
@@ -219,15 +258,16 @@ class AsyncClient:
                         reply = _no_answer(self._http.base_url, error)
 
 
-def tune(matrix: SparseMatrix, *, url: str | None = None, **options: object) -> TunedKernel:
+def tune(
+    matrix: SparseMatrix, *, url: str | None = None, headers: Mapping[str, str] | None = None, **options: object
+) -> TunedKernel:
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    search, budget. The server is `url`, else SPARSESMITH_URL, else http://127.0.0.1:8000. Raises InvalidOption for
-    others.
+    search, budget. `url` and `headers` are those of `Client`. Raises InvalidOption for others.
     """
     chosen = tuning_options(**options)
-    with Client(url) as client:
+    with Client(url, headers) as client:
         return client.tune(matrix, chosen)
 
 
@@ -241,6 +281,11 @@ def server_url(url: str | None) -> httpx.URL:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise InvalidOption(f"url: {text!r} is not http://HOST or https://HOST", field="url", value=text)
     return parsed
+
+
+def _connection(url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
+    """What both of httpx's clients are made with. Raises InvalidOption."""
+    return {"base_url": server_url(url), "headers": client_headers(headers, os.environ), "timeout": TIMEOUT}
 
 
 def matrix_file(csr: scipy.sparse.csr_matrix, options: TuningOptions | None) -> bytes:

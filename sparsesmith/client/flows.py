@@ -26,6 +26,7 @@ from sparsesmith.errors import (
 )
 from sparsesmith_proto.api import (
     Cancelled,
+    CandidatePage,
     EvaluationAnswer,
     Failed,
     Finished,
@@ -36,6 +37,7 @@ from sparsesmith_proto.api import (
     Problem,
     Queued,
     Running,
+    TriedCandidate,
     TuningOptions,
 )
 
@@ -56,6 +58,24 @@ class Pause:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Health:
+    """What a server says of itself."""
+
+    is_alive: bool
+    """Its process answers."""
+    is_ready: bool
+    """It takes and answers requests now."""
+    problem: str | None
+    """What is missing, where it is not ready."""
+
+    def describe(self) -> str:
+        """One line."""
+        if self.is_ready:
+            return "ready"
+        return f"not ready: {self.problem}" if self.is_alive else f"no answer: {self.problem}"
+
+
 Answer = TypeVar("Answer")
 Body = TypeVar("Body", bound=BaseModel)
 Flow = Generator[Call | Pause, httpx.Response, Answer]
@@ -64,6 +84,7 @@ OnProgress = Callable[[JobStatus], None]
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.5
+PAGE_CANDIDATES = 128
 PATIENCE_SECONDS = 120.0
 """How long polling outlasts a server that does not answer: an accepted job survives its restart."""
 
@@ -112,18 +133,37 @@ def form_fields(options: TuningOptions) -> dict[str, str]:
 
 def finished_kernel(job_id: str, on_progress: OnProgress | None) -> Flow[KernelReport]:
     """Poll until the job ends. Raises what the server says went wrong; Conflict if it was cancelled."""
-    state = yield from _end_of("kernels", job_id, on_progress)
+    state = yield from ended(job_id, on_progress)
     if isinstance(state.status, Finished):
         return state.status.report
-    raise _unfinished(state)
+    raise unfinished(state)
 
 
 def finished_evaluation(job_id: str, on_progress: OnProgress | None) -> Flow[EvaluationAnswer]:
     """Poll until the program is graded. Raises as `finished_kernel` does."""
-    state = yield from _end_of("evaluations", job_id, on_progress)
+    state = yield from ended(job_id, on_progress, "evaluations")
     if isinstance(state.status, Graded):
         return state.status.answer
-    raise _unfinished(state)
+    raise unfinished(state)
+
+
+def ended(job_id: str, on_progress: OnProgress | None, collection: Collection = "kernels") -> Flow[JobStatus]:
+    """Poll until the job ends, however it ends. `kernels` knows jobs of either kind."""
+    last_heard, pause_s = time.monotonic(), FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            state = _read(JobStatus, (yield Call("GET", _path(collection, job_id), {})))
+        except Unavailable:
+            if time.monotonic() - last_heard > PATIENCE_SECONDS:
+                raise
+        else:
+            last_heard = time.monotonic()
+            if on_progress is not None:
+                on_progress(state)
+            if not isinstance(state.status, Queued | Running):
+                return state
+        yield Pause(pause_s)
+        pause_s = min(1.5 * pause_s, LONGEST_PAUSE_SECONDS)
 
 
 def status(job_id: str) -> Flow[JobStatus]:
@@ -136,8 +176,20 @@ def cancel(job_id: str) -> Flow[None]:
     _checked((yield Call("DELETE", _path("kernels", job_id), {})))
 
 
+def candidates(job_id: str) -> Flow[list[TriedCandidate]]:
+    """`GET /v1/kernels/{id}/candidates`, page by page."""
+    tried: list[TriedCandidate] = []
+    offset: int | None = 0
+    while offset is not None:
+        options = {"params": {"offset": offset, "limit": PAGE_CANDIDATES}}
+        page = _read(CandidatePage, (yield Call("GET", f"{_path('kernels', job_id)}/candidates", options)))
+        tried += page.candidates
+        offset = page.next_offset
+    return tried
+
+
 def artifact(job_id: str, kind: str) -> Flow[bytes]:
-    """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py, .json or .zip."""
+    """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py, .json, .candidates.json or .zip."""
     response = yield Call("GET", f"{_path('kernels', job_id)}/artifact", {"params": {"kind": kind}})
     return _checked(response).content
 
@@ -156,36 +208,21 @@ def ready() -> Flow[bool]:
     return True
 
 
-def problem_error(problem: Problem) -> SparsesmithError:
-    """The error of our tree behind a problem document."""
-    usual = InvalidInput if problem.status < httpx.codes.INTERNAL_SERVER_ERROR else SparsesmithError
-    kind = _KINDS.get(problem.type) or _KINDS_BY_STATUS.get(problem.status, usual)
-    return kind(problem.detail, field=problem.field, value=problem.value, limit=problem.limit)
+def health() -> Flow[Health]:
+    """`GET /healthz` and `GET /readyz`. No answer is an answer here."""
+    try:
+        _checked((yield Call("GET", "/healthz", {})))
+    except Unavailable as error:
+        return Health(is_alive=False, is_ready=False, problem=error.message)
+    try:
+        _checked((yield Call("GET", "/readyz", {})))
+    except Unavailable as error:
+        return Health(is_alive=True, is_ready=False, problem=error.message)
+    return Health(is_alive=True, is_ready=True, problem=None)
 
 
-def _path(collection: Collection, job_id: str) -> str:
-    return f"/v1/{collection}/{quote(job_id, safe='')}"
-
-
-def _end_of(collection: Collection, job_id: str, on_progress: OnProgress | None) -> Flow[JobStatus]:
-    last_heard, pause_s = time.monotonic(), FIRST_PAUSE_SECONDS
-    while True:
-        try:
-            state = _read(JobStatus, (yield Call("GET", _path(collection, job_id), {})))
-        except Unavailable:
-            if time.monotonic() - last_heard > PATIENCE_SECONDS:
-                raise
-        else:
-            last_heard = time.monotonic()
-            if on_progress is not None:
-                on_progress(state)
-            if not isinstance(state.status, Queued | Running):
-                return state
-        yield Pause(pause_s)
-        pause_s = min(1.5 * pause_s, LONGEST_PAUSE_SECONDS)
-
-
-def _unfinished(job: JobStatus) -> SparsesmithError:
+def unfinished(job: JobStatus) -> SparsesmithError:
+    """Why a job has no answer of the kind that was asked for."""
     match job.status:
         case Failed(problem=problem):
             return problem_error(problem)
@@ -197,6 +234,17 @@ def _unfinished(job: JobStatus) -> SparsesmithError:
             return Conflict(f"job {job.job_id} has not ended", field="state", value=job.status.state)
         case _:
             assert_never(job.status)
+
+
+def problem_error(problem: Problem) -> SparsesmithError:
+    """The error of our tree behind a problem document."""
+    usual = InvalidInput if problem.status < httpx.codes.INTERNAL_SERVER_ERROR else SparsesmithError
+    kind = _KINDS.get(problem.type) or _KINDS_BY_STATUS.get(problem.status, usual)
+    return kind(problem.detail, field=problem.field, value=problem.value, limit=problem.limit)
+
+
+def _path(collection: Collection, job_id: str) -> str:
+    return f"/v1/{collection}/{quote(job_id, safe='')}"
 
 
 def _encoded(program: str) -> bytes:

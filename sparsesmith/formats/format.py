@@ -70,7 +70,10 @@ _NUMBER_LIST = re.compile(r"(0|-?[1-9][0-9]{0,9})(,(0|-?[1-9][0-9]{0,9}))*", re.
 
 ParameterSpec = IntegerRange | OneOf | NumberList
 
-Role = Literal["size", "index", "values", "scratch", "input", "output"]
+Role = Literal["size", "index", "values", "scratch", "input", "inout", "output"]
+
+WRITABLE_ROLES: tuple[Role, ...] = ("scratch", "inout", "output")
+"""Of arguments that kernels may write to."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,16 @@ class Layout:
         packed = np.take(values, np.maximum(self.value_sources, 0))
         packed[self.value_sources < 0] = 0
         return packed
+
+    def buffer_bytes(self, argument: Argument, element_bytes: int, num_dense_cols: int) -> int:
+        """Device memory of one of the format's arrays."""
+        match argument.role:
+            case "values":
+                return self.num_slots * element_bytes
+            case "scratch":
+                return self.scratch[argument.name] * num_dense_cols * element_bytes
+            case _:
+                return int(self.indices[argument.name].nbytes)
 
     def num_bytes(self, element_bytes: int, num_dense_cols: int = 1) -> int:
         """Device memory of the format: indices, values and scratch."""

@@ -19,6 +19,10 @@ class MatrixLimits:
     """After a symmetric file is expanded."""
     max_rows: int = 100_000_000
     max_cols: int = 100_000_000
+    rows_anyway: int = 1 << 24
+    """Rows or columns that a matrix may have however few nonzeros it has."""
+    rows_a_nonzero: int = 1000
+    """Further rows or columns for each nonzero: work and memory follow what was sent, not what a size line says."""
 
 
 def check_limit(field: str, value: int, limit: int) -> None:
@@ -37,6 +41,21 @@ def check_shape(num_rows: int, num_cols: int, nnz: int, limits: MatrixLimits) ->
         check_limit(field, value, min(limit, MAX_NNZ))
         if value < 1:
             raise InvalidMatrix(f"{field} is {value}: must be at least 1", field=field, value=value, limit=">= 1")
+    check_emptiness(num_rows, num_cols, nnz, limits)
+
+
+def check_emptiness(num_rows: int, num_cols: int, nnz: int, limits: MatrixLimits, prefix: str = "") -> None:
+    """Raises LimitExceeded for almost nothing but empty rows or columns. `prefix` stands before the field's name."""
+    limit = limits.rows_anyway + limits.rows_a_nonzero * nnz
+    for field, value in ((f"{prefix}num_rows", num_rows), (f"{prefix}num_cols", num_cols)):
+        if value > limit:
+            raise LimitExceeded(
+                f"{field} is {value}: at most {limit} with {nnz} nonzeros ({limits.rows_anyway} and "
+                f"{limits.rows_a_nonzero} a nonzero); leave empty rows and columns out",
+                field=field,
+                value=value,
+                limit=limit,
+            )
 
 
 def check_finite(values: npt.NDArray[np.generic], what: str, first: int) -> None:

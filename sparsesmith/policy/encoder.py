@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sparsesmith.prompts.arrays import HEADER_SIZES, NUM_FEATURES, WINDOW_WIDTH, EncoderKind, PromptInputs, code_width
+from sparsesmith.prompts.arrays import NUM_FEATURES, WINDOW_WIDTH, EncoderKind, PromptInputs, code_width
+from sparsesmith.prompts.header import FIRST_HEADER_SIZES, HEADER_SIZES, rows_of_first_table
 
 NUM_FEATURE_TOKENS = 4
 
@@ -51,6 +52,7 @@ class MatrixEncoder(nn.Module):
         self.kind = kind
         self.hidden = hidden
         self.header = nn.Embedding(sum(HEADER_SIZES), hidden)
+        self.register_load_state_dict_pre_hook(_make_room)  # type: ignore[no-untyped-call]
         offsets = torch.tensor([0, *HEADER_SIZES[:-1]]).cumsum(0)
         self.register_buffer("header_offsets", offsets, persistent=False)
         if kind == "structural":
@@ -92,3 +94,19 @@ class MatrixEncoder(nn.Module):
         highest = codes.masked_fill(~present, -math.inf).amax(dim=-2)
         highest = torch.where(present.any(dim=-2), highest, torch.zeros_like(highest))
         return torch.cat([mean, highest.to(mean.dtype)], dim=-1)
+
+
+def with_room(table: Tensor) -> Tensor:
+    """A table of header embeddings, shape [rows, hidden], with room for all reserved ids; new rows are zero."""
+    if len(table) != sum(FIRST_HEADER_SIZES):
+        return table
+    roomy = table.new_zeros(sum(HEADER_SIZES), table.shape[1])
+    roomy[torch.from_numpy(rows_of_first_table()).to(table.device)] = table
+    return roomy
+
+
+def _make_room(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
+    """Weights that were trained before ids were reserved are read as they are."""
+    name = f"{prefix}header.weight"
+    if name in state:
+        state[name] = with_room(state[name])

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from sparsesmith.elements import c_type
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.formats.format import HEAD, SPMM_TAIL, SPMV_TAIL, Argument, Format, Parameters
+from sparsesmith.formats.format import HEAD, Argument, Format, Parameters
+from sparsesmith.operations import operation_named
 from sparsesmith.program.restrictions.tokens import SourceTokens, Token, closing
 from sparsesmith_proto.message import ElementType, Operation
 
-_C_TYPES: dict[ElementType, str] = {"float32": "float", "float64": "double"}
-_TAILS: dict[Operation, tuple[Argument, ...]] = {"spmv": SPMV_TAIL, "spmm": SPMM_TAIL}
 _ATTRIBUTES = frozenset({"__launch_bounds__", "__maxnreg__"})
 _RESTRICT = frozenset({"__restrict__", "__restrict"})
 
@@ -20,10 +20,11 @@ def signature_of(
     format_: Format, parameters: Parameters, operation: Operation, element_type: ElementType
 ) -> tuple[Argument, ...]:
     """The arguments of every kernel of a program, in order, with the element type filled in."""
-    element = _C_TYPES[element_type]
+    element = c_type(element_type)
+    tail = (operand.argument for operand in operation_named(operation).operands)
     return tuple(
         replace(argument, c_type=re.sub(r"\bT\b", element, argument.c_type))
-        for argument in (*HEAD, *format_.arguments(parameters), *_TAILS[operation])
+        for argument in (*HEAD, *format_.arguments(parameters), *tail)
     )
 
 

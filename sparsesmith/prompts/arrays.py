@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sparsesmith.errors import InvalidOption
 from sparsesmith.matrix.features import NUM_FEATURES, structural_features
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.prompts.header import header
 from sparsesmith.prompts.positions import (
     SINUSOIDAL_WIDTH,
     STRUCTURAL_WIDTH,
@@ -35,14 +36,6 @@ BALANCED_WINDOWS = 16
 WINDOW_WIDTH = 9
 NUM_SINUSOIDAL_NONZEROS = 128
 """Matrix tokens of the sinusoidal encoder: a nonzero each."""
-
-OPERATIONS = ("spmv", "spmm")
-ELEMENT_TYPES = ("float32", "float64")
-ARCHITECTURES = ("other", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
-MAX_DENSE_COLS_BUCKET = 10
-"""Buckets are the rounded-up base-2 logarithm of num_dense_cols."""
-HEADER_SIZES = (len(OPERATIONS), len(ELEMENT_TYPES), MAX_DENSE_COLS_BUCKET + 1, len(ARCHITECTURES))
-"""Distinct values of each header id."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,14 +84,6 @@ def matrix_inputs(
         case "sinusoidal":
             points, mask, windows = _nonzero_tokens(pattern, generator)
     return PromptInputs(encoder, header_ids, known, points, mask, windows, parent)
-
-
-def header(operation: str, element_type: str, num_dense_cols: int, architecture: str) -> IntArray:
-    """Ids of the header tokens, shape [4]. An architecture that is not listed counts as `other`."""
-    name = architecture.rstrip("a")
-    bucket = min(MAX_DENSE_COLS_BUCKET, (num_dense_cols - 1).bit_length())
-    known = ARCHITECTURES.index(name) if name in ARCHITECTURES else 0
-    return np.array([OPERATIONS.index(operation), ELEMENT_TYPES.index(element_type), bucket, known], np.int64)
 
 
 def code_width(encoder: EncoderKind) -> int:
@@ -177,8 +162,6 @@ def _nonzero_tokens(
 
 
 __all__ = [
-    "ARCHITECTURES",
-    "HEADER_SIZES",
     "NUM_FEATURES",
     "WINDOW_WIDTH",
     "EncoderKind",

@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from sparsesmith.elements import c_type
 from sparsesmith.formats import FORMATS
 from sparsesmith.formats.format import (
     HEAD,
-    SPMM_TAIL,
-    SPMV_TAIL,
     Argument,
     Format,
     IntegerRange,
@@ -16,6 +15,9 @@ from sparsesmith.formats.format import (
     complete_parameters,
 )
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.operations.texts import with_element_type
 from sparsesmith_proto.kernel import Prompt, Workload
 
 NUM_SHOWN_ROWS = 6
@@ -38,30 +40,6 @@ Every launched kernel is extern "C" __global__ void and takes exactly these argu
 T below stands for {element}. Answer with the program alone.
 """
 
-_EXAMPLE = """\
-//@ format csr
-//@ launch {operation} grid=ceil_div(num_rows,256) block=256
-extern "C" __global__ void {operation}({arguments}) {{
-  int row = blockIdx.x * blockDim.x + threadIdx.x;
-  if (row >= num_rows) return;
-{body}
-}}
-"""
-
-_BODIES = {
-    "spmv": """\
-  {element} sum = 0;
-  for (int k = row_offsets[row]; k < row_offsets[row + 1]; ++k) sum += values[k] * x[col_indices[k]];
-  y[row] = sum;""",
-    "spmm": """\
-  for (int j = 0; j < num_dense_cols; ++j) {{
-    {element} sum = 0;
-    for (int k = row_offsets[row]; k < row_offsets[row + 1]; ++k)
-      sum += values[k] * b[(long long)col_indices[k] * num_dense_cols + j];
-    c[(long long)row * num_dense_cols + j] = sum;
-  }}""",
-}
-
 
 def text_prompt(pattern: Pattern, workload: Workload, prompt: Prompt) -> str:
     """The same text for the same arguments: the trainer rebuilds it from the pattern."""
@@ -77,21 +55,17 @@ def text_prompt(pattern: Pattern, workload: Workload, prompt: Prompt) -> str:
 
 
 def _rules(workload: Workload, prompt: Prompt) -> str:
-    cols = workload.num_dense_cols
-    spmv = workload.operation == "spmv"
+    operation = operation_named(workload.operation)
+    inputs, outputs = operands_with_role(operation, "input"), operands_with_role(operation, "output", "inout")
     return _RULES.format(
-        product="y = A x" if spmv else f"C = A B, B row-major with num_dense_cols = {cols} columns",
+        product=operation.formula.format(num_dense_cols=workload.num_dense_cols),
         architecture=prompt.architecture,
         head=_listed(HEAD),
-        tail=_listed(SPMV_TAIL if spmv else SPMM_TAIL),
-        output="y" if spmv else "c",
-        input="x" if spmv else "b",
-        element=_element(workload),
+        tail=_listed(tuple(operand.argument for operand in operation.operands)),
+        output=", ".join(operand.name for operand in outputs),
+        input=", ".join(operand.name for operand in inputs),
+        element=c_type(workload.element_type),
     )
-
-
-def _element(workload: Workload) -> str:
-    return "float" if workload.element_type == "float32" else "double"
 
 
 def _listed(arguments: tuple[Argument, ...]) -> str:
@@ -119,12 +93,8 @@ def _legal(spec: ParameterSpec) -> str:
 
 
 def _example(workload: Workload) -> str:
-    csr = FORMATS["csr"]
-    tail = SPMV_TAIL if workload.operation == "spmv" else SPMM_TAIL
-    element = _element(workload)
-    arguments = _listed((*HEAD, *csr.arguments(complete_parameters(csr, {})), *tail)).replace("T*", f"{element}*")
-    body = _BODIES[workload.operation].format(element=element)
-    return _EXAMPLE.format(operation=workload.operation, arguments=arguments, body=body)
+    operation = operation_named(workload.operation)
+    return with_element_type(operation.programs[operation.naive], workload.element_type)
 
 
 def _digest(pattern: Pattern, sample_seed: int) -> str:

@@ -2,23 +2,20 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import scipy.io
-import scipy.sparse
 from rich.console import Console
 
 import sparsesmith
 from sparsesmith.artifacts import artifact, kinds_of
-from sparsesmith.cli import main
 from sparsesmith.cli.rendering import show_report
 from sparsesmith.client import Client
 from sparsesmith.matrix.pattern import pattern_from_scipy
@@ -26,76 +23,36 @@ from sparsesmith.runtime.ports import free_port
 from sparsesmith_proto.api import Cancelled, EvaluationAnswer, KernelReport
 from sparsesmith_proto.kernel import CompileFailed, Crashed
 from tests.artifacts.answers import CSR_PROGRAM, make_device, make_matrix, make_report
-from tests.generator.live_service import Evaluators, live_service
+from tests.cli.shell import FAST, Shell, assert_one_line, is_progress
+from tests.generator.live_service import Evaluators
 
 MATRIX = make_matrix()
-FAST = ("--candidates", "4", "--seconds", "20")
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A command that ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Shell:
-    """Runs `sparsesmith` in this process."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> None:
-        self._patch = patch
-        self._capture = capture
-
-    def __call__(self, *arguments: object) -> Ended:
-        self._patch.setattr(sys, "argv", ["sparsesmith", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        captured = self._capture.readouterr()
-        return Ended(int(caught.value.code or 0), captured.out, captured.err)
-
-
-@pytest.fixture
-def sparsesmith_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    monkeypatch.setenv("COLUMNS", "100")
-    return Shell(monkeypatch, capsys)
-
-
-@pytest.fixture
-def evaluators() -> Evaluators:
-    return Evaluators()
-
-
-@pytest.fixture
-def server(redis_url: str, evaluators: Evaluators, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A server that the command finds by SPARSESMITH_URL."""
-    with live_service(redis_url, evaluators, cache_ttl_s=0) as http:
-        monkeypatch.setenv("SPARSESMITH_URL", str(http.base_url))
-        yield str(http.base_url)
-
-
-@pytest.fixture
-def matrix(tmp_path: Path) -> Path:
-    path = tmp_path / "a matrix.mtx"
-    scipy.io.mmwrite(path, MATRIX)
-    return path
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    path = tmp_path / "kernel.cu"
-    path.write_text(CSR_PROGRAM)
-    return path
-
-
-def test_tune_shows_program_times_and_search(sparsesmith_command: Shell, server: str, matrix: Path) -> None:
+def test_tune_gives_the_verdict_first_and_the_program_last(
+    sparsesmith_command: Shell, server: str, matrix: Path
+) -> None:
     ended = sparsesmith_command("tune", matrix, *FAST)
-    assert (ended.code, ended.err) == (0, "")
-    assert "//@ format" in ended.out
-    assert "us measured" in ended.out
-    assert "2.00x over the best baseline" in ended.out
-    assert "4 candidates" in ended.out
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert lines[0].startswith(
+        "verdict    a kernel, 2.00x faster than the library's fastest routine (cusparse_coo_alg1)"
+    )
+    assert lines[1].startswith("break-even repaid after ")
+    program = next(number for number, line in enumerate(lines) if "//@ format" in line)
+    before = "\n".join(lines[:program])
+    for part in ("us measured", "4 candidates", "cusparse_coo_alg1"):
+        assert part in before
+
+
+def test_progress_is_told_where_the_output_is_no_terminal(
+    sparsesmith_command: Shell, server: str, matrix: Path
+) -> None:
+    ended = sparsesmith_command("tune", matrix, *FAST)
+    told = ended.err.splitlines()
+    assert all(is_progress(line) for line in told)
+    for part in ("sending the matrix", "of 4 candidates", "finished"):
+        assert any(part in line for line in told), told
 
 
 def test_json_is_all_that_is_printed(sparsesmith_command: Shell, server: str, matrix: Path, program: Path) -> None:
@@ -170,14 +127,6 @@ def test_grade_exits_with_3_unless_the_program_passed(
     assert EvaluationAnswer.model_validate_json(as_json.out).evaluation.outcome == evaluators.outcome
 
 
-def assert_one_line(ended: Ended, *parts: str) -> None:
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("error: ")
-    assert ended.err.count("\n") == 1
-    for part in parts:
-        assert part in ended.err
-
-
 def test_a_file_that_cannot_be_read_is_one_line(
     sparsesmith_command: Shell, matrix: Path, program: Path, tmp_path: Path
 ) -> None:
@@ -202,6 +151,7 @@ def test_what_the_server_refuses_is_one_line(
 ) -> None:
     assert_one_line(sparsesmith_command("policy"), "without a policy")
     assert_one_line(sparsesmith_command("tune", matrix, "--num-dense-cols", "3"), "num_dense_cols is 3", "spmv")
+    assert_one_line(sparsesmith_command("tune", matrix, "--operation", "spgemm"), "spgemm")
     broken = tmp_path / "broken.mtx"
     broken.write_text("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n3 1\n")
     assert_one_line(sparsesmith_command("tune", broken), "3")
@@ -221,7 +171,7 @@ def test_an_option_out_of_range_is_one_line(
     assert_one_line(sparsesmith_command("tune", matrix, *options), part)
 
 
-@pytest.mark.parametrize("options", [("--operation", "spgemm"), ("--type", "float16"), ("--colour", "red")])
+@pytest.mark.parametrize("options", [("--search", "luck"), ("--type", "float16"), ("--colour", "red")])
 def test_an_unknown_option_value_is_a_usage_error(
     options: tuple[str, ...], sparsesmith_command: Shell, matrix: Path
 ) -> None:
@@ -243,8 +193,18 @@ def test_the_version_is_the_packages(sparsesmith_command: Shell) -> None:
 def test_every_command_is_listed(sparsesmith_command: Shell) -> None:
     ended = sparsesmith_command("--help")
     assert ended.code == 0
-    for command in ("tune", "grade", "policy", "up", "demo", "train"):
+    for command in ("tune", "grade", "status", "watch", "cancel", "health", "policy", "up", "demo", "train"):
         assert f" {command} " in ended.out
+
+
+@pytest.mark.parametrize("is_terminal", [True, False], ids=["terminal", "file"])
+def test_no_line_of_a_program_is_wrapped_or_cut(is_terminal: bool) -> None:
+    long = CSR_PROGRAM + "// " + "a long comment " * 20 + "end\n"
+    console = Console(width=80, force_terminal=is_terminal, color_system="truecolor" if is_terminal else None)
+    with console.capture() as capture:
+        show_report(console, make_report(MATRIX, long))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capture.get())
+    assert shown.endswith(f"\n\n{long}")
 
 
 @pytest.fixture
@@ -279,8 +239,9 @@ def test_without_a_gpu_every_time_is_called_an_estimate_and_the_stand_in_is_name
     console = Console(width=200)
     with console.capture() as capture:
         show_report(console, report)
-    assert "every time below is ESTIMATED" in capture.get()
+    assert capture.get().startswith("verdict    ESTIMATED, for no GPU is here: keep to the library")
     assert "without a GPU cusparse_csr_alg2 stands for it" in capture.get()
+    assert "every time is ESTIMATED" in capture.get()
 
 
 @pytest.mark.parametrize("kind, note", [("measured", ""), ("estimated", " (estimated)")])

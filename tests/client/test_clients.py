@@ -157,11 +157,13 @@ def test_what_the_server_refuses_is_the_error_that_it_raised(client: Client) -> 
         client.tune(scipy.sparse.csr_matrix((3, 3)), OPTIONS)
 
 
-@pytest.mark.parametrize("kind", ["cu", "hpp", "py", "json", "zip"])
+@pytest.mark.parametrize("kind", ["cu", "hpp", "py", "json", "candidates", "zip"])
 def test_an_artifact_of_the_server_is_the_one_made_here(client: Client, kind: Any) -> None:
     job = client.submit("m.mtx", matrix_market(MATRIX), OPTIONS)
     report = client.wait(job.job_id)
-    assert client.artifact(job.job_id, kind) == artifact(kind, report, pattern_from_scipy(MATRIX)).content
+    tried = client.candidates(job.job_id)
+    made_here = artifact(kind, report, pattern_from_scipy(MATRIX), candidates=tried)
+    assert client.artifact(job.job_id, kind) == made_here.content
 
 
 def test_artifacts_that_do_not_exist_are_errors(client: Client, evaluators: Evaluators) -> None:
@@ -197,6 +199,7 @@ def test_the_asynchronous_client_does_the_same(url: str) -> None:
             assert answer_of(await client.wait(job.job_id)) == answer_of(kernel.report)
             assert (await client.artifact(job.job_id, "cu")).decode() == kernel.program
             assert isinstance((await client.status(job.job_id)).status, Finished)
+            assert len(await client.candidates(job.job_id)) == 1
             with pytest.raises(Conflict):
                 await client.cancel(job.job_id)
             with pytest.raises(InvalidMatrix):
@@ -226,7 +229,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"operation": "spgemm"}, "operation"),
+        ({"operation": "SpGEMM"}, "operation"),
         ({"colour": "red"}, "colour"),
         ({"budget": {"candidates": 0}}, "budget.candidates"),
         ({"num_dense_cols": 5000}, "num_dense_cols"),

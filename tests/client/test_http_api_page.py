@@ -67,4 +67,4 @@ def test_the_limits_of_the_page_are_the_defaults() -> None:
         number, _, unit = limit.strip().partition(" ")
         found[name] = int(number.replace(",", "")) * units.get(unit, 1)
     assert found == {name: settings[name.lower()].default for name in found}
-    assert len(found) == 6
+    assert len(found) == 8

@@ -15,6 +15,7 @@ from services.generator.http.app import create_app
 from services.generator.service import Service
 from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import NotFound
+from sparsesmith.transport.shelf import ShelfLimits
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Outcome
 from tests.generator.reports import make_passed, make_timing, report_for
@@ -54,9 +55,9 @@ def live_service(
     redis_url: str, evaluators: Evaluators, listen_port: int = 0, **settings: Any
 ) -> Iterator[httpx.Client]:
     """A client of a service without a policy. Leaving stops the service as SIGTERM does."""
-    channels = Channels(redis_url)
-    channels.evaluations = evaluators
     chosen = GeneratorSettings(**{"redis_url": redis_url, "policy_dir": None, "exchange_dir": Path(), **settings})
+    channels = Channels(redis_url, ShelfLimits(max_bytes=chosen.max_stored_bytes))
+    channels.evaluations = evaluators
     app = create_app(Service(chosen, channels))
     config = uvicorn.Config(app, port=listen_port, log_config=None, timeout_graceful_shutdown=2)
     server = uvicorn.Server(config)

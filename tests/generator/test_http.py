@@ -367,13 +367,13 @@ def test_events_end_with_the_answer_and_go_on_where_they_left_off(client: httpx.
     assert events_of(client, location, last_event_id="rubbish") == events
 
 
-@pytest.mark.parametrize("kind", ["cu", "hpp", "py", "json", "zip"])
+@pytest.mark.parametrize("kind", ["cu", "hpp", "py", "json", "candidates", "zip"])
 def test_the_answer_can_be_taken_home(client: httpx.Client, kind: str) -> None:
     location = client.post("/v1/kernels", json=kernel_request(), headers={"Prefer": "wait=10"}).headers["location"]
     response = client.get(f"{location}/artifact", params={"kind": kind})
     assert response.status_code == 200, response.text
     assert response.content
-    assert f'.{kind}"' in response.headers["content-disposition"]
+    assert f".{kind}" in response.headers["content-disposition"]
 
 
 def test_an_unfinished_job_has_no_artifact_and_an_unknown_kind_is_a_problem(

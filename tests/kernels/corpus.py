@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
+from sparsesmith.operations import operations
 from sparsesmith_proto.message import ElementType, Operation
 
 FOLDER = Path(__file__).parent
@@ -38,14 +39,14 @@ def read_program(path: Path) -> CorpusProgram:
             break
         given[found[1]] = found[2]
     operation, element_type = given["workload"].split(" ")
-    assert operation in get_args(Operation)
+    assert operation in operations()
     assert element_type in get_args(ElementType)
     return CorpusProgram(
         path,
         text,
         tuple(given["expect"].split("|")),
         tuple(given.get("on a GPU", given["expect"]).split("|")),
-        cast(Operation, operation),
+        operation,
         cast(ElementType, element_type),
         given.get("words", ""),
     )

@@ -1,6 +1,7 @@
 """The matrix encoder and whole prompts as embeddings."""
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from tokenizers import Tokenizer
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.policy.embedding import PromptEmbedder, text_token_ids
 from sparsesmith.policy.encoder import MatrixEncoder, collate
-from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, header, matrix_inputs
+from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, matrix_inputs
+from sparsesmith.prompts.header import ARCHITECTURES, FIRST_HEADER_SIZES, header
 from sparsesmith_proto.kernel import Parent
+from sparsesmith_proto.message import ElementType
 
 HIDDEN = 32
 TOKENIZER = Tokenizer.from_file(str(Path(__file__).parents[2] / "models" / "sparsesmith-30m" / "tokenizer.json"))
@@ -88,3 +91,22 @@ def test_one_prompt_is_embedded_alike_alone_and_in_company() -> None:
     embedder = PromptEmbedder(make_encoder(), torch.randn(8192, HIDDEN), TOKENIZER)
     alone = embedder.embed([make_inputs()])[0]
     assert torch.allclose(embedder.embed([make_inputs(), make_inputs(seed=3)])[0], alone, atol=1e-6)
+
+
+def test_weights_from_before_ids_were_reserved_give_the_same_tokens() -> None:
+    """The shipped policy's table has 25 rows: each known id must find its row where it stands today."""
+    encoder = MatrixEncoder("structural", 32)
+    first = torch.randn(sum(FIRST_HEADER_SIZES), 32)
+    encoder.load_state_dict(encoder.state_dict() | {"header.weight": first})
+    starts = np.cumsum([0, *FIRST_HEADER_SIZES[:-1]])
+    for operation, element_type, cols, architecture in (("spmv", "float64", 1, "sm_90"), ("spmm", "float32", 128, "?")):
+        ids = header(operation, cast(ElementType, element_type), cols, architecture)
+        tokens = encoder.header(torch.from_numpy(ids) + encoder.get_buffer("header_offsets"))
+        assert torch.equal(tokens, first[torch.from_numpy(starts + ids)])
+
+
+def test_ids_that_nobody_had_when_weights_were_trained_have_their_rows() -> None:
+    encoder = MatrixEncoder("structural", 32)
+    encoder.load_state_dict(encoder.state_dict() | {"header.weight": torch.randn(sum(FIRST_HEADER_SIZES), 32)})
+    new = torch.tensor([2, 2, 0, len(ARCHITECTURES)])
+    assert encoder.header(new + encoder.get_buffer("header_offsets")).shape == (4, 32)

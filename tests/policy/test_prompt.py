@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 from sparsesmith.errors import InvalidOption
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.prompts.arrays import (
-    HEADER_SIZES,
     NUM_SINUSOIDAL_NONZEROS,
     NUM_WINDOWS,
     PromptInputs,
     code_width,
-    header,
     prompt_inputs,
 )
+from sparsesmith.prompts.header import HEADER_SIZES, header
 from sparsesmith.prompts.positions import (
     SINUSOIDAL_WIDTH,
     STRUCTURAL_WIDTH,

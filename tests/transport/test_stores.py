@@ -10,6 +10,7 @@ from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.job_store import IdempotencyKey, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith.transport.shelf import ShelfLimits
 from sparsesmith.transport.tuned_kernel_store import TunedKernelStore
 from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued, Running
 from tests.transport.messages import make_announcement
@@ -32,7 +33,7 @@ def test_a_pattern_comes_back_equal_by_its_digest(redis_connection: Redis) -> No
 
 
 def test_a_pattern_that_is_used_lives_on(redis_connection: Redis) -> None:
-    store = PatternStore(redis_connection, ttl_s=1000)
+    store = PatternStore(redis_connection, ShelfLimits(ttl_s=1000))
     for use in (store.put, lambda pattern: store.get(pattern.digest), store.put):
         use(PATTERN)
         assert 990 < redis_connection.ttl(key_of(PATTERN)) <= 1000

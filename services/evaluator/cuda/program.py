@@ -190,7 +190,7 @@ class DeviceProgram:
                 return self._dense_length * element_bytes
             case "output":
                 return int(np.prod(self.output_shape)) * element_bytes
-            case "size":
+            case "size" | "inout":
                 raise ValueError(f"{argument.name} is passed by value")
 
 

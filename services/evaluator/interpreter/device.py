@@ -49,13 +49,14 @@ from services.evaluator.interpreter import (
 )
 from services.evaluator.interpreter.machine.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
 from services.evaluator.interpreter.machine.traffic import H200, TRAFFIC_MODEL, estimate_time
-from services.evaluator.interpreter.plain_kernels import DEFAULT_ROUTINE, plain_programs
+from services.evaluator.interpreter.plain_kernels import plain_programs
 from sparsesmith.errors import LimitExceeded, Unavailable
+from sparsesmith.formats.format import WRITABLE_ROLES
 from sparsesmith.formats.format import Argument as KernelArgument
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
+from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram, parse_program
-from sparsesmith.program.signature import signature_of
 from sparsesmith_proto.kernel import (
     Baselines,
     BaselineTiming,
@@ -82,7 +83,7 @@ BLOCK_REGISTERS = 65_536
 REGISTER_UNIT = 8
 """Registers of a thread are given out in multiples of this."""
 
-DEPENDENT_ROLES = ("input", "output", "scratch")
+DEPENDENT_ROLES = ("input", *WRITABLE_ROLES)
 """What kernels before a program may still be using while it starts."""
 
 MAX_ROWS = 10_000_000
@@ -154,7 +155,7 @@ class InterpreterBench:
         checked = self.draw("uniform")
         timed = tuple(self._routine(name, text, checked) for name, text in plain_programs(self.workload).items())
         self._routines = {routine.routine: routine.timing for routine in timed}
-        return Baselines(default=DEFAULT_ROUTINE, routines=timed)
+        return Baselines(default=timed[0].routine, routines=timed)
 
     def draw(self, name: str) -> Draw:
         return draw_inputs(name, self.pattern, self.workload, self._generator, self._values)
@@ -211,17 +212,7 @@ class InterpretedKernel:
         workload, pattern = bench.workload, bench.pattern
         self._matrix = matrix
         self._module = module
-        self._num_dense_cols = workload.num_dense_cols
-        self._signature = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
-        self._sizes = {
-            "num_rows": pattern.num_rows,
-            "num_cols": pattern.num_cols,
-            "nnz": pattern.nnz,
-            "num_dense_cols": workload.num_dense_cols,
-            "num_sms": NUM_MULTIPROCESSORS,
-            **matrix.layout.sizes,
-        }
-        self._launches = [launch_.resolve(self._sizes) for launch_ in program.launches]
+        self._bound = bind(program, matrix.layout, workload, pattern, NUM_MULTIPROCESSORS)
         num_products = pattern.nnz * workload.num_dense_cols
         num_results = pattern.num_rows * workload.num_dense_cols
         allowance = WARP_STEPS_A_PRODUCT * num_products + WARP_STEPS_A_RESULT * num_results
@@ -231,7 +222,7 @@ class InterpretedKernel:
 
     def lack_of_registers(self, resources: Mapping[str, KernelResources]) -> Crashed | None:
         """What a device would say of a block whose threads need more registers than a multiprocessor has."""
-        for resolved in self._launches:
+        for resolved in self._bound.launches:
             num_threads = -(-prod(resolved.block) // WARP_LANES) * WARP_LANES
             registers = -(-resources[resolved.kernel].registers // REGISTER_UNIT) * REGISTER_UNIT
             if num_threads * registers > BLOCK_REGISTERS:
@@ -256,15 +247,15 @@ class InterpretedKernel:
 
     def _run(self, draw: Draw, start: Array | None, *, block_stride: int) -> Ran | RunFailure:
         arrays = self._arrays(draw, start)
-        arguments = [self._argument(argument, arrays) for argument in self._signature]
+        arguments = [self._argument(argument, arrays) for argument in self._bound.arguments]
         counts = []
-        for resolved in self._launches:
+        for resolved in self._bound.launches:
             report = launch(
                 self._module,
                 resolved.kernel,
                 resolved.grid,
                 resolved.block,
-                _dependent(arguments, self._signature) if resolved.dependency == "programmatic" else arguments,
+                _dependent(arguments, self._bound.arguments) if resolved.dependency == "programmatic" else arguments,
                 dynamic_shared_bytes=resolved.shared_bytes,
                 max_warp_steps=self._max_warp_steps,
                 block_stride=block_stride,
@@ -273,7 +264,8 @@ class InterpretedKernel:
                 return failure(report.finding, f"input {draw.name}, kernel {resolved.kernel}")
             counts.append(report.counts)
         self._counts = self._counts or tuple(counts)
-        output = arrays[self._name_of("output")].reshape(draw.reference.shape)
+        (name,) = self._bound.names("output")
+        output = arrays[name].reshape(draw.reference.shape)
         return Ran(output, guards_intact=True, inputs_intact=True)
 
     def time(self, draw: Draw) -> EstimatedTiming:
@@ -283,7 +275,9 @@ class InterpretedKernel:
 
     def work(self) -> list[tuple[Counts, int]]:
         """What each launch did in the first run, and the number of its blocks."""
-        return [(counts, prod(resolved.grid)) for counts, resolved in zip(self._counts, self._launches, strict=True)]
+        return [
+            (counts, prod(resolved.grid)) for counts, resolved in zip(self._counts, self._bound.launches, strict=True)
+        ]
 
     def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
         return self.run(draw, start)
@@ -295,32 +289,29 @@ class InterpretedKernel:
         """The array behind every pointer argument."""
         layout = self._matrix.layout
         arrays = {name: np.ascontiguousarray(array).reshape(-1) for name, array in layout.indices.items()}
-        for argument in self._signature:
-            match argument.role:
+        for buffer in self._bound.buffers:
+            match buffer.role:
                 case "values":
-                    arrays[argument.name] = layout.pack(draw.values)
+                    arrays[buffer.name] = layout.pack(draw.values)
                 case "scratch":
-                    num_elements = layout.scratch[argument.name] * self._num_dense_cols
-                    arrays[argument.name] = np.full(num_elements, np.nan, draw.dense.dtype)
+                    num_elements = buffer.num_bytes // draw.dense.dtype.itemsize
+                    arrays[buffer.name] = np.full(num_elements, np.nan, draw.dense.dtype)
                 case "input":
-                    arrays[argument.name] = draw.dense.reshape(-1)
+                    arrays[buffer.name] = draw.dense.reshape(-1)
                 case "output":
                     contents = np.full(draw.reference.shape, np.nan) if start is None else start
-                    arrays[argument.name] = contents.astype(draw.dense.dtype).reshape(-1)
-                case "size" | "index":
+                    arrays[buffer.name] = contents.astype(draw.dense.dtype).reshape(-1)
+                case "inout" | "size" | "index":
                     pass
         return arrays
 
     def _argument(self, argument: KernelArgument, arrays: dict[str, np.ndarray]) -> Argument:
         """Shared by all launches of a run, so that what one has written may be read by the next."""
         if argument.role == "size":
-            return self._sizes[argument.name]
+            return self._bound.sizes[argument.name]
         array = arrays[argument.name]
-        is_writable = argument.role in ("scratch", "output")
+        is_writable = argument.role in WRITABLE_ROLES
         return Buffer(argument.name, array, is_writable, nothing_written(array) if is_writable else None)
-
-    def _name_of(self, role: str) -> str:
-        return next(argument.name for argument in self._signature if argument.role == role)
 
 
 def _dependent(arguments: Sequence[Argument], signature: Sequence[KernelArgument]) -> list[Argument]:

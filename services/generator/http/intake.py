@@ -3,8 +3,8 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from services.generator.heap import trim_heap
@@ -23,11 +23,12 @@ from services.generator.http.index_lists import PIECE_BYTES, BodyStream
 from services.generator.orders import EvaluationOrder, KernelOrder, OrderedMatrix
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
-from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption
+from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption, LimitExceeded
 from sparsesmith.matrix.files import MatrixLimits, read_matrix, read_pattern
-from sparsesmith.matrix.limits import check_limit
+from sparsesmith.matrix.limits import check_emptiness, check_limit
 from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.matrix.values import fixed_values, values_of_entries
+from sparsesmith.operations import check_axes, operation_named
 from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions, ValuesOption
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
@@ -39,6 +40,8 @@ PROGRAM = "program"
 BUDGET_PREFIX = "budget_"
 INDEX_LISTS = ("row_indices", "col_indices")
 VALUES = "values"
+PART_BYTES = 4 * MAX_PROGRAM_CHARACTERS
+"""Of a part of a form that is no file."""
 TRIM_BYTES = 2**20
 """After a pattern of this size memory is given back."""
 
@@ -95,35 +98,59 @@ class Intake:
 
     def __init__(self, settings: GeneratorSettings) -> None:
         self._settings = settings
+        self._parsing = asyncio.Semaphore(settings.max_parsed_matrices)
 
-    async def kernel_order(self, request: Request) -> tuple[KernelOrder, OrderedMatrix]:
-        submission = await self._submission(request)
-        options = submission.read(TuningOptions)
+    @asynccontextmanager
+    async def kernel_order(self, request: Request) -> AsyncIterator[tuple[KernelOrder, OrderedMatrix]]:
+        """The matrix is in memory until the context ends, one of a few at a time."""
+        async with self._submission(request) as submission:
+            options = submission.read(TuningOptions)
+            matrix, workload = await self._matrix(submission, options)
+            use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
+            yield KernelOrder(workload=workload, options=options, use_cache=use_cache), matrix
+
+    @asynccontextmanager
+    async def evaluation_order(self, request: Request) -> AsyncIterator[tuple[EvaluationOrder, OrderedMatrix]]:
+        """As `kernel_order`."""
+        async with self._submission(request) as submission:
+            options = submission.read(EvaluationOptions)
+            matrix, workload = await self._matrix(submission, options)
+            yield EvaluationOrder(workload=workload, program=options.program), matrix
+
+    async def _matrix(
+        self, submission: Submission, options: TuningOptions | EvaluationOptions
+    ) -> tuple[OrderedMatrix, Workload]:
+        _check_operands(submission.pattern, options, self._settings.max_operand_bytes)
         matrix = await asyncio.to_thread(submission.matrix, options)
-        workload = await asyncio.to_thread(_workload, matrix, options)
-        use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
-        return KernelOrder(workload=workload, options=options, use_cache=use_cache), matrix
+        return matrix, await asyncio.to_thread(_workload, matrix, options)
 
-    async def evaluation_order(self, request: Request) -> tuple[EvaluationOrder, OrderedMatrix]:
-        submission = await self._submission(request)
-        options = submission.read(EvaluationOptions)
-        matrix = await asyncio.to_thread(submission.matrix, options)
-        workload = await asyncio.to_thread(_workload, matrix, options)
-        return EvaluationOrder(workload=workload, program=options.program), matrix
+    @asynccontextmanager
+    async def _submission(self, request: Request) -> AsyncIterator[Submission]:
+        """A body is received first, however slowly it comes, and has its turn only when it is there."""
+        num_bytes = 0
+        try:
+            async with self._received(request) as parse, self._parsing:
+                submission = await asyncio.to_thread(parse)
+                num_bytes = submission.pattern.num_bytes
+                yield submission
+        finally:
+            if num_bytes >= TRIM_BYTES:
+                await asyncio.to_thread(trim_heap)
 
-    async def _submission(self, request: Request) -> Submission:
+    @asynccontextmanager
+    async def _received(self, request: Request) -> AsyncIterator[Callable[[], Submission]]:
+        """What parses the body, once all of it is there."""
         match media_type(request.headers):
             case "application/json":
-                submission = await self._from_json_stream(request)
+                text, lists = await self._received_json(request)
+                yield lambda: self._from_json(text, lists)
             case "multipart/form-data":
-                submission = await self._from_form(request)
+                async with request.form(max_files=2, max_fields=16, max_part_size=PART_BYTES) as form:
+                    yield await self._received_form(form)
             case other:
                 raise HTTPException(415, f"content type {other or 'none'!r}: send {JSON} or {FORM}")
-        if submission.pattern.num_bytes >= TRIM_BYTES:
-            await asyncio.to_thread(trim_heap)
-        return submission
 
-    async def _from_json_stream(self, request: Request) -> Submission:
+    async def _received_json(self, request: Request) -> tuple[bytearray, Mapping[str, npt.NDArray[Any]]]:
         body = BodyStream(MATRIX, INDEX_LISTS, self._settings.max_json_indices, (VALUES,))
         stream, waiting = request.stream(), bytearray()
         try:
@@ -137,7 +164,7 @@ class Intake:
             async for _ in stream:  # So that the client is not cut off before it reads the answer.
                 pass
             raise
-        return await asyncio.to_thread(self._from_json, *body.finish())
+        return body.finish()
 
     def _from_json(self, text: bytearray, lists: Mapping[str, npt.NDArray[Any]]) -> Submission:
         fields = _json_object(text, "body")
@@ -155,30 +182,29 @@ class Intake:
         limits = MatrixLimits()
         check_limit(f"{MATRIX}.num_rows", shape.num_rows, limits.max_rows)  # Offsets take memory for every row.
         check_limit(f"{MATRIX}.num_cols", shape.num_cols, limits.max_cols)
-        options = _decoded(fields, "body")
         rows, cols, values = lists["row_indices"], lists["col_indices"], lists.get(VALUES)
+        check_emptiness(shape.num_rows, shape.num_cols, rows.size, limits, prefix=f"{MATRIX}.")
+        options = _decoded(fields, "body")
         pattern = _pattern(shape, rows, cols)
         with _in_matrix():
             summed = None if values is None else values_of_entries(pattern, rows, cols, values)
         return Submission(options, pattern, ".", summed)
 
-    async def _from_form(self, request: Request) -> Submission:
-        part_bytes = 4 * MAX_PROGRAM_CHARACTERS
-        async with request.form(max_files=2, max_fields=16, max_part_size=part_bytes) as form:
-            fields = _given_once(form.multi_items())
-            upload = fields.pop(FILE, None)
-            if not isinstance(upload, UploadFile):
-                raise InvalidMatrix(
-                    "file: send the matrix as a file part of this name (.mtx, .mtx.gz or .npz)", field=FILE
-                )
-            program = fields.get(PROGRAM)
-            if isinstance(program, UploadFile):
-                fields[PROGRAM] = _text(await program.read(part_bytes + 1))
-            keeps_values = fields.get(VALUES) == "fixed"
-            pattern, values = await asyncio.to_thread(self._read_upload, upload, keeps_values)
+    async def _received_form(self, form: FormData) -> Callable[[], Submission]:
+        fields = _given_once(form.multi_items())
+        upload = fields.pop(FILE, None)
+        if not isinstance(upload, UploadFile):
+            raise InvalidMatrix("file: send the matrix as a file part of this name (.mtx, .mtx.gz or .npz)", field=FILE)
+        program = fields.get(PROGRAM)
+        if isinstance(program, UploadFile):
+            fields[PROGRAM] = _text(await program.read(PART_BYTES + 1))
+        return lambda: self._from_form(fields, upload)
+
+    def _from_form(self, fields: Mapping[str, Any], upload: UploadFile) -> Submission:
+        pattern, values = self._read_upload(upload, keeps_values=fields.get(VALUES) == "fixed")
         return Submission(_form_options(fields), pattern, "_", values)
 
-    def _read_upload(self, upload: UploadFile, keeps_values: bool) -> tuple[Pattern, Float64Array | None]:
+    def _read_upload(self, upload: UploadFile, *, keeps_values: bool) -> tuple[Pattern, Float64Array | None]:
         with tempfile.NamedTemporaryFile(prefix="sparsesmith-upload-") as copy:
             shutil.copyfileobj(upload.file, copy, 2**20)
             copy.flush()
@@ -187,8 +213,22 @@ class Intake:
             return read_matrix(path, name, limits) if keeps_values else (read_pattern(path, name, limits), None)
 
 
+def _check_operands(pattern: Pattern, options: TuningOptions | EvaluationOptions, limit: int) -> None:
+    """Raises LimitExceeded for dense operands that no GPU holds."""
+    element_bytes = np.dtype(options.element_type).itemsize
+    num_bytes = (pattern.num_rows + pattern.num_cols) * options.num_dense_cols * element_bytes
+    if num_bytes > limit:
+        raise LimitExceeded(
+            f"num_dense_cols: the dense operands take {num_bytes} bytes, at most {limit} are taken",
+            field="num_dense_cols",
+            value=num_bytes,
+            limit=limit,
+        )
+
+
 def _workload(matrix: OrderedMatrix, options: TuningOptions | EvaluationOptions) -> Workload:
     """Computes the digests. Raises InvalidOption."""
+    check_axes(operation_named(options.operation), options.num_dense_cols)
     try:
         return Workload(
             pattern=matrix.pattern.digest,
@@ -198,7 +238,7 @@ def _workload(matrix: OrderedMatrix, options: TuningOptions | EvaluationOptions)
             values=None if matrix.values is None else matrix.values.digest,
         )
     except ValidationError as error:
-        raise _unfit(error, options) from error
+        raise invalid_option(error) from error
 
 
 def _json_object(text: bytearray | msgspec.Raw, field: str) -> dict[str, msgspec.Raw]:
@@ -291,12 +331,3 @@ def _text(content: bytes) -> str:
         raise InvalidOption(
             f"{PROGRAM}: byte {error.start} is not UTF-8", field=PROGRAM, value=f"byte {error.start}", limit="UTF-8"
         ) from error
-
-
-def _unfit(error: ValidationError, options: TuningOptions | EvaluationOptions) -> InvalidOption:
-    cols = options.num_dense_cols
-    if options.operation == "spmv" and cols != 1:
-        return InvalidOption(
-            f"num_dense_cols is {cols}: spmv has one dense column", field="num_dense_cols", value=cols, limit=1
-        )
-    return invalid_option(error)

@@ -11,11 +11,11 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from services.generator.http.intake import Intake
 from services.generator.jobs.ledger import has_ended
-from services.generator.orders import EvaluationOrder, KernelOrder, OrderedMatrix
 from services.generator.service import Service
 from sparsesmith.artifacts import ArtifactKind, artifact
 from sparsesmith.errors import Conflict, InvalidOption
 from sparsesmith_proto.api import (
+    CandidatePage,
     EvaluationRequest,
     Finished,
     JobStatus,
@@ -28,6 +28,7 @@ from sparsesmith_proto.api import (
 router = APIRouter()
 
 MAX_KEY_CHARACTERS = 255
+MAX_PAGE_CANDIDATES = 256
 WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.IGNORECASE)
 
 
@@ -65,8 +66,10 @@ async def tune_kernel(
     request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
 ) -> Response:
     """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
-    order, matrix = await intake.kernel_order(request)
-    return await _accepted(service, order, matrix, key, prefer, "/v1/kernels")
+    _check_key(key)
+    async with intake.kernel_order(request) as (order, matrix):
+        status = await service.jobs.accept(order, matrix, key)
+    return await _accepted(service, status, prefer, "/v1/kernels")
 
 
 @router.post(
@@ -76,8 +79,10 @@ async def grade_program(
     request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
 ) -> Response:
     """Grade a kernel program of one's own on a matrix."""
-    order, matrix = await intake.evaluation_order(request)
-    return await _accepted(service, order, matrix, key, prefer, "/v1/evaluations")
+    _check_key(key)
+    async with intake.evaluation_order(request) as (order, matrix):
+        status = await service.jobs.accept(order, matrix, key)
+    return await _accepted(service, status, prefer, "/v1/evaluations")
 
 
 @router.get("/v1/kernels/{job_id}", response_model=JobStatus, responses=_PROBLEMS)
@@ -107,13 +112,27 @@ async def job_events(
     return EventSourceResponse(_sent(service, job_id, last_event_id), ping=15)
 
 
+@router.get("/v1/kernels/{job_id}/candidates", response_model=CandidatePage, responses=_PROBLEMS)
+@router.get("/v1/evaluations/{job_id}/candidates", response_model=CandidatePage, responses=_PROBLEMS)
+async def tried_candidates(
+    job_id: str,
+    service: ServiceOf,
+    offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_CANDIDATES)] = 50,
+) -> CandidatePage:
+    """What was tried for a job so far, failures included, in the order of grading; page by page."""
+    await service.jobs.status(job_id)
+    return await service.trials.page(job_id, offset, limit)
+
+
 @router.get("/v1/kernels/{job_id}/artifact", responses=_PROBLEMS)
 async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[ArtifactKind, Query()] = "zip") -> Response:
-    """The program, the C++ header, the Python loader, the report, or all of them."""
+    """The program, the C++ header, the Python loader, the report, what was tried, or all of them."""
     report = _report(await service.jobs.status(job_id))
     pattern = await service.ledger.pattern(report.workload.pattern)
     values = await service.ledger.values(report.workload)
-    file = await asyncio.to_thread(artifact, kind, report, pattern, values)
+    candidates = await service.trials.all(job_id) if kind in ("candidates", "zip") else ()
+    file = await asyncio.to_thread(artifact, kind, report, pattern, values, candidates)
     headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
     return Response(file.content, headers=headers, media_type=file.media_type)
 
@@ -144,17 +163,12 @@ async def metrics(service: ServiceOf) -> Response:
     return Response(content, media_type=media_type)
 
 
-async def _accepted(
-    service: Service,
-    order: KernelOrder | EvaluationOrder,
-    matrix: OrderedMatrix,
-    key: str | None,
-    prefer: str | None,
-    collection: str,
-) -> Response:
+def _check_key(key: str | None) -> None:
     if key is not None and not 1 <= len(key) <= MAX_KEY_CHARACTERS:
         raise InvalidOption("Idempotency-Key: 1 to 255 characters", field="Idempotency-Key", limit=MAX_KEY_CHARACTERS)
-    status = await service.jobs.accept(order, matrix, key)
+
+
+async def _accepted(service: Service, status: JobStatus, prefer: str | None, collection: str) -> Response:
     headers = {"Location": f"{collection}/{status.job_id}"}
     wait_s = _wait_s(prefer, service.settings.max_wait_s)
     if wait_s is not None:

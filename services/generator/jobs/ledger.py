@@ -13,7 +13,7 @@ from typing import assert_never
 from pydantic import TypeAdapter, ValidationError
 
 from services.generator.orders import Order, OrderedMatrix, fingerprint
-from sparsesmith.errors import NotFound
+from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
@@ -65,15 +65,20 @@ class Ledger:
     ) -> tuple[AcceptedJob, bool]:
         """Store matrix and job; the job that the key stands for already, and False, where there is one.
 
-        Raises Conflict for a key that stands for another order, Unavailable.
+        Raises Conflict for a key that stands for another order, Unavailable, also where the store is full.
         """
         job = AcceptedJob(secrets.token_hex(12), datetime.now(UTC), order)
         idempotency = None if key is None else IdempotencyKey(key, fingerprint(order))
         status = job.status(Queued(position=position))
-        await asyncio.to_thread(self._patterns.put, matrix.pattern)
-        if matrix.values is not None:
-            await asyncio.to_thread(self._patterns.put_values, matrix.values)
-        job_id = await asyncio.to_thread(self._store.accept, status, order.model_dump_json(), idempotency)
+        job_id = None
+        try:
+            await asyncio.to_thread(self._patterns.put, matrix.pattern, job.job_id)
+            if matrix.values is not None:
+                await asyncio.to_thread(self._patterns.put_values, matrix.values, job.job_id)
+            job_id = await asyncio.to_thread(self._store.accept, status, order.model_dump_json(), idempotency)
+        finally:
+            if job_id != job.job_id:
+                await self._release(job)
         return (job, True) if job_id == job.job_id else (await self.job(job_id), False)
 
     async def job(self, job_id: str) -> AcceptedJob:
@@ -83,14 +88,16 @@ class Ledger:
         return AcceptedJob(job_id, datetime.fromisoformat(status.accepted_at), _ORDERS.validate_json(request))
 
     async def unfinished(self) -> list[AcceptedJob]:
-        """In the order of acceptance; what another release stored and this one cannot read is left.
+        """In the order of acceptance, their matrices held.
 
-        Raises Unavailable.
+        What another release stored and this one cannot read is left. Raises Unavailable.
         """
         jobs = []
         for job_id in await asyncio.to_thread(self._store.unfinished):
             try:
-                jobs.append(await self.job(job_id))
+                job = await self.job(job_id)
+                await asyncio.to_thread(self._patterns.hold, job.order.workload, job_id)
+                jobs.append(job)
             except (ValidationError, NotFound) as error:
                 log.error("unfinished job %s cannot be taken up: %s", job_id, error)
         return jobs
@@ -108,10 +115,22 @@ class Ledger:
         return await asyncio.to_thread(self._store.status, job_id)
 
     async def record(self, job: AcceptedJob, state: JobState) -> None:
-        """A new state, told to all who wait. Raises Unavailable."""
+        """A new state, told to all who wait; a job that ends without files for its user gives its matrix back.
+
+        Raises Unavailable.
+        """
         await asyncio.to_thread(self._store.update, job.status(state))
+        if has_ended(state) and not isinstance(state, Finished):
+            await self._release(job)
         if (waited_for := self._news.pop(job.job_id, None)) is not None:
             waited_for.set()
+
+    async def _release(self, job: AcceptedJob) -> None:
+        """An outage of the store leaves the matrix to its age."""
+        try:
+            await asyncio.to_thread(self._patterns.release, job.order.workload, job.job_id)
+        except Unavailable as error:
+            log.warning("the matrix of job %s stays for a while: %s", job.job_id, error)
 
     async def events(self, job_id: str, after: str | None) -> AsyncIterator[JobEvent]:
         """Events after the given id (None: from the start) up to the job's last. Raises NotFound, Unavailable."""

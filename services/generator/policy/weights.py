@@ -7,11 +7,12 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from services.generator.policy.worker_extension import ENCODER_PREFIX
+from sparsesmith.prompts.header import FIRST_HEADER_SIZES, HEADER_SIZES
 from sparsesmith_proto.policy import PolicyAnnouncement
 
 Shape = tuple[int, ...]
 TIED_HEAD = "lm_head.weight"
-READ_BYTES = 2**20
+HEADER_TABLE = f"{ENCODER_PREFIX}header.weight"
 
 
 class RefusedWeights(ValueError):
@@ -44,7 +45,15 @@ def tensor_shapes(files: Iterable[Path], prefix: str = "") -> dict[str, Shape]:
         with safe_open(file, "pt") as tensors:
             for name in tensors.keys():  # noqa: SIM118
                 shapes[prefix + name] = tuple(tensors.get_slice(name).get_shape())
-    return shapes
+    return _with_room(shapes)
+
+
+def _with_room(shapes: dict[str, Shape]) -> dict[str, Shape]:
+    """A table of header embeddings from before ids were reserved is read as one with room (`encoder.with_room`)."""
+    table = shapes.get(HEADER_TABLE)
+    if table is None or table[0] != sum(FIRST_HEADER_SIZES):
+        return shapes
+    return shapes | {HEADER_TABLE: (sum(HEADER_SIZES), *table[1:])}
 
 
 def encoder_tensors(path: Path) -> dict[str, object]:

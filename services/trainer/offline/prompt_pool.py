@@ -16,7 +16,9 @@ from torch import Tensor
 from sparsesmith.matrix.features import structural_features
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.encoder import PromptBatch, collate
-from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, header, matrix_inputs
+from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, matrix_inputs
+from sparsesmith.prompts.header import header
+from sparsesmith_proto.message import ElementType
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def build_pool(
     return PromptPool(list(patterns), prompts, device)
 
 
-def header_tensor(operation: str, element_type: str, num_dense_cols: int, architecture: str) -> Tensor:
+def header_tensor(operation: str, element_type: ElementType, num_dense_cols: int, architecture: str) -> Tensor:
     """Header ids as a tensor, shape [4]."""
     return torch.from_numpy(header(operation, element_type, num_dense_cols, architecture))
 

@@ -6,13 +6,12 @@ start; scalars are read from host memory at the call, so the calls can be captur
 
 import ctypes
 from dataclasses import dataclass
-from typing import Literal
 
 import cupy
 from cuda import pathfinder
 
 from sparsesmith.errors import SparsesmithError
-from sparsesmith_proto.message import ElementType
+from sparsesmith_proto.message import ElementType, Operation
 
 _Pointer = ctypes.c_void_p
 _Int = ctypes.c_int
@@ -226,7 +225,7 @@ class Product:
     def __init__(
         self,
         library: CuSparse,
-        operation: Literal["spmv", "spmm"],
+        operation: Operation,
         matrix: Descriptor,
         dense_input: Descriptor,
         dense_output: Descriptor,

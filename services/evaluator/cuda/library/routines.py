@@ -1,5 +1,6 @@
 """Which routines of cuSPARSE apply to an operation and a pattern (needs no device)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,13 +75,15 @@ _SPMM_ROUTINES: tuple[tuple[Kind, str], ...] = (
 )  # fmt: skip
 
 
+_ROUTINES: Mapping[Operation, tuple[tuple[tuple[Kind, str], ...], Mapping[str, int]]] = {
+    "spmv": (_SPMV_ROUTINES, SPMV_ALGORITHMS),
+    "spmm": (_SPMM_ROUTINES, SPMM_ALGORITHMS),
+}
+
+
 def routines_for(operation: Operation, block_sizes: tuple[int, ...]) -> tuple[Routine, ...]:
     """The routines of an operation; those on BSR once for each block size."""
-    match operation:
-        case "spmv":
-            pairs, algorithms = _SPMV_ROUTINES, SPMV_ALGORITHMS
-        case "spmm":
-            pairs, algorithms = _SPMM_ROUTINES, SPMM_ALGORITHMS
+    pairs, algorithms = _ROUTINES.get(operation, ((), {}))
     routines: list[Routine] = []
     for kind, algorithm in pairs:
         suffix = algorithm.removeprefix(f"{kind}_")

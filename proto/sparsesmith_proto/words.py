@@ -1,0 +1,11 @@
+"""The words that a user chooses among. No import of pydantic: the command line offers them before it loads anything."""
+
+from typing import Literal
+
+ElementType = Literal["float32", "float64"]
+"""Type of the values, of x and of y."""
+
+SearchStrategy = Literal["auto", "families", "sample"]
+
+ValuesOption = Literal["any", "fixed"]
+"""`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own, which it may exploit."""

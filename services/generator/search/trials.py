@@ -1,0 +1,73 @@
+"""What was tried for a job, kept for its user: every candidate with its outcome, failures included."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+from services.generator.task import TuningTask
+from sparsesmith.errors import Unavailable
+from sparsesmith.transport.candidate_store import CandidateStore
+from sparsesmith_proto.api import CandidatePage, FromPolicy, TriedCandidate
+from sparsesmith_proto.evaluation import EvaluationReport
+from sparsesmith_proto.kernel import FromFamily, Origin, Sampled, UserWritten
+
+log = logging.getLogger(__name__)
+
+PAGE_CANDIDATES = 256
+"""Read from the store at a time."""
+
+
+class Trials:
+    """An outage of the store leaves a gap: what is told of candidates is never a reason for a job to fail."""
+
+    def __init__(self, store: CandidateStore) -> None:
+        self._store = store
+
+    async def begin(self, job_id: str) -> None:
+        """A run of the job starts: what an earlier one tried does not count."""
+        try:
+            await asyncio.to_thread(self._store.clear, job_id)
+        except Unavailable as error:
+            log.warning("candidates of an earlier run of job %s may stay: %s", job_id, error)
+
+    async def add(self, task: TuningTask, report: EvaluationReport) -> None:
+        await self.keep(task.job_id, report, task.elapsed_s)
+
+    async def keep(self, job_id: str, report: EvaluationReport, graded_s: float) -> None:
+        tried = [
+            TriedCandidate(
+                number=number,
+                candidate_id=evaluation.candidate.candidate_id,
+                program=evaluation.candidate.program,
+                origin=told_origin(evaluation.candidate.origin),
+                outcome=evaluation.outcome,
+                graded_s=graded_s,
+            )
+            for number, evaluation in enumerate(report.evaluations)
+        ]
+        try:
+            await asyncio.to_thread(self._store.add, job_id, tried)
+        except Unavailable as error:
+            log.warning("%d candidates of job %s are not kept: %s", len(tried), job_id, error)
+
+    async def page(self, job_id: str, offset: int, limit: int) -> CandidatePage:
+        """Raises Unavailable."""
+        return await asyncio.to_thread(self._store.page, job_id, offset, limit)
+
+    async def all(self, job_id: str) -> tuple[TriedCandidate, ...]:
+        """Raises Unavailable."""
+        return tuple(await asyncio.to_thread(lambda: list(self._pages(job_id))))
+
+    def _pages(self, job_id: str) -> Iterator[TriedCandidate]:
+        offset: int | None = 0
+        while offset is not None:
+            page = self._store.page(job_id, offset, PAGE_CANDIDATES)
+            yield from page.candidates
+            offset = page.next_offset
+
+
+def told_origin(origin: Origin) -> FromPolicy | FromFamily | UserWritten:
+    """Without the tokens and log-probabilities, which only the trainer needs."""
+    if isinstance(origin, Sampled):
+        return FromPolicy(group=origin.group, first_version=origin.first_version, last_version=origin.last_version)
+    return origin

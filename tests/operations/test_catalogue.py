@@ -1,0 +1,83 @@
+"""Operations as things: what each has, and which registered ones are refused."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from sparsesmith.errors import InvalidOption
+from sparsesmith.operations import Operand, check_axes, operation_named, operations
+from sparsesmith.operations.catalogue import checked_catalogue
+from sparsesmith.operations.operation import RESERVED_OPERATION_IDS
+from sparsesmith.operations.product import SparseProduct
+from sparsesmith.operations.spmv import SPMV
+from sparsesmith.operations.texts import with_element_type
+from sparsesmith.program.program import parse_program
+
+NUM_SIZES = {"num_rows": 5, "num_cols": 7, "nnz": 11, "num_dense_cols": 3}
+
+
+def make_operation(**changes: object) -> SparseProduct:
+    return replace(SPMV, **({"name": "mine", "header_id": 9} | changes))  # type: ignore[arg-type]
+
+
+def test_ids_of_operations_are_those_that_shipped_weights_know() -> None:
+    assert {name: each.header_id for name, each in operations().items()} == {"spmv": 0, "spmm": 1}
+
+
+@pytest.mark.parametrize("name", operations())
+def test_every_first_program_keeps_the_contract(name: str) -> None:
+    operation = operation_named(name)
+    for text in operation.programs.values():
+        assert parse_program(with_element_type(text, "float64"), name, "float64").launches
+
+
+@pytest.mark.parametrize("name", operations())
+def test_operands_have_the_shapes_that_their_axes_say(name: str) -> None:
+    shapes = {operand.name: operand.shape(NUM_SIZES) for operand in operation_named(name).operands if operand.axes}
+    assert shapes == {"spmv": {"x": (7,), "y": (5,)}, "spmm": {"b": (7, 3), "c": (5, 3)}}[name]
+
+
+def test_an_unknown_operation_is_refused_with_what_there_is() -> None:
+    with pytest.raises(InvalidOption, match=r"operation 'spgemm' is unknown \(known: spmv, spmm") as caught:
+        operation_named("spgemm")
+    assert (caught.value.field, caught.value.value) == ("operation", "spgemm")
+
+
+def test_a_size_that_an_operation_does_not_have_is_refused() -> None:
+    check_axes(operation_named("spmm"), 8)
+    with pytest.raises(InvalidOption, match="num_dense_cols is 8: spmv has one dense column"):
+        check_axes(operation_named("spmv"), 8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"name": "spmv"}, "name"),
+        ({"name": "Mine!"}, "name"),
+        ({"header_id": 0}, "header_id"),
+        ({"header_id": RESERVED_OPERATION_IDS}, "header_id"),
+        ({"operands": (Operand("x", "input", ("num_cols",)),)}, "operands"),
+        ({"naive": "no such program"}, "naive"),
+    ],
+)
+def test_a_registered_operation_that_does_not_fit_is_refused_by_its_part(
+    changes: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        checked_catalogue([SPMV, make_operation(**changes)])
+    assert caught.value.field == field
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    name: str = "unfinished"
+    version: int = 1
+
+
+def test_a_registered_operation_that_lacks_a_part_is_refused_by_name() -> None:
+    with pytest.raises(InvalidOption, match="operation unfinished: header_id is None, needed: to be there"):
+        checked_catalogue([Unfinished()])  # type: ignore[list-item]
+
+
+def test_a_registered_operation_joins_the_others() -> None:
+    assert list(checked_catalogue([SPMV, make_operation()])) == ["spmv", "mine"]
