@@ -102,6 +102,8 @@ def test_redis_may_need_its_memory_twice(services: dict[str, Any]) -> None:
     most = words[words.index("--maxmemory") + 1]
     assert most.endswith("gb") and services["redis"]["mem_limit"].endswith("g")
     assert int(services["redis"]["mem_limit"][:-1]) >= 2 * int(most[:-2])
+    matrices = int(services["generator"]["environment"]["SPARSESMITH_GENERATOR_MAX_STORED_BYTES"])
+    assert 2 * matrices <= int(most[:-2]) * 2**30
 
 
 @pytest.mark.parametrize("name", ["redis", *OWN_SERVICES, "queue"])
@@ -178,7 +180,7 @@ def test_redis_writes_before_it_answers_and_forgets_nothing(services: dict[str, 
         "--appendonly": "yes",
         "--appendfsync": "always",
         "--save": "",
-        "--maxmemory": "2gb",
+        "--maxmemory": "4gb",
         "--maxmemory-policy": "noeviction",
     }
 
