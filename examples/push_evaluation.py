@@ -4,7 +4,7 @@
     python push_evaluation.py ADDRESS KERNEL.cu MATRIX.mtx [--certificate certificate.pem]
 
 ADDRESS is redis://, rediss:// or unix://. docs/queue.md describes every message that goes here. Prints what became of
-the program, and the library's routines beside it; exits with 0 where it passed, 1 where it did not, 2 without an answer.
+the program, and the library's routines beside it; exits with 0 where it passed, 1 where not, 2 without an answer.
 """
 
 import argparse

@@ -214,6 +214,28 @@ class JobStatus(Message):
     status: JobState
 
 
+class JobSummary(Message):
+    """A job in a list."""
+
+    job_id: Identifier
+    accepted_at: str
+    """UTC, ISO 8601."""
+    kind: Literal["kernel", "evaluation"]
+    """What was asked for: a tuned kernel, or the grading of a program."""
+    workload: Workload
+    state: Literal["queued", "running", "finished", "graded", "failed", "cancelled"]
+    best_speedup: float | None = None
+    """Over the best baseline, of what was found so far; None: nothing that passed, or that is faster."""
+
+
+class JobPage(Message):
+    """`GET /v1/kernels`: jobs of both kinds, the newest first."""
+
+    jobs: tuple[JobSummary, ...]
+    next_before: Identifier | None
+    """`before` of the next page; None: there are no older ones."""
+
+
 class PolicyStatus(Message):
     """`GET /v1/policy`."""
 

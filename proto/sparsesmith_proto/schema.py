@@ -13,6 +13,7 @@ from pathlib import Path
 from sparsesmith_proto.api import (
     CandidatePage,
     EvaluationRequest,
+    JobPage,
     JobStatus,
     KernelRequest,
     PolicyStatus,
@@ -29,6 +30,7 @@ MESSAGES: tuple[type[Message], ...] = (
     TuningOptions,
     EvaluationRequest,
     JobStatus,
+    JobPage,
     CandidatePage,
     Problem,
     PolicyStatus,

@@ -149,6 +149,42 @@ def watch(job: JobId, out: OutFolder = None, url: Url = None, header: Headers = 
         watch_job(client, job, out=out, as_json=as_json)
 
 
+@app.command("list")
+def list_jobs(
+    limit: Annotated[int, typer.Option(help="Jobs to show at most", min=1, max=200, metavar="NUMBER")] = 20,
+    before: Annotated[
+        str | None, typer.Option(help="Show jobs accepted before this one (its id or address)", metavar="JOB")
+    ] = None,
+    url: Url = None,
+    header: Headers = None,
+    as_json: Json = False,
+) -> None:
+    """List the server's jobs, the newest first."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.jobs import show_jobs
+
+    with connection(url, header) as client:
+        show_jobs(client, limit, before, as_json=as_json)
+
+
+@app.command()
+def candidates(
+    job: JobId,
+    program: Annotated[
+        int | None, typer.Option(help="Print the program of this candidate, and nothing else", min=0, metavar="NUMBER")
+    ] = None,
+    url: Url = None,
+    header: Headers = None,
+    as_json: Json = False,
+) -> None:
+    """Show what was tried for a job, failures included."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.jobs import show_candidates
+
+    with connection(url, header) as client:
+        show_candidates(client, job, program, as_json=as_json)
+
+
 @app.command()
 def cancel(jobs: JobIds, url: Url = None, header: Headers = None, as_json: Json = False) -> None:
     """Stop jobs that have not ended."""

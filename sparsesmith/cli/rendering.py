@@ -16,6 +16,7 @@ from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import (
     BreakEven,
     EvaluationAnswer,
+    FromPolicy,
     KernelReport,
     LibraryAnswer,
     PolicyStatus,
@@ -32,6 +33,7 @@ from sparsesmith_proto.kernel import (
     FromFamily,
     MeasuredTiming,
     Mismatch,
+    Origin,
     Outcome,
     Passed,
     Rejected,
@@ -62,7 +64,7 @@ def show_report(console: Console, report: KernelReport, known: str | None = None
     shown = answer.best if isinstance(answer, TunedAnswer) else answer.closest
     if shown is not None:
         is_answer = isinstance(answer, TunedAnswer)
-        _line(console, "written by" if is_answer else "closest", describe_origin(shown.candidate))
+        _line(console, "written by" if is_answer else "closest", describe_origin(shown.candidate.origin))
         _line(console, "outcome", describe_outcome(shown.outcome))
     _show_search(console, report.search)
     console.print()
@@ -124,16 +126,16 @@ def describe_library(routine: str, device: DeviceDescription) -> str:
     assert_never(device.kind)
 
 
-def describe_origin(candidate: Candidate) -> str:
-    match candidate.origin:
-        case Sampled(first_version=first, last_version=last):
+def describe_origin(origin: Origin | FromPolicy) -> str:
+    match origin:
+        case Sampled(first_version=first, last_version=last) | FromPolicy(first_version=first, last_version=last):
             return f"the policy, version {first}" if first == last else f"the policy, versions {first} to {last}"
         case FromFamily(family=family, parameters=parameters):
             shown = " ".join(f"{name}={value}" for name, value in parameters.items())
             return f"kernel family {family} {shown}"
         case UserWritten():
             return "you"
-    assert_never(candidate.origin)
+    assert_never(origin)
 
 
 def describe_timing(timing: Timing) -> str:

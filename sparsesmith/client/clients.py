@@ -20,7 +20,15 @@ from sparsesmith.client.matrices import SparseMatrix, to_scipy
 from sparsesmith.client.options import tuning_options
 from sparsesmith.client.tuned_kernel import TunedKernel
 from sparsesmith.errors import InvalidOption, Unavailable
-from sparsesmith_proto.api import EvaluationAnswer, JobStatus, KernelReport, PolicyStatus, TriedCandidate, TuningOptions
+from sparsesmith_proto.api import (
+    EvaluationAnswer,
+    JobPage,
+    JobStatus,
+    KernelReport,
+    PolicyStatus,
+    TriedCandidate,
+    TuningOptions,
+)
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 TIMEOUT = httpx.Timeout(connect=10, read=120, write=600, pool=10)
@@ -116,6 +124,10 @@ class Client:
     def cancel(self, job_id: str) -> None:
         """Stop a job. Raises Conflict for one that has ended, NotFound."""
         self._run(flows.cancel(job_id))
+
+    def jobs(self, limit: int = 20, before: str | None = None) -> JobPage:
+        """Jobs of both kinds, the newest first; `before` a job, those that were accepted before it. Raises NotFound."""
+        return self._run(flows.jobs(limit, before))
 
     def candidates(self, job_id: str) -> list[TriedCandidate]:
         """What was tried for a job so far, failures included, in the order of grading. Raises NotFound."""
@@ -224,6 +236,9 @@ class AsyncClient:
 
     async def cancel(self, job_id: str) -> None:
         await self._run(flows.cancel(job_id))
+
+    async def jobs(self, limit: int = 20, before: str | None = None) -> JobPage:
+        return await self._run(flows.jobs(limit, before))
 
     async def candidates(self, job_id: str) -> list[TriedCandidate]:
         return await self._run(flows.candidates(job_id))

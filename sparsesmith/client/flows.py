@@ -31,6 +31,7 @@ from sparsesmith_proto.api import (
     Failed,
     Finished,
     Graded,
+    JobPage,
     JobStatus,
     KernelReport,
     PolicyStatus,
@@ -186,6 +187,12 @@ def candidates(job_id: str) -> Flow[list[TriedCandidate]]:
         tried += page.candidates
         offset = page.next_offset
     return tried
+
+
+def jobs(limit: int, before: str | None) -> Flow[JobPage]:
+    """`GET /v1/kernels`: a page."""
+    params = {"limit": limit} | ({} if before is None else {"before": before})
+    return _read(JobPage, (yield Call("GET", "/v1/kernels", {"params": params})))
 
 
 def artifact(job_id: str, kind: str) -> Flow[bytes]:

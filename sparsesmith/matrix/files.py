@@ -7,7 +7,7 @@ text is measured once without being kept, then parsed. Pickles are never loaded.
 import gzip
 import io
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -28,6 +28,11 @@ Values = npt.NDArray[np.float64]
 
 DEFAULT_LIMITS = MatrixLimits()
 _CHUNK_BYTES = 1 << 20
+_GZIP_CHUNK_BYTES = 1 << 16
+"""Read at a time; a chunk is copied for each member that begins in it."""
+_MEMBERS_ANYWAY = 64
+_LEAST_MEMBER_BYTES = 256
+"""On average. Writers of blocks (bgzip, pigz) make members of thousands of bytes."""
 
 
 def read_matrix(
@@ -66,7 +71,7 @@ def _read(
     if name.endswith(".mtx"):
         return read_matrix_market(file.open, file.num_bytes, limits, keeps_values=keeps_values)
     if name.endswith(".mtx.gz"):
-        num_bytes = _decompressed_bytes(file.open_gzip, limits)
+        num_bytes = _decompressed_bytes(file, limits)
         return read_matrix_market(file.open_gzip, num_bytes, limits, keeps_values=keeps_values)
     if name.endswith(".npz"):
         with file.open() as stream:
@@ -91,13 +96,38 @@ class _File:
         return gzip.open(self.data if isinstance(self.data, Path) else io.BytesIO(self.data), "rb")  # type: ignore[return-value]
 
 
-def _decompressed_bytes(open_stream: Callable[[], IO[bytes]], limits: MatrixLimits) -> int:
-    total = 0
+def _decompressed_bytes(file: _File, limits: MatrixLimits) -> int:
+    """Measured in little memory. Raises LimitExceeded for more than files of text grow, or more members than writers of
+    blocks make; InvalidMatrix for damage."""
+    most_bytes = min(limits.max_decompressed_bytes, limits.decompressed_anyway + limits.max_ratio * file.num_bytes)
+    most_members = _MEMBERS_ANYWAY + file.num_bytes // _LEAST_MEMBER_BYTES
+    num_bytes, num_members = 0, 0
     try:
-        with open_stream() as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                total += len(chunk)
-                check_limit("decompressed size in bytes", total, limits.max_decompressed_bytes)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        with file.open() as stream:
+            for is_new, piece in _inflated(stream):
+                num_bytes += len(piece)
+                num_members += is_new
+                check_limit("decompressed size in bytes", num_bytes, most_bytes)
+                check_limit("members of the gzip file", num_members, most_members)
+    except (EOFError, zlib.error) as error:
         raise InvalidMatrix(f"file: damaged gzip data: {error}", field="file") from error
-    return total
+    return num_bytes
+
+
+def _inflated(stream: IO[bytes]) -> Iterator[tuple[bool, bytes]]:
+    """Decompressed pieces of all members, and whether a piece begins a new one. Raises zlib.error, EOFError."""
+    member = None
+    while chunk := stream.read(_GZIP_CHUNK_BYTES):
+        while chunk:
+            is_new = member is None
+            if member is None:
+                chunk = chunk.lstrip(b"\0")  # Members may be padded with zeros.
+                if not chunk:
+                    break
+                member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+            yield is_new, member.decompress(chunk, _CHUNK_BYTES)
+            chunk = member.unused_data if member.eof else member.unconsumed_tail
+            if member.eof:
+                member = None
+    if member is not None:
+        raise EOFError("it ends too early")

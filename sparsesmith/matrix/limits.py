@@ -15,6 +15,10 @@ class MatrixLimits:
 
     max_file_bytes: int = 1 << 30
     max_decompressed_bytes: int = 4 << 30
+    decompressed_anyway: int = 16 << 20
+    """Bytes that a .mtx.gz may unpack to however small it is."""
+    max_ratio: int = 100
+    """Further bytes for each byte of the .mtx.gz; text of matrices shrinks to a tenth or so."""
     max_nnz: int = 200_000_000
     """After a symmetric file is expanded."""
     max_rows: int = 100_000_000

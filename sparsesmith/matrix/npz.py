@@ -3,6 +3,8 @@
 `scipy.sparse.load_npz` builds matrices from indices that nobody looked at; converting one can end the process.
 """
 
+import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -19,7 +21,21 @@ from sparsesmith.matrix.pattern import MAX_NNZ
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 MAX_MEMBERS = 16
+MAX_DIMENSIONS = 3
+"""Blocks of `bsr` have three."""
+MAX_EXTENT = MAX_NNZ + 1
 _MAX_MEMBER_HEADER_BYTES = 10_000
+_HEADER_ERRORS = (
+    ValueError,
+    KeyError,
+    TypeError,
+    SyntaxError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    tokenize.TokenError,
+)
+"""What NumPy's reader of headers, which is Python's parser of literals, raises for hostile ones."""
 _CHUNK_BYTES = 1 << 20
 _MEMBERS = {
     "csr": ("indptr", "indices", "data"),
@@ -28,6 +44,9 @@ _MEMBERS = {
     "coo": ("row", "col", "data"),
     "dia": ("offsets", "data"),
 }
+
+_DATA_DIMENSIONS = {"dia": 2, "bsr": 3}
+"""Where they are not one."""
 
 
 def read_npz_matrix(
@@ -45,6 +64,11 @@ def read_npz_matrix(
         raise InvalidMatrix(f"file: {name} matrix without {missing[0]}.npy", field=missing[0])
     num_rows, num_cols = _shape(arrays["shape"])
     data = arrays.pop("data")
+    if data.ndim != _DATA_DIMENSIONS.get(name, 1):
+        limit = f"{_DATA_DIMENSIONS.get(name, 1)} dimensions"
+        raise InvalidMatrix(
+            f"data: shape {data.shape}: {name} has {limit}", field="data", value=data.shape, limit=limit
+        )
     check_shape(num_rows, num_cols, data.size, limits)
     has_real_values = data.dtype.kind in "iuf"
     if has_real_values:
@@ -70,19 +94,19 @@ def read_arrays(stream: IO[bytes], limits: MatrixLimits) -> Arrays:
             check_limit("members of the archive", len(members), MAX_MEMBERS)
             announced = sum(member.file_size for member in members)
             check_limit("decompressed size in bytes", announced, limits.max_decompressed_bytes)
-            return {member.filename.removesuffix(".npy"): _read_array(archive, member) for member in members}
+            return {member.filename.removesuffix(".npy"): _read_array(archive, member, limits) for member in members}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         raise InvalidMatrix(f"file: damaged .npz: {error}", field="file") from error
 
 
-def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[np.generic]:
+def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: MatrixLimits) -> npt.NDArray[np.generic]:
     with archive.open(member) as stream:
         shape, fortran_order, dtype = _read_array_header(stream, member.filename)
-        if dtype.hasobject or dtype.names is not None or not dtype.itemsize:
+        if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
             raise InvalidMatrix(
                 f"{member.filename}: arrays of {dtype} are not read", field=member.filename, value=str(dtype)
             )
-        count = int(np.prod(shape, dtype=object))
+        count = math.prod(shape)
         num_bytes = count * dtype.itemsize
         if num_bytes > member.file_size:
             raise InvalidMatrix(
@@ -90,6 +114,7 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArra
                 field=member.filename,
                 value=count,
             )
+        check_limit(f"{member.filename}: values", count, max(limits.max_nnz, limits.max_rows + 1))
         # A read is bounded by the size that the archive announces, whatever the compressed data holds.
         content = np.empty(num_bytes, np.uint8)
         for start in range(0, num_bytes, _CHUNK_BYTES):
@@ -108,10 +133,12 @@ def _read_array_header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], b
     try:
         version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
         shape, fortran_order, dtype = readers[version](stream, max_header_size=_MAX_MEMBER_HEADER_BYTES)
-    except (ValueError, KeyError, TypeError) as error:
+    except _HEADER_ERRORS as error:
         raise InvalidMatrix(f"{name}: not a NumPy array: {error}", field=name) from error
-    if any(extent < 0 for extent in shape):
-        raise InvalidMatrix(f"{name}: shape {shape}", field=name, value=str(shape), limit=">= 0")
+    if len(shape) > MAX_DIMENSIONS or not all(type(extent) is int and 0 <= extent <= MAX_EXTENT for extent in shape):
+        shown = str(shape) if len(shape) <= MAX_DIMENSIONS else f"{len(shape)} dimensions"
+        limit = f"at most {MAX_DIMENSIONS} whole numbers from 0 to {MAX_EXTENT}"
+        raise InvalidMatrix(f"{name}: shape {shown}: must be {limit}", field=name, value=shown, limit=limit)
     return shape, fortran_order, dtype
 
 

@@ -13,6 +13,9 @@ from sparsesmith.transport.connection import MAX_BLOCK_MS, Pipeline, Redis, answ
 from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus
 
 _UNFINISHED = "sparsesmith:jobs:unfinished"
+_ALL = "sparsesmith:jobs:all"
+MAX_LISTED = 10_000
+"""Jobs that are remembered for lists; those that expired drop out as they are met."""
 MAX_EVENTS = 1000
 
 
@@ -56,7 +59,10 @@ class JobStore:
                         pipeline.set(_idempotency_key(idempotency), mark, ex=self._ttl_s)
                     text = status.model_dump_json()
                     pipeline.hset(_job_key(status.job_id), mapping={"request": request, "status": text})
-                    pipeline.zadd(_UNFINISHED, {status.job_id: time.time()})
+                    accepted = {status.job_id: time.time()}
+                    pipeline.zadd(_UNFINISHED, accepted)
+                    pipeline.zadd(_ALL, accepted)
+                    pipeline.zremrangebyrank(_ALL, 0, -MAX_LISTED - 1)
                     pipeline.xadd(_events_key(status.job_id), {"status": text}, maxlen=MAX_EVENTS)
                     pipeline.execute()
                     return status.job_id
@@ -88,6 +94,28 @@ class JobStore:
         """Ids of the jobs without a final state, in the order of acceptance. Raises Unavailable."""
         with answering():
             return [job_id.decode() for job_id in self._connection.zrange(_UNFINISHED, 0, -1)]
+
+    def newest(self, limit: int, before: str | None = None) -> list[str]:
+        """Ids of up to `limit` jobs, the newest first; those accepted before a job, where one is named.
+
+        Raises NotFound for a job that is in no list, Unavailable.
+        """
+        with answering():
+            first = 0
+            if before is not None:
+                rank = self._connection.zrevrank(_ALL, before)
+                if rank is None:
+                    raise NotFound(f"no job {before} in the list", field="before", value=before)
+                first = int(rank) + 1
+            return [job_id.decode() for job_id in self._connection.zrevrange(_ALL, first, first + limit - 1)]
+
+    def keeps(self, job_id: str) -> bool:
+        """Whether a job is still stored; one that is not leaves the list. Raises Unavailable."""
+        with answering():
+            if self._connection.exists(_job_key(job_id)):
+                return True
+            self._connection.zrem(_ALL, job_id)
+            return False
 
     def events(self, job_id: str, after: str = "0", block_ms: int = 0) -> list[JobEvent]:
         """Events after an event id (`0`: from the start), waiting up to `block_ms` for the first where there is none.

@@ -193,7 +193,8 @@ def test_the_version_is_the_packages(sparsesmith_command: Shell) -> None:
 def test_every_command_is_listed(sparsesmith_command: Shell) -> None:
     ended = sparsesmith_command("--help")
     assert ended.code == 0
-    for command in ("tune", "grade", "status", "watch", "cancel", "health", "policy", "up", "demo", "train"):
+    asked = ("tune", "grade", "status", "watch", "list", "candidates", "cancel", "health", "policy")
+    for command in (*asked, "up", "demo", "train"):
         assert f" {command} " in ended.out
 
 

@@ -1,4 +1,4 @@
-"""`status`, `watch`, `cancel` and `health` against a real generator; the evaluators' outcomes are the test's."""
+"""Jobs and the server from the command line, against a real generator; the evaluators' outcomes are the test's."""
 
 import json
 from itertools import pairwise
@@ -8,7 +8,7 @@ import pytest
 
 from sparsesmith.client import Client
 from sparsesmith.runtime.ports import free_port
-from sparsesmith_proto.api import Cancelled, Finished, Graded, JobStatus, Running, TuningOptions
+from sparsesmith_proto.api import Cancelled, Finished, Graded, JobPage, JobStatus, Running, TuningOptions
 from sparsesmith_proto.kernel import CompileFailed
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix
 from tests.cli.shell import FAST, Shell, assert_one_line
@@ -76,7 +76,45 @@ def test_jobs_are_cancelled_once(sparsesmith_command: Shell, server: str, matrix
     evaluators.released.set()
 
 
-@pytest.mark.parametrize("command", ["status", "watch", "cancel"])
+def test_jobs_are_listed_the_newest_first_page_by_page(
+    sparsesmith_command: Shell, server: str, matrix: Path, program: Path
+) -> None:
+    empty = sparsesmith_command("list")
+    assert (empty.code, empty.out.count("\n")) == (0, 1)
+    jobs = [submitted(sparsesmith_command, matrix) for _ in range(3)]
+    sparsesmith_command("watch", jobs[2])
+    sparsesmith_command("grade", program, matrix)
+    newest = JobPage.model_validate_json(sparsesmith_command("list", "--limit", 2, "--json").out)
+    assert [(job.kind, job.state) for job in newest.jobs] == [("evaluation", "graded"), ("kernel", "finished")]
+    assert newest.jobs[1].best_speedup == 2
+    assert newest.next_before == newest.jobs[1].job_id == jobs[2]
+    older = sparsesmith_command("list", "--limit", 2, "--before", f"/v1/kernels/{jobs[2]}")
+    assert [line.split()[0] for line in older.out.splitlines()[1:3]] == [jobs[1], jobs[0]]
+    assert older.out.splitlines()[3] == f"older ones: sparsesmith list --before {jobs[0]}"
+    last = JobPage.model_validate_json(sparsesmith_command("list", "--before", jobs[0], "--json").out)
+    assert last == JobPage(jobs=(), next_before=None)
+    assert_one_line(sparsesmith_command("list", "--before", "no-such-job"), "no-such-job")
+
+
+def test_candidates_are_shown_with_what_became_of_them(
+    sparsesmith_command: Shell, server: str, matrix: Path, evaluators: Evaluators
+) -> None:
+    evaluators.outcome = CompileFailed(log="line 3: [no] such thing\nand more")
+    job_id = submitted(sparsesmith_command, matrix)
+    sparsesmith_command("watch", job_id)
+    shown = sparsesmith_command("candidates", job_id)
+    title, *rows = shown.out.splitlines()
+    assert (shown.code, title.split()[:3]) == (0, ["number", "s", "outcome"])
+    assert [row.split()[0] for row in rows] == ["0", "1", "2", "3"]
+    assert all("compile_failed" in row and row.endswith("line 3: [no] such thing") for row in rows)
+    as_json = json.loads(sparsesmith_command("candidates", job_id, "--json").out)
+    assert as_json[1]["outcome"] == evaluators.outcome.model_dump()
+    text = sparsesmith_command("candidates", job_id, "--program", 1).out
+    assert text == as_json[1]["program"] + "\n"
+    assert_one_line(sparsesmith_command("candidates", job_id, "--program", 9), "no candidate 9")
+
+
+@pytest.mark.parametrize("command", ["status", "watch", "cancel", "candidates"])
 def test_a_job_that_is_not_there_is_one_line(command: str, sparsesmith_command: Shell, server: str) -> None:
     assert_one_line(sparsesmith_command(command, "no-such-job"), "no-such-job")
 

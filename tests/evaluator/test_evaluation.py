@@ -7,7 +7,7 @@ import pytest
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler, KernelResources
-from services.evaluator.compiling.contract.facts import facts_of
+from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import heaviest_kernel
 from services.evaluator.grading import Stopped, grade_batch, unreached
@@ -173,6 +173,6 @@ def test_the_resources_are_those_of_the_heaviest_kernel() -> None:
         log="",
         resources={"clear": KernelResources(8, 0, 0, 64, 0, 0), "spmv": KernelResources(40, 0, 0, 16, 0, 0)},
         compile_ms=75,
-        facts=facts_of(""),
+        facts=NO_FACTS,
     )
     assert heaviest_kernel(binary) == Resources(registers=40, spill_bytes=0, shared_bytes=16, compile_ms=75)

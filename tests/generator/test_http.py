@@ -2,6 +2,7 @@ import io
 import json
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -230,6 +231,15 @@ def test_a_form_that_is_cut_short_is_a_problem(client: httpx.Client) -> None:
     headers = {"content-type": "multipart/form-data"}
     response = client.post("/v1/kernels", content=b"--x\r\n", headers=headers)
     assert (response.status_code, response.headers["content-type"]) == (400, "application/problem+json")
+
+
+def test_an_archive_of_odd_shapes_is_a_problem(client: httpx.Client) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (0, 9223372036854775807, 8)}"
+        archive.writestr("data.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    response = client.post("/v1/kernels", files={"file": ("m.npz", buffer.getvalue())})
+    assert (response.status_code, response.json()["field"]) == (422, "data.npy")
 
 
 def test_a_program_that_is_not_utf8_is_a_problem(client: httpx.Client) -> None:

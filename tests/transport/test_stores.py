@@ -148,6 +148,20 @@ def test_a_finished_job_expires_and_an_unfinished_one_does_not(redis_connection:
     assert all(90 < redis_connection.ttl(key) <= 100 for key in keys)
 
 
+def test_jobs_are_listed_the_newest_first_until_they_expire(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    for name in ("j1", "j2", "j3"):
+        store.accept(status(name), "r")
+    assert store.newest(2) == ["j3", "j2"]
+    assert store.newest(2, before="j2") == ["j1"]
+    assert store.newest(2, before="j1") == []
+    with pytest.raises(NotFound, match="j4"):
+        store.newest(2, before="j4")
+    redis_connection.delete("sparsesmith:job:j2")
+    assert [store.keeps(name) for name in ("j1", "j2", "j3")] == [True, False, True]
+    assert store.newest(9) == ["j3", "j1"]
+
+
 def test_events_are_replayed_after_the_one_that_was_seen(redis_connection: Redis) -> None:
     store = JobStore(redis_connection)
     store.accept(status("j1"), "r")

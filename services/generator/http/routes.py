@@ -18,6 +18,7 @@ from sparsesmith_proto.api import (
     CandidatePage,
     EvaluationRequest,
     Finished,
+    JobPage,
     JobStatus,
     KernelReport,
     KernelRequest,
@@ -29,6 +30,7 @@ router = APIRouter()
 
 MAX_KEY_CHARACTERS = 255
 MAX_PAGE_CANDIDATES = 256
+MAX_PAGE_JOBS = 200
 WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.IGNORECASE)
 
 
@@ -83,6 +85,16 @@ async def grade_program(
     async with intake.evaluation_order(request) as (order, matrix):
         status = await service.jobs.accept(order, matrix, key)
     return await _accepted(service, status, prefer, "/v1/evaluations")
+
+
+@router.get("/v1/kernels", response_model=JobPage, responses=_PROBLEMS)
+async def list_jobs(
+    service: ServiceOf,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_JOBS)] = 20,
+    before: Annotated[str | None, Query(max_length=128)] = None,
+) -> JobPage:
+    """Jobs of both kinds, the newest first; page by page, each `before` the last job of the one before it."""
+    return await service.ledger.page(limit, before)
 
 
 @router.get("/v1/kernels/{job_id}", response_model=JobStatus, responses=_PROBLEMS)

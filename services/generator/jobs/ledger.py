@@ -18,7 +18,20 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
-from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Queued, Running
+from sparsesmith_proto.api import (
+    Cancelled,
+    Failed,
+    Finished,
+    Graded,
+    JobPage,
+    JobState,
+    JobStatus,
+    JobSummary,
+    KernelReport,
+    Queued,
+    Running,
+    TunedAnswer,
+)
 from sparsesmith_proto.kernel import Workload
 
 log = logging.getLogger(__name__)
@@ -87,6 +100,18 @@ class Ledger:
         status = await self.status(job_id)
         return AcceptedJob(job_id, datetime.fromisoformat(status.accepted_at), _ORDERS.validate_json(request))
 
+    async def page(self, limit: int, before: str | None) -> JobPage:
+        """Up to `limit` jobs, the newest first; those accepted before a job, where one is named.
+
+        Jobs that expired meanwhile, or that another release stored, are left out. Raises NotFound, Unavailable.
+        """
+        while job_ids := await asyncio.to_thread(self._store.newest, limit, before):
+            stored = [job_id for job_id in job_ids if await asyncio.to_thread(self._store.keeps, job_id)]
+            if stored:
+                jobs = [summary for job_id in stored if (summary := await self._summary(job_id)) is not None]
+                return JobPage(jobs=tuple(jobs), next_before=stored[-1] if len(job_ids) == limit else None)
+        return JobPage(jobs=(), next_before=None)
+
     async def unfinished(self) -> list[AcceptedJob]:
         """In the order of acceptance, their matrices held.
 
@@ -113,6 +138,21 @@ class Ledger:
     async def status(self, job_id: str) -> JobStatus:
         """Raises NotFound, Unavailable."""
         return await asyncio.to_thread(self._store.status, job_id)
+
+    async def _summary(self, job_id: str) -> JobSummary | None:
+        try:
+            job, state = await self.job(job_id), (await self.status(job_id)).status
+        except (ValidationError, NotFound) as error:
+            log.warning("job %s is not listed: %s", job_id, error)
+            return None
+        return JobSummary(
+            job_id=job_id,
+            accepted_at=job.accepted_at.isoformat(),
+            kind=job.order.kind,
+            workload=job.order.workload,
+            state=state.state,
+            best_speedup=best_speedup(state),
+        )
 
     async def record(self, job: AcceptedJob, state: JobState) -> None:
         """A new state, told to all who wait; a job that ends without files for its user gives its matrix back.
@@ -147,6 +187,17 @@ class Ledger:
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), WAKE_S)
+
+
+def best_speedup(state: JobState) -> float | None:
+    """Over the best baseline, of what a job has found; None where nothing is faster, or passed."""
+    match state:
+        case Running(best_speedup=speedup):
+            return speedup
+        case Finished(report=KernelReport(answer=TunedAnswer(speedup_over_best=speedup))):
+            return speedup
+        case _:
+            return None
 
 
 def has_ended(state: JobState) -> bool:
