@@ -41,7 +41,7 @@ check: $(INSTALLED) ## ruff, mypy --strict, import-linter, freshness of generate
 test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu
 
-test-containers: $(INSTALLED) ## Build the images and put the composed stack through its life, with Docker or Podman (BUILD_WORDS: see benchmarks/containers.py)
+test-containers: $(INSTALLED) ## Build the images and put the composed stack through its life (Docker or Podman)
 	$(PYTHON) -m benchmarks.containers
 
 bench: $(INSTALLED) ## Measure on this machine's device, write benchmarks/results and regenerate the report

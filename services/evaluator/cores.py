@@ -1,5 +1,7 @@
-"""Cores that this process may use: fewer than the machine has where a container bounds them, which `os.cpu_count` does not
-see. A compiler for each of the machine's cores would not fit a container's memory."""
+"""Cores that this process may use: fewer than the machine has where a container bounds them.
+
+`os.cpu_count` does not see that, and a compiler for each of the machine's cores would not fit the memory of a container.
+"""
 
 import os
 from pathlib import Path
