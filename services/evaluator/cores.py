@@ -1,6 +1,6 @@
 """Cores that this process may use: fewer than the machine has where a container bounds them.
 
-`os.cpu_count` does not see that, and a compiler for each of the machine's cores would not fit the memory of a container.
+`os.cpu_count` does not see that, and a compiler for each of the machine's cores would not fit a container's memory.
 """
 
 import os
