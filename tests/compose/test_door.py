@@ -28,13 +28,22 @@ def redis_port(tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def running() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop in a thread of its own."""
+    """An event loop in a thread of its own, which leaves no task behind."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     yield loop
+    asyncio.run_coroutine_threadsafe(end_all_tasks(), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
+    loop.close()
+
+
+async def end_all_tasks() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def opened(door: Door, loop: asyncio.AbstractEventLoop) -> int:
