@@ -41,7 +41,7 @@ from sparsesmith.client.clients import Client, matrix_file
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.matrix.pack import encode_pattern, pack_index, read_pack, write_pack
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
-from sparsesmith.reward import milestone
+from sparsesmith.reward import milestone, standard_of
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 from sparsesmith_proto.api import Budget, KernelReport, TuningOptions
@@ -290,7 +290,7 @@ def judge(
                     print(f"{name} is left out: {error.message}", flush=True)
                     continue
                 best_us = report.baselines.best_routine().timing.median_us
-                default_us = report.baselines.default_routine().timing.median_us
+                standard = standard_of(report.baselines, 8 * pattern.nnz + 4 * (pattern.num_rows + 1))
                 times = [outcome.timing.median_us for outcome in outcomes if isinstance(outcome, Passed)]
                 with lock:
                     devices.append(report.device)
@@ -299,7 +299,7 @@ def judge(
                             name=name,
                             versions=report.search.policy_versions,
                             passed=tuple(isinstance(outcome, Passed) for outcome in outcomes),
-                            rewards=tuple(milestone(outcome, best_us, default_us, 1) for outcome in outcomes),
+                            rewards=tuple(milestone(outcome, standard) for outcome in outcomes),
                             best_speedup=max(1.0, best_us / min(times)) if times else 1.0,
                         )
                     )

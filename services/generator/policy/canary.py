@@ -16,7 +16,7 @@ from services.generator.policy.prompts import PromptWriter
 from services.generator.policy.sampling import SamplingOptions
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.reward import milestone
+from sparsesmith.reward import milestone, standard_of
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
     Candidate,
@@ -219,8 +219,7 @@ async def _no_gap() -> None:
 
 def _told(name: str, programs: Sequence[str], report: EvaluationReport) -> ProbePrompt:
     outcomes = {each.candidate.program: each.outcome for each in report.evaluations}
-    best_us = report.baselines.best_routine().timing.median_us
-    default_us = report.baselines.default_routine().timing.median_us
+    standard = standard_of(report.baselines, report.csr_bytes)
     found = [outcomes[program] for program in programs]
     return ProbePrompt(
         name=name,
@@ -232,7 +231,7 @@ def _told(name: str, programs: Sequence[str], report: EvaluationReport) -> Probe
             for outcome in found
         ),
         passed=tuple(isinstance(outcome, Passed) for outcome in found),
-        rewards=tuple(milestone(outcome, best_us, default_us, report.csr_bytes) for outcome in found),
+        rewards=tuple(milestone(outcome, standard) for outcome in found),
     )
 
 
