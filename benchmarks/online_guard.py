@@ -44,7 +44,7 @@ from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.reward import milestone, standard_of
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
-from sparsesmith_proto.api import Budget, KernelReport, TuningOptions
+from sparsesmith_proto.api import Budget, KernelReport, SearchStrategy, TuningOptions
 from sparsesmith_proto.kernel import DeviceDescription, Passed
 
 NNZ = (3_000, 600_000)
@@ -111,6 +111,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--candidates", type=int, default=32, help="samples a job")
     parser.add_argument("--samples", type=int, default=16, help="samples a matrix of the judgement")
+    parser.add_argument("--search", default="sample", choices=["sample", "families"], help="families: without a policy")
     parser.add_argument("--batch-records", type=int, default=128)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment of the services")
     options = parser.parse_args()
@@ -199,7 +200,7 @@ def put_under_load(url: str, matrices: Sequence[tuple[str, Pattern]], options: a
             while time.monotonic() - began < options.seconds:
                 name, pattern = matrices[load.take() % len(matrices)]
                 try:
-                    report = sampled(client, name, pattern, options.candidates)[1]
+                    report = sampled(client, name, pattern, options.candidates, options.search)[1]
                 except SparsesmithError as error:
                     load.add_failure(error)
                     continue
@@ -210,10 +211,12 @@ def put_under_load(url: str, matrices: Sequence[tuple[str, Pattern]], options: a
     return load
 
 
-def sampled(client: Client, name: str, pattern: Pattern, candidates: int) -> tuple[str, KernelReport]:
+def sampled(
+    client: Client, name: str, pattern: Pattern, candidates: int, search: SearchStrategy
+) -> tuple[str, KernelReport]:
     """A job of policy samples alone, and its id."""
     data = matrix_file(pattern.to_scipy(np.ones(pattern.nnz, np.float32)), None)
-    options = TuningOptions(search="sample", budget=Budget(candidates=candidates, seconds=60))
+    options = TuningOptions(search=search, budget=Budget(candidates=candidates, seconds=60))
     job = client.submit(f"{name}.npz", data, options)
     return job.job_id, client.wait(job.job_id)
 
@@ -284,7 +287,7 @@ def judge(
         with Client(url, {"Cache-Control": "no-cache"}) as client:
             for name, pattern in take():
                 try:
-                    job_id, report = sampled(client, name, pattern, options.samples)
+                    job_id, report = sampled(client, name, pattern, options.samples, options.search)
                     outcomes = [each.outcome for each in client.candidates(job_id)]
                 except SparsesmithError as error:
                     print(f"{name} is left out: {error.message}", flush=True)
