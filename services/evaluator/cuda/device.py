@@ -34,9 +34,9 @@ from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, 
 from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.product import SparseProduct
-from sparsesmith.matrix.values import FixedValues
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, MeasuredTiming, Rejected, Workload
 
