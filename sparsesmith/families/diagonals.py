@@ -49,7 +49,9 @@ y[row] = sum;
         value=load_kept(choice, f"values + {slot}"),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
-    text = program("spmv", choice.element_type, "dia", {"slice": slice_}, launch)
+    text = program(
+        "spmv", choice.element_type, "dia", {"slice": slice_}, launch, require={"num_diagonals": len(offsets)}
+    )
     return with_functions(text, load_functions(choice, 1))
 
 
@@ -120,7 +122,9 @@ else {
         sums=", ".join(f"sum[{i}]" for i in range(rows)),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))
-    text = program("spmv", choice.element_type, "dia", {"slice": slice_}, launch)
+    text = program(
+        "spmv", choice.element_type, "dia", {"slice": slice_}, launch, require={"num_diagonals": len(offsets)}
+    )
     return with_functions(text, _part(c_type, wide, rows), load_functions(choice, rows))
 
 

@@ -85,7 +85,9 @@ for (int r = 0; r < $rows; r++) {
         renew=_RENEW.format(count=len(offsets)) if rows > 1 else "",
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))
-    return with_row_dictionary(program("spmv", choice.element_type, "dia", {}, launch), _code(choice))
+    return with_row_dictionary(
+        program("spmv", choice.element_type, "dia", {}, launch, require={"num_diagonals": len(offsets)}), _code(choice)
+    )
 
 
 def _write_dia_rows_wide(choice: Choice) -> str:
@@ -156,7 +158,9 @@ if (whole) {
         sums=", ".join(f"sum[{i}]" for i in range(rows)),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block * rows})", block, body, choice.word("registers"))
-    text = with_row_dictionary(program("spmv", choice.element_type, "dia", {}, launch), _code(choice))
+    text = with_row_dictionary(
+        program("spmv", choice.element_type, "dia", {}, launch, require={"num_diagonals": len(offsets)}), _code(choice)
+    )
     return text.replace('extern "C"', _part(c_type, wide, rows) + '\nextern "C"')
 
 
@@ -224,7 +228,10 @@ y[row] = sum;
         load_code=load(choice.word("load"), "row_codes + row"),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
-    return with_row_dictionary(program("spmv", choice.element_type, "ell", {}, launch), _code(choice))
+    return with_row_dictionary(
+        program("spmv", choice.element_type, "ell", {}, launch, require={"width": choice.integer("width")}),
+        _code(choice),
+    )
 
 
 def _write_sell_constant(choice: Choice) -> str:

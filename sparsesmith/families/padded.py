@@ -157,7 +157,7 @@ y[row] = sum;
         load_value=load(how, "values + k * stride + row"),
     )
     launch = Launch("spmv", f"ceil_div(num_rows,{block})", block, body, choice.word("registers"))
-    return program("spmv", choice.element_type, "ell", {}, launch)
+    return program("spmv", choice.element_type, "ell", {}, launch, require={"width": choice.integer("width")})
 
 
 def _write_ell_parts(choice: Choice) -> str:

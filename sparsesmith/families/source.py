@@ -68,10 +68,16 @@ def program(
     format_name: str,
     format_parameters: Mapping[str, ParameterValue],
     *launches: Launch,
+    require: Mapping[str, int] | None = None,
 ) -> str:
-    """The whole program text: format, launches, kernels in launch order, one launched again only once."""
+    """The whole program text: format, launches, kernels in launch order, one launched again only once.
+
+    `require`: sizes that are written into the kernels, so that the program is for matrices with just these.
+    """
     settings = "".join(f" {name}={value}" for name, value in format_parameters.items())
     lines = [f"//@ format {format_name}{settings}"]
+    if require:
+        lines.append("//@ require " + " ".join(f"{name}={value}" for name, value in require.items()))
     lines += [launch.directive for launch in launches]
     arguments = _arguments(operation, element_type, format_name, format_parameters)
     for launch in {launch.kernel: launch for launch in launches}.values():

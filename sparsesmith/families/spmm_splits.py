@@ -231,7 +231,7 @@ $finish
         add=add_batch(tile, unroll),
         finish=_join_and_store(choice, tile),
     )
-    return program("spmm", choice.element_type, "ell", {}, _launch(choice, tile, body))
+    return program("spmm", choice.element_type, "ell", {}, _launch(choice, tile, body), require={"width": width})
 
 
 def _splits_fit(choice: Choice) -> bool:
