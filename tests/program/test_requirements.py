@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from services.evaluator.candidates import misfits
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.families import FAMILIES, propose
-from sparsesmith.families.fixed_values import FIXED_FAMILIES
+from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.known_sizes import known_sizes
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
