@@ -18,6 +18,7 @@ from sparsesmith_proto.api import (
     KernelRequest,
     PolicyStatus,
     Problem,
+    Readiness,
     TuningOptions,
 )
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -34,6 +35,7 @@ MESSAGES: tuple[type[Message], ...] = (
     CandidatePage,
     Problem,
     PolicyStatus,
+    Readiness,
     EvaluationJob,
     EvaluationReport,
     RewardRecord,

@@ -33,6 +33,7 @@ _EXTRA_HEADERS: Mapping[int, Mapping[str, str]] = {
     HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_S)},
     # What is left of the body is not worth reading.
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: {"Connection": "close"},
+    HTTPStatus.REQUEST_TIMEOUT: {"Connection": "close"},
 }
 
 _STATUSES: tuple[tuple[type[SparsesmithError], HTTPStatus], ...] = (

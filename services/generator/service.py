@@ -12,7 +12,7 @@ from services.generator.channels import Channels
 from services.generator.generation import Tools, generate_kernels
 from services.generator.jobs.jobs import JobLimits, Jobs, Tell
 from services.generator.jobs.ledger import AcceptedJob, Ledger
-from services.generator.metrics import Gauges, Metrics
+from services.generator.metrics import Gauges, Metrics, SharedGauges, WorkerMetrics
 from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.policy.engine import EngineOptions
 from services.generator.policy.engine_host import EngineHost
@@ -29,7 +29,7 @@ from services.generator.task import TuningTask
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, PolicyStatus
+from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, PolicyStatus, Readiness
 from sparsesmith_proto.evaluation import EvaluationJob
 from sparsesmith_proto.kernel import Candidate, UserWritten
 
@@ -59,7 +59,12 @@ class Service:
                 channels.policy, settings.exchange_dir, self.folder.shapes, self.sampler.writer, settings.policy_poll_s
             )
         self.jobs = Jobs(self.ledger, self._work, JobLimits(settings.max_waiting_jobs, settings.max_running_jobs))
-        self.metrics.registry.register(Gauges(self.jobs, self.sampler, self.watch))
+        for collector in (
+            Gauges(self.jobs, self.sampler, self.watch),
+            SharedGauges(channels),
+            WorkerMetrics(channels.metrics),
+        ):
+            self.metrics.registry.register(collector)
         self._tools = Tools(
             sources=Sources(
                 self.sampler,
@@ -91,13 +96,17 @@ class Service:
                     log.error("a part of the service had failed", exc_info=ended)
             self.evaluations.close()
 
-    async def check_ready(self) -> None:
-        """Raises Unavailable naming what does not answer."""
+    async def readiness(self) -> Readiness:
+        """Without its engine the service is ready for all that needs no policy, and says so.
+
+        Raises Unavailable where nothing works.
+        """
         if not await asyncio.to_thread(self.channels.is_answering):
             raise Unavailable("Redis does not answer", field="redis_url")
-        if self.sampler is not None and self.sampler.host.engine is None:
-            state = "could not be loaded" if self.sampler.is_broken else "is loading"
-            raise Unavailable(f"the engine {state}", field="engine", value=state)
+        if self.sampler is None or self.sampler.host.engine is not None:
+            return Readiness()
+        state = "could not be loaded" if self.sampler.is_broken else "is loading"
+        return Readiness(degraded=f"the engine {state}: search=families works, search=auto without samples")
 
     def policy_status(self) -> PolicyStatus:
         """Raises NotFound where the service runs without a policy."""

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import torch
 
+from services.trainer.metrics import TrainerMetrics
 from services.trainer.online.batch import BatchRules, RecordReader
 from services.trainer.online.checkpoints import CheckpointFolder, policy_identity
 from services.trainer.online.intake import IntakeOptions, RecordIntake
@@ -27,7 +28,7 @@ SEED = 0
 Options = TypeVar("Options", LearnerOptions, IntakeOptions)
 
 
-def open_workshop(settings: TrainerSettings, connection: Redis) -> Workshop:
+def open_workshop(settings: TrainerSettings, connection: Redis, metrics: TrainerMetrics) -> Workshop:
     """Loads the policy. Raises InvalidOption where its folder was made for other features."""
     networks = load_networks(settings.policy_dir)
     learner = Learner(networks, _chosen(LearnerOptions, settings), _device(settings), SEED)
@@ -46,7 +47,7 @@ def open_workshop(settings: TrainerSettings, connection: Redis) -> Workshop:
         intake=RecordIntake(RewardStream(connection), reader, _chosen(IntakeOptions, settings)),
         checkpoints=CheckpointFolder(settings.state_dir / "checkpoints", settings.keep_checkpoints),
         publisher=Publisher(settings.exchange_dir, PolicyChannel(connection), settings.keep_published),
-        journal=Journal(settings.state_dir / "updates.jsonl"),
+        journal=Journal(settings.state_dir / "updates.jsonl", metrics.updated),
     )
 
 

@@ -28,6 +28,7 @@ def create_app(service: Service) -> FastAPI:
         BodyLimit,
         max_json_bytes=service.settings.max_json_bytes,
         max_body_bytes=service.settings.max_body_bytes,
+        timeout_s=service.settings.body_timeout_s,
     )
     problems.install(app)
     return app

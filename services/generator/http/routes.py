@@ -24,6 +24,7 @@ from sparsesmith_proto.api import (
     KernelRequest,
     PolicyStatus,
     Problem,
+    Readiness,
 )
 
 router = APIRouter()
@@ -161,17 +162,16 @@ async def alive() -> dict[str, str]:
     return {"status": "alive"}
 
 
-@router.get("/readyz", responses={503: _PROBLEMS[503]})
-async def ready(service: ServiceOf) -> dict[str, str]:
-    """The engine serves and Redis answers. Raises Unavailable naming what does not."""
-    await service.check_ready()
-    return {"status": "ready"}
+@router.get("/readyz", response_model=Readiness, responses={503: _PROBLEMS[503]})
+async def ready(service: ServiceOf) -> Readiness:
+    """Requests are taken and answered; `degraded` says what does not work meanwhile. 503 where nothing does."""
+    return await service.readiness()
 
 
 @router.get("/metrics")
 async def metrics(service: ServiceOf) -> Response:
-    """Prometheus."""
-    content, media_type = service.metrics.exposition()
+    """Prometheus: of the generator, and of evaluators and trainer as they published them within the last minute."""
+    content, media_type = await asyncio.to_thread(service.metrics.exposition)
     return Response(content, media_type=media_type)
 
 

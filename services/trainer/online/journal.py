@@ -2,21 +2,23 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 
 class Journal:
-    """updates.jsonl: what each update measured."""
+    """updates.jsonl: what each update measured, told to a listener as well."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_entry: Callable[[Mapping[str, object]], None] = lambda entry: None) -> None:
         self._path = path
+        self._on_entry = on_entry
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, entry: Mapping[str, object]) -> None:
         """Appends a line."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
+        self._on_entry(entry)
 
 
 class Heartbeat:
