@@ -117,8 +117,8 @@ class Ran:
 class Retimed:
     """Finalists and one library routine timed in turns, so that drift falls on all alike."""
 
-    kernels: tuple[Timing, ...]
-    """In the order given."""
+    kernels: tuple[Timing | RunFailure, ...]
+    """In the order given; a failure for a time that cannot be believed."""
     routine: Timing
 
 
@@ -134,7 +134,11 @@ class LoadedKernel(Protocol):
         ...
 
     def time(self, draw: Draw) -> Timing | RunFailure:
-        """Times the launches on this draw, briefly. Mismatch for a time that cannot be (below the byte floor)."""
+        """Times the launches on this draw, briefly.
+
+        Mismatch for a time that cannot be (below the byte floor), or where what was timed is not the whole work: with
+        one entry of A or of the dense operand changed, and nothing else, it must give the result of that.
+        """
         ...
 
     def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:

@@ -5,12 +5,14 @@ import os
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal
+from typing import ClassVar, Literal
 
 from services.evaluator.device import Device
 from services.evaluator.gpu_claim import claim_gpu
-from services.evaluator.isolation.sandbox import DeviceFactory, DeviceProcess, StageLimits
+from services.evaluator.isolation.child import DeviceFactory
+from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.settings import EvaluatorSettings
+from sparsesmith_proto.kernel import DeviceDescription
 from sparsesmith_proto.message import Architecture
 
 logger = logging.getLogger(__name__)
@@ -26,13 +28,15 @@ INTERPRETER_RUN_LIMIT_S = 120.0
 class CudaFactory:
     """Makes the device of one GPU; CUDA sees no other."""
 
+    preloaded: ClassVar = ("services.evaluator.cuda.device",)
+    """See `isolation.child.PRELOADED`: importing CuPy takes longer than making a context."""
     visible_device: str
 
-    def __call__(self) -> Device:
+    def __call__(self, known: DeviceDescription | None = None) -> Device:
         os.environ["CUDA_VISIBLE_DEVICES"] = self.visible_device
         from services.evaluator.cuda.device import CudaDevice
 
-        return CudaDevice()
+        return CudaDevice(known=known)
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class InterpreterFactory:
 
     architecture: Architecture
 
-    def __call__(self) -> Device:
+    def __call__(self, known: DeviceDescription | None = None) -> Device:
         from services.evaluator.interpreter.device import InterpreterDevice
 
         return InterpreterDevice(self.architecture)

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Stopped, grade_batch, unreached
-from services.evaluator.isolation.sandbox import DeviceDoesNotStart, DeviceProcess
+from services.evaluator.isolation.child import DeviceDoesNotStart
+from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.reward import rewards

@@ -65,7 +65,7 @@ class MisbehavingFactory:
     hold_s: float = 0
     """What it takes to make one draw."""
 
-    def __call__(self) -> "MisbehavingDevice":
+    def __call__(self, known: DeviceDescription | None = None) -> "MisbehavingDevice":
         behave(self.at_start)
         return MisbehavingDevice(self.hold_s)
 

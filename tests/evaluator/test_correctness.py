@@ -14,7 +14,7 @@ from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.kernel import EstimatedTiming, Mismatch, TimedOut, Workload
 
 PATTERN = pattern_from_scipy(scipy.sparse.random(50, 30, 0.3, random_state=3))
-DRAW_NAMES = ("uniform", "one_hot", "cancelling", "wide_range", "integers")
+DRAW_NAMES = ("mixed", "one_hot", "cancelling", "wide_range", "integers")
 
 Multiply = Callable[[Pattern, Draw, Any], Any]
 """(pattern, draw, y at the start) -> y at the end."""

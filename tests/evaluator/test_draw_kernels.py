@@ -1,22 +1,33 @@
 """The kernels that draw inputs and compute references on a GPU, run on the interpreter against NumPy and SciPy."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import scipy.sparse
 
-from services.evaluator.checking.reference import LONG_ROW, TOLERANCES, error_bound, product
+from services.evaluator.checking.draws import COLUMN_SIZES, TINY
+from services.evaluator.checking.reference import (
+    LONG_ROW,
+    ROUNDOFF,
+    SINGLE_ROUNDOFFS,
+    TOLERANCES,
+    error_bound,
+    limit_to_single_products,
+    product,
+)
 from services.evaluator.compiling.nvrtc import Nvrtc, find_library
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.message import ElementType
 from tests.evaluator.grading_tools import make_pattern
 
 EVALUATOR = Path(__file__).parents[2] / "services" / "evaluator" / "cuda"
-SOURCE = "".join((EVALUATOR / name).read_text() for name in ("own_kernels.cu", "draw_kernels.cu"))
+SOURCE = "".join((EVALUATOR / name).read_text() for name in ("own_kernels.cu", "draw_kernels.cu", "replay_kernels.cu"))
 KEY = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 STREAM = 3
 ELEMENT_TYPES: tuple[ElementType, ...] = ("float32", "float64")
@@ -128,6 +139,10 @@ def long_row_pattern() -> Pattern:
     return Pattern(lengths.size, 5000, offsets, columns)
 
 
+def rounding(element_type: ElementType) -> tuple[float, float]:
+    return TOLERANCES[element_type], float(LONG_ROW)
+
+
 def refer(
     module: PtxModule, pattern: Pattern, values: npt.NDArray[Any], dense: npt.NDArray[Any], element_type: ElementType
 ) -> list[npt.NDArray[np.float64]]:
@@ -140,7 +155,7 @@ def refer(
         constant("values", values), constant("dense", dense),
         output("reference", reference), output("magnitude", magnitude), output("bound", bound),
         pattern.num_rows, num_dense_cols, min(32, 1 << (num_dense_cols - 1).bit_length()),
-        TOLERANCES[element_type], float(LONG_ROW),
+        *rounding(element_type), ROUNDOFF[element_type], SINGLE_ROUNDOFFS * ROUNDOFF[element_type],
     )  # fmt: skip
     return [array.reshape((pattern.num_rows, *dense.shape[1:])) for array in (reference, magnitude, bound)]
 
@@ -159,7 +174,38 @@ def test_the_reference_and_its_bound_are_those_of_scipy(
     expected, scale = product(pattern, values, dense)
     assert np.all(abs(reference - expected) <= 1e-14 * scale)
     assert np.allclose(magnitude, scale, rtol=1e-13, atol=0)
-    assert np.allclose(bound, error_bound(pattern, scale, element_type), rtol=1e-13, atol=0)
+    accepted = error_bound(pattern, scale, element_type)
+    limit_to_single_products(accepted, scale, pattern, values, dense, element_type)
+    assert np.allclose(bound, accepted, rtol=1e-13, atol=0)
+    assert bound[1] == pytest.approx(SINGLE_ROUNDOFFS * ROUNDOFF[element_type] * scale[1])
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES)
+@pytest.mark.parametrize("num_dense_cols", [1, 3])
+def test_a_mixed_draw_has_rows_of_three_kinds_and_columns_of_three_sizes(
+    module: PtxModule, element_type: ElementType, num_dense_cols: int
+) -> None:
+    pattern = pattern_from_scipy(scipy.sparse.random(400, 200, 0.1, random_state=np.random.default_rng(2)))
+    values = np.ones(pattern.nnz, element_type)
+    dense = np.ones(200 * num_dense_cols, element_type)
+    run(module, f"mix_columns_{element_type}", 1, output("dense", dense), 200, num_dense_cols, STREAM, *KEY)
+    run(
+        module, f"mix_rows_{element_type}", 1, constant("row_offsets", pattern.row_offsets),
+        constant("col_indices", pattern.col_indices), output("values", values), pattern.num_rows, STREAM, *KEY,
+        TINY[element_type],
+    )  # fmt: skip
+    sizes = dense.reshape(200, num_dense_cols)[:, 0].astype(np.float64)
+    assert sorted(set(sizes)) == sorted(set(COLUMN_SIZES))
+    assert 80 < (sizes == 1).sum() < 120
+    wide = values.astype(np.float64)
+    rows = [wide[start:end] for start, end in pairwise(pattern.row_offsets) if end > start]
+    columns = [pattern.col_indices[start:end] for start, end in pairwise(pattern.row_offsets) if end > start]
+    plain = [row for row in rows if np.all(row == 1)]
+    single = [row for row in rows if np.sum(row == TINY[element_type]) == row.size - 1 and row.max() == 1]
+    even = [row for row, of_row in zip(rows, columns, strict=True) if np.allclose(row * sizes[of_row], min(sizes))]
+    assert 150 < len(plain) < 250
+    assert 60 < len(single) < 140
+    assert 60 < len(even) < 140
 
 
 def test_no_reference_takes_a_subnormal_value_for_zero(ptx: str) -> None:

@@ -11,7 +11,7 @@ from sparsesmith.matrix.values import fixed_values
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
 
-ALL_DRAWS = ("uniform", "one_hot", "cancelling", "wide_range", "integers")
+ALL_DRAWS = ("mixed", "one_hot", "cancelling", "wide_range", "integers")
 
 
 def make_pattern(num_rows: int = 60, num_cols: int = 40, density: float = 0.2) -> Pattern:
@@ -91,9 +91,9 @@ def test_all_five_draws_are_taken_where_the_device_affords_them() -> None:
 
 
 @pytest.mark.parametrize(("affordable", "expected"), [(9, 4), (4, 2), (1, 2), (0, 2)])
-def test_a_device_that_affords_less_gets_uniform_and_others_at_random(affordable: int, expected: int) -> None:
+def test_a_device_that_affords_less_gets_the_mixed_draw_and_others_at_random(affordable: int, expected: int) -> None:
     names = choose_draws(1000, 1000 * affordable, system_generator())
-    assert names[0] == "uniform"
+    assert names[0] == "mixed"
     assert len(set(names)) == len(names) == expected
 
 

@@ -11,12 +11,12 @@ from services.evaluator.measuring.interval import (
     ByteFloor,
     TimingBudget,
     interval_rank,
+    is_suspicious,
     l2_bandwidth_bound_gbs,
     measure,
     measure_interleaved,
     median_interval,
     repeats_for,
-    replays_suspiciously,
 )
 
 
@@ -132,7 +132,9 @@ def test_the_l2_bound_of_an_h200_is_above_any_measured_rate() -> None:
     assert l2_bandwidth_bound_gbs(132, 1980) == pytest.approx(16727, rel=0.001)
 
 
-def test_a_kernel_that_is_fast_only_on_a_repeated_input_is_suspicious() -> None:
-    assert replays_suspiciously(fresh_us=42.0, empty_fresh_us=2.0, warm_us=1.0)
-    assert not replays_suspiciously(fresh_us=4.5, empty_fresh_us=2.0, warm_us=2.0)
-    assert not replays_suspiciously(fresh_us=46.0, empty_fresh_us=2.0, warm_us=40.0)
+def test_a_run_on_a_new_input_that_takes_longer_than_one_as_it_was_left_is_suspicious() -> None:
+    assert is_suspicious(fresh_us=42.0, stale_us=4.0, empty_us=2.0)
+    assert is_suspicious(fresh_us=5.0, stale_us=4.0, empty_us=2.0)
+    assert not is_suspicious(fresh_us=4.7, stale_us=4.0, empty_us=2.0)
+    assert not is_suspicious(fresh_us=46.0, stale_us=42.0, empty_us=2.0)
+    assert is_suspicious(fresh_us=50.0, stale_us=42.0, empty_us=2.0)

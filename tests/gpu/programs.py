@@ -12,7 +12,7 @@ from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.race import Race
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.program.program import KernelProgram
-from sparsesmith_proto.kernel import Candidate, CompileFailed, Outcome, UserWritten, Workload
+from sparsesmith_proto.kernel import Candidate, CompileFailed, DeviceDescription, Outcome, UserWritten, Workload
 from sparsesmith_proto.message import ElementType
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ CSR_ARGUMENTS = (
 )
 
 
-def make_device() -> "CudaDevice":
+def make_device(known: DeviceDescription | None = None) -> "CudaDevice":
     """The first GPU; CuPy is imported only here."""
     from services.evaluator.cuda.device import CudaDevice
 
-    return CudaDevice()
+    return CudaDevice(known=known)
 
 
 def make_pattern(num_rows: int = 3000, num_cols: int = 2500, density: float = 0.01, seed: int = 1) -> Pattern:

@@ -201,13 +201,13 @@ def test_spmm_routines_work_on_row_major_operands(element_type: str, device: "Cu
 def test_a_write_into_a_guard_or_an_input_is_named(device: "CudaDevice") -> None:
     from cupy.cuda import runtime
 
-    from services.evaluator.cuda.arena import BufferPlan
+    from services.evaluator.cuda.arena import BufferPlan, random_placement
     from services.evaluator.cuda.memory import Arena
 
     plans = [BufferPlan("values", 1001, writable=False), BufferPlan("y", 400, writable=True)]
     arena = Arena(plans, device.kernels)
     for name, offset, label in (("values", 500, "values"), ("y", 400, "behind y"), ("y", -1, "between values and y")):
-        arena.place(shifted=True)
+        arena.place(random_placement())
         arena.seal()
         device.stream.synchronize()
         runtime.memset(arena.address("y"), 1, 400)

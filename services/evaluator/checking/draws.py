@@ -4,6 +4,11 @@ What it does not protect against: a program that is right for every distribution
 draws differ in kind so that the usual shortcuts fail on one of them at least: skipped entries (one_hot), lost
 precision (wide_range, one_hot), a result that is only nearly right (cancelling), wrong order, repetition, a few
 products of a long row left out (integers: exact).
+
+A program that tells the kind by some of its entries must not find one that it may treat lightly. So the first draw, on
+which programs are also timed, is `mixed`: nothing but uniform numbers in [-1, 1] to anybody who looks at some of them,
+but columns of x differ in size, a quarter of the rows has values that make up for it (an entry of x rounded to few
+bits where it is small is seen there), and in another quarter one product is all of the sum (rounding it is seen).
 """
 
 import os
@@ -13,16 +18,20 @@ from math import frexp
 import numpy as np
 import numpy.typing as npt
 
-from services.evaluator.checking.reference import error_bound, limit_to_exact_sums, product
+from services.evaluator.checking.reference import error_bound, limit_to_exact_sums, limit_to_single_products, product
 from services.evaluator.device import Draw
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import ElementType
 
 FloatArray = npt.NDArray[np.float64]
 
 INTEGERS = "integers"
 """The draw whose products and sums are exact."""
+
+MIXED = "mixed"
+"""The draw that programs are timed on; see above."""
 
 MIN_DRAWS = 2
 """Fewer are never drawn, however large the matrix."""
@@ -43,15 +52,14 @@ def system_generator() -> np.random.Generator:
 def choose_draws(num_products: int, max_products: int, generator: np.random.Generator) -> tuple[str, ...]:
     """Names of the draws for a workload of `num_products` multiply-adds: all five where the device affords it.
 
-    A device that affords fewer than FULL_CHECK executions (the interpreter on a large matrix) gets `uniform` and a
+    A device that affords fewer than FULL_CHECK executions (the interpreter on a large matrix) gets `mixed` and a
     random choice of the others, MIN_DRAWS in all at least.
     """
     affordable = max_products // max(num_products, 1)
     if affordable >= FULL_CHECK:
-        return tuple(_DRAWS)
-    others = [name for name in _DRAWS if name != "uniform"]
-    num_others = max(MIN_DRAWS, min(len(_DRAWS), affordable // 2)) - 1
-    return ("uniform", *generator.choice(others, size=num_others, replace=False).tolist())
+        return CHECKED_DRAWS
+    num_others = max(MIN_DRAWS, min(len(CHECKED_DRAWS), affordable // 2)) - 1
+    return (MIXED, *generator.choice(CHECKED_DRAWS[1:], size=num_others, replace=False).tolist())
 
 
 def draw(
@@ -66,14 +74,19 @@ def draw(
     `fixed`: the values of A where the request fixes them; then the dense operand alone is drawn.
     """
     shape = (pattern.num_cols,) if workload.operation == "spmv" else (pattern.num_cols, workload.num_dense_cols)
-    wide_values, wide_dense = _DRAWS[name](pattern, shape, generator)
+    if name == MIXED:
+        wide_values, wide_dense = mixed(pattern, shape, workload.element_type, generator)
+    else:
+        wide_values, wide_dense = _DRAWS[name](pattern, shape, generator)
     values = wide_values.astype(workload.element_type) if fixed is None else fixed.array
     dense = (wide_dense if fixed is None else wide_dense * dense_scale(fixed)).astype(workload.element_type)
     reference, magnitude = product(pattern, values, dense)
     bound = error_bound(pattern, magnitude, workload.element_type)
     if fixed is not None:
         bound += underflow_bound(pattern, fixed)
-    elif name == INTEGERS:
+    else:
+        limit_to_single_products(bound, magnitude, pattern, values, dense, workload.element_type)
+    if fixed is None and name == INTEGERS:
         limit_to_exact_sums(bound, magnitude, workload.element_type)
     return Draw(name, values, dense, reference, bound, magnitude)
 
@@ -96,6 +109,30 @@ Drawing = Callable[[Pattern, Shape, np.random.Generator], Pair]
 
 def _uniform(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
     return generator.uniform(-1, 1, pattern.nnz), generator.uniform(-1, 1, shape)
+
+
+COLUMN_SIZES = (1.0, 1.0, 2.0**-7, 2.0**-14)
+"""Of the columns of a mixed draw, each as often."""
+
+TINY: dict[ElementType, float] = {"float32": 2.0**-60, "float64": 2.0**-100}
+"""What a mixed draw multiplies the values of a row by, all but one, where that one is to be the sum."""
+
+
+def mixed(pattern: Pattern, shape: Shape, element_type: ElementType, generator: np.random.Generator) -> Pair:
+    """See above: rows of three kinds (evened out, one product, and as they are), columns of three sizes."""
+    values, dense = _uniform(pattern, shape, generator)
+    sizes = generator.choice(COLUMN_SIZES, pattern.num_cols)
+    dense *= sizes.reshape((-1,) + (1,) * (len(shape) - 1))
+    kinds = np.repeat(generator.integers(0, 4, pattern.num_rows), pattern.row_lengths)
+    is_even, is_single = kinds == 0, kinds == 1
+    values[is_even] *= min(COLUMN_SIZES) / sizes[pattern.col_indices[is_even]]
+    is_kept = np.zeros(pattern.nnz, dtype=bool)
+    offsets = generator.integers(0, np.maximum(pattern.row_lengths, 1))
+    is_kept[(pattern.row_offsets[:-1] + offsets)[pattern.row_lengths > 0]] = True
+    values[is_single & ~is_kept] *= TINY[element_type]
+    kept = values[is_single & is_kept]
+    values[is_single & is_kept] = 0.5 * kept + np.copysign(0.5, kept)
+    return values, dense
 
 
 def _one_hot(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
@@ -135,3 +172,6 @@ _DRAWS: Mapping[str, Drawing] = {
     "wide_range": _wide_range,
     INTEGERS: _integers,
 }
+
+CHECKED_DRAWS = (MIXED, "one_hot", "cancelling", "wide_range", INTEGERS)
+"""What programs are checked with, the first also what they are timed on."""

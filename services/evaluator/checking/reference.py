@@ -10,11 +10,23 @@ from sparsesmith_proto.message import ElementType
 
 Float64Array = npt.NDArray[np.float64]
 
-TOLERANCES: dict[ElementType, float] = {"float32": 1e-5, "float64": 1e-12}
-"""Accepted |y - y_ref| / (|A| |x|) of rows up to LONG_ROW nonzeros."""
+ROUNDOFF: dict[ElementType, float] = {"float32": 2.0**-24, "float64": 2.0**-53}
+"""u: the most by which rounding to nearest changes a number, as a share of it."""
+
+PROBABLE_ROUNDOFFS = 1e-5 / 2.0**-24
+"""Error of a sum in u that is accepted of rows up to LONG_ROW nonzeros: 168, five times sqrt(LONG_ROW)."""
+
+TOLERANCES: dict[ElementType, float] = {name: PROBABLE_ROUNDOFFS * u for name, u in ROUNDOFF.items()}
+"""Accepted |y - y_ref| / (|A| |x|) of rows up to LONG_ROW nonzeros: 1e-5 and 1.9e-14."""
 
 LONG_ROW = 1024
 """Longer rows are allowed more, with the square root of their length."""
+
+SINGLE_ROUNDOFFS = 8
+"""Error in u that is accepted of a sum of which all but one product together are below its roundoff."""
+
+_RESOLVED = 4e-16
+"""Shares of a float64 sum below this cannot be told from zero."""
 
 
 def product(pattern: Pattern, values: npt.NDArray[Any], dense: npt.NDArray[Any]) -> tuple[Float64Array, Float64Array]:
@@ -24,6 +36,26 @@ def product(pattern: Pattern, values: npt.NDArray[Any], dense: npt.NDArray[Any])
     matrix = pattern.to_scipy(wide_values)
     magnitude = pattern.to_scipy(np.abs(wide_values))
     return matrix @ wide_dense, magnitude @ np.abs(wide_dense)
+
+
+def limit_to_single_products(
+    bound: Float64Array,
+    magnitude: Float64Array,
+    pattern: Pattern,
+    values: npt.NDArray[Any],
+    dense: npt.NDArray[Any],
+    element_type: ElementType,
+) -> None:
+    """Lowers bounds in place where one product is all of a sum.
+
+    Where the other products together are below its roundoff, every order of summing rounds it once, and loses no more
+    than the others: a program that keeps fewer bits of A or x than their type has is seen there. How much one product
+    outweighs the others is told by the sum of squares: equal to the square of the sum only where there is one.
+    """
+    squares, _ = product(pattern, np.square(values, dtype=np.float64), np.square(dense, dtype=np.float64))
+    share = 2 * max(ROUNDOFF[element_type], _RESOLVED)
+    is_single = squares >= (1 - share) * magnitude**2
+    bound[is_single] = SINGLE_ROUNDOFFS * ROUNDOFF[element_type] * magnitude[is_single]
 
 
 LARGEST_EXACT: dict[ElementType, int] = {"float32": 2**24, "float64": 2**53}
@@ -44,8 +76,8 @@ def error_bound(pattern: Pattern, magnitude: Float64Array, element_type: Element
     tol * max(1, sqrt(row length / LONG_ROW)) * (|A| |x|). Summing n products in any order is off by at most
     n u (|A| |x|) (Higham, Accuracy and Stability, section 3.1), with u the unit roundoff, and with high probability by
     lambda sqrt(n) u (|A| |x|) (Higham and Mary 2019). The worst case would accept a row of a million entries that is
-    wrong in the second digit, so the probable bound is taken: in float32 the tolerance is 168 u, which is lambda = 5.2
-    at n = 1024 and the same lambda for every longer row. A product rounded to tf32 or 16 bits is off by 4,000 u.
+    wrong in the second digit, so the probable bound is taken: the tolerance is 168 u, which is lambda = 5.2 at n = 1024
+    and the same lambda for every longer row. A product rounded to tf32 or 16 bits is off by 4,000 u of float32.
     """
     scale = np.sqrt(np.maximum(pattern.row_lengths / LONG_ROW, 1.0)) * TOLERANCES[element_type]
     bound: Float64Array = magnitude * scale.reshape((-1,) + (1,) * (magnitude.ndim - 1))

@@ -1,5 +1,7 @@
 """Where the buffers of a program lie in their arena, and which bytes of it must not change (needs no device)."""
 
+import hashlib
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +22,24 @@ class BufferPlan:
     num_bytes: int
     writable: bool
     """Outputs and scratch; everything else must come back unchanged."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where an arena begins in its allocation and by how much each buffer is moved, the same for equal names."""
+
+    offset: int
+    """Bytes, aligned."""
+    key: bytes
+
+    def shift(self, name: str) -> int:
+        """In units of ALIGNMENT_BYTES."""
+        return hashlib.blake2b(name.encode(), key=self.key, digest_size=1).digest()[0] % NUM_SHIFTS
+
+
+def random_placement() -> Placement:
+    """From the operating system's randomness: no program knows it."""
+    return Placement(secrets.randbelow(SPREAD_BYTES // ALIGNMENT_BYTES) * ALIGNMENT_BYTES, secrets.token_bytes(16))
 
 
 @dataclass(frozen=True)
@@ -54,7 +74,10 @@ def buffer_starts(plans: Sequence[BufferPlan], shifts: Sequence[int]) -> Mapping
 def guarded_segments(
     plans: Sequence[BufferPlan], starts: Mapping[str, int], base: int, num_bytes: int
 ) -> tuple[Segment, ...]:
-    """Guard zones and read-only buffers, in the order of the arena: all of it but what kernels may write."""
+    """Guard zones and read-only buffers, in the order of the allocation: all of it but what kernels may write.
+
+    `starts` count from `base`, where the allocation of `num_bytes` begins.
+    """
     segments: list[Segment] = []
     cursor = 0
     before = ""

@@ -14,6 +14,7 @@ import numpy as np
 from cupy.cuda import memory, runtime
 
 from services.evaluator.checking.correctness import judge
+from services.evaluator.cuda.arena import Placement, random_placement
 from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
 from services.evaluator.cuda.clocks import Clocks
 from services.evaluator.cuda.draws import DeviceDraws, largest_error
@@ -24,6 +25,7 @@ from services.evaluator.cuda.library.cusparse import CuSparse
 from services.evaluator.cuda.memory import SealedMemory, whole_array
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.program import DeviceProgram, MatrixShape
+from services.evaluator.cuda.replays import MANY
 from services.evaluator.cuda.residents import HeldDraws, LayoutCache
 from services.evaluator.cuda.stopwatch import Stopwatch
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, measure_in_turns
@@ -43,16 +45,21 @@ MAX_PRODUCTS = 10**14
 """Multiply-adds to check one candidate: no bound in practice, a GPU does them in seconds."""
 _LAYOUT_SHARE = 8
 """Uploaded formats of one workload may take this fraction of the memory (one eighth)."""
-_RESIDENT_DRAWS = 6
+_RESIDENT_DRAWS = 7
+"""Those of a batch, one to change, and those that baselines are checked on."""
 _CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
 
 
 class CudaDevice:
     """One GPU by its index among the visible ones, its context owned by this process."""
 
-    def __init__(self, index: int = 0) -> None:
-        """Seconds on a machine that has not run this before: CuPy compiles and caches its kernels."""
+    def __init__(self, index: int = 0, *, known: DeviceDescription | None = None) -> None:
+        """Seconds on a machine that has not run this before: CuPy compiles and caches its kernels.
+
+        `known`: what another process has found out about this GPU, measured rates included.
+        """
         self._index = index
+        self._known = known
         with cuda_errors():
             cupy.cuda.Device(index).use()
             self._properties = runtime.getDeviceProperties(index)
@@ -100,6 +107,9 @@ class CudaDevice:
 
     def description(self) -> DeviceDescription:
         """See Device.description."""
+        return self._known or self._described()
+
+    def _described(self) -> DeviceDescription:
         return DeviceDescription(
             kind="cuda",
             name=_text(self._properties["name"]),
@@ -148,6 +158,7 @@ class CudaBench:
         self._layouts = LayoutCache(device.kernels, int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE)
         self._kernels: list[CudaKernel] = []
         self._floor = byte_floor(device, workload, pattern)
+        self._brief_placement = random_placement()
 
     @property
     def max_products(self) -> int:
@@ -198,34 +209,52 @@ class CudaBench:
         loaded = DeviceProgram(
             program, cubin, self._layouts.get(matrix), self._workload, shape, device.kernels, device.num_sms
         )
-        return CudaKernel(loaded, self._draws, device.kernels, device.instruments, self._floor)
+        return CudaKernel(
+            loaded, self._source, self._draws, device.kernels, device.instruments, self._floor, self._brief_placement
+        )
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
         """See Bench.retime."""
         own = [kernel for kernel in kernels if isinstance(kernel, CudaKernel)]
         if len(own) != len(kernels):
             raise TypeError("retime() takes kernels that this bench loaded")
-        first = self._sequences(own, draw, routine, FULL)
+        timings = self._in_finals(own, draw, routine)
+        *kernel_timings, library = (timing.model_copy(update={"is_final": True}) for timing in timings)
+        # What the last products of each left in its memory is still there: the others have memory of their own.
+        vouched = [kernel.vouched(timing, draw, FULL, MANY) for kernel, timing in zip(own, kernel_timings, strict=True)]
+        return Retimed(kernels=tuple(vouched), routine=library)
+
+    def _in_finals(self, kernels: Sequence[CudaKernel], draw: Draw, routine: str) -> Sequence[MeasuredTiming]:
+        first = self._sequences(kernels, draw, routine, FULL, [self._brief_placement] * len(kernels))
         with self._draws.hidden():
             fastest_us = min(sequence.batch_us() for sequence in first)
             if fastest_us > PLACED_BELOW_US:
-                return _retimed(measure_in_turns(first, self._device.instruments, FULL))
-        rounds = [self._in_turns_elsewhere(own, draw, routine) for _ in range(NUM_PLACEMENTS)]
-        return _retimed([over_placements(timings) for timings in zip(*rounds, strict=True)])
+                return measure_in_turns(first, self._device.instruments, FULL)
+        rounds = [self._in_turns_elsewhere(kernels, draw, routine) for _ in range(NUM_PLACEMENTS)]
+        return [over_placements(timings) for timings in zip(*rounds, strict=True)]
 
     def _in_turns_elsewhere(
         self, kernels: Sequence[CudaKernel], draw: Draw, routine: str
     ) -> tuple[MeasuredTiming, ...]:
         """The kernels, then the routine, all with their buffers at other addresses than before."""
         self._routines.move()
-        sequences = self._sequences(kernels, draw, routine, AT_A_PLACEMENT, shifted=True)
+        placements = [random_placement() for _ in kernels]
+        sequences = self._sequences(kernels, draw, routine, AT_A_PLACEMENT, placements)
         with self._draws.hidden():
             return measure_in_turns(sequences, self._device.instruments, AT_A_PLACEMENT)
 
     def _sequences(
-        self, kernels: Sequence[CudaKernel], draw: Draw, routine: str, budget: TimingBudget, *, shifted: bool = False
+        self,
+        kernels: Sequence[CudaKernel],
+        draw: Draw,
+        routine: str,
+        budget: TimingBudget,
+        placements: Sequence[Placement],
     ) -> list[TimedSequence]:
-        own = [kernel.timed_sequence(draw, budget, shifted=shifted) for kernel in kernels]
+        own = [
+            kernel.timed_sequence(draw, budget, placement)
+            for kernel, placement in zip(kernels, placements, strict=True)
+        ]
         return [*own, self._routines.sequence(routine, draw, budget)]
 
     def close(self) -> None:
@@ -234,11 +263,6 @@ class CudaBench:
             kernel.close()
         self._kernels.clear()
         cupy.get_default_memory_pool().free_all_blocks()
-
-
-def _retimed(timings: Sequence[MeasuredTiming]) -> Retimed:
-    *kernels, library = (timing.model_copy(update={"is_final": True}) for timing in timings)
-    return Retimed(kernels=tuple(kernels), routine=library)
 
 
 def rehearse_judging() -> None:
@@ -264,7 +288,7 @@ def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> Byte
     return ByteFloor(
         required_bytes=(value_elements + dense_elements) * element_bytes,
         l2_bytes=device.l2_bytes,
-        dram_gbs=max(READ_MARGIN * device.rates.copy_bandwidth_gbs, device.peak_memory_gbs),
+        dram_gbs=max(READ_MARGIN * device.description().copy_bandwidth_gbs, device.peak_memory_gbs),
         l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),
     )
 

@@ -55,6 +55,36 @@ __device__ __forceinline__ void pick(T* dense, const int* col_indices, u64 nnz, 
   }
 }
 
+// A draw that mixes kinds, from a uniform one: columns of x of three sizes, so that a number of few bits shows where its
+// column is small, and rows of three kinds (see operands.py). Nothing that looks at some of them tells which kind it is.
+__device__ __forceinline__ double size_of_column(u64 column, u64 stream, u64 key0, u64 key1) {
+  u64 chosen = philox(column + 1, stream, key0, key1).word[0] >> 62;
+  return chosen < 2 ? 1.0 : chosen == 2 ? 1.0 / 128 : 1.0 / 16384;
+}
+template <typename T>
+__device__ __forceinline__ void mix_columns(T* dense, u64 num_cols, u64 num_dense_cols, u64 stream, u64 key0, u64 key1) {
+  for (u64 column = first_thread(); column < num_cols; column += num_threads()) {
+    double size = size_of_column(column, stream, key0, key1);
+    for (u64 k = 0; k < num_dense_cols; k++) dense[column * num_dense_cols + k] *= T(size);
+  }
+}
+// A warp a row. sizes: the stream of `mix_columns`; rows have the next one. tiny: what is left of all but one value.
+template <typename T>
+__device__ __forceinline__ void mix_rows(const int* row_offsets, const int* col_indices, T* values, u64 num_rows, u64 sizes,
+                                         u64 key0, u64 key1, double tiny) {
+  for (u64 row = first_thread() >> 5; row < num_rows; row += num_threads() >> 5) {
+    Four random = philox(row + 1, sizes + 1, key0, key1);
+    u64 kind = random.word[0] >> 62, begin = row_offsets[row], end = row_offsets[row + 1];
+    u64 kept = begin + __umul64hi(random.word[1], end - begin);
+    for (u64 j = begin + (threadIdx.x & 31); j < end && kind < 2; j += 32) {
+      double value = values[j];
+      if (kind == 0) value *= 1.0 / 16384 / size_of_column(col_indices[j], sizes, key0, key1);
+      else value = j != kept ? value * tiny : value < 0 ? 0.5 * value - 0.5 : 0.5 * value + 0.5;
+      values[j] = T(value);
+    }
+  }
+}
+
 // Exact for subnormal numbers too: CuPy compiles with -ftz=true, which leaves assembly alone.
 __device__ __forceinline__ double widened(float number) {
   double wide;
@@ -63,36 +93,47 @@ __device__ __forceinline__ double widened(float number) {
 }
 __device__ __forceinline__ double widened(double number) { return number; }
 
-// The product and |A| |x| in float64, and the error bound: tolerance * max(1, sqrt(row length / long_row)) * (|A| |x|).
+// What is accepted of a sum of products, see reference.py: `size` is |A| |x|, `largest` the largest product in it.
+struct Accuracy {
+  double tolerance, long_row, roundoff, single;
+  __device__ double bound(double size, double largest, u64 length) const {
+    if (size - largest <= roundoff * size) return single * size;
+    return size * tolerance * sqrt(fmax(1.0, length / long_row));
+  }
+};
+
+// The product and |A| |x| in float64, and the error bound.
 // A warp takes a row and `width` (a power of two up to 32) dense columns at a time; its lanes share the nonzeros and add
 // up in a fixed order. No atomics: equal inputs give equal bits.
 template <typename T>
 __device__ __forceinline__ void refer(const int* row_offsets, const int* col_indices, const T* values, const T* dense,
                                       double* reference, double* magnitude, double* bound, u64 num_rows,
-                                      u64 num_dense_cols, u64 width, double tolerance, double long_row) {
+                                      u64 num_dense_cols, u64 width, Accuracy accuracy) {
   int lane = threadIdx.x & 31, column_lane = lane & (int)(width - 1), first = lane / (int)width, step = 32 / (int)width;
   u64 tiles = (num_dense_cols + width - 1) / width;
   for (u64 task = first_thread() >> 5; task < num_rows * tiles; task += num_threads() >> 5) {
     u64 row = task / tiles, column = task % tiles * width + column_lane;
     int begin = row_offsets[row], end = row_offsets[row + 1];
-    double sum = 0, size = 0;
+    double sum = 0, size = 0, largest = 0;
     if (column < num_dense_cols) {
 #pragma unroll 4
       for (int j = begin + first; j < end; j += step) {
         double product = widened(values[j]) * widened(dense[(u64)col_indices[j] * num_dense_cols + column]);
         sum += product;
         size += fabs(product);
+        largest = fmax(largest, fabs(product));
       }
     }
     for (int offset = 16; offset >= (int)width; offset >>= 1) {
       sum += __shfl_xor_sync(0xffffffffu, sum, offset);
       size += __shfl_xor_sync(0xffffffffu, size, offset);
+      largest = fmax(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
     }
     if (first == 0 && column < num_dense_cols) {
       u64 place = row * num_dense_cols + column;
       reference[place] = sum;
       magnitude[place] = size;
-      bound[place] = size * tolerance * sqrt(fmax(1.0, (end - begin) / long_row));
+      bound[place] = accuracy.bound(size, largest, end - begin);
     }
   }
 }
@@ -112,11 +153,21 @@ __device__ __forceinline__ void refer(const int* row_offsets, const int* col_ind
                                                                 u64 num_dense_cols, u64 stream, u64 key0, u64 key1) { \
     pick(dense, col_indices, nnz, num_dense_cols, stream, key0, key1);                                             \
   }                                                                                                                \
+  extern "C" __global__ void __launch_bounds__(256) mix_columns_##TYPE(T* dense, u64 num_cols, u64 num_dense_cols,  \
+                                                                       u64 stream, u64 key0, u64 key1) {           \
+    mix_columns(dense, num_cols, num_dense_cols, stream, key0, key1);                                              \
+  }                                                                                                                \
+  extern "C" __global__ void __launch_bounds__(256) mix_rows_##TYPE(const int* row_offsets, const int* col_indices, \
+                                                                    T* values, u64 num_rows, u64 sizes, u64 key0,   \
+                                                                    u64 key1, double tiny) {                        \
+    mix_rows(row_offsets, col_indices, values, num_rows, sizes, key0, key1, tiny);                                  \
+  }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) refer_##TYPE(                                                  \
       const int* row_offsets, const int* col_indices, const T* values, const T* dense, double* reference,          \
-      double* magnitude, double* bound, u64 num_rows, u64 num_dense_cols, u64 width, double tolerance, double long_row) { \
+      double* magnitude, double* bound, u64 num_rows, u64 num_dense_cols, u64 width, double tolerance,             \
+      double long_row, double roundoff, double single) {                                                           \
     refer(row_offsets, col_indices, values, dense, reference, magnitude, bound, num_rows, num_dense_cols, width,    \
-          tolerance, long_row);                                                                                    \
+          Accuracy{tolerance, long_row, roundoff, single});                                                        \
   }
 FOR_TYPE(float32, float)
 FOR_TYPE(float64, double)

@@ -1,23 +1,26 @@
-"""A kernel program on a GPU: run on a draw, timed, run again as it was timed."""
+"""A kernel program on a GPU: run on a draw, timed, vouched for, run again as it was timed."""
 
 import secrets
 from collections.abc import Sequence
 from statistics import median
 
-from services.evaluator.cuda.arena import Segment
+from cupy.cuda import memory
+
+from services.evaluator.cuda.arena import Placement, Segment, random_placement
+from services.evaluator.cuda.draws import DeviceDraws
 from services.evaluator.cuda.launch import Enqueue, LaunchRefused, cuda_errors
 from services.evaluator.cuda.own_kernels import DeviceKernels
-from services.evaluator.cuda.program import DeviceProgram
+from services.evaluator.cuda.program import DeviceProgram, LaunchSequence
+from services.evaluator.cuda.replays import FEW, Replays
 from services.evaluator.cuda.residents import HeldDraws
-from services.evaluator.cuda.stopwatch import SINGLE_LEAD_US
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence
 from services.evaluator.device import Array, Draw, Ran, RunFailure
-from services.evaluator.measuring.interval import QUICK, ByteFloor, TimingBudget, replays_suspiciously, runs_within
+from services.evaluator.measuring.interval import QUICK, ByteFloor, TimingBudget, is_suspicious, runs_within
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch
 
-_FRESH_TRIES = ((3, SINGLE_LEAD_US), (9, 2000.0))
-"""Runs, and the microseconds that the host has to queue each. A busy host may not have queued a run when the GPU is
-ready for it: a suspicion is tried again with time enough, and only then believed."""
+_FRESH_TRIES = ((3, 100.0), (9, 2000.0), (15, 2000.0))
+"""Runs of each kind, and the microseconds that the host has to queue each. A busy host may not have queued a run when
+the GPU is ready for it: a suspicion is tried again with time enough, and only then believed."""
 
 
 class CudaKernel:
@@ -26,48 +29,53 @@ class CudaKernel:
     def __init__(
         self,
         program: DeviceProgram,
+        source: DeviceDraws,
         draws: HeldDraws,
         kernels: DeviceKernels,
         instruments: Instruments,
         floor: ByteFloor,
+        brief_placement: Placement,
     ) -> None:
+        """`brief_placement`: shared by all kernels that are compared by their brief times."""
         self._program: DeviceProgram | None = program
+        self._source = source
         self._draws = draws
         self._kernels = kernels
         self._instruments = instruments
         self._floor = floor
+        self._brief_placement = brief_placement
         self._timed: TimedSequence | None = None
+        self._sequence: LaunchSequence | None = None
 
     def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
         """See LoadedKernel.run."""
         program = self._open_program()
         self._timed = None
-        program.place(shifted=True)
+        program.place(random_placement())
+        self._kernels.litter(secrets.randbits(62) + 2)
         sequence = program.sequence()
-        early = sequence.starts_early
-        enqueue = program.behind_late_writes(sequence, draw, start) if early else sequence.enqueue
-        return self._run(program, draw, start, enqueue)
+        if not sequence.starts_early:
+            return self._run(program, draw, start, sequence.enqueue)
+        other = self._draws.another(draw) if secrets.randbelow(2) else None
+        return self._run(program, draw, start, program.behind_late_writes(sequence, draw, start, other))
 
     def time(self, draw: Draw) -> MeasuredTiming | RunFailure:
         """See LoadedKernel.time."""
         try:
-            sequence = self.timed_sequence(draw, QUICK)
+            timed = self.timed_sequence(draw, QUICK, self._brief_placement)
             with self._draws.hidden():
-                timing = sequence.measure(QUICK)
-                damage = self._damage(self._open_program())
-                suspicion = self._suspicion(sequence, timing, QUICK)
+                timing = timed.measure(QUICK)
         except LaunchRefused as refusal:
             return _refused(refusal)
-        problem = _described(damage) or suspicion
-        return Mismatch(message=problem) if problem else timing
+        return self.vouched(timing, draw, QUICK, FEW)
 
-    def timed_sequence(self, draw: Draw, budget: TimingBudget, *, shifted: bool = False) -> TimedSequence:
-        """The program on a draw at fixed addresses (random ones when shifted), captured and ready to be timed.
+    def timed_sequence(self, draw: Draw, budget: TimingBudget, placement: Placement) -> TimedSequence:
+        """The program on a draw at a placement, captured and ready to be timed.
 
         Raises LaunchRefused.
         """
         program = self._open_program()
-        program.place(shifted=shifted)
+        program.place(placement)
         program.fill(draw, None)
         program.arena.seal()
         sequence = program.sequence()
@@ -76,7 +84,36 @@ class CudaKernel:
             sequence.enqueue(self._kernels.stream.ptr)
             self._kernels.stream.synchronize()
             self._timed = TimedSequence(sequence.enqueue, self._instruments, budget)
+        self._sequence = sequence
         return self._timed
+
+    def vouched(
+        self, timing: MeasuredTiming, draw: Draw, budget: TimingBudget, num_changes: int
+    ) -> MeasuredTiming | RunFailure:
+        """The timing of what was timed last, if it can be believed.
+
+        It is above the byte floor, nothing was written that must not be, products with one entry changed are right, and
+        a product with everything new takes no longer than one with everything as it was left. To be called while the
+        program's memory is as the timed products left it.
+        """
+        if self._timed is None or self._sequence is None:
+            raise RuntimeError("vouched() needs timed_sequence() before it, and no run() between")
+        program = self._open_program()
+        program.arena.look()
+        problem = self._floor_problem(timing)
+        try:
+            if not problem:
+                replays = Replays(program, draw, self._source, self._draws, self._kernels)
+                replays.change(num_changes, self._timed, self._sequence)
+                problem = self._suspicion(self._timed, timing, budget)
+                replays.verify_renewed()
+                problem = replays.problem() or problem
+        except LaunchRefused as refusal:
+            return _refused(refusal)
+        except memory.OutOfMemoryError as error:
+            return Crashed(message=f"no memory is left to run it again: {error}")
+        problem = _described(program.arena.changed()) or problem
+        return Mismatch(message=problem) if problem else timing
 
     def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
         """See LoadedKernel.replay."""
@@ -116,26 +153,33 @@ class CudaKernel:
         program.arena.look()
         return program.arena.changed()
 
-    def _suspicion(self, sequence: TimedSequence, timing: MeasuredTiming, budget: TimingBudget) -> str:
-        """Why the measured time cannot be believed; empty when it can."""
-        if timing.median_us < self._floor.warm_us:
-            return _below_floor("warm", timing.median_us, self._floor.warm_us, self._floor.required_bytes)
-        if timing.cold_us < self._floor.cold_us:
-            return _below_floor("cold", timing.cold_us, self._floor.cold_us, self._floor.required_bytes)
-        stopwatch = self._instruments.stopwatch
-        fresh_us = 0.0
+    def _floor_problem(self, timing: MeasuredTiming) -> str:
+        floor = self._floor
+        if timing.median_us < floor.warm_us:
+            return _below_floor("warm", timing.median_us, floor.warm_us, floor.required_bytes)
+        if timing.cold_us < floor.cold_us:
+            return _below_floor("cold", timing.cold_us, floor.cold_us, floor.required_bytes)
+        return ""
+
+    def _suspicion(self, timed: TimedSequence, timing: MeasuredTiming, budget: TimingBudget) -> str:
+        """Why single runs say that work is skipped when repeated; the last run was on a new x. Empty: they do not."""
+        program, stopwatch = self._open_program(), self._instruments.stopwatch
+        stale_us = fresh_us = 0.0
+
+        def renew() -> None:
+            program.renew_vectors(secrets.randbits(63))
+
         for most, lead_us in _FRESH_TRIES:
             runs = runs_within(most, timing.median_us, budget)
-            fresh_us = median(stopwatch.single_us(sequence.single, self._renew_input, runs, lead_us))
-            if not replays_suspiciously(fresh_us, stopwatch.empty_single_us, timing.median_us):
+            with self._draws.hidden():
+                turns = stopwatch.in_turns_us(timed.single, (program.rewrite_vectors, renew), runs, lead_us)
+            stale_us, fresh_us = map(median, turns)
+            if not is_suspicious(fresh_us, stale_us, stopwatch.empty_single_us):
                 return ""
         return (
-            f"takes {timing.median_us:.2f} us on an input it has seen and {fresh_us:.2f} us on a new one: "
+            f"takes {stale_us:.2f} us on an input it has seen and {fresh_us:.2f} us on a new one: "
             "it does not do the whole work every time"
         )
-
-    def _renew_input(self) -> None:
-        self._open_program().renew_input(secrets.randbits(63))
 
 
 def _refused(refusal: LaunchRefused) -> Crashed:

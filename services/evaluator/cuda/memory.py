@@ -16,13 +16,14 @@ import numpy as np
 from cupy.cuda import runtime
 
 from services.evaluator.cuda.arena import (
-    NUM_SHIFTS,
     SPREAD_BYTES,
     BufferPlan,
+    Placement,
     Segment,
     arena_bytes,
     buffer_starts,
     guarded_segments,
+    random_placement,
 )
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.own_kernels import DeviceKernels
@@ -95,22 +96,21 @@ class Arena:
         self._kernels = kernels
         self._plans = tuple(plans)
         self._sizes = {plan.name: plan.num_bytes for plan in plans}
-        self.num_bytes = arena_bytes(plans)
+        self.num_bytes = arena_bytes(plans) + SPREAD_BYTES
         with cuda_errors():
-            self._memory = cupy.cuda.alloc(self.num_bytes + SPREAD_BYTES)
+            self._memory = cupy.cuda.alloc(self.num_bytes)
         self._addresses: dict[str, int] = {}
         self._sealed = SealedMemory((), kernels)
-        self.place(shifted=False)
+        self.place(random_placement())
 
-    def place(self, *, shifted: bool) -> None:
-        """Gives every buffer a new address (a fixed one, or a random one when shifted) and poisons everything."""
-        shifts = [secrets.randbelow(NUM_SHIFTS) if shifted else 0 for _ in self._plans]
-        starts = buffer_starts(self._plans, shifts)
-        start = int(self._memory.ptr)
-        base = start + (random_offset() if shifted else 0)
-        self._addresses = {name: base + offset for name, offset in starts.items()}
+    def place(self, placement: Placement) -> None:
+        """Gives every buffer the address of a placement and poisons everything."""
+        shifts = [placement.shift(plan.name) for plan in self._plans]
+        starts = {name: placement.offset + start for name, start in buffer_starts(self._plans, shifts).items()}
+        base = int(self._memory.ptr)
+        self._addresses = {name: base + start for name, start in starts.items()}
         with cuda_errors():
-            runtime.memsetAsync(start, POISON, self.num_bytes + SPREAD_BYTES, self._kernels.stream.ptr)
+            runtime.memsetAsync(base, POISON, self.num_bytes, self._kernels.stream.ptr)
         self._sealed = SealedMemory(guarded_segments(self._plans, starts, base, self.num_bytes), self._kernels)
 
     def address(self, name: str) -> int:
@@ -142,6 +142,14 @@ class Arena:
         """Fills a buffer with NaN, on the stream."""
         with cuda_errors():
             runtime.memsetAsync(self._addresses[name], POISON, self._sizes[name], self._kernels.stream.ptr)
+
+    def scatter(self, name: str) -> None:
+        """Fills a buffer with finite numbers that nobody knows, on the stream."""
+        self._kernels.refresh(self._addresses[name], self.num_words(name), secrets.randbits(63), "float32")
+
+    def rewrite(self, name: str) -> None:
+        """Writes a buffer as it is, on the stream."""
+        self._kernels.rewrite(self._addresses[name], self.num_words(name))
 
     def seal(self) -> None:
         """Remembers everything that must not change from here on, on the stream."""

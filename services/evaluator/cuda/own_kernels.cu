@@ -95,24 +95,64 @@ extern "C" __global__ void __launch_bounds__(256) give_way(char* buffer, u64 num
 
 extern "C" __global__ void empty() {}
 
-// Lets the next kernel start, waits, then writes the buffers that this one may not touch before griddepcontrol.wait:
-// what it did too early is lost or was read from the garbage of before. regions: [3 * num_regions], source (0: fill
-// with NaN), target, 4-byte words.
-extern "C" __global__ void __launch_bounds__(256) write_late(const u64* regions, u64 num_regions, u64 nanoseconds) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
+// Returns when so many nanoseconds have passed.
+__device__ __forceinline__ void linger(u64 nanoseconds) {
   u64 start, now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
   do {
     __nanosleep(200);
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   } while (now - start < nanoseconds);
+}
+
+__device__ __forceinline__ void let_the_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// Lets the next kernel start, waits, then writes the buffers that this one may not touch before griddepcontrol.wait:
+// what it did too early is lost or was read from what was there before. regions: [3 * num_regions], source (0: fill
+// with NaN), target, 4-byte words; written in this order.
+extern "C" __global__ void __launch_bounds__(256) write_late(const u64* regions, u64 num_regions, u64 nanoseconds) {
+  let_the_next_start();
+  linger(nanoseconds);
   for (u64 r = 0; r < num_regions; r++) {
     const u32* from = (const u32*)regions[3 * r];
     u32* to = (u32*)regions[3 * r + 1];
     for (u64 i = first_thread(); i < regions[3 * r + 2]; i += num_threads()) to[i] = from ? from[i] : 0xffffffffu;
   }
+}
+
+// Writes every word of a buffer as it is: the traffic of a change without one.
+extern "C" __global__ void __launch_bounds__(256) rewrite(volatile u32* words, u64 num_words) {
+  for (u64 i = first_thread(); i < num_words; i += num_threads()) words[i] = words[i];
+}
+
+// Leaves numbers of ours in all shared memory and all registers of a multiprocessor: one block on each, of all the shared
+// memory that a block may have (num_words) and of 65,536 registers.
+extern "C" __global__ void __launch_bounds__(256, 1) litter_block(u64 num_words, u64 key, u32* never) {
+  extern __shared__ u32 shared_words[];
+  for (u64 i = threadIdx.x; i < num_words; i += blockDim.x) shared_words[i] = (u32)mask_of(key + blockIdx.x, i);
+  u32 kept[224];
+#pragma unroll
+  for (int i = 0; i < 224; i++) kept[i] = (u32)key * (i + 3) + threadIdx.x;
+#pragma unroll 1
+  for (u64 round = 0; round < 2 + (key == 1); round++) {
+#pragma unroll
+    for (int i = 0; i < 224; i++) kept[i] = kept[i] * 0x9E3779B9u + kept[(i + 1) % 224];
+  }
+  u32 all = 0;
+#pragma unroll
+  for (int i = 0; i < 224; i++) all ^= kept[i] >> (i & 7);
+  if (all == 0x5EED5EEDu && key == 1) *never = all;
+}
+
+// Leaves numbers of ours in the first bytes of every thread's stack: two blocks on each multiprocessor.
+extern "C" __global__ void __launch_bounds__(1024, 2) litter_stack(u64 key, u32* never) {
+  volatile u32 frame[64];
+  for (int i = 0; i < 64; i++) frame[(i + (int)key) & 63] = (u32)mask_of(key + threadIdx.x, i);
+  if (key == 1) *never = frame[threadIdx.x & 63];
 }
 
 // Keeps the stream busy so that the host can queue what follows: the time between two events then holds no host time.

@@ -1,19 +1,25 @@
-"""The evaluator's own kernels on the device (own_kernels.cu, draw_kernels.cu), as methods."""
+"""The evaluator's own kernels on the device (own_kernels.cu, draw_kernels.cu, replay_kernels.cu), as methods."""
 
 import ctypes
+import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import cupy
 import numpy as np
 import numpy.typing as npt
-from cupy.cuda import runtime
+from cupy.cuda import driver, runtime
 
+from services.evaluator.cuda.changes import Drawn, Made, Target, accuracy
 from services.evaluator.cuda.launch import Launch, cuda_errors
+from services.evaluator.device import Draw
 from sparsesmith.cuda.driver import KernelArguments
+from sparsesmith_proto.message import ElementType
 
-_SOURCES = tuple(Path(__file__).with_name(name) for name in ("own_kernels.cu", "draw_kernels.cu"))
+SOURCES = ("own_kernels.cu", "draw_kernels.cu", "replay_kernels.cu")
+"""One translation unit."""
 _MAX_COLUMNS_A_WARP = 32
 _BLOCK = 256
 _VECTOR_BYTES = 16
@@ -21,7 +27,13 @@ _LINE_BYTES = 128
 _VECTORS_A_BLOCK = _BLOCK * 8
 _LATE_BLOCKS = 8
 """Few, so that the next kernel finds room beside them."""
-_LATE_NANOSECONDS = 20_000
+_LATEST_NANOSECONDS = 30_000
+"""A late write comes after a random time up to this."""
+LATE_LEAD_US = 60.0
+"""In front of a late write: the host must have queued the program that may start beside it."""
+_MAX_SHARED_ATTRIBUTE = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
+_STACK_BLOCK = 1024
+_STACK_BLOCKS_AN_SM = 2
 
 
 class DeviceKernels:
@@ -34,7 +46,8 @@ class DeviceKernels:
 
     @cached_property
     def _module(self) -> "cupy.RawModule":
-        return cupy.RawModule(code="".join(path.read_text() for path in _SOURCES), options=("-std=c++17",))
+        code = "".join(Path(__file__).with_name(name).read_text() for name in SOURCES)
+        return cupy.RawModule(code=code, options=("-std=c++17",))
 
     def _launch(self, name: str, grid: tuple[int, int, int], block: int, *arguments: ctypes.c_double | int) -> None:
         self.prepared(name, grid, block, *arguments).enqueue(self.stream.ptr)
@@ -101,8 +114,9 @@ class DeviceKernels:
         arrays: Sequence["cupy.ndarray"],
         num_rows: int,
         num_dense_cols: int,
-        tolerance: float,
-        long_row: float,
+        element_type: ElementType,
+        *,
+        sees_single_products: bool,
     ) -> None:
         """The float64 product. `arrays`: row offsets, columns, values, dense; to fill: reference, magnitude, bound."""
         width = min(_MAX_COLUMNS_A_WARP, 1 << (num_dense_cols - 1).bit_length())
@@ -111,7 +125,35 @@ class DeviceKernels:
             self._launch(
                 f"refer_{arrays[2].dtype.name}", self._blocks_for(32 * num_warps), _BLOCK,
                 *map(_address, arrays), num_rows, num_dense_cols, width,
-                ctypes.c_double(tolerance), ctypes.c_double(long_row),
+                *accuracy(element_type, sees_single_products=sees_single_products),
+            )  # fmt: skip
+
+    def mix_columns(self, dense: "cupy.ndarray", num_dense_cols: int, stream: int, key_low: int, key_high: int) -> None:
+        """Gives the columns of A, rows of a uniform dense operand, sizes of their own (`operands.mixed`)."""
+        num_cols = int(dense.size) // num_dense_cols
+        with cuda_errors():
+            self._launch(
+                f"mix_columns_{dense.dtype.name}", self._blocks_for(num_cols), _BLOCK,
+                _address(dense), num_cols, num_dense_cols, stream, key_low, key_high,
+            )  # fmt: skip
+
+    def mix_rows(
+        self,
+        row_offsets: "cupy.ndarray",
+        col_indices: "cupy.ndarray",
+        values: "cupy.ndarray",
+        stream: int,
+        key_low: int,
+        key_high: int,
+        tiny: float,
+    ) -> None:
+        """Makes uniform values mixed (`operands.mixed`); `stream` and key as the columns had."""
+        num_rows = int(row_offsets.size) - 1
+        with cuda_errors():
+            self._launch(
+                f"mix_rows_{values.dtype.name}", self._blocks_for(32 * num_rows), _BLOCK,
+                _address(row_offsets), _address(col_indices), _address(values), num_rows, stream, key_low, key_high,
+                ctypes.c_double(tiny),
             )  # fmt: skip
 
     def copying(self, source: int, target: int, num_bytes: int) -> Launch:
@@ -131,13 +173,87 @@ class DeviceKernels:
             self._launch("delay", (1, 1, 1), 1, int(microseconds * 1000))
 
     def write_late(self, table: "cupy.ndarray") -> None:
-        """Lets the next kernel start, waits, then writes. table: [regions, 3] of source (0: NaN), target, words."""
+        """Lets the next kernel start, waits for a random time, then writes.
+
+        table: [regions, 3] of source (0: NaN), target, words; written in this order.
+        """
         with cuda_errors():
-            self._launch("write_late", (_LATE_BLOCKS, 1, 1), _BLOCK, int(table.data.ptr), len(table), _LATE_NANOSECONDS)
+            self._launch(
+                "write_late", (_LATE_BLOCKS, 1, 1), _BLOCK, int(table.data.ptr), len(table), late_nanoseconds()
+            )
+
+    def rewrite(self, address: int, num_words: int) -> None:
+        """Writes 4-byte words as they are."""
+        with cuda_errors():
+            self._launch("rewrite", self._blocks_for(num_words), _BLOCK, address, num_words)
+
+    def litter(self, key: int) -> None:
+        """Leaves numbers of ours where a kernel could find what another left.
+
+        In shared memory and registers of every multiprocessor, and in the first bytes of every thread's stack.
+        """
+        with cuda_errors():
+            self._litter_block(key).enqueue(self.stream.ptr)
+            grid = (_STACK_BLOCKS_AN_SM * self._num_sms, 1, 1)
+            self._launch("litter_stack", grid, _STACK_BLOCK, key, int(self._never.data.ptr))
+
+    def _litter_block(self, key: int) -> Launch:
+        launch = self.prepared(
+            "litter_block", (self._num_sms, 1, 1), _BLOCK, self._shared_bytes // 4, key, int(self._never.data.ptr)
+        )
+        return replace(launch, shared_bytes=self._shared_bytes)
+
+    @cached_property
+    def _shared_bytes(self) -> int:
+        """All that a block may have; `litter_block` is allowed to use it from now on."""
+        most = int(runtime.deviceGetAttribute(_MAX_SHARED_ATTRIBUTE, runtime.getDevice()))
+        self.prepared("litter_block", (1, 1, 1), _BLOCK)
+        driver.funcSetAttribute(
+            self._functions["litter_block"], driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most
+        )
+        return most
+
+    @cached_property
+    def _never(self) -> "cupy.ndarray":
+        """Where a kernel claims to write, so that the compiler leaves its work in place."""
+        return cupy.zeros(1, dtype=np.uint32)
+
+    def change(self, drawn: Drawn, made: Made, target: Target, late_ns: int = 0) -> None:
+        """Makes a change (replay_kernels.cu); `late_ns`: behind the start of the next kernel."""
+        num_slots = target.num_slots if made.of_values and target.sources else 1
+        with cuda_errors():
+            self._launch(
+                f"change_{drawn.element_type}", self._blocks_for(num_slots), _BLOCK, *drawn.arguments(made),
+                target.sources, target.num_slots, target.values, target.dense, late_ns,
+            )  # fmt: skip
+
+    def account(self, drawn: Drawn, made: Made, draw: Draw, lost: float) -> None:
+        """What a change does to the reference, magnitude and bound of a draw that is as it was before."""
+        length = drawn.num_dense_cols if made.of_values else drawn.nnz
+        arrays = (draw.values, draw.dense, draw.reference, draw.magnitude, draw.bound)
+        with cuda_errors():
+            self._launch(
+                f"account_{drawn.element_type}", self._blocks_for(length), _BLOCK, *drawn.arguments(made),
+                *map(_address, arrays), ctypes.c_double(lost),
+            )  # fmt: skip
+
+    def verify(self, output: "cupy.ndarray", draw: Draw, found: "cupy.ndarray") -> None:
+        """Compares a result with a draw's reference. found: uint64 [3], zeros; see `Found`."""
+        arrays = (draw.reference, draw.magnitude, draw.bound)
+        with cuda_errors():
+            self._launch(
+                f"verify_{output.dtype.name}", self._blocks_for(output.size), _BLOCK,
+                _address(output), *map(_address, arrays), int(output.size), _address(found),
+            )  # fmt: skip
 
     def emptiness(self) -> Launch:
         """A kernel that does nothing."""
         return self.prepared("empty", (1, 1, 1), 1)
+
+
+def late_nanoseconds() -> int:
+    """How long what is written late is waited for: random, so that nobody can sit it out."""
+    return 1_000 + secrets.randbelow(_LATEST_NANOSECONDS)
 
 
 def _address(array: "cupy.ndarray") -> int:

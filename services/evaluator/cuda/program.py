@@ -1,16 +1,18 @@
 """A kernel program's modules and buffers on a GPU, and its launch sequence."""
 
 import ctypes
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cupy
 import numpy as np
 
-from services.evaluator.cuda.arena import BufferPlan
+from services.evaluator.cuda.arena import BufferPlan, Placement
+from services.evaluator.cuda.changes import Target
 from services.evaluator.cuda.launch import Enqueue, Launch, LoadedModule
 from services.evaluator.cuda.memory import Arena
-from services.evaluator.cuda.own_kernels import DeviceKernels
+from services.evaluator.cuda.own_kernels import LATE_LEAD_US, DeviceKernels
 from services.evaluator.cuda.residents import DeviceLayout
 from services.evaluator.device import Array, Draw
 from sparsesmith.cuda.driver import KernelArguments
@@ -91,9 +93,9 @@ class DeviceProgram:
         rows = self._shape.num_rows
         return (rows,) if self._workload.operation == "spmv" else (rows, self._workload.num_dense_cols)
 
-    def place(self, *, shifted: bool) -> None:
+    def place(self, placement: Placement) -> None:
         """New addresses, everything poisoned, the format's indices in place."""
-        self.arena.place(shifted=shifted)
+        self.arena.place(placement)
         for name, array in self._layout.indices.items():
             self.arena.copy_in(name, array)
 
@@ -117,11 +119,31 @@ class DeviceProgram:
         else:
             self.arena.copy_in(self._output_name, cupy.ascontiguousarray(start))
 
-    def renew_input(self, seed: int) -> None:
-        """A dense operand that no launch has seen, and an output of NaN."""
+    def renew_vectors(self, seed: int) -> None:
+        """A dense operand that no launch has seen, NaN in output and scratch."""
         address = self.arena.address(self._input_name)
         self._kernels.refresh(address, self._dense_length, seed, self._workload.element_type)
-        self.arena.poison(self._output_name)
+        for name in self._written_names:
+            self.arena.poison(name)
+
+    def rewrite_vectors(self) -> None:
+        """Writes dense operand, output and scratch as they are: the traffic of `renew_vectors`, and nothing new."""
+        for name in (self._input_name, *self._written_names):
+            self.arena.rewrite(name)
+
+    def target(self) -> Target:
+        """Where an entry of the inputs is changed."""
+        sources = self._layout.value_sources
+        return Target(
+            values=0 if self._values_name is None else self.arena.address(self._values_name),
+            dense=self.arena.address(self._input_name),
+            sources=0 if sources is None else int(sources.data.ptr),
+            num_slots=self._layout.layout.num_slots,
+        )
+
+    def input_into(self, target: "cupy.ndarray") -> None:
+        """Copies the dense operand as it is now, on the stream."""
+        self.arena.copy_out(self._input_name, target)
 
     def output(self) -> "cupy.ndarray":
         """A copy of the output."""
@@ -139,10 +161,13 @@ class DeviceProgram:
             )
         )
 
-    def behind_late_writes(self, sequence: LaunchSequence, draw: Draw, start: Array | None) -> Enqueue:
+    def behind_late_writes(
+        self, sequence: LaunchSequence, draw: Draw, start: Array | None, other: Draw | None
+    ) -> Enqueue:
         """The sequence behind a kernel that lets it start at once and only then writes x, the output and scratch.
 
-        What a program reads of them before `griddepcontrol.wait` is NaN, and what it writes there is lost.
+        What a program reads of them before `griddepcontrol.wait` is NaN or, with `other`, what that draw has there;
+        what it writes there is lost. Order and time of the writes are random.
         """
         sources = {self._input_name: draw.dense, self._output_name: start}
         sources |= dict.fromkeys(_names_of(self._signature, "scratch"))
@@ -151,15 +176,27 @@ class DeviceProgram:
             [0 if source is None else int(source.data.ptr), self.arena.address(name), self.arena.num_words(name)]
             for name, source in held.items()
         ]
+        secrets.SystemRandom().shuffle(rows)
         table = cupy.asarray(np.array(rows, dtype=np.uint64))
+        result = None if other is None else other.reference.astype(self._workload.element_type)
 
         def enqueue(stream: int) -> None:
             for name in held:
                 self.arena.poison(name)
+            if other is not None and result is not None:
+                self.arena.copy_in(self._input_name, other.dense)
+                self.arena.copy_in(self._output_name, result)
+                for name in _names_of(self._signature, "scratch"):
+                    self.arena.scatter(name)
+            self._kernels.delay(LATE_LEAD_US)
             self._kernels.write_late(table)
             sequence.enqueue(stream)
 
         return enqueue
+
+    @property
+    def _written_names(self) -> list[str]:
+        return [*_names_of(self._signature, "output"), *_names_of(self._signature, "scratch")]
 
     @property
     def _dense_length(self) -> int:

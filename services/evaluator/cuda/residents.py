@@ -34,6 +34,11 @@ class HeldDraws:
         self._held.append(weakref.ref(draw))
         return draw
 
+    def another(self, draw: Draw) -> Draw | None:
+        """One at random of the draws held beside this one."""
+        others = [held for held in (reference() for reference in self._held) if held is not None and held is not draw]
+        return secrets.choice(others) if others else None
+
     @contextmanager
     def hidden(self) -> Iterator[None]:
         """References are unreadable on the stream between entry and exit."""

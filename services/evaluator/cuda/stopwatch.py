@@ -12,6 +12,7 @@ host has queued events and graph, so host time never falls between two events.
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from statistics import median
 
 import cupy
@@ -46,13 +47,15 @@ class Stopwatch:
             self._flush_bytes = max(FLUSH_FACTOR * l2_bytes, 1 << 20)
             self._flush_memory = cupy.cuda.alloc(self._flush_bytes)
             runtime.memsetAsync(int(self._flush_memory.ptr), 0, self._flush_bytes, self._stream.ptr)
-        empty = kernels.emptiness()
+
+    @cached_property
+    def empty_single_us(self) -> float:
+        """What a single graph of an empty kernel takes between two events; measured when it is first asked for."""
+        empty = self._kernels.emptiness()
         with cuda_errors():
             empty.enqueue(self._stream.ptr)
-        self._empty = CapturedGraph(empty.enqueue, 1, self._stream)
         self.wake()
-        self.empty_single_us = median(self.single_us(self._empty, lambda: None, 15))
-        """What a single graph of an empty kernel takes between two events."""
+        return median(self.single_us(CapturedGraph(empty.enqueue, 1, self._stream), lambda: None, 15))
 
     def batch_us(self, graph: CapturedGraph, lead_us: float = 30.0) -> float:
         """One replay: microseconds per launch sequence."""
@@ -77,6 +80,14 @@ class Stopwatch:
         while len(times) < runs:
             times += self._pending(graph, before, min(_MAX_PENDING, runs - len(times)), lead_us)
         return [us / graph.repeats for us in times]
+
+    def in_turns_us(
+        self, graph: CapturedGraph, before: tuple[Callable[[], None], ...], runs: int, lead_us: float
+    ) -> list[list[float]]:
+        """Single replays behind each of several things in turn, the last of them last; times by what was before."""
+        calls = iter(before * runs)
+        times = self.single_us(graph, lambda: next(calls)(), len(before) * runs, lead_us)
+        return [times[position :: len(before)] for position in range(len(before))]
 
     def _pending(self, graph: CapturedGraph, before: Callable[[], None], runs: int, lead_us: float) -> list[float]:
         with cuda_errors():

@@ -9,34 +9,21 @@ What it does not protect against: another process of the same user on the same G
 outlive a process. No host code of a candidate runs anywhere: the child runs our code and device code.
 """
 
-import ctypes
-import logging
-import multiprocessing
-import os
-import pickle
-import signal
-import sys
-import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Any, Literal
+from typing import Any
 
-from services.evaluator.checking.correctness import Correct, MemoryDamaged
+from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled
-from services.evaluator.device import Device, DeviceLost, RunFailure, Timing
-from services.evaluator.isolation.workbench import FinalTimes, LocalWorkbench, Stored, damage
-from sparsesmith.errors import SparsesmithError, Unavailable
+from services.evaluator.device import RunFailure, Timing
+from services.evaluator.isolation.child import Call, Child, DeviceFactory, Done, Ended, Ending, Open, Refused
+from services.evaluator.isolation.spares import MOST_SPARES, Spares, Warmth
+from services.evaluator.isolation.workbench import FinalTimes, Stored
+from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.program.program import KernelProgram
-from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Mismatch, Rejected, TimedOut, Workload
-
-logger = logging.getLogger(__name__)
-
-DeviceFactory = Callable[[], Device]
-"""Makes the device in the child; must be picklable, and import what is heavy only when called."""
+from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Rejected, Workload
 
 
 @dataclass(frozen=True)
@@ -55,76 +42,24 @@ class StageLimits:
     time_s: float = 60
 
 
-@dataclass(frozen=True)
-class _Open:
-    workload: Workload
-    pattern: Pattern | None
-    """None: the child has this workload open and begins a new batch."""
-    values: FixedValues | None
-    """Where the workload fixes them."""
-
-
-@dataclass(frozen=True)
-class _Call:
-    stage: Literal["baselines", "store", "store_ahead", "draw", "check", "time", "retime", "unload"]
-    arguments: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Request:
-    number: int
-    body: _Open | _Call
-
-
-@dataclass(frozen=True)
-class _Done:
-    number: int
-    value: Any
-
-
-@dataclass(frozen=True)
-class _Refused:
-    """The call failed with an error of our own tree; the child is sound."""
-
-    number: int
-    error: SparsesmithError
-
-
-@dataclass(frozen=True)
-class _Ending:
-    """The child's last word."""
-
-    number: int
-    outcome: Crashed | Mismatch
-
-
-_Reply = _Done | _Refused | _Ending
-
-
-class DeviceDoesNotStart(Unavailable):
-    """No child gets the device up: the GPU hangs, is gone, or is held by a process that nothing can kill."""
-
-
-class _Ended(Exception):
-    """The child is gone; the outcome is what the candidate gets."""
-
-    def __init__(self, outcome: RunFailure) -> None:
-        super().__init__(outcome.message)
-        self.outcome: RunFailure = outcome
+MAX_WARMED_ELEMENTS = 5_000_000
+"""Nonzeros and entries of the vectors: a larger workload is opened in a spare child only when that is needed."""
 
 
 class DeviceProcess:
     """A device in a child process that is replaced whenever it ends. Use from one thread.
 
-    With `spare`, a second child waits ready, so that a candidate that kills its child costs the next one no start.
+    With `spare`, others wait ready, so that a candidate that kills its child costs the next one no start.
     """
 
     def __init__(self, factory: DeviceFactory, limits: StageLimits, *, spare: bool = False) -> None:
         self._factory = factory
         self._limits = limits
         self._keeps_spare = spare
-        self._child: _Child | None = None
-        self._spare: _Child | None = None
+        self._child: Child | None = None
+        self._spares: Spares | None = None
+        self._num_wanted = 1
+        self._warmth = Warmth()
         self._description: DeviceDescription | None = None
         self.num_started = 0
 
@@ -140,77 +75,112 @@ class DeviceProcess:
 
     def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "SandboxedWorkbench":
         """A workbench for a new batch. The one returned before must not be used any more."""
-        if self._child is not None:
-            self._child.is_open = False
-        return SandboxedWorkbench(self, self._limits, _Open(workload, pattern, values))
+        self._num_wanted, self._warmth = 1, Warmth()
+        return SandboxedWorkbench(self, self._limits, Open(workload, pattern, values))
 
     def close(self) -> None:
         """Ends the children. Safe to call twice."""
-        for child in (self._child, self._spare):
-            if child is not None:
-                child.kill()
-        self._child = self._spare = None
+        if self._child is not None:
+            self._child.kill()
+            self._child.bury()
+        if self._spares is not None:
+            self._spares.close()
+        self._child = self._spares = None
 
     def is_running(self) -> bool:
         return self._child is not None and self._child.is_alive()
 
-    def _opened_child(self, opening: _Open) -> "_Child":
+    def _opened_child(self, opening: Open) -> Child:
         child = self._running_child()
-        if not child.is_open:
+        if child.opening is not opening:
             is_known = child.workload == opening.workload
-            body = _Open(opening.workload, None, None) if is_known else opening
+            body = Open(opening.workload, None, None) if is_known else opening
+            child.workload, child.opening, child.has_drawn = None, None, False
             self._exchange(child, body, "opening the workload", self._limits.open_s)
-            child.workload, child.is_open = opening.workload, True
+            child.workload, child.opening = opening.workload, opening
         return child
 
-    def _ask(self, opening: _Open, call: _Call, limit_s: float) -> Any:
-        """The value of a stage. Raises _Ended where the child did not survive it, Unavailable where none starts."""
+    def _ask(self, opening: Open, call: Call, limit_s: float) -> Any:
+        """The value of a stage. Raises Ended where the child did not survive it, Unavailable where none starts."""
         try:
             child = self._opened_child(opening)
-        except _Ended as ended:
+        except Ended as ended:
             raise Unavailable(f"the device does not take the workload: {ended.outcome.message}") from ended
         return self._exchange(child, call, call.stage, limit_s)
 
-    def _exchange(self, child: "_Child", body: _Open | _Call, stage: str, limit_s: float) -> Any:
+    def _draw(self, opening: Open) -> None:
+        """Once for each child. Raises as `_ask`."""
+        if not (self.is_running() and self._opened_child(opening).has_drawn):
+            self._ask(opening, Call("draw"), self._limits.draw_s)
+            self._opened_child(opening).has_drawn = True
+
+    def _warm_spares(self, opening: Open, calls: Sequence[tuple[Call, float]]) -> None:
+        """Spare children that this batch comes to need have done this much when they are taken."""
+        pattern, columns = opening.pattern, opening.workload.num_dense_cols
+        if pattern is None or pattern.nnz + (pattern.num_rows + pattern.num_cols) * columns > MAX_WARMED_ELEMENTS:
+            return
+        drawing = (Call("draw"), self._limits.draw_s)
+        self._warmth = Warmth(opening, (*calls, drawing), self._limits.open_s)
+
+    def _exchange(self, child: Child, body: Open | Call, stage: str, limit_s: float) -> Any:
         try:
             reply = child.exchange(body, stage, limit_s)
-        except _Ended:
+        except Ended:
             self._discard(child)
             raise
         match reply:
-            case _Done(value=value):
+            case Done(value=value):
                 return value
-            case _Refused(error=error):
+            case Refused(error=error):
                 raise error
-            case _Ending(outcome=outcome):
+            case Ending(outcome=outcome):
                 self._discard(child)
-                raise _Ended(outcome)
+                raise Ended(outcome)
 
-    def _running_child(self) -> "_Child":
+    def _running_child(self) -> Child:
         if self._child is None or not self._child.is_alive():
-            spare, self._spare = self._spare, None
-            self._child = spare if spare is not None and spare.is_alive() else _Child(self._factory)
+            self._child = self._next_child()
             self.num_started += 1
-            self._child.wait_until_ready(self._limits.start_s)
-        if self._keeps_spare and self._spare is None:
-            self._spare = _Child(self._factory)
+            # One is kept as a rule, cold; where kernels end children there are more, and warm.
+            self._prepare(Warmth() if self._num_wanted == 1 else self._warmth)
         return self._child
 
-    def _discard(self, child: "_Child") -> None:
+    def _next_child(self) -> Child:
+        """Raises DeviceDoesNotStart."""
+        spare = None if self._spares is None else self._spares.take()
+        if spare is not None:
+            return spare
+        child = Child(self._factory, self._description)
+        child.wait_until_ready(self._limits.start_s)
+        self._description = self._description or child.description
+        return child
+
+    def _prepare(self, warmth: Warmth) -> None:
+        if not self._keeps_spare:
+            return
+        if self._spares is None:
+            self._spares = Spares(lambda: Child(self._factory, self._description), self._limits.start_s)
+        self._spares.prepare(self._num_wanted, warmth)
+
+    def _discard(self, child: Child) -> None:
         child.kill()
         self._child = None
+        self._num_wanted = min(2 * self._num_wanted, MOST_SPARES)
+        if self._spares is None:
+            child.bury()
+        else:
+            self._spares.bury(child)
 
 
 class SandboxedWorkbench:
     """`workbench.Workbench` across the process boundary: a child that ends is an outcome."""
 
-    def __init__(self, process: DeviceProcess, limits: StageLimits, opening: _Open) -> None:
+    def __init__(self, process: DeviceProcess, limits: StageLimits, opening: Open) -> None:
         self._process = process
         self._limits = limits
         self._opening = opening
         self._kernels: dict[str, _CheckedKernel] = {}
-        self._drawn_in = 0
-        """Number of the child that has the inputs; 0: none."""
+        process._warm_spares(opening, ())
 
     def description(self) -> DeviceDescription:
         return self._process.description()
@@ -218,39 +188,38 @@ class SandboxedWorkbench:
     def baselines(self) -> Baselines:
         """Raises Unavailable where the device does not survive them."""
         try:
-            baselines: Baselines = self._ask(_Call("baselines"), self._limits.baselines_s)
-        except _Ended as ended:
+            baselines: Baselines = self._ask(Call("baselines"), self._limits.baselines_s)
+        except Ended as ended:
             raise Unavailable(f"timing the baselines failed: {ended.outcome.message}") from ended
         return baselines
 
     def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
-        outcome: Stored | Rejected | RunFailure = self._outcome(_Call("store", (program,)), self._limits.store_s)
+        outcome: Stored | Rejected | RunFailure = self._outcome(Call("store", (program,)), self._limits.store_s)
         return outcome
 
     def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         """What is not ready when the stage's limit is over is built when it is asked for."""
-        self._outcome(_Call("store_ahead", (tuple(programs), limit_s)), limit_s + self._limits.store_s)
+        call = Call("store_ahead", (tuple(programs), limit_s))
+        self._process._warm_spares(self._opening, [(call, limit_s + self._limits.store_s)])
+        self._outcome(call, limit_s + self._limits.store_s)
 
     def draw(self) -> None:
         """Once for each child that the batch comes to. Raises Unavailable where the device does not survive it."""
-        if self._drawn_in == self._process.num_started and self._process.is_running():
-            return
         try:
-            self._ask(_Call("draw"), self._limits.draw_s)
-        except _Ended as ended:
+            self._process._draw(self._opening)
+        except Ended as ended:
             raise Unavailable(f"drawing the inputs failed: {ended.outcome.message}") from ended
-        self._drawn_in = self._process.num_started
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         self.draw()
-        call = _Call("check", (kernel_id, program, binary))
+        call = Call("check", (kernel_id, program, binary))
         verdict: Correct | Rejected | RunFailure = self._outcome(call, self._limits.check_s)
         if isinstance(verdict, Correct):
             self._kernels[kernel_id] = _CheckedKernel(program, binary, self._process.num_started)
         return verdict
 
     def time(self, kernel_id: str) -> Timing | RunFailure:
-        outcome: Timing | RunFailure = self._outcome(_Call("time", (kernel_id,)), self._limits.time_s)
+        outcome: Timing | RunFailure = self._outcome(Call("time", (kernel_id,)), self._limits.time_s)
         return outcome
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
@@ -261,22 +230,22 @@ class SandboxedWorkbench:
                 verdict = self.check(kernel_id, kernel.program, kernel.binary)
                 if not isinstance(verdict, Correct):
                     return Crashed(message=f"{kernel_id} did not pass a second time: {verdict.message}")
-        call = _Call("retime", (tuple(kernel_ids), routine))
+        call = Call("retime", (tuple(kernel_ids), routine))
         final: FinalTimes | RunFailure = self._outcome(call, self._limits.time_s)
         return final
 
     def unload(self, kernel_id: str) -> None:
         kernel = self._kernels.pop(kernel_id, None)
         if kernel is not None and kernel.child == self._process.num_started:
-            self._outcome(_Call("unload", (kernel_id,)), self._limits.store_s)
+            self._outcome(Call("unload", (kernel_id,)), self._limits.store_s)
 
-    def _ask(self, call: _Call, limit_s: float) -> Any:
+    def _ask(self, call: Call, limit_s: float) -> Any:
         return self._process._ask(self._opening, call, limit_s)
 
-    def _outcome(self, call: _Call, limit_s: float) -> Any:
+    def _outcome(self, call: Call, limit_s: float) -> Any:
         try:
             return self._ask(call, limit_s)
-        except _Ended as ended:
+        except Ended as ended:
             return ended.outcome
 
 
@@ -287,140 +256,3 @@ class _CheckedKernel:
     program: KernelProgram
     binary: Compiled
     child: int
-
-
-class _Child:
-    """The parent's end of one child process."""
-
-    def __init__(self, factory: DeviceFactory) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, factory, os.getpid()), daemon=True)
-        self._process.start()
-        theirs.close()
-        self._number = 0
-        self._description: DeviceDescription | None = None
-        self.workload: Workload | None = None
-        self.is_open = False
-
-    @property
-    def description(self) -> DeviceDescription:
-        if self._description is None:
-            raise Unavailable("the device has not started")
-        return self._description
-
-    def is_alive(self) -> bool:
-        return self._process.is_alive()
-
-    def wait_until_ready(self, limit_s: float) -> None:
-        """Raises Unavailable where the device does not come up."""
-        try:
-            reply = self._receive(0, "starting the device", limit_s)
-        except _Ended as ended:
-            self.kill()
-            raise DeviceDoesNotStart(f"the device does not start: {ended.outcome.message}") from ended
-        if not isinstance(reply, _Done):
-            self.kill()
-            raise DeviceDoesNotStart(f"the device does not start: {reply}")
-        self._description = reply.value
-
-    def exchange(self, body: _Open | _Call, stage: str, limit_s: float) -> _Reply:
-        """One call and its reply. Raises _Ended."""
-        self._number += 1
-        try:
-            self._connection.send(_Request(self._number, body))
-        except OSError:
-            raise _Ended(Crashed(message=self._obituary(stage))) from None
-        return self._receive(self._number, stage, limit_s)
-
-    def _receive(self, number: int, stage: str, limit_s: float) -> _Reply:
-        deadline = time.monotonic() + limit_s
-        try:
-            while self._connection.poll(max(0.0, deadline - time.monotonic())):
-                reply: _Reply = self._connection.recv()
-                if reply.number == number:
-                    return reply
-        except (EOFError, OSError, pickle.UnpicklingError):
-            raise _Ended(Crashed(message=self._obituary(stage))) from None
-        message = f"{stage}: not done within {limit_s:.4g} s; the process was killed"
-        raise _Ended(TimedOut(stage="run", limit_s=limit_s, message=message))
-
-    def _obituary(self, stage: str) -> str:
-        self._process.join(5)
-        code = self._process.exitcode
-        if code is not None and code < 0:
-            return f"{stage}: the device's process was ended by {signal.Signals(-code).name}"
-        return f"{stage}: the device's process ended with exit code {code}"
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.join(10)
-        self._connection.close()
-
-
-def _serve(connection: Connection, factory: DeviceFactory, parent_pid: int) -> None:
-    """The child: answers calls until the pipe closes or the device cannot be trusted any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _die_with(parent_pid)
-    number = 0
-    try:
-        device = factory()
-        connection.send(_Done(0, device.description()))
-        servant = _Servant(device)
-        while True:
-            request: _Request = connection.recv()
-            number = request.number
-            connection.send(servant.answer(request))
-    except EOFError:
-        return
-    except MemoryDamaged as error:
-        connection.send(_Ending(number, damage(error)))
-    except DeviceLost as error:
-        connection.send(_Ending(number, Crashed(message=str(error))))
-    except Exception as error:  # The sandbox's broad catch: whatever ended the child becomes the candidate's outcome.
-        traceback.print_exc(file=sys.stderr)
-        connection.send(_Ending(number, Crashed(message=f"{type(error).__name__}: {error}")))
-    # No clean-up: a lost CUDA context can hang in its destructors.
-    sys.stderr.flush()
-    os._exit(1)
-
-
-class _Servant:
-    """Keeps the workbench of the workload that was opened last."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._workbench: LocalWorkbench | None = None
-
-    def answer(self, request: _Request) -> _Reply:
-        try:
-            match request.body:
-                case _Open() as opening:
-                    self._open(opening)
-                    return _Done(request.number, None)
-                case _Call(stage=stage, arguments=arguments):
-                    return _Done(request.number, getattr(self._workbench, stage)(*arguments))
-        except SparsesmithError as error:
-            return _Refused(request.number, error)
-
-    def _open(self, opening: _Open) -> None:
-        workload, pattern = opening.workload, opening.pattern
-        if self._workbench is not None and pattern is None and self._workbench.workload == workload:
-            self._workbench.begin_batch()
-            return
-        if self._workbench is not None:
-            self._workbench.close()
-            self._workbench = None
-        if pattern is None:
-            raise DeviceLost("the workload is not open")
-        self._workbench = LocalWorkbench(self._device, workload, pattern, opening.values)
-
-
-def _die_with(parent_pid: int) -> None:
-    """On Linux the child is killed when the thread that started it ends, even while a kernel hangs."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() != parent_pid:
-            os._exit(1)

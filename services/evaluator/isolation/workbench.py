@@ -159,7 +159,10 @@ class LocalWorkbench:
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes:
         kernels = [self._kernels[kernel_id] for kernel_id in kernel_ids]
         retimed = self._bench.retime(kernels, self._draws[0], routine)
-        checked = map(self._checked_as_timed, kernels, retimed.kernels)
+        checked = (
+            timing if isinstance(timing, RunFailure) else self._checked_as_timed(kernel, timing)
+            for kernel, timing in zip(kernels, retimed.kernels, strict=True)
+        )
         final = FinalTimes(dict(zip(kernel_ids, checked, strict=True)), retimed.routine)
         self._check_memory()
         return final

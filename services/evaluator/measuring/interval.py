@@ -196,13 +196,18 @@ def l2_bandwidth_bound_gbs(num_sms: int, max_sm_clock_mhz: int) -> float:
     return num_sms * L2_BYTES_PER_SM_CLOCK * max_sm_clock_mhz / 1e3
 
 
-def replays_suspiciously(fresh_us: float, empty_fresh_us: float, warm_us: float) -> bool:
-    """Whether a single run on a new x takes much longer than a repeated run on the same x.
+FRESH_RATIO = 1.15
+FRESH_MARGIN_US = 0.5
+"""Two single runs on the same placement differ by less than this, if they do the same work."""
 
-    A kernel that remembers its input and skips the work when nothing changed is fast only when repeated. Both times
-    come from single graphs between events; the time of an empty kernel measured the same way is taken off first.
+
+def is_suspicious(fresh_us: float, stale_us: float, empty_us: float) -> bool:
+    """Whether a single run on a new x, with output and scratch lost, takes longer than one with all as it was left.
+
+    A program that remembers its input and skips work when nothing seems to have changed is fast only when repeated.
+    Both times come from single graphs between events; the ratio is that of what an empty one does not take.
     """
-    return fresh_us - empty_fresh_us > 2.0 * warm_us + 3.0
+    return fresh_us - stale_us > (FRESH_RATIO - 1) * max(stale_us - empty_us, 0.0) + FRESH_MARGIN_US
 
 
 def runs_within(runs: int, sequence_us: float, budget: TimingBudget) -> int:

@@ -1,0 +1,459 @@
+"""Whether the evaluator can be fooled, and what its checks cost: hostile programs, and two versions of it in turns.
+
+    python -m benchmarks.judge --attacks FOLDER [--pack FILE --old TREE] [--parts programs times throughput ...]
+
+- **programs**: every .cu file of the folders, graded like any candidate and then in finals, beside its honest twin. A
+  folder's files say in their first line `// tries: ... || workload: ... || honest: ... || control: NAME`; those of
+  tests/kernels what they say there.
+- **times**: the same programs on the same matrices by the evaluator of this tree and by that of `--old`, in turns.
+- **throughput**: jobs of 40 programs, in turns. **searches**: whole searches (`benchmarks.run`), in turns.
+- **crashes**: jobs in which 15 % of the programs end the device's process, in turns.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean, geometric_mean, median
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from benchmarks.origin import device_folder, source_commit
+from benchmarks.suites import ROOT, Matrix, core_sources
+from benchmarks.sweep import Plan, parse_plan
+from benchmarks.throughput import _job
+from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.devices import device_process
+from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.isolation.sandbox import DeviceProcess
+from services.evaluator.isolation.workbench import FinalTimes, Workbench
+from services.evaluator.race import Race
+from services.evaluator.settings import EvaluatorSettings
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.tuning.models import CostModels
+from sparsesmith_proto.evaluation import EvaluationJob
+from sparsesmith_proto.kernel import Candidate, DeviceDescription, MeasuredTiming, Passed, UserWritten, Workload
+from sparsesmith_proto.message import ElementType, Operation
+
+FASTER = 0.97
+"""A program that passes in less than this share of its honest twin's time gains from what it does."""
+COMPILE_WAIT_S = 600
+CORPUS = ROOT / "tests" / "kernels"
+CRASHING = """//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,128) block=128
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices,
+                                const float* values, const float* x, float* y) {
+  int row = blockIdx.x * 128 + threadIdx.x;
+  if (row < num_rows) y[row + (NUMBERll << 40)] = x[row % num_cols];
+}
+"""
+CRASHING_SHARE = 0.15
+
+
+@dataclass(frozen=True)
+class HostileProgram:
+    """A program of a folder, and what an honest judge says of it."""
+
+    name: str
+    text: str
+    operation: Operation
+    element_type: ElementType
+    honest: tuple[str, ...]
+    control: str
+    """Name of its honest twin; empty where it has none."""
+
+
+def read_attacks(folder: Path) -> list[HostileProgram]:
+    """Programs whose first line says all of it, with ` || ` between."""
+    return [_attack(path) for path in sorted(folder.glob("*.cu"))]
+
+
+def _attack(path: Path) -> HostileProgram:
+    text = path.read_text(encoding="utf-8")
+    said = dict(
+        part.split(": ", 1) for part in text.split("\n", 1)[0].removeprefix("// ").split(" || ") if ": " in part
+    )
+    operation, element_type = said["workload"].split()
+    return HostileProgram(
+        path.stem,
+        text,
+        "spmm" if operation == "spmm" else "spmv",
+        "float64" if element_type == "float64" else "float32",
+        tuple(said["honest"].split("|")),
+        said.get("control", ""),
+    )
+
+
+def read_corpus() -> list[HostileProgram]:
+    """tests/kernels, with the outcomes expected on a GPU."""
+    programs = []
+    for path in sorted(CORPUS.glob("*/*.cu")):
+        text = path.read_text(encoding="utf-8")
+        lines = [line.removeprefix("// ") for line in text.split("\n") if line.startswith("// ") and ": " in line]
+        said = dict(reversed([line.split(": ", 1) for line in lines]))
+        operation, element_type = said["workload"].split()
+        programs.append(
+            HostileProgram(
+                f"{path.parent.name}/{path.stem}",
+                text,
+                "spmm" if operation == "spmm" else "spmv",
+                "float64" if element_type == "float64" else "float32",
+                tuple(said.get("on a GPU", said["expect"]).split("|")),
+                said.get("twin", ""),
+            )
+        )
+    return programs
+
+
+class Bench:
+    """Grades programs on one random matrix for each workload, each with a final of its own."""
+
+    def __init__(self, process: DeviceProcess, ahead: CompilationsAhead) -> None:
+        self._process = process
+        self._ahead = ahead
+        self._opened: tuple[Workload, Workbench] | None = None
+
+    @cached_property
+    def random(self) -> Pattern:
+        return pattern_from_scipy(
+            scipy.sparse.random(3000, 2501, 0.01, format="csr", random_state=np.random.default_rng(1))
+        )
+
+    @cached_property
+    def banded(self) -> Pattern:
+        return pattern_from_scipy(scipy.sparse.diags([1.0] * 5, [-40, -1, 0, 1, 40], shape=(3000, 2501), format="csr"))
+
+    def pattern_of(self, program: HostileProgram) -> Pattern:
+        needs_bands = "//@ format dia" in program.text or "index=u8" in program.text
+        return self.banded if needs_bands else self.random
+
+    def workload_of(self, program: HostileProgram) -> Workload:
+        return Workload(
+            pattern=self.pattern_of(program).digest,
+            operation=program.operation,
+            element_type=program.element_type,
+            num_dense_cols=8 if program.operation == "spmm" else 1,
+        )
+
+    def judged(self, program: HostileProgram) -> dict[str, Any]:
+        """Outcome, brief and final time, and the seconds it took."""
+        workload, began = self.workload_of(program), time.monotonic()
+        if self._opened is None or self._opened[0] != workload:
+            self._opened = workload, self._process.open(workload, self.pattern_of(program))
+        bench = self._opened[1]
+        candidate = _candidate(program)
+        outcome = evaluate_kernel(candidate, workload, self._ahead.result, bench, Race(1e12))
+        row: dict[str, Any] = {"outcome": outcome.outcome, "message": getattr(outcome, "message", "")[:300]}
+        if isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming):
+            row |= {"brief_us": outcome.timing.median_us, "worst_error": outcome.worst_error}
+            row |= self._final(candidate.candidate_id, bench)
+        return row | {"seconds": round(time.monotonic() - began, 3)}
+
+    def _final(self, kernel_id: str, bench: Workbench) -> dict[str, Any]:
+        final = bench.retime([kernel_id], "cusparse_csr_default")
+        if not isinstance(final, FinalTimes):
+            return {"outcome": final.outcome, "message": final.message[:300]}
+        timing = final.kernels[kernel_id]
+        if not isinstance(timing, MeasuredTiming):
+            return {"outcome": timing.outcome, "message": timing.message[:300]}
+        return {"final_us": timing.median_us}
+
+
+def _candidate(program: HostileProgram) -> Candidate:
+    return Candidate(candidate_id="candidate", program=program.text, origin=UserWritten())
+
+
+def judged_programs(
+    programs: Sequence[HostileProgram], process: DeviceProcess, compiler: Compiler
+) -> Iterator[dict[str, Any]]:
+    """One row a program; twins are graded first."""
+    with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
+        bench = Bench(process, ahead)
+        for program in programs:
+            ahead.start((_candidate(program),), bench.workload_of(program))
+        ordered = sorted(programs, key=lambda each: (each.operation, each.element_type, each.name not in TWINS))
+        twins: dict[str, dict[str, Any]] = {}
+        for program in ordered:
+            row = {"name": program.name, "honest": program.honest, **bench.judged(program)}
+            twins[program.name] = row
+            row |= _beside(row, twins.get(program.control, {}))
+            row["is_honest"] = row["outcome"] in program.honest
+            yield row
+
+
+TWINS = frozenset(
+    {"a0_control_merge_format", "a0_control_programmatic", "a0_control_thread_row", "a0_control_warp_row"}
+)
+
+
+def _beside(row: Mapping[str, Any], twin: Mapping[str, Any]) -> dict[str, Any]:
+    shares = [row[key] / twin[key] for key in ("brief_us", "final_us") if key in row and key in twin]
+    return {"of_twin": round(min(shares), 3), "gains": min(shares) < FASTER} if shares else {}
+
+
+class Trees:
+    """Two versions of the source, each grading the same jobs in an evaluator of its own, in turns."""
+
+    def __init__(self, old: Path, pack: Path, folder: Path) -> None:
+        self._trees = {"old": old, "new": ROOT}
+        self._pack = pack
+        self._folder = folder
+
+    def in_turns(self, asked: Mapping[str, Any], turns: int) -> dict[str, list[list[dict[str, Any]]]]:
+        """The rounds of each run, by version."""
+        jobs = self._folder / "jobs.json"
+        jobs.write_text(json.dumps({"pack": str(self._pack), **asked}), encoding="utf-8")
+        runs: dict[str, list[list[dict[str, Any]]]] = {"old": [], "new": []}
+        for turn in range(turns):
+            for version in ("old", "new") if turn % 2 == 0 else ("new", "old"):
+                out = self._folder / "out.json"
+                driver = Path(__file__).with_name("judged_jobs.py")
+                self._run(version, [str(driver), str(jobs), str(out)])
+                runs[version].append(json.loads(out.read_text(encoding="utf-8")))
+        return runs
+
+    def searches(self, names: Sequence[str], plan: str, turns: int) -> dict[str, list[dict[str, Any]]]:
+        """Result rows of `benchmarks.run` on these matrices, by version."""
+        rows: dict[str, list[dict[str, Any]]] = {"old": [], "new": []}
+        for turn in range(turns):
+            for version in ("old", "new") if turn % 2 == 0 else ("new", "old"):
+                out = self._folder / f"{version}-{turn}"
+                words = ["-m", "benchmarks.run", "--pack", str(self._pack), "--no-generated", "--plan", plan]
+                self._run(version, [*words, "--names", *names, "--commit", version, "--out", str(out)])
+                for file in out.glob("*/*.json"):
+                    rows[version] += json.loads(file.read_text(encoding="utf-8"))["rows"]
+        return rows
+
+    def _run(self, version: str, words: Sequence[str]) -> None:
+        tree = self._trees[version]
+        environment = {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'proto'}"}
+        subprocess.run([sys.executable, *words], cwd=tree, env=environment, check=True)
+
+
+def _asked(matrices: Sequence[Matrix], rounds: Sequence[Sequence[EvaluationJob]]) -> dict[str, Any]:
+    warm_up = rounds[0][0].model_copy(update={"job_id": "warm-up"})
+    return {
+        "matrices": [matrix.name for matrix in matrices],
+        "warm_up": _message(warm_up),
+        "rounds": [[_message(job) for job in jobs] for jobs in rounds],
+    }
+
+
+def _message(job: EvaluationJob) -> dict[str, Any]:
+    """What both versions read: fields that one of them does not know are left at their defaults."""
+    return {name: value for name, value in job.model_dump(mode="json").items() if name in _SHARED_FIELDS}
+
+
+_SHARED_FIELDS = ("job_id", "workload", "candidates", "budget_s")
+
+
+def _rate(rounds: Sequence[Mapping[str, Any]]) -> float:
+    """Candidates a second."""
+    number = sum(len(report["outcomes"]) for each in rounds for report in each["reports"])
+    return number / sum(each["seconds"] for each in rounds)
+
+
+def throughput(trees: Trees, matrices: Sequence[Matrix], jobs: Sequence[EvaluationJob], turns: int) -> dict[str, Any]:
+    runs = trees.in_turns(_asked(matrices, [jobs]), turns)
+    rates = {version: [round(_rate(rounds), 2) for rounds in each] for version, each in runs.items()}
+    return {
+        "candidates": sum(len(job.candidates) for job in jobs),
+        "a_second": rates,
+        "share_of_old": round(fmean(rates["new"]) / fmean(rates["old"]), 4),
+        "times": compared_times(runs),
+    }
+
+
+def compared_times(runs: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]) -> dict[str, Any]:
+    """Of programs that passed in every run, the medians over the runs: new / old."""
+    by_version = {version: _times(each) for version, each in runs.items()}
+    shared = [key for key in by_version["old"] if key in by_version["new"]]
+    ratios = {key: median(by_version["new"][key]) / median(by_version["old"][key]) for key in shared}
+    refused = sorted(set(by_version["old"]) - set(by_version["new"]))
+    brief = [ratio for key, ratio in ratios.items() if not key.endswith("final")]
+    final = [ratio for key, ratio in ratios.items() if key.endswith("final")]
+    return {
+        "num_matrices": len({key.split("/")[0] for key in shared}),
+        "brief_geometric_mean": round(geometric_mean(brief), 4) if brief else None,
+        "final_geometric_mean": round(geometric_mean(final), 4) if final else None,
+        "passed_by_old_only": refused,
+        "passed_by_new_only": sorted(set(by_version["new"]) - set(by_version["old"])),
+    }
+
+
+def _times(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {}
+    for rounds in runs:
+        for report in (report for each in rounds for report in each["reports"]):
+            for number, outcome in enumerate(report["outcomes"]):
+                if outcome["outcome"] == "passed":
+                    kind = "final" if outcome["timing"].get("is_final") else "brief"
+                    times.setdefault(f"{report['job_id']}/{number}/{kind}", []).append(outcome["timing"]["median_us"])
+    return times
+
+
+def with_crashes(job: EvaluationJob) -> EvaluationJob:
+    """Every seventh program or so is one that ends the device's process; no two of them alike."""
+    candidates = list(job.candidates)
+    step = round(1 / CRASHING_SHARE)
+    for number in range(0, len(candidates), step):
+        text = CRASHING.replace("NUMBER", str(1 + number))
+        candidates[number] = Candidate(candidate_id=f"crash-{number}", program=text, origin=UserWritten())
+    return job.model_copy(update={"job_id": f"crashes-{job.job_id}", "candidates": tuple(candidates)})
+
+
+def crashes(trees: Trees, matrices: Sequence[Matrix], jobs: Sequence[EvaluationJob]) -> dict[str, Any]:
+    """A round without and one with crashes, so that what a crash costs is told."""
+    spoiled = [with_crashes(job) for job in jobs]
+    runs = trees.in_turns(_asked(matrices, [jobs, spoiled]), 1)
+    return {version: _crash_cost(each[0]) for version, each in runs.items()}
+
+
+def _crash_cost(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    whole, spoiled = rounds
+    outcomes = [outcome["outcome"] for report in spoiled["reports"] for outcome in report["outcomes"]]
+    num_crashed = outcomes.count("crashed")
+    return {
+        "a_second_without": round(_rate([whole]), 2),
+        "a_second_with": round(_rate([spoiled]), 2),
+        "crashed": num_crashed,
+        "candidates": len(outcomes),
+        "seconds_a_crash": round((spoiled["seconds"] - whole["seconds"]) / max(num_crashed, 1), 3),
+    }
+
+
+def searches(trees: Trees, names: Sequence[str], plan: str, turns: int) -> dict[str, Any]:
+    rows = trees.searches(names, plan, turns)
+    rates = {
+        version: round(
+            sum(row["search"]["candidates"] for row in each) / sum(row["search"]["search_s"] for row in each), 2
+        )
+        for version, each in rows.items()
+    }
+    return {"plan": plan, "a_second": rates, "share_of_old": round(rates["new"] / rates["old"], 4)}
+
+
+def main() -> None:
+    options = _options()
+    result: dict[str, Any] = {
+        "kind": "judge",
+        "commit": options.commit or source_commit(),
+        "old": options.old_commit,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "cpu_cores": os.cpu_count(),
+        "command": " ".join(["python -m benchmarks.judge", *_plain(sys.argv[1:])]),
+    }
+    device: DeviceDescription | None = None
+    for part in options.parts:
+        began = time.monotonic()
+        if part == "programs":
+            rows, device = _programs_part(options)
+            result |= {"device": device.model_dump(), "programs": rows, "summary": summary(rows)}
+        else:
+            result[part] = _compared_part(part, options)
+        result.setdefault("seconds", {})[part] = round(time.monotonic() - began, 1)
+        print(part, json.dumps(result.get("summary") if part == "programs" else result[part])[:3000], flush=True)
+        _write(result, options.out, device)
+
+
+def _write(result: Mapping[str, Any], out: Path, device: DeviceDescription | None) -> None:
+    """After every part: a run that is cut off leaves what it had."""
+    folder = out / (device_folder(device) if device is not None else "device")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "judge.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def _programs_part(options: argparse.Namespace) -> tuple[list[dict[str, Any]], DeviceDescription]:
+    programs = [each for folder in options.attacks for each in read_attacks(folder)]
+    programs += [replace(each, name=f"corpus/{each.name}") for each in read_corpus()] if options.corpus else []
+    settings, rows = EvaluatorSettings(), []
+    num_compilers = max(1, (os.cpu_count() or 1) - 1)
+    with (
+        closing(device_process(settings)) as process,
+        Compiler(num_compilers, timeout_s=settings.compile_limit_s) as compiler,
+    ):
+        device = process.start()
+        for row in judged_programs(programs, process, compiler):
+            rows.append(row)
+            times = " ".join(f"{key}={row[key]:.2f}" for key in ("brief_us", "final_us", "of_twin") if key in row)
+            print(
+                f"{'ok ' if row['is_honest'] else 'BAD'} {row['name']}: {row['outcome']} {times} {row['message'][:160]}"
+            )
+    return rows, device
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What was judged wrongly, and what gained by it."""
+    return {
+        "programs": len(rows),
+        "otherwise": [row["name"] for row in rows if not row["is_honest"]],
+        "faster_than_honest": [row["name"] for row in rows if not row["is_honest"] and row.get("gains")],
+    }
+
+
+def _compared_part(part: str, options: argparse.Namespace) -> dict[str, Any]:
+    plan = parse_plan(options.plan)
+    matrices = _matrices(options)
+    with tempfile.TemporaryDirectory() as folder:
+        trees = Trees(options.old.resolve(), options.pack.resolve(), Path(folder))
+        match part:
+            case "times":
+                jobs = _jobs(matrices, replace(plan, limit=6))
+                return throughput(trees, matrices, jobs, 2)["times"] | {"matrices": len(matrices)}
+            case "throughput":
+                return throughput(trees, matrices, _jobs(matrices, plan), 2)
+            case "crashes":
+                few = matrices[:: max(1, len(matrices) // 6)]
+                return crashes(trees, few, _jobs(few, plan))
+            case _:
+                return searches(trees, [matrix.name for matrix in matrices], options.search_plan, 1)
+
+
+def _jobs(matrices: Sequence[Matrix], plan: Plan) -> list[EvaluationJob]:
+    cost = CostModels(ROOT / "models" / "cost-h200").expected()
+    return [_job(matrix, plan, cost) for matrix in matrices]
+
+
+def _matrices(options: argparse.Namespace) -> list[Matrix]:
+    """Spread evenly over those of the pack that are small enough."""
+    found = [matrix for source in core_sources(options.pack) if (matrix := source.load()).pattern.nnz <= 1e6]
+    return found[:: max(1, len(found) // options.matrices)][: options.matrices]
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    return [Path(word).name if "/" in word else word for word in words]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = ("programs", "throughput", "crashes", "times", "searches")
+    parser.add_argument("--parts", nargs="+", choices=parts, default=["programs"])
+    parser.add_argument("--attacks", type=Path, nargs="*", default=[], help="folders of hostile programs")
+    parser.add_argument("--corpus", action="store_true", help="tests/kernels as well")
+    parser.add_argument("--pack", type=Path, help="pack of development patterns")
+    parser.add_argument("--old", type=Path, help="source tree that the others are compared with")
+    parser.add_argument("--old-commit", default="")
+    parser.add_argument("--plan", default="spmv:float32:1:40", help="operation:type:columns:candidates of a job")
+    parser.add_argument("--search-plan", default="spmv:float32:1:32")
+    parser.add_argument("--matrices", type=int, default=20)
+    parser.add_argument("--commit", default="", help="of the code, where git does not say")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

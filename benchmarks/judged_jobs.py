@@ -1,0 +1,47 @@
+"""Grades the jobs of a file with the evaluator of one source tree: what `benchmarks.judge` compares between two trees.
+
+    PYTHONPATH=TREE:TREE/proto python JUDGED_JOBS.py JOBS.json OUT.json
+
+JOBS.json: `{"pack": FILE, "matrices": [names], "warm_up": job, "rounds": [[job, ...], ...]}`, the jobs as messages. Run
+as a file, so that `benchmarks` and everything else is the tree's own.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    # The file's own folder must not come before the tree.
+    sys.path = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
+    from benchmarks.suites import core_sources
+    from benchmarks.throughput import _evaluator, graded
+    from sparsesmith_proto.evaluation import EvaluationJob
+
+    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    sources = {source.name: source for source in core_sources(Path(asked["pack"]))}
+    rounds = []
+    with _evaluator() as (patterns, queue):
+        for name in asked["matrices"]:
+            patterns.put(sources[name].load().pattern)
+        graded([EvaluationJob.model_validate(asked["warm_up"])], queue, 240)
+        for jobs in asked["rounds"]:
+            messages = [EvaluationJob.model_validate(job) for job in jobs]
+            began = time.monotonic()
+            reports = graded(messages, queue, 600)
+            rounds.append({"seconds": time.monotonic() - began, "reports": [_report(report) for report in reports]})
+    Path(sys.argv[2]).write_text(json.dumps(rounds), encoding="utf-8")
+
+
+def _report(report: Any) -> dict[str, Any]:
+    return {
+        "job_id": report.job_id,
+        "seconds": report.seconds,
+        "outcomes": [evaluation.outcome.model_dump() for evaluation in report.evaluations],
+    }
+
+
+if __name__ == "__main__":
+    main()

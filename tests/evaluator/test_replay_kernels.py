@@ -1,0 +1,140 @@
+"""The kernels that change one entry and account for it, run on the interpreter against SciPy."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from services.evaluator.checking.draws import draw, system_generator
+from services.evaluator.checking.reference import LONG_ROW, TOLERANCES, error_bound, product
+from services.evaluator.compiling.nvrtc import Nvrtc, find_library
+from services.evaluator.device import Draw
+from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
+from sparsesmith.formats.format import complete_parameters
+from sparsesmith.formats.sell import Sell
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith_proto.message import ElementType
+from tests.evaluator.grading_tools import make_pattern, make_workload
+
+FOLDER = Path(__file__).parents[2] / "services" / "evaluator" / "cuda"
+SOURCE = "".join((FOLDER / name).read_text() for name in ("own_kernels.cu", "draw_kernels.cu", "replay_kernels.cu"))
+KEY = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
+NUM_CHANGES = 12
+CASES = [("float32", 0), ("float64", 0), ("float32", 3)]
+
+
+@pytest.fixture(scope="module")
+def module() -> PtxModule:
+    compiled = Nvrtc(find_library()).compile(SOURCE, ["--gpu-architecture=sm_90", "-std=c++17", "-ftz=true"])
+    assert compiled.succeeded, compiled.log
+    return load_module(compiled.ptx)
+
+
+def run(module: PtxModule, kernel: str, *arguments: Any) -> None:
+    report = launch(module, kernel, 2, 256, arguments)
+    assert report.finding is None, report.finding
+
+
+def buffer(name: str, array: npt.NDArray[Any], *, writable: bool = False) -> Buffer:
+    return Buffer(name, array.reshape(-1), writable)
+
+
+class Replayed:
+    """A draw, what changes have made of it, and the values as a format stores them."""
+
+    def __init__(self, module: PtxModule, element_type: ElementType, num_dense_cols: int) -> None:
+        """No columns: spmv."""
+        self.module = module
+        self.pattern: Pattern = make_pattern()
+        self.element_type = element_type
+        self.columns = max(num_dense_cols, 1)
+        workload = make_workload(self.pattern, "spmm" if num_dense_cols else "spmv", element_type, self.columns)
+        self.drawn = draw("mixed", self.pattern, workload, system_generator())
+        arrays = {
+            name: getattr(self.drawn, name).copy() for name in ("values", "dense", "reference", "bound", "magnitude")
+        }
+        self.now: Draw = replace(self.drawn, **arrays)
+        self.dense = self.drawn.dense.copy()
+        self.layout = Sell().build(self.pattern, complete_parameters(Sell(), {}))
+        self.packed = self.layout.pack(self.drawn.values)
+
+    def head(self, number: int, *, of_values: bool) -> tuple[Any, ...]:
+        pattern, drawn = self.pattern, self.drawn
+        return (
+            buffer("row_offsets", pattern.row_offsets), buffer("col_indices", pattern.col_indices),
+            buffer("values", drawn.values), buffer("dense", drawn.dense), buffer("magnitude", drawn.magnitude),
+            pattern.num_rows, pattern.nnz, self.columns, int(of_values), number, *KEY,
+            TOLERANCES[self.element_type], float(LONG_ROW),
+        )  # fmt: skip
+
+    def change(self, number: int, *, of_values: bool) -> None:
+        """In the format's values and the dense operand beside them, in what is accounted for, and in the draw kept."""
+        assert self.layout.value_sources is not None
+        head, now = self.head(number, of_values=of_values), self.now
+        sources = buffer("sources", self.layout.value_sources)
+        packed, dense = buffer("packed", self.packed, writable=True), buffer("x", self.dense, writable=True)
+        run(self.module, f"change_{self.element_type}", *head, sources, self.packed.size, packed, dense, 0)
+        kept = [buffer(name, getattr(now, name), writable=True) for name in ("reference", "magnitude", "bound")]
+        vectors = buffer("now_values", now.values), buffer("now_dense", now.dense)
+        run(self.module, f"account_{self.element_type}", *head, *vectors, *kept, 0.0)
+        vectors = (buffer("v", now.values, writable=True), buffer("d", now.dense, writable=True))
+        run(self.module, f"change_{self.element_type}", *head, 0, 0, *vectors, 0)
+
+
+@pytest.mark.parametrize(("element_type", "num_dense_cols"), CASES)
+def test_after_many_changes_the_reference_is_still_that_of_scipy(
+    module: PtxModule, element_type: ElementType, num_dense_cols: int
+) -> None:
+    replayed = Replayed(module, element_type, num_dense_cols)
+    for number in range(NUM_CHANGES):
+        replayed.change(number, of_values=number % 2 == 0)
+    now = replayed.now
+    assert np.array_equal(replayed.packed, replayed.layout.pack(now.values))
+    assert np.array_equal(replayed.dense, now.dense)
+    assert 0 < (now.values != replayed.drawn.values).sum() <= NUM_CHANGES // 2
+    assert 0 < (now.dense != replayed.drawn.dense).sum() <= NUM_CHANGES // 2
+    expected, scale = product(replayed.pattern, now.values, now.dense)
+    assert np.all(abs(now.reference - expected) <= 0.2 * error_bound(replayed.pattern, scale, element_type))
+    assert np.allclose(now.magnitude, scale, rtol=1e-9, atol=0)
+    assert np.all(now.bound <= 1.0001 * error_bound(replayed.pattern, scale, element_type))
+
+
+@pytest.mark.parametrize(("element_type", "num_dense_cols"), CASES)
+@pytest.mark.parametrize("of_values", [True, False])
+def test_the_result_of_before_is_wrong_after_a_change(
+    module: PtxModule, element_type: ElementType, num_dense_cols: int, of_values: bool
+) -> None:
+    num_shown = 0
+    for number in range(NUM_CHANGES):
+        replayed = Replayed(module, element_type, num_dense_cols)
+        stale = replayed.drawn.reference.astype(element_type)
+        assert found(replayed, stale)[0] == 0
+        replayed.change(number, of_values=of_values)
+        expected, _ = product(replayed.pattern, replayed.now.values, replayed.now.dense)
+        assert found(replayed, expected.astype(element_type))[0] == 0
+        num_shown += found(replayed, stale)[0] > 0
+    # An entry of x whose rows all have something larger in them may change unseen.
+    assert num_shown >= (NUM_CHANGES if of_values else NUM_CHANGES - 3)
+
+
+def found(replayed: Replayed, output: npt.NDArray[Any]) -> tuple[int, int, float]:
+    """Wrong entries, the first of them, the largest scaled error, by the kernel."""
+    counts, now = np.zeros(3, np.uint64), replayed.now
+    arrays = [buffer(name, getattr(now, name)) for name in ("reference", "magnitude", "bound")]
+    arguments = buffer("output", output), *arrays, output.size, buffer("found", counts, writable=True)
+    run(replayed.module, f"verify_{replayed.element_type}", *arguments)
+    return int(counts[0]), int(~counts[1]), float(counts[2:].view(np.float64)[0])
+
+
+def test_wrong_entries_are_counted_and_the_first_is_named(module: PtxModule) -> None:
+    replayed = Replayed(module, "float32", 0)
+    output = replayed.drawn.reference.astype(np.float32)
+    assert found(replayed, output)[0] == 0
+    output[[200, 17]] += 1
+    output[3] = np.nan
+    num_wrong, first, worst = found(replayed, output)
+    assert (num_wrong, first) == (3, 3)
+    assert 0 <= worst < 1e-5
