@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from services.generator.heap import configure_heap
 from services.generator.settings import GeneratorSettings
 
-
 NOT_STARTED = 3
 """Exit code of a service that could not listen."""
 

@@ -407,7 +407,7 @@ def test_sampling_without_a_policy_fails_plainly(client: httpx.Client) -> None:
 
 def test_health_readiness_and_metrics(client: httpx.Client) -> None:
     assert client.get("/healthz").json() == {"status": "alive"}
-    assert client.get("/readyz").json() == {"status": "ready"}
+    assert client.get("/readyz").json() == {"status": "ready", "degraded": None}
     client.post("/v1/kernels", json=kernel_request(), headers={"Prefer": "wait=10"})
     text = client.get("/metrics").text
     assert 'sparsesmith_candidates_total{origin="family",outcome="passed"} 6.0' in text

@@ -26,6 +26,7 @@ def create_app(service: Service) -> FastAPI:
     app.include_router(routes.router)
     app.add_middleware(
         BodyLimit,
+        max_header_bytes=service.settings.max_header_bytes,
         max_json_bytes=service.settings.max_json_bytes,
         max_body_bytes=service.settings.max_body_bytes,
         timeout_s=service.settings.body_timeout_s,

@@ -8,7 +8,9 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.generator.problems import response_of
 from sparsesmith.errors import LimitExceeded
+from sparsesmith_proto.api import Problem
 
 JSON = "application/json"
 WITH_BODY = ("POST", "PUT", "PATCH")
@@ -23,8 +25,11 @@ def media_type(headers: Headers) -> str:
 class BodyLimit:
     """ASGI middleware. Its errors are raised where the route reads the body, so that they are mapped like any other."""
 
-    def __init__(self, app: ASGIApp, *, max_json_bytes: int, max_body_bytes: int, timeout_s: float) -> None:
+    def __init__(
+        self, app: ASGIApp, *, max_header_bytes: int, max_json_bytes: int, max_body_bytes: int, timeout_s: float
+    ) -> None:
         self._app = app
+        self._max_header_bytes = max_header_bytes
         self._timeout_s = timeout_s
         self._max_json_bytes = max_json_bytes
         self._max_body_bytes = max_body_bytes
@@ -33,10 +38,27 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if _header_bytes(scope) > self._max_header_bytes:  # h11 bounds headers in pieces; these came in one.
+            await response_of(_headers_too_large(self._max_header_bytes))(scope, receive, send)
+            return
         headers = Headers(scope=scope)
         limit = self._max_json_bytes if media_type(headers) == JSON else self._max_body_bytes
         timed = _timed(receive, self._timeout_s) if scope["method"] in WITH_BODY else receive
         await self._app(scope, _bounded(timed, limit, headers.get("content-length", "")), send)
+
+
+def _header_bytes(scope: Scope) -> int:
+    """Of the request's target and its headers as they were sent."""
+    target = len(scope["raw_path"]) + len(scope["query_string"])
+    return target + sum(len(name) + len(value) + len(b": \r\n") for name, value in scope["headers"])
+
+
+def _headers_too_large(limit: int) -> Problem:
+    status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    detail = f"the target and the headers have more than {limit} bytes"
+    return Problem(
+        type="about:blank", title=status.phrase, status=status, detail=detail, field="headers", limit=str(limit)
+    )
 
 
 def _timed(receive: Receive, timeout_s: float) -> Receive:

@@ -5,11 +5,11 @@ A request's headers must be there in time and fit into `max_header_bytes`; the b
 
 import asyncio
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-import h11
 from services.generator.http.request_log import RequestLog
 from services.generator.metrics import Metrics
 from services.generator.settings import GeneratorSettings
