@@ -62,6 +62,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
             compile_limit_s=settings.compile_limit_s,
             cached_baselines=settings.cached_baselines,
             must_stop=worker.must_stop,
+            others_wait=worker.others_wait,
+            waited_s=worker.waited_s,
             retire=worker.retire,
         )
         metrics = EvaluatorMetrics(device)

@@ -71,7 +71,7 @@ async def tune_kernel(
     """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
     _check_key(key)
     async with intake.kernel_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, key)
+        status = await service.jobs.accept(order, matrix, key, _client(request))
     return await _accepted(service, status, prefer, "/v1/kernels")
 
 
@@ -84,7 +84,7 @@ async def grade_program(
     """Grade a kernel program of one's own on a matrix."""
     _check_key(key)
     async with intake.evaluation_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, key)
+        status = await service.jobs.accept(order, matrix, key, _client(request))
     return await _accepted(service, status, prefer, "/v1/evaluations")
 
 
@@ -173,6 +173,11 @@ async def metrics(service: ServiceOf) -> Response:
     """Prometheus: of the generator, and of evaluators and trainer as they published them within the last minute."""
     content, media_type = await asyncio.to_thread(service.metrics.exposition)
     return Response(content, media_type=media_type)
+
+
+def _client(request: Request) -> str:
+    """Whose turn a job takes."""
+    return "" if request.client is None else request.client.host
 
 
 def _check_key(key: str | None) -> None:
