@@ -20,7 +20,7 @@ def create_app(service: Service) -> FastAPI:
         async with service.running():
             yield
 
-    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, generate_unique_id_function=openapi.operation_id)
     app.state.service = service
     app.state.intake = Intake(service.settings)
     app.include_router(routes.router)

@@ -1,4 +1,4 @@
-"""`/docs`: the interface for people, one HTML page made of the OpenAPI document. No script, nothing from another host."""
+"""`/docs`: the interface for people, a page made of the OpenAPI document. No script, nothing from another host."""
 
 import json
 from collections.abc import Iterator

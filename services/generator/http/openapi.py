@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 import sparsesmith
@@ -24,8 +25,9 @@ Responses = dict[int | str, dict[str, Any]]
 
 PROBLEM = "application/problem+json"
 REF = "#/components/schemas/{model}"
-DESCRIPTION = """Post a sparse matrix, get back a CUDA kernel tuned for it. Errors are RFC 9457 problem documents. A schema cannot say
-that indices lie within the shape, nor that limits depend on each other: such requests are answered 413 or 422."""
+DESCRIPTION = """Post a sparse matrix, get back a CUDA kernel tuned for it. Errors are RFC 9457 problem documents. A
+schema cannot say that indices lie within the shape, nor that limits depend on each other: such requests are answered
+413 or 422."""
 
 _REASONS: Mapping[int, str] = {
     400: "No HTTP request, or a form that is cut short",
@@ -89,6 +91,11 @@ def stream_responses() -> Responses:
     """Of server-sent events."""
     content = {"text/event-stream": {"schema": {"type": "string", "description": "Each event's data is a JobStatus"}}}
     return {200: {"description": "The job's states", "content": content}, **problems(404, 503)}
+
+
+def operation_id(route: APIRoute) -> str:
+    """A name for generated clients."""
+    return route.name + ("_of_evaluation" if route.path.startswith("/v1/evaluations/") else "")
 
 
 def install(app: FastAPI) -> None:
