@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from services.generator import problems
-from services.generator.http import routes
+from services.generator.http import openapi, routes
 from services.generator.http.body_limit import BodyLimit
 from services.generator.http.intake import Intake
 from services.generator.service import Service
@@ -20,7 +20,7 @@ def create_app(service: Service) -> FastAPI:
         async with service.running():
             yield
 
-    app = FastAPI(title="sparsesmith", version="1", lifespan=lifespan)
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, generate_unique_id_function=openapi.operation_id)
     app.state.service = service
     app.state.intake = Intake(service.settings)
     app.include_router(routes.router)
@@ -32,4 +32,5 @@ def create_app(service: Service) -> FastAPI:
         timeout_s=service.settings.body_timeout_s,
     )
     problems.install(app)
+    openapi.install(app)
     return app
