@@ -19,11 +19,12 @@ from sparsesmith_proto.api import (
     PolicyStatus,
     Problem,
     Readiness,
+    RollbackRequest,
     TuningOptions,
 )
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.message import Message
-from sparsesmith_proto.policy import PolicyAnnouncement
+from sparsesmith_proto.policy import LogprobGap, PolicyAnnouncement, PolicyStanding, ProbeQuestion
 from sparsesmith_proto.reward import RewardRecord
 
 MESSAGES: tuple[type[Message], ...] = (
@@ -36,10 +37,14 @@ MESSAGES: tuple[type[Message], ...] = (
     Problem,
     PolicyStatus,
     Readiness,
+    RollbackRequest,
     EvaluationJob,
     EvaluationReport,
     RewardRecord,
     PolicyAnnouncement,
+    ProbeQuestion,
+    LogprobGap,
+    PolicyStanding,
 )
 """Whatever crosses a hop as a whole."""
 

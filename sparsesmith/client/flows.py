@@ -38,6 +38,7 @@ from sparsesmith_proto.api import (
     Problem,
     Queued,
     Readiness,
+    RollbackRequest,
     Running,
     TriedCandidate,
     TuningOptions,
@@ -205,6 +206,12 @@ def artifact(job_id: str, kind: str) -> Flow[bytes]:
 def policy() -> Flow[PolicyStatus]:
     """`GET /v1/policy`."""
     return _read(PolicyStatus, (yield Call("GET", "/v1/policy", {})))
+
+
+def roll_back_policy(version: int | None) -> Flow[PolicyStatus]:
+    """`POST /operator/policy/rollback`."""
+    wish = RollbackRequest(version=version).model_dump(mode="json")
+    return _read(PolicyStatus, (yield Call("POST", "/operator/policy/rollback", {"json": wish})))
 
 
 def ready() -> Flow[bool]:

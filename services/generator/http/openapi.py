@@ -31,6 +31,7 @@ schema cannot say that indices lie within the shape, nor that limits depend on e
 
 _REASONS: Mapping[int, str] = {
     400: "No HTTP request, or a form that is cut short",
+    403: "Operators ask from the server's own machine",
     404: "No such job, pattern or policy",
     405: "No such method here",
     408: "The body paused or came too slowly",
