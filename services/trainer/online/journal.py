@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Journal:
-    """updates.jsonl: what each update measured; verdicts.jsonl: what was decided of each version. Told to a listener."""
+    """updates.jsonl: what each update measured; verdicts.jsonl: what was decided of each version."""
 
     def __init__(self, path: Path, on_entry: Callable[[Mapping[str, object]], None] = lambda entry: None) -> None:
         self._path = path
