@@ -1,5 +1,5 @@
-"""Turns the result files into benchmarks/REPORT.md, its plots and the README's table. `--check` fails where they are out
-of date.
+"""Turns the result files into benchmarks/REPORT.md, its plots, the README's table and what the command line knows of
+measurements. `--check` fails where they are out of date.
 
     python -m benchmarks.report [--check] [--no-plots]
 
@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import evidence, tables, targets
+from benchmarks.known import KNOWN_RESULTS, known_results
 from benchmarks.plots import PLOT_KINDS, PLOTS, Plot, is_fresh, svg
 from benchmarks.results import ROOT, Json, Suite, read_held_out, read_results, read_suites
 
@@ -28,7 +29,11 @@ def main() -> int:
     options = parser.parse_args()
     results = read_results()
     suites = read_suites(results)
-    texts = {REPORT: report(results), README: with_table(README.read_text(encoding="utf-8"), summary(results))}
+    texts = {
+        REPORT: report(results),
+        README: with_table(README.read_text(encoding="utf-8"), summary(results)),
+        KNOWN_RESULTS: known_results(results),
+    }
     stale = [path for path, text in texts.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     drawn = plots_of(suites)
     stale_plots = [(plot, suite) for plot, suite in drawn if not is_fresh(plot, suite)]
@@ -56,6 +61,8 @@ def summary(results: list[Json]) -> str:
         "routine (in brackets: over its CSR default), warm, geometric means with fallback counted as 1.0, and the number "
         "of matrices behind each; *lost* is the share below 0.98x before fallback.",
     ]
+    if repaid := tables.repaid_line(suites):
+        lines += ["", repaid]
     if suites:
         speedups = PLOT_KINDS[0]
         lines += ["", f"![{speedups.caption}, {suites[0].title}]({speedups.path(suites[0]).relative_to(ROOT)})"]

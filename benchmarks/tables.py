@@ -113,6 +113,20 @@ def break_even_table(suite: Suite) -> list[str]:
     return lines
 
 
+def repaid_line(suites: Sequence[Suite]) -> str:
+    """In a sentence: after how many products a search has repaid itself; empty where costs were not kept."""
+    told = []
+    for suite in suites:
+        counts = [row.kernel.products_against_best for row in suite.rows if row.kernel and row.search]
+        if counts:
+            quarter, half, three = ("never" if math.isinf(count) else _round(count) for count in _quarters(counts))
+            told.append(f"{suite.title} {half} ({quarter} to {three})")
+    if not told:
+        return ""
+    what = "Products after which search and conversion are repaid, against the best routine, for half of the matrices"
+    return f"{what} (for a quarter, for three quarters): {'; '.join(told)}."
+
+
 def rows_table(suite: Suite) -> list[str]:
     """Every matrix."""
     lines = [
@@ -187,9 +201,18 @@ def _row_line(suite: Suite, row: Row, kernel: Kernel) -> str:
 
 
 def _quartiles(counts: Sequence[int | None]) -> str:
+    return ", ".join(_count(None if math.isinf(count) else int(count)) for count in _quarters(counts))
+
+
+def _quarters(counts: Sequence[int | None]) -> tuple[float, ...]:
+    """A quarter of the counts are no larger than the first, half than the second, three quarters than the third."""
     ordered = sorted(math.inf if count is None else count for count in counts)
-    at = [ordered[min(len(ordered) - 1, len(ordered) * quarter // 4)] for quarter in (1, 2, 3)]
-    return ", ".join(_count(None if math.isinf(count) else int(count)) for count in at)
+    return tuple(ordered[min(len(ordered) - 1, len(ordered) * quarter // 4)] for quarter in (1, 2, 3))
+
+
+def _round(count: float) -> str:
+    """Two digits, for a sentence."""
+    return f"{float(f'{count:.2g}'):,.0f}"
 
 
 def _count(products: int | None) -> str:

@@ -118,6 +118,22 @@ class LibraryAnswer(Message):
 Answer = Annotated[TunedAnswer | LibraryAnswer, Field(discriminator="kind")]
 
 
+SourceName = Literal["families", "policy"]
+"""`families`: hand-written kernels, tuned. `policy`: samples of the language model."""
+
+
+class SourceReport(Message):
+    """What one source of candidates brought, and what it cost."""
+
+    source: SourceName
+    proposed: int = Field(ge=0)
+    passed: int = Field(ge=0)
+    seconds: Seconds
+    """Of proposing and of grading; sources work at the same time."""
+    gain: float = Field(ge=0, le=1)
+    """Share of the best time, the library's at the start, by which this source lowered it."""
+
+
 class SearchReport(Message):
     """What was tried for a request."""
 
@@ -130,6 +146,8 @@ class SearchReport(Message):
     seconds: Seconds
     first_graded_s: Seconds
     """From acceptance of the request to the first graded candidate."""
+    sources: tuple[SourceReport, ...] = ()
+    """In the order in which they were first asked. Empty: the answer is of a release that did not tell."""
 
 
 class KernelReport(Message):

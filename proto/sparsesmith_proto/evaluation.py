@@ -15,9 +15,14 @@ class EvaluationJob(Message):
     workload: Workload
     candidates: tuple[Candidate, ...] = Field(min_length=1, max_length=MAX_CANDIDATES_A_JOB)
     budget_s: Seconds = Field(default=300, gt=0, le=3600)
-    """From when an evaluator takes the job, whatever the stage; candidates not reached in it come back TimedOut."""
+    """From when an evaluator takes the job, whatever the stage; candidates not reached in it come back TimedOut,
+    at stage `turn`."""
+    patience_s: Seconds | None = Field(default=None, gt=0)
+    """From submission: how long the report is waited for; the job ends in time for it. None: for ever."""
     turn_s: Seconds | None = Field(default=None, gt=0)
-    """After so long, if other jobs wait, candidates not reached come back TimedOut at stage `turn`. None: never."""
+    """After so much grading, if other jobs wait, the job ends with what it has. None: never."""
+    search: Identifier | None = None
+    """Jobs of one search: a text that an evaluator graded for an earlier one of them is not graded by it again."""
     work: int | None = Field(default=None, ge=0)
     """Entries that one product touches, times the candidates: jobs of much less go first, within a bound. None: not
     known, counts as much."""

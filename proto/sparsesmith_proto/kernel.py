@@ -218,7 +218,7 @@ class Crashed(Message):
 class TimedOut(Message):
     outcome: Literal["timed_out"] = "timed_out"
     stage: Literal["compile", "run", "turn"]
-    """`turn`: it was not reached before its job had to let others have their turn, and is graded later."""
+    """`turn`: it was not reached: its job's time was over, or others' turn had come. No fault of the candidate."""
     limit_s: Seconds
     message: str
 

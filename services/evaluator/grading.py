@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 import numpy as np
 
+from services.evaluator.allowance import Allowance, BudgetSpent, Stopped
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.device import RunFailure, Timing
@@ -28,12 +30,12 @@ from sparsesmith_proto.kernel import (
 STORE_AHEAD_SHARE = 0.25
 """Of a job's budget, for building formats on all cores before the first program is timed."""
 
+FINALS_SHARE = 0.1
+LONGEST_FINALS_S = 1.0
+"""Kept back of a job's budget."""
+
 Outcomes = dict[str, Outcome]
 """By program text: equal texts are graded once."""
-
-
-class Stopped(Exception):
-    """The worker was told to stop; the job goes back to the queue."""
 
 
 def grade_batch(
@@ -42,36 +44,50 @@ def grade_batch(
     bench: Workbench,
     ahead: CompilationsAhead,
     baselines: Baselines,
-    must_stop: Callable[[], bool],
+    allowance: Allowance,
+    others_wait: Callable[[], bool] = lambda: False,
+    known: Outcomes | None = None,
 ) -> EvaluationReport:
-    """Grades every candidate of a job, whose candidate_ids are distinct. `must_stop` is asked before each.
+    """Grades the candidates of a job, whose candidate_ids are distinct, until its allowance or its turn is over.
 
-    The job's budget pays for its candidates: the inputs are drawn before the clock starts, while programs compile.
+    `known`: of texts that were graded for the same search; this job's are added.
+
     Raises LimitExceeded where the workload does not fit the device, Unavailable where the device does not come up,
-    Stopped.
+    BudgetSpent where the inputs take all there is, Stopped.
     """
     bench.draw()
     started = time.monotonic()
-    distinct = tuple({candidate.program: candidate for candidate in job.candidates}.values())
-    bench.store_ahead(programs_of(distinct, job.workload), STORE_AHEAD_SHARE * job.budget_s)
+    known = {} if known is None else known
+    distinct = tuple({each.program: each for each in job.candidates if each.program not in known}.values())
     race = Race(baselines.best_routine().timing.median_us)
     outcomes: Outcomes = {}
-    for candidate in ahead.as_compiled(distinct, job.workload, started + job.budget_s):
-        if must_stop():
-            raise Stopped(f"job {job.job_id} was given back after {len(outcomes)} candidates")
-        outcomes[candidate.program] = evaluate_kernel(candidate, job.workload, ahead.result, bench, race)
-    outcomes, baselines = run_finals(race, bench, distinct, outcomes, baselines)
+    with suppress(BudgetSpent):
+        bench.store_ahead(programs_of(distinct, job.workload), STORE_AHEAD_SHARE * allowance.left_s)
+        for candidate in ahead.as_compiled(distinct, job.workload, allowance.ends - finals_s(allowance)):
+            if allowance.must_stop():
+                raise Stopped(f"job {job.job_id} was given back after {len(outcomes)} candidates")
+            if outcomes and job.turn_s is not None and time.monotonic() - started > job.turn_s and others_wait():
+                break
+            outcomes[candidate.program] = evaluate_kernel(candidate, job.workload, ahead.result, bench, race)
+    with suppress(BudgetSpent):  # The brief times stay.
+        outcomes, baselines = run_finals(race, bench, distinct, outcomes, baselines)
+    known.update(outcomes)
     return EvaluationReport(
         job_id=job.job_id,
         device=bench.description(),
         baselines=baselines,
         evaluations=tuple(
-            Evaluation(candidate=candidate, outcome=outcomes.get(candidate.program, unreached(job)))
+            Evaluation(candidate=candidate, outcome=known.get(candidate.program, unreached(job, allowance)))
             for candidate in job.candidates
         ),
         csr_bytes=csr_bytes(pattern, job.workload),
         seconds=time.monotonic() - started,
     )
+
+
+def finals_s(allowance: Allowance) -> float:
+    """Kept back for the finals: without them the last batch could not win."""
+    return min(LONGEST_FINALS_S, FINALS_SHARE * allowance.left_s)
 
 
 def programs_of(candidates: Iterable[Candidate], workload: Workload) -> list[KernelProgram]:
@@ -118,7 +134,18 @@ def _with_final_times(outcomes: Outcomes, retimed: Mapping[str, Timing | RunFail
     return changed
 
 
-def unreached(job: EvaluationJob) -> TimedOut:
-    """The outcome of a candidate that the job's budget left no time for: no fault of the candidate."""
-    message = f"the job's budget of {job.budget_s:.4g} s was spent before this candidate was reached"
-    return TimedOut(stage="run", limit_s=job.budget_s, message=message)
+def unreached(job: EvaluationJob, allowance: Allowance) -> TimedOut:
+    """The outcome of a candidate that there was no time for: no fault of the candidate."""
+    if allowance.left_s == 0 or job.turn_s is None:
+        message = f"the job's budget of {job.budget_s:.4g} s was spent before this candidate was reached"
+        return TimedOut(stage="turn", limit_s=job.budget_s, message=message)
+    message = f"other jobs had their turn, after {job.turn_s:.4g} s, before this candidate was reached"
+    return TimedOut(stage="turn", limit_s=job.turn_s, message=message)
+
+
+def was_reached(outcome: Outcome) -> bool:
+    match outcome:
+        case TimedOut(stage="turn"):
+            return False
+        case _:
+            return True

@@ -9,9 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from services.evaluator.allowance import Stopped, allowance_of
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
-from services.evaluator.grading import Stopped, grade_batch, unreached
+from services.evaluator.grading import Outcomes, grade_batch, was_reached
 from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
@@ -24,6 +25,8 @@ from sparsesmith_proto.kernel import Baselines, Sampled, Workload
 from sparsesmith_proto.reward import RewardRecord
 
 MAX_IDENTIFIER_CHARACTERS = 128
+MAX_SEARCHES = 8
+"""Whose graded texts are remembered; the least recently used go first."""
 
 
 class Grader:
@@ -37,19 +40,33 @@ class Grader:
         compile_limit_s: float = DEFAULT_TIMEOUT_S,
         cached_baselines: int = 256,
         must_stop: Callable[[], bool] = lambda: False,
+        others_wait: Callable[[], bool] = lambda: False,
+        waited_s: Callable[[], float] = lambda: 0.0,
         retire: Callable[[], None] = lambda: None,
     ) -> None:
-        """`retire` is called when the device does not start any more: the worker should end, the job go elsewhere."""
+        """Of the worker: `must_stop` says whether the job in hand should end now, `others_wait` whether there are more,
+        `waited_s` how long the job in hand was in the queue. `retire` is called when the device does not start any
+        more: the worker should end, the job go elsewhere."""
         self._process = process
         self._compiler = compiler
         self._compile_limit_s = compile_limit_s
         self._cached_baselines = cached_baselines
         self._must_stop = must_stop
+        self._others_wait = others_wait
+        self._waited_s = waited_s
         self._retire = retire
         self._baselines: OrderedDict[Workload, Baselines] = OrderedDict()
+        self._known: OrderedDict[str, Outcomes] = OrderedDict()
+        """What became of texts, by search."""
 
     def grade(self, job: EvaluationJob, patterns: PatternStore) -> EvaluationReport:
-        """Raises NotFound for an unknown pattern, LimitExceeded beyond the device, Unavailable without a device."""
+        """Everything counts against the job's budget but the start of the device.
+
+        Raises NotFound for an unknown pattern, LimitExceeded beyond the device or the budget, Unavailable without a
+        device.
+        """
+        self._started()
+        allowance = allowance_of(job, self._waited_s(), self._must_stop)
         pattern, fixed = patterns.get(job.workload.pattern), job.workload.values
         values = None if fixed is None else patterns.get_values(fixed)
         architecture = self._process.description().architecture
@@ -59,11 +76,13 @@ class Grader:
                 ThreadPoolExecutor(1) as reader,
             ):
                 # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
-                started = reader.submit(ahead.start, job.candidates, job.workload)
-                bench = self._process.open(job.workload, pattern, values)
+                known = self._known_of(job)
+                new = [candidate for candidate in job.candidates if candidate.program not in known]
+                started = reader.submit(ahead.start, new, job.workload)
+                bench = self._process.open(job.workload, pattern, values, allowance)
                 baselines = self._baselines_of(job.workload, bench)
                 started.result()
-                return grade_batch(job, pattern, bench, ahead, baselines, self._must_stop)
+                return grade_batch(job, pattern, bench, ahead, baselines, allowance, self._others_wait, known)
         except DeviceDoesNotStart:
             self._retire()
             raise
@@ -72,6 +91,24 @@ class Grader:
         except BaseException:
             # The job's time ran out or the worker is told to stop, perhaps in the middle of a message to the child.
             self._process.close()
+            raise
+
+    def _known_of(self, job: EvaluationJob) -> Outcomes:
+        """What earlier jobs of the same search found; with its workload, whose texts they are."""
+        if job.search is None:
+            return {}
+        key = f"{job.search} {job.workload.model_dump_json()}"
+        known = self._known.setdefault(key, {})
+        self._known.move_to_end(key)
+        while len(self._known) > MAX_SEARCHES:
+            self._known.popitem(last=False)
+        return known
+
+    def _started(self) -> None:
+        try:
+            self._process.start()
+        except DeviceDoesNotStart:
+            self._retire()
             raise
 
     def _baselines_of(self, workload: Workload, bench: Workbench) -> Baselines:
@@ -128,7 +165,7 @@ def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardR
             device=report.device,
         )
         for evaluation in report.evaluations
-        if isinstance(evaluation.candidate.origin, Sampled) and evaluation.outcome != unreached(job)
+        if isinstance(evaluation.candidate.origin, Sampled) and was_reached(evaluation.outcome)
     ]
 
 

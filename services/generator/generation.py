@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from services.generator.search import STRATEGIES, Findings, Sources
+from services.generator.search import STRATEGIES, Sources, Standing
 from services.generator.search.grading import Evaluations, GradingLimits, graded
 from services.generator.search.kernel_cache import TunedKernelCache
 from services.generator.search.trials import Trials
@@ -27,21 +27,22 @@ class Tools:
 async def generate_kernels(task: TuningTask, tools: Tools, tell: Callable[[Running], Awaitable[None]]) -> KernelReport:
     """Find the fastest kernel for a pattern that the budget allows, or say that the library's routine is best.
 
-    The strategy proposes candidates in batches; evaluators compile, check and time them; what they found is there for
-    the next batch; the best so far is told at the start and after every report; the search ends with the budget or when
-    the strategy has had enough. Raises Unavailable where nothing could be graded at all.
+    The sources of the strategy propose candidates in batches, each as far as it pays; evaluators compile, check and
+    time them; what they found is there for the next batch; the best so far is told at the start and after every report;
+    the search ends with the budget or when the sources have had enough. Raises Unavailable where nothing could be
+    graded at all, LimitExceeded where the workload is beyond the device or the budget.
     """
-    progress, findings = Progress(task), Findings()
+    progress, standing = Progress(task), Standing()
     options = task.order.options
     await tell(progress.running())
     await tools.trials.begin(task.job_id)
-    batches = STRATEGIES[options.search](task, tools.sources, options.budget.candidates, findings)
+    batches = STRATEGIES[options.search](task, tools.sources, options.budget.candidates, standing)
     async with aclosing(graded(batches, task, tools.evaluations, tools.limits)) as reports:
         async for report in reports:
-            findings.add(report)
+            standing.add(report)
             progress.add(report)
             await tools.trials.add(task, report)
             await tell(progress.running())
-    answer = conclude(progress)
+    answer = conclude(progress, standing.sources())
     await tools.cache.keep(task.order, answer)
     return answer

@@ -29,6 +29,8 @@ class KernelOrder(Message):
     workload: Workload
     options: TuningOptions
     use_cache: bool = True
+    work: int | None = None
+    """See `work_of`. None: an earlier release stored the order."""
 
 
 class EvaluationOrder(Message):
@@ -37,11 +39,29 @@ class EvaluationOrder(Message):
     kind: Literal["evaluation"] = "evaluation"
     workload: Workload
     program: ProgramText
+    work: int | None = None
+    """See `work_of`. None: an earlier release stored the order."""
 
 
 Order = Annotated[KernelOrder | EvaluationOrder, Field(discriminator="kind")]
 
 
+WORK_A_CANDIDATE = 100_000
+"""What compiling and checking a candidate costs however small the matrix, in entries that a product touches."""
+
+
+def work_a_candidate(pattern: Pattern, workload: Workload) -> int:
+    """What sizes of jobs are compared by: entries of A and of the dense operands that a product touches, and a
+    constant."""
+    return WORK_A_CANDIDATE + pattern.nnz + (pattern.num_rows + pattern.num_cols) * workload.num_dense_cols
+
+
+def work_of(order: KernelOrder | EvaluationOrder, pattern: Pattern) -> int:
+    """Of all candidates that an order allows."""
+    num_candidates = order.options.budget.candidates if isinstance(order, KernelOrder) else 1
+    return num_candidates * work_a_candidate(pattern, order.workload)
+
+
 def fingerprint(order: KernelOrder | EvaluationOrder) -> str:
     """Equal for two requests that ask for the same, however they were written; what an Idempotency-Key stands for."""
-    return hashlib.sha256(order.model_dump_json().encode()).hexdigest()
+    return hashlib.sha256(order.model_dump_json(exclude={"work"}).encode()).hexdigest()

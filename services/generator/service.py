@@ -22,6 +22,7 @@ from services.generator.policy.watch import PolicyWatch
 from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
+from services.generator.search.joined import JoinedSearches
 from services.generator.search.kernel_cache import TunedKernelCache
 from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
@@ -29,7 +30,7 @@ from services.generator.task import TuningTask
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, PolicyStatus, Readiness
+from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, KernelReport, PolicyStatus, Readiness
 from sparsesmith_proto.evaluation import EvaluationJob
 from sparsesmith_proto.kernel import Candidate, UserWritten
 
@@ -48,9 +49,10 @@ class Service:
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.metrics = Metrics()
         self.trials = Trials(channels.candidates)
-        num_waits = settings.max_running_jobs * settings.batches_in_flight
+        num_waits = (settings.max_running_jobs + 1) * settings.batches_in_flight
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
         self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
+        self._searches = JoinedSearches()
         self.folder = policy_folder(settings)
         self.sampler = None if self.folder is None else policy_sampler(self.folder, settings)
         self.watch = None
@@ -144,8 +146,12 @@ class Service:
             self.metrics.answered_from_cache()
             return Finished(report=known)
         values = await self.ledger.values(order.workload)
-        task = TuningTask(job.job_id, job.new_run_id(), order, pattern, job.age_s, values)
-        return Finished(report=await generate_kernels(task, self._tools, tell))
+
+        async def search() -> KernelReport:
+            task = TuningTask(job.job_id, job.new_run_id(), order, pattern, job.age_s, values)
+            return await generate_kernels(task, self._tools, tell)
+
+        return Finished(report=await self._searches.run(order, search))
 
     async def _grade(self, job: AcceptedJob, order: EvaluationOrder) -> JobState:
         candidate = Candidate(candidate_id="user", program=order.program, origin=UserWritten())

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from services.generator.orders import KernelOrder
+from services.generator.orders import KernelOrder, work_a_candidate
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 
@@ -22,6 +22,11 @@ class TuningTask:
     values: FixedValues | None = None
     """Where the order fixes them."""
     started: float = field(default_factory=time.monotonic)
+
+    @property
+    def work_a_candidate(self) -> int:
+        """See `orders.work_a_candidate`."""
+        return work_a_candidate(self.pattern, self.order.workload)
 
     @property
     def elapsed_s(self) -> float:

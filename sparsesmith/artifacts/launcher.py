@@ -104,7 +104,9 @@ class _ProgramLauncher:
         if not self._bound.names("values"):
             return
         with self._device:
-            self._arrays["values"] = self._cupy.asarray(self._layout.pack(_values(matrix, self._workload.element_type)))
+            self._arrays["values"] = self._cupy.asarray(
+                self._layout.pack(values_of(matrix, self._workload.element_type))
+            )
 
     def __call__(self, dense: Any) -> Any:
         with self._device, _stream_of(dense, self._cupy):
@@ -160,7 +162,7 @@ class _LibraryLauncher:
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
         from cupyx.scipy.sparse import csr_matrix
 
-        values = _values(matrix, self._workload.element_type)
+        values = values_of(matrix, self._workload.element_type)
         with self._device:
             self._matrix = csr_matrix(
                 scipy.sparse.csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
@@ -168,11 +170,16 @@ class _LibraryLauncher:
 
     def __call__(self, dense: Any) -> Any:
         with self._device, _stream_of(dense, self._cupy):
-            num_rows, num_cols = self._matrix.shape
-            sizes = {"num_rows": num_rows, "num_cols": num_cols, "num_dense_cols": self._workload.num_dense_cols}
-            (given,) = operands_with_role(operation_named(self._workload.operation), "input")
-            operand = _operand(dense, self._cupy, given.shape(sizes), self._workload.element_type)
+            expected = dense_shape(self._matrix.shape, self._workload)
+            operand = _operand(dense, self._cupy, expected, self._workload.element_type)
             return _like(dense, self._cupy.ascontiguousarray(self._matrix @ operand))
+
+
+def dense_shape(shape: tuple[int, int], workload: Workload) -> tuple[int, ...]:
+    """Of the dense operand of a product with a matrix of this shape."""
+    sizes = {"num_rows": shape[0], "num_cols": shape[1], "num_dense_cols": workload.num_dense_cols}
+    (given,) = operands_with_role(operation_named(workload.operation), "input")
+    return given.shape(sizes)
 
 
 def _import_cupy() -> Any:
@@ -189,20 +196,14 @@ def _import_cupy() -> Any:
     return cupy
 
 
-def _values(matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> npt.NDArray[np.floating[Any]]:
+def values_of(matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> npt.NDArray[np.floating[Any]]:
+    """In CSR order, in the element type."""
     return np.ascontiguousarray(matrix.data, dtype=element_type)
 
 
 def _operand(dense: Any, cupy: Any, expected: tuple[int, ...], element_type: ElementType) -> Any:
     """The dense operand on the device: contiguous, in the workload's element type. Raises InvalidInput."""
-    given = _of_torch(dense, element_type) if _is_torch(dense) else dense
-    if tuple(np.shape(given)) != expected:
-        raise InvalidInput(
-            f"the dense operand has shape {tuple(np.shape(given))}: expected {expected}",
-            field="dense",
-            value=tuple(np.shape(given)),
-            limit=expected,
-        )
+    given = shaped_operand(dense, expected, element_type)
     operand = cupy.ascontiguousarray(cupy.asarray(given), dtype=element_type)
     here = cupy.cuda.runtime.getDevice()
     if operand.device.id != here:
@@ -215,7 +216,20 @@ def _operand(dense: Any, cupy: Any, expected: tuple[int, ...], element_type: Ele
     return operand
 
 
-def _is_torch(array: Any) -> bool:
+def shaped_operand(dense: Any, expected: tuple[int, ...], element_type: ElementType) -> Any:
+    """The dense operand where it lies, as what CuPy and NumPy can read. Raises InvalidInput for another shape."""
+    given = _of_torch(dense, element_type) if is_torch(dense) else dense
+    if tuple(np.shape(given)) != expected:
+        raise InvalidInput(
+            f"the dense operand has shape {tuple(np.shape(given))}: expected {expected}",
+            field="dense",
+            value=tuple(np.shape(given)),
+            limit=expected,
+        )
+    return given
+
+
+def is_torch(array: Any) -> bool:
     return type(array).__module__.partition(".")[0] == "torch"
 
 
@@ -225,6 +239,13 @@ def _of_torch(tensor: Any, element_type: ElementType) -> Any:
 
     converted = tensor.detach().to(getattr(torch, element_type))
     return converted if converted.is_cuda else converted.cpu().numpy()
+
+
+def tensor_of(array: npt.NDArray[Any]) -> Any:
+    """A NumPy array as a tensor on the host."""
+    import torch
+
+    return torch.as_tensor(array)
 
 
 class _ForeignStream:
@@ -239,7 +260,7 @@ class _ForeignStream:
 
 def _stream_of(dense: Any, cupy: Any) -> AbstractContextManager[Any]:
     """What torch computed on its current stream is waited for, and what follows there waits for us."""
-    if not _is_torch(dense) or not dense.is_cuda:
+    if not is_torch(dense) or not dense.is_cuda:
         return nullcontext()
     import torch
 
@@ -250,10 +271,10 @@ def _stream_of(dense: Any, cupy: Any) -> AbstractContextManager[Any]:
 
 def _like(given: Any, result: Any) -> Any:
     """`result` (CuPy) as the kind of array that was given, on the device where that lies."""
-    if _is_torch(given):
+    if is_torch(given):
         import torch
 
-        return torch.as_tensor(result.get()) if not given.is_cuda else torch.utils.dlpack.from_dlpack(result)
+        return torch.utils.dlpack.from_dlpack(result) if given.is_cuda else tensor_of(result.get())
     return result.get() if isinstance(given, np.ndarray) else result
 
 

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from rich.console import Console
 from rich.markup import escape
 
 from sparsesmith.cli.files import save_artifacts
+from sparsesmith.cli.known import known_result
 from sparsesmith.cli.rendering import show_report
 from sparsesmith.cli.terminal import console
 from sparsesmith.client import Client
@@ -16,7 +18,14 @@ def print_report(report: KernelReport, *, as_json: bool) -> None:
     if as_json:
         print(report.model_dump_json(indent=2))
     else:
-        show_report(console, report)
+        show_answer(console, report)
+
+
+def show_answer(console: Console, report: KernelReport) -> None:
+    """The report, and beside an estimate what was measured for the same question."""
+    is_estimated = report.device.kind == "interpreter"
+    known = known_result(report.workload) if is_estimated else None
+    show_report(console, report, None if known is None else known.describe())
 
 
 def save_answer(client: Client, job_id: str, report: KernelReport, folder: Path, *, quiet: bool) -> None:

@@ -51,21 +51,21 @@ def show_report(console: Console, report: KernelReport, known: str | None = None
     `known`: what was measured elsewhere for the same question.
     """
     workload, answer = report.workload, report.answer
-    _line(console, "verdict", verdict(report), style="bold")
-    _line(console, "break-even", describe_break_even(answer.break_even))
+    show_line(console, "verdict", verdict(report), style="bold")
+    show_line(console, "break-even", describe_break_even(answer.break_even))
     if known is not None:
-        _line(console, "known", known, style="bold")
+        show_line(console, "elsewhere", known, style="bold")
     console.print()
-    _line(console, "workload", f"{workload.operation} {workload.element_type}, {_dense_columns(workload)}")
-    _line(console, "matrix", f"{report.num_rows:,} x {report.num_cols:,}, {report.nnz:,} nonzeros")
+    show_line(console, "workload", f"{workload.operation} {workload.element_type}, {_dense_columns(workload)}")
+    show_line(console, "matrix", f"{report.num_rows:,} x {report.num_cols:,}, {report.nnz:,} nonzeros")
     if workload.values is not None:
-        _line(console, "values", "fixed: a kernel is valid for this matrix's values only")
-    _line(console, "device", describe_device(report.device))
+        show_line(console, "values", "fixed: a kernel is valid for this matrix's values only")
+    show_line(console, "device", describe_device(report.device))
     shown = answer.best if isinstance(answer, TunedAnswer) else answer.closest
     if shown is not None:
         is_answer = isinstance(answer, TunedAnswer)
-        _line(console, "written by" if is_answer else "closest", describe_origin(shown.candidate.origin))
-        _line(console, "outcome", describe_outcome(shown.outcome))
+        show_line(console, "written by" if is_answer else "closest", describe_origin(shown.candidate.origin))
+        show_line(console, "outcome", describe_outcome(shown.outcome))
     _show_search(console, report.search)
     console.print()
     _show_baselines(console, report.baselines)
@@ -90,21 +90,41 @@ def show_evaluation(console: Console, answer: EvaluationAnswer) -> None:
     if isinstance(outcome, Passed):
         speedup = answer.baselines.best_routine().timing.median_us / outcome.timing.median_us
         sentence = f"{speedup:.2f}x the speed of {_against(answer.baselines, answer.device)}"
-        _line(console, "verdict", f"{_label(answer.device)}{sentence}", style="bold")
-    _line(console, "outcome", describe_outcome(outcome))
-    _line(console, "device", describe_device(answer.device))
+        show_line(console, "verdict", f"{_label(answer.device)}{sentence}", style="bold")
+    show_line(console, "outcome", describe_outcome(outcome))
+    show_line(console, "device", describe_device(answer.device))
     console.print()
     _show_baselines(console, answer.baselines)
 
 
 def show_policy(console: Console, status: PolicyStatus) -> None:
     """The policy in service."""
-    _line(console, "model", f"{status.model} ({status.num_parameters:,} parameters, encoder {status.encoder})")
-    _line(console, "version", str(status.version))
+    show_line(console, "model", f"{status.model} ({status.num_parameters:,} parameters, encoder {status.encoder})")
+    show_line(console, "version", str(status.version))
     if status.announcement is not None:
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in sorted(status.announcement.metrics.items()))
         published = f"{status.announcement.created_at}, after {status.announcement.step} updates ({metrics})"
-        _line(console, "published", published)
+        show_line(console, "published", published)
+
+
+def show_line(console: Console, label: str, text: str, style: str = "") -> None:
+    """A labelled line. Control characters are replaced."""
+    console.print(f"{label:11}{escape(visible(text))}", style=style, highlight=False, soft_wrap=True)
+
+
+def describe_samples(report: KernelReport) -> str:
+    """What became of the policy's programs."""
+    search = report.search
+    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(search.outcomes.items()))
+    wrote = (
+        f"version {' and '.join(map(str, search.policy_versions))} wrote {search.num_candidates} kernels ({outcomes})"
+    )
+    best = report.answer.best if isinstance(report.answer, TunedAnswer) else report.answer.closest
+    if best is None or not isinstance(best.outcome, Passed):
+        return f"{wrote}; none passed"
+    speedup = report.baselines.best_routine().timing.median_us / best.outcome.timing.median_us
+    against = f"{speedup:.2f}x the speed of {_against(report.baselines, report.device)}"
+    return f"{_label(report.device)}{wrote}; the fastest has {against}"
 
 
 def describe_device(device: DeviceDescription) -> str:
@@ -183,9 +203,9 @@ def describe_break_even(break_even: BreakEven) -> str:
 def _show_search(console: Console, search: SearchReport) -> None:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(search.outcomes.items()))
     tried = f"{search.strategy}: {search.num_candidates} candidates in {search.seconds:.1f} s"
-    _line(console, "search", f"{tried}, the first graded after {search.first_graded_s:.1f} s ({outcomes})")
+    show_line(console, "search", f"{tried}, the first graded after {search.first_graded_s:.1f} s ({outcomes})")
     if search.policy_versions:
-        _line(console, "policy", f"versions {', '.join(map(str, search.policy_versions))}")
+        show_line(console, "policy", f"versions {', '.join(map(str, search.policy_versions))}")
 
 
 def _show_program(console: Console, candidate: Candidate) -> None:
@@ -232,7 +252,3 @@ def _against(baselines: Baselines, device: DeviceDescription) -> str:
         case "interpreter":
             return f"the fastest plain kernel, which stands in for the library ({routine})"
     assert_never(device.kind)
-
-
-def _line(console: Console, label: str, text: str, style: str = "") -> None:
-    console.print(f"{label:11}{escape(visible(text))}", style=style, highlight=False, soft_wrap=True)

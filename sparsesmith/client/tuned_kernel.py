@@ -1,20 +1,22 @@
 """The answer in a user's hands: the report, the program, and `kernel @ x` on the GPU."""
 
+import warnings
 from typing import Any
 
 import scipy.sparse
 
 from sparsesmith.artifacts import ArtifactKind, artifact
+from sparsesmith.artifacts.host_launcher import host_launcher
 from sparsesmith.artifacts.launcher import Launcher, checked_values, library_launcher, program_launcher
 from sparsesmith.client.matrices import SparseMatrix, to_scipy
-from sparsesmith.errors import InvalidMatrix
+from sparsesmith.errors import InvalidMatrix, Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 
 
 class TunedKernel:
-    """A tuned kernel bound to one matrix. `kernel @ x` needs CuPy and the GPU; the rest needs neither."""
+    """A tuned kernel bound to one matrix. `kernel @ x` runs on the GPU; else SciPy computes it, and warns."""
 
     def __init__(self, report: KernelReport, matrix: scipy.sparse.csr_matrix) -> None:
         self.report = report
@@ -42,11 +44,11 @@ class TunedKernel:
         """A x (spmv, shape [num_cols]) or A B (spmm, shape [num_cols, num_dense_cols]).
 
         `dense` is a CuPy array, a torch tensor or a NumPy array, converted to the kernel's element type where it has
-        another; the result is of the same kind. Raises Unavailable where there is no CuPy or GPU, InvalidInput for a
-        wrong shape.
+        another; the result is of the same kind. Without CuPy or a GPU SciPy computes it, and a RuntimeWarning says so
+        once. Raises InvalidInput for a wrong shape, Unavailable where a tensor lies on a GPU that CuPy does not find.
         """
         if self._launcher is None:
-            self._launcher = self._new_launcher()
+            self._launcher = self._new_launcher(dense)
         return self._launcher(dense)
 
     def update_values(self, matrix: SparseMatrix) -> None:
@@ -69,7 +71,20 @@ class TunedKernel:
             self._launcher.update_values(csr)
         self._matrix = csr
 
-    def _new_launcher(self) -> Launcher:
+    def _new_launcher(self, dense: Any) -> Launcher:
+        try:
+            return self._gpu_launcher()
+        except Unavailable as error:
+            if getattr(dense, "is_cuda", False):
+                raise
+            warnings.warn(
+                f"{error.message}: SciPy computes the products of this kernel on the CPU instead",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return host_launcher(self._matrix, self.report.workload)
+
+    def _gpu_launcher(self) -> Launcher:
         program = self.program
         if program is None:
             return library_launcher(self._matrix, self.report.workload)

@@ -9,6 +9,7 @@ MAX_RAW_CHARACTERS = 1 << 20
 """Of longer text only the end is looked at: an answer follows its reasoning."""
 
 _REASONING_END = "</think>"
+_KERNEL = "__global__"
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _PREAMBLE_LINE = re.compile(r"[ \t]*(?:#[ \t]*[a-z]+\b|//|/\*|\*|\*/|$)")
 _CODE_START = re.compile(
@@ -26,7 +27,7 @@ def extract_program(raw_text: str) -> str:
     at. Raises InvalidProgram where there is no directive.
     """
     text = raw_text[-MAX_RAW_CHARACTERS:].replace("\r\n", "\n").removeprefix("\ufeff")
-    text = text.rpartition(_REASONING_END)[2]
+    text = _behind_reasoning(text)
     for block in reversed(_fenced_blocks(text)):
         if _has_directive(block):
             return _without_blank_ends(block)
@@ -37,6 +38,13 @@ def extract_program(raw_text: str) -> str:
     # A fence after the program closes one that the prompt opened.
     before_fence = _FENCE.split(text, maxsplit=1)[0]
     return _without_blank_ends(_code_region(before_fence if _has_directive(before_fence) else text))
+
+
+def _behind_reasoning(text: str) -> str:
+    """What follows the reasoning: behind the last end of it that a whole program follows, which a comment that holds
+    the word does not cut off."""
+    answer = text.rpartition(_REASONING_END)[2]
+    return answer if _has_directive(answer) and _KERNEL in answer else text
 
 
 def _fenced_blocks(text: str) -> list[str]:
@@ -81,7 +89,7 @@ def _end_of_last_block(code: str) -> int | None:
                 end = match.end()
             if depth < 0:
                 break
-    truncated = depth > 0 and "__global__" in code[end or 0 :]
+    truncated = depth > 0 and _KERNEL in code[end or 0 :]
     return None if truncated else end
 
 

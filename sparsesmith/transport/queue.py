@@ -9,6 +9,7 @@ Not protected against: whoever can write to Redis can queue jobs and forge resul
 
 import hashlib
 import json
+import math
 import sys
 import threading
 import time
@@ -32,7 +33,7 @@ from rq.serializers import JSONSerializer
 from rq.utils import now
 from rq.worker import SimpleWorker
 
-from sparsesmith.errors import Conflict, LimitExceeded, NotFound, Unavailable
+from sparsesmith.errors import Conflict, LimitExceeded, NotFound, SparsesmithError, Unavailable
 from sparsesmith.transport.abandoned_jobs import ENDED, AbandonedJobs
 from sparsesmith.transport.connection import Pipeline, Redis, answering
 from sparsesmith.transport.readable_jobs import Fault, note, read_job, read_status, set_aside, shown
@@ -61,12 +62,13 @@ OVERTAKING = (SMALL_RATIO, MAX_OVERTAKEN, MAX_LOOK)
 OVERTAKE = """
 local queue, job, work = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local ratio, most, look = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-redis.call('HSET', 'rq:job:' .. job, 'work', work)
+local now = redis.call('TIME')
+redis.call('HSET', 'rq:job:' .. job, 'work', ARGV[2], 'submitted', string.format('%.3f', now[1] + now[2] / 1e6))
 local waiting = redis.call('LRANGE', queue, -look, -1)
 local place = #waiting
 while place > 0 and waiting[place] ~= job do place = place - 1 end
 local pivot, passed = nil, {}
-while place > 1 do
+while place > 1 and work < math.huge do
   local ahead = 'rq:job:' .. waiting[place - 1]
   if redis.call('TYPE', ahead).ok ~= 'hash' then break end
   local known = tonumber(redis.call('HGET', ahead, 'work') or nil) or math.huge
@@ -152,8 +154,8 @@ class EvaluationQueue:
                 self._enqueue(rq_id, job)
             except DuplicateJobError:
                 return
-            if job.work is not None:
-                self._overtake(keys=[self._queue.key], args=[rq_id, job.work, *OVERTAKING])
+            work = math.inf if job.work is None else job.work
+            self._overtake(keys=[self._queue.key], args=[rq_id, work, *OVERTAKING])
 
     def wait(self, job_id: str, timeout_s: float) -> EvaluationReport | None:
         """The report, or None when it is not there in time.
@@ -255,6 +257,8 @@ class EvaluationWorker(SimpleWorker):
         self._abandoned = _abandoned_jobs(self.queues[0], limits)
         self._has_lost_job = False
         self._is_retiring = False
+        self._job_key: str | None = None
+        """Of the job in hand."""
 
     @property
     def is_retiring(self) -> bool:
@@ -269,6 +273,20 @@ class EvaluationWorker(SimpleWorker):
         """Whether the job in hand should end now: the worker is told to stop, the job was cancelled, or another worker
         has it."""
         return self._stop_requested or self._has_lost_job
+
+    def others_wait(self) -> bool:
+        """Whether there is a job that this worker could take next."""
+        return bool(self.connection.llen(self.queues[0].key))
+
+    def waited_s(self) -> float:
+        """From submission of the job in hand to now, by the clock of Redis; 0 where that is not known."""
+        submitted = None if self._job_key is None else self.connection.hget(self._job_key, "submitted")
+        try:
+            submitted_s = math.inf if submitted is None else float(submitted)
+        except ValueError:
+            return 0.0
+        seconds, microseconds = self.connection.time()
+        return max(0.0, seconds + microseconds / 1e6 - submitted_s)
 
     @property
     def shutdown_requested_date(self) -> datetime | None:
@@ -302,10 +320,21 @@ class EvaluationWorker(SimpleWorker):
         elif job.get_status(refresh=False) in ENDED:  # A worker that seemed dead finished it, or it was cancelled.
             self.connection.lrem(queue.intermediate_queue_key, 1, job.id)
         else:
+            self._job_key = job.key
             execution = self.prepare_execution(job)
             with self._pulse(job, execution):
                 self.perform_job(job, queue)
         self.set_state("idle")
+
+    def handle_exception(self, job: Job, *exc_info: Any) -> None:
+        """A job that was stopped did not fail; one that failed with an error of our own tree says enough in a line."""
+        error = sys.exception()
+        if self.must_stop():
+            self.log.warning("job %s ends: %s", job.description, error)
+        elif isinstance(error, SparsesmithError):
+            self.log.warning("job %s failed: %s", job.description, error)
+        else:
+            super().handle_exception(job, *exc_info)
 
     def handle_job_failure(
         self, job: Job, queue: Queue, started_job_registry: StartedJobRegistry | None = None, exc_string: str = ""

@@ -2,8 +2,8 @@ import pytest
 
 from benchmarks.causes import cause
 from benchmarks.report import BEGIN, END, report, summary, with_table
-from benchmarks.results import Suite, class_means, mean_of_classes, read_suites
-from benchmarks.tables import bandwidth_table, break_even_table, losses, placement_lines, policy_lines
+from benchmarks.results import ROOT, Suite, class_means, mean_of_classes, read_results, read_suites
+from benchmarks.tables import bandwidth_table, break_even_table, losses, placement_lines, policy_lines, repaid_line
 from benchmarks.targets import graded_per_s, lost_share, other_table, speed_table
 from tests.benchmarks.suites import make_kernel, make_row, make_suite, make_times
 
@@ -158,6 +158,19 @@ def test_only_what_stands_between_the_marks_of_the_readme_changes() -> None:
     assert text.startswith(f"before {BEGIN}\n| workload |")
     assert text.endswith(f"{END} after")
     assert "old" not in text
+
+
+def test_the_readme_says_after_how_many_products_a_search_is_repaid() -> None:
+    counts = (640_000, 791_234, 1_300_000, None)
+    rows = [
+        make_row(str(number), make_kernel(5) | {"products_against_best": count}) for number, count in enumerate(counts)
+    ]
+    assert repaid_line([suite_of(*rows)]).endswith(": spmv float32 1,300,000 (790,000 to never).")
+    assert repaid_line([suite_of(*rows)]) in summary([make_suite(*rows)])
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert repaid_line(read_suites(read_results())) in readme
+    for untrue in ("thousands of times", "proved correct"):
+        assert untrue not in readme
 
 
 def test_the_search_is_held_to_two_percent_at_five_percent_of_the_cost() -> None:

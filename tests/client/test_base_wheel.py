@@ -59,7 +59,7 @@ assert not {name.partition(".")[0] for name in sys.modules} & HEAVY
 """
     )
     assert run.returncode == 0, run.stderr
-    assert {"sparsesmith.client.clients", "sparsesmith.families.csr"} <= set(run.stdout.split())
+    assert {"sparsesmith.client.clients", "sparsesmith.families.spmv.csr"} <= set(run.stdout.split())
 
 
 @pytest.mark.parametrize("command", ["['up']", "['demo']", "['train', 'ppo']"])
@@ -88,7 +88,7 @@ def test_the_wheel_holds_the_files_that_are_not_python(tmp_path: Path) -> None:
     needed = {
         str(path.relative_to(parent))
         for package, parent in packages.items()
-        for pattern in ("*.py", "*.hpp", "*.in", "*.cu")
+        for pattern in ("*.py", "*.hpp", "*.in", "*.cu", "*.json")
         for path in (parent / package).rglob(pattern)
     }
     assert needed <= names, sorted(needed - names)

@@ -10,7 +10,7 @@ from pathlib import Path
 from services.evaluator.checking.correctness import HostSeal
 from services.evaluator.checking.draws import draw, system_generator
 from services.evaluator.compiling.compiler import Compiled
-from services.evaluator.compiling.contract.facts import facts_of
+from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import (
     Array,
     DeviceLost,
@@ -31,7 +31,7 @@ WEDGED = "SPARSESMITH_TEST_WEDGED"
 """Names a file: a kernel that wedges the device makes it, once; no device starts while it is there. A kernel that hangs
 makes a file beside it that ends in `.hanging`."""
 
-BINARY = Compiled(ptx="", cubin=b"", log="", resources={}, compile_ms=1.0, facts=facts_of(""))
+BINARY = Compiled(ptx="", cubin=b"", log="", resources={}, compile_ms=1.0, facts=NO_FACTS)
 MAX_NNZ = 10_000
 
 

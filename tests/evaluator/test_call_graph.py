@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from services.evaluator.compiling.compiler import Compiled, Compiler
-from services.evaluator.compiling.contract.call_graph import called_functions, has_unbounded_stack
+from services.evaluator.compiling.contract.facts import has_unbounded_stack
+from services.evaluator.compiling.contract.flow.addresses import calls_of
+from services.evaluator.ptx import Module, read_module
 
 FORWARD = "__device__ __noinline__ float odd(float v, int n);"
 EVEN = "__device__ __noinline__ float even(float v, int n) { return n <= 0 ? v : odd(v, n - 3) * v + 1; }"
@@ -23,10 +25,10 @@ def compiler() -> Iterator[Compiler]:
         yield started
 
 
-def ptx_of(compiler: Compiler, *lines: str) -> str:
+def module_of(compiler: Compiler, *lines: str) -> Module:
     binary = compiler.compile("\n".join(lines), "sm_90")
     assert isinstance(binary, Compiled), binary
-    return binary.ptx
+    return read_module(binary.ptx)
 
 
 @pytest.mark.parametrize(
@@ -39,17 +41,18 @@ def ptx_of(compiler: Compiler, *lines: str) -> str:
     ids=["calls itself", "two call each other", "through a pointer"],
 )
 def test_a_stack_without_bound_is_found(lines: tuple[str, ...], compiler: Compiler) -> None:
-    assert has_unbounded_stack(ptx_of(compiler, *lines))
+    binary = compiler.compile("\n".join(lines), "sm_90")
+    assert isinstance(binary, Compiled), binary
+    assert binary.facts.has_unbounded_stack
 
 
 def test_functions_that_call_each_other_one_way_have_a_bound(compiler: Compiler) -> None:
-    ptx = ptx_of(compiler, ONE, TWO, BY_NAME.replace("NAME", "two"))
-    assert not has_unbounded_stack(ptx)
-    (two,) = called_functions(ptx)["k"]
-    (one,) = called_functions(ptx)[two]
-    assert called_functions(ptx)[one] == set()
+    module = module_of(compiler, ONE, TWO, BY_NAME.replace("NAME", "two"))
+    assert not has_unbounded_stack(module)
+    (two,) = calls_of(module)["k"]
+    (one,) = calls_of(module)[two]
+    assert calls_of(module)[one] == set()
 
 
 def test_ptx_without_functions_has_none() -> None:
-    assert called_functions("") == {}
-    assert not has_unbounded_stack("")
+    assert not has_unbounded_stack(read_module(""))

@@ -36,7 +36,7 @@ ELEMENT_TYPES: tuple[ElementType, ...] = ("float32", "float64")
 @pytest.fixture(scope="module")
 def ptx() -> str:
     """With the options of CuPy, which flushes subnormal numbers to zero."""
-    compiled = Nvrtc(find_library()).compile(SOURCE, ["--gpu-architecture=sm_90", "-std=c++17", "-ftz=true"])
+    compiled = Nvrtc(find_library()).compile(SOURCE, ["--gpu-architecture=compute_90", "-std=c++17", "-ftz=true"])
     assert compiled.succeeded, compiled.log
     return compiled.ptx
 

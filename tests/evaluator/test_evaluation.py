@@ -1,22 +1,25 @@
 """A batch of candidates: order, duplicates, budget, racing, finals; one that kills its process harms no other."""
 
+import threading
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
 
+from services.evaluator.allowance import Allowance, BudgetSpent, Stopped, allowance_of
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler, KernelResources
-from services.evaluator.compiling.contract.facts import facts_of
+from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import heaviest_kernel
-from services.evaluator.grading import Stopped, grade_batch, unreached
+from services.evaluator.grading import grade_batch, unreached
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.isolation.workbench import FinalTimes, Stored
 from services.evaluator.race import MAX_FINALISTS, Race
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, Passed, Rejected, Resources
+from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, Passed, Rejected, Resources, TimedOut
 from tests.evaluator.grading_tools import make_candidate, make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, measured, program_text
 
@@ -54,7 +57,12 @@ def make_job(*behaviours: str, budget_s: float = 60) -> EvaluationJob:
 
 
 def grade(
-    job: EvaluationJob, process: DeviceProcess, compiler: Compiler, *, stop_after: int | None = None
+    job: EvaluationJob,
+    process: DeviceProcess,
+    compiler: Compiler,
+    *,
+    stop_after: int | None = None,
+    others_wait: bool = False,
 ) -> EvaluationReport:
     pattern = make_pattern(20, 20, 0.2)
     bench = process.open(job.workload, pattern)
@@ -65,7 +73,8 @@ def grade(
         return stop_after is not None and len(asked) > stop_after
 
     with CompilationsAhead(compiler, "sm_90", 20) as ahead:
-        return grade_batch(job, pattern, bench, ahead, BASELINES, must_stop)
+        allowance = allowance_of(job, 0, must_stop)
+        return grade_batch(job, pattern, bench, ahead, BASELINES, allowance, lambda: others_wait)
 
 
 def outcomes(report: EvaluationReport) -> list[str]:
@@ -111,7 +120,71 @@ def test_finalists_are_timed_again_with_the_best_baseline_and_both_times_are_rep
 def test_candidates_beyond_the_budget_are_timed_out_by_the_job(process: DeviceProcess, compiler: Compiler) -> None:
     job = make_job("right 5", "right 6", budget_s=1e-6)
     report = grade(job, process, compiler)
-    assert [evaluation.outcome for evaluation in report.evaluations] == [unreached(job)] * 2
+    assert [evaluation.outcome for evaluation in report.evaluations] == [unreached(job, allowance_of(job, 9, bool))] * 2
+
+
+def test_where_others_wait_a_job_ends_with_its_turn_and_says_what_it_did_not_reach(
+    process: DeviceProcess, compiler: Compiler
+) -> None:
+    job = make_job("right 5", "right 6", "right 7").model_copy(update={"turn_s": 1e-6})
+    report = grade(job, process, compiler, others_wait=True)
+    assert sorted(outcomes(report)) == ["passed", "timed_out", "timed_out"]
+    (message,) = {each.outcome.message for each in report.evaluations if isinstance(each.outcome, TimedOut)}
+    assert message == "other jobs had their turn, after 1e-06 s, before this candidate was reached"
+    assert outcomes(grade(job, process, compiler)) == ["passed"] * 3, "alone it goes on"
+
+
+def test_a_stage_ends_soon_after_the_budget_and_its_process_with_it(compiler: Compiler) -> None:
+    process = DeviceProcess(MisbehavingFactory(hold_s=30), LIMITS)
+    job = make_job("right 5", budget_s=1.5)
+    try:
+        process.start()
+        began = time.monotonic()
+        bench = process.open(job.workload, make_pattern(20, 20, 0.2), None, allowance_of(job, 0, bool))
+        with pytest.raises(BudgetSpent, match=r"of 1\.5 s was spent before anything was graded, in stage 'draw'"):
+            bench.draw()
+        assert time.monotonic() - began < 10  # seconds, of the 30 that it takes
+        assert not process.is_running()
+    finally:
+        process.close()
+
+
+def test_a_stage_of_a_job_that_is_cancelled_ends_and_its_process_with_it(compiler: Compiler) -> None:
+    process = DeviceProcess(MisbehavingFactory(hold_s=30), LIMITS)
+    job = make_job("right 5")
+    cancelled = threading.Event()
+    try:
+        process.start()
+        bench = process.open(job.workload, make_pattern(20, 20, 0.2), None, allowance_of(job, 0, cancelled.is_set))
+        threading.Timer(0.5, cancelled.set).start()
+        began = time.monotonic()
+        with pytest.raises(Stopped, match="stopped while draw was under way"):
+            bench.draw()
+        assert time.monotonic() - began < 10  # seconds, of the 30 that it takes
+        assert not process.is_running()
+    finally:
+        process.close()
+
+
+def test_a_brief_stage_that_began_in_time_is_let_end(process: DeviceProcess) -> None:
+    allowance = Allowance(1, time.monotonic() + 0.2)
+    bench = process.open(make_job("right").workload, make_pattern(20, 20, 0.2), None, allowance)
+    process.start()
+    child = process.num_started
+    bench.draw()
+    time.sleep(0.3)
+    with pytest.raises(BudgetSpent):
+        bench.store_ahead([], 1)
+    assert process.is_running()
+    assert process.num_started == child
+
+
+def test_what_a_job_waited_counts_where_its_sender_waits_no_longer() -> None:
+    job = make_job("right", budget_s=60)
+    assert 59 < allowance_of(job, 50, bool).left_s <= 60
+    impatient = job.model_copy(update={"patience_s": 60})
+    assert 9 < allowance_of(impatient, 50, bool).left_s <= 10
+    assert 0 < allowance_of(impatient, 500, bool).left_s <= 1
 
 
 def test_a_worker_that_must_stop_gives_the_job_back(process: DeviceProcess, compiler: Compiler) -> None:
@@ -173,6 +246,6 @@ def test_the_resources_are_those_of_the_heaviest_kernel() -> None:
         log="",
         resources={"clear": KernelResources(8, 0, 0, 64, 0, 0), "spmv": KernelResources(40, 0, 0, 16, 0, 0)},
         compile_ms=75,
-        facts=facts_of(""),
+        facts=NO_FACTS,
     )
     assert heaviest_kernel(binary) == Resources(registers=40, spill_bytes=0, shared_bytes=16, compile_ms=75)

@@ -16,7 +16,7 @@ from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.interpreter.plain_kernels import plain_programs
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.jobs import Grader, GradingService, record_id, reward_records
-from sparsesmith.errors import NotFound
+from sparsesmith.errors import LimitExceeded, NotFound
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import fixed_values
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
@@ -25,7 +25,7 @@ from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, UserWritten
+from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, TimedOut, UserWritten
 from tests.evaluator.grading_tools import make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, program_text
 
@@ -111,6 +111,25 @@ def test_a_job_graded_twice_publishes_its_records_once(grader: Grader, connectio
     assert len(RewardStream(connection).read("test", 10, 100)) == 1
 
 
+def test_a_text_that_was_graded_for_a_search_is_not_graded_again_and_its_sample_is_rewarded_alike(
+    grader: Grader, connection: Redis
+) -> None:
+    die, right = program_text("die"), program_text("right 5")
+    first = make_job(die, right, job_id="first").model_copy(update={"search": "run"})
+    grade(first, grader, connection)
+    second = make_job(die, right, program_text("right 6"), job_id="second").model_copy(update={"search": "run"})
+    report = grade(second, grader, connection)
+    assert [each.outcome.outcome for each in report.evaluations] == ["crashed", "passed", "passed"]
+    assert grader._process.is_running(), "the text that kills its process was not run again"
+    records = {each.record.record_id: each.record for each in RewardStream(connection).read("test", 10, 100)}
+    assert records["second:candidate-0"].rewards == records["first:candidate-0"].rewards
+    assert records["second:candidate-1"].outcome == records["first:candidate-1"].outcome
+    assert len(records) == 5
+    other = make_job(die, job_id="third").model_copy(update={"search": "another"})
+    grade(other, grader, connection)
+    assert not grader._process.is_running(), "another search grades for itself"
+
+
 def test_users_and_families_give_no_rewards(grader: Grader, connection: Redis) -> None:
     grade(make_job(program_text("right 5"), is_sampled=False), grader, connection)
     assert RewardStream(connection).read("test", 10, 50) == []
@@ -127,10 +146,18 @@ def test_nothing_is_learned_from_values_that_the_policy_does_not_see(grader: Gra
 
 
 def test_a_candidate_that_was_not_reached_teaches_nothing(grader: Grader, connection: Redis) -> None:
-    job = make_job(program_text("right 5"), budget_s=1e-6)
+    job = make_job(*(program_text(f"hang {number}") for number in range(5)), budget_s=2.5)
     report = grade(job, grader, connection)
-    assert report.evaluations[0].outcome.outcome == "timed_out"
-    assert reward_records(job, report) == []
+    stages = [each.outcome.stage for each in report.evaluations if isinstance(each.outcome, TimedOut)]
+    assert len(stages) == 5
+    assert "turn" in stages
+    assert len(reward_records(job, report)) == stages.count("run")
+
+
+def test_a_budget_that_is_spent_before_anything_is_graded_is_told(grader: Grader, connection: Redis) -> None:
+    with pytest.raises(LimitExceeded, match="the budget of 1e-06 s was spent before anything was graded") as told:
+        grade(make_job(program_text("right 5"), budget_s=1e-6), grader, connection)
+    assert told.value.field == "budget.seconds"
 
 
 def test_an_unknown_pattern_is_not_found(grader: Grader, connection: Redis) -> None:

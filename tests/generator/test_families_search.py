@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from services.generator.search import STRATEGIES, Batch, Findings, Sources
+from services.generator.search import STRATEGIES, Batch, Sources, Standing
 from services.generator.search.families import FIRST_BATCH, NEXT_BATCHES
 from services.generator.task import TuningTask
 from sparsesmith.families import FAMILIES
@@ -43,13 +43,13 @@ def search(
     """All batches, each graded before the next is asked for; None: nothing is ever graded."""
 
     async def collect() -> list[Batch]:
-        findings, batches = Findings(), []
+        standing, batches = Standing(), []
         sources = Sources(None, 16, 16, cost_models or CostModels())
-        async for batch in STRATEGIES["families"](task or larger_task(), sources, limit, findings):
+        async for batch in STRATEGIES["families"](task or larger_task(), sources, limit, standing):
             batches.append(batch)
             if grade is not None:
                 evaluations = tuple(Evaluation(candidate=each, outcome=grade(each)) for each in batch)
-                findings.add(make_report([]).model_copy(update={"evaluations": evaluations}))
+                standing.add(make_report([]).model_copy(update={"evaluations": evaluations}))
         return batches
 
     return asyncio.run(collect())

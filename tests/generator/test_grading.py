@@ -3,12 +3,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from services.generator.orders import WORK_A_CANDIDATE
 from services.generator.search import Batch
 from services.generator.search.grading import GradingLimits, graded
 from services.generator.task import TuningTask
-from sparsesmith.errors import Unavailable
+from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from tests.generator.orders import make_task
+from sparsesmith_proto.kernel import TimedOut
+from tests.generator.orders import make_pattern, make_task
 from tests.generator.reports import make_candidate, report_for
 
 
@@ -94,3 +96,70 @@ def test_without_an_evaluator_the_search_says_so_and_withdraws_its_jobs() -> Non
 def test_without_a_candidate_the_search_says_so() -> None:
     with pytest.raises(Unavailable, match="no candidate"):
         grade_all(endless(), make_task(seconds=0.1), Graders())
+
+
+class OneATurn(Graders):
+    """Evaluators that others wait for: they reach one candidate of each job."""
+
+    async def grade(self, job: EvaluationJob) -> EvaluationReport:
+        report = await super().grade(job)
+        unreached = TimedOut(stage="turn", limit_s=1, message="others had their turn")
+        first, *others = report.evaluations
+        later = (each.model_copy(update={"outcome": unreached}) for each in others)
+        return report.model_copy(update={"evaluations": (first, *later)})
+
+
+def test_what_others_turn_kept_from_being_graded_is_submitted_again() -> None:
+    graders = OneATurn()
+    reports = grade_all(batches_of(3, 2), make_task(candidates=6), graders)
+    graded_names = [each.candidate.candidate_id for report in reports for each in report.evaluations]
+    assert sorted(graded_names) == sorted(f"c{number}-{place}" for number in range(2) for place in range(3))
+    assert sorted(len(job.candidates) for job in graders.jobs) == [1, 1, 2, 2, 3, 3]
+    assert len({job.job_id for job in graders.jobs}) == 6
+
+
+def test_what_was_not_reached_when_the_time_is_over_is_told_as_it_is() -> None:
+    reports = grade_all(batches_of(2, 1), make_task(seconds=0.1), OneATurn(seconds=0.3))
+    assert [each.outcome.outcome for each in reports[0].evaluations] == ["compile_failed", "timed_out"]
+
+
+def test_evaluators_are_told_how_long_a_report_is_waited_for_and_what_a_job_is_worth_waiting() -> None:
+    graders = Graders()
+    grade_all(batches_of(2, 3), make_task(seconds=20), graders, in_flight=1, patience_s=7)
+    first, second, _ = graders.jobs
+    assert first.patience_s is not None
+    assert second.patience_s is not None
+    assert 26 < first.patience_s <= 27
+    assert 19 < second.patience_s <= 20
+    assert first.budget_s <= 20
+    small, large = (make_task(make_pattern(size, size, 0.1)) for size in (10, 1000))
+    assert work_of(small) == 2 * (WORK_A_CANDIDATE + small.pattern.nnz + 20)
+    assert work_of(large) > work_of(small)
+
+
+def work_of(task: TuningTask) -> int:
+    graders = Graders()
+    grade_all(batches_of(2, 1), task, graders)
+    work = graders.jobs[0].work
+    assert work is not None
+    return work
+
+
+class Refusing(Graders):
+    """The first job is graded, what follows is beyond the budget."""
+
+    async def grade(self, job: EvaluationJob) -> EvaluationReport:
+        if self.jobs:
+            raise LimitExceeded("the budget of 5 s was spent", field="budget.seconds", value=5)
+        return await super().grade(job)
+
+
+def test_a_batch_beyond_the_budget_takes_nothing_from_those_before() -> None:
+    assert len(grade_all(batches_of(1, 3), make_task(), Refusing(), in_flight=1)) == 1
+
+
+def test_a_search_whose_first_batch_is_beyond_the_budget_says_so() -> None:
+    refusing = Refusing()
+    refusing.jobs.append(EvaluationJob(job_id="x", workload=make_task().order.workload, candidates=(make_candidate(),)))
+    with pytest.raises(LimitExceeded, match="budget of 5 s was spent"):
+        grade_all(batches_of(1, 3), make_task(), refusing)

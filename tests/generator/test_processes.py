@@ -80,7 +80,7 @@ def stack(tmp_path: Path, redis_url: str) -> Iterator[Stack]:
         running.evaluator.end()
 
 
-def test_families_and_samples_are_raced_and_a_killed_generator_answers_after_its_restart(stack: Stack) -> None:
+def test_families_and_samples_are_graded_and_a_killed_generator_answers_after_its_restart(stack: Stack) -> None:
     assert wait_until(f"{stack.url}/healthz", 60) < 30
     early = stack.post(search="families", budget={"candidates": 4, "seconds": 120})
     loading = httpx.get(f"{stack.url}/readyz")
@@ -89,10 +89,14 @@ def test_families_and_samples_are_raced_and_a_killed_generator_answers_after_its
     while httpx.get(f"{stack.url}/readyz").json()["degraded"] is not None:
         time.sleep(0.5)
 
-    raced = stack.finished(stack.post(budget={"candidates": 8, "seconds": 120})).report
-    assert raced.search.num_candidates == 8
-    assert raced.search.policy_versions == (0,)
-    assert raced.search.outcomes["passed"] >= 1
+    both = stack.finished(stack.post(budget={"candidates": 8, "seconds": 120})).report.search
+    assert both.num_candidates == 8
+    assert both.outcomes["passed"] >= 1
+    (tuned,) = both.sources
+    assert (tuned.source, tuned.proposed, tuned.passed) == ("families", 8, both.outcomes["passed"])
+    sampled = stack.finished(stack.post(search="sample", budget={"candidates": 4, "seconds": 120})).report.search
+    assert sampled.policy_versions == (0,)
+    assert [(source.source, source.proposed) for source in sampled.sources] == [("policy", 4)]
 
     interrupted = stack.post(budget={"candidates": 400, "seconds": 20})
     while not isinstance(stack.status(interrupted).status, Running):

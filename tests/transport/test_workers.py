@@ -160,6 +160,23 @@ def test_a_worker_stops_a_job_that_is_cancelled_and_goes_on(queue: EvaluationQue
     assert queue.wait("next", timeout_s=30) is not None
     with pytest.raises(Conflict, match="was cancelled"):
         queue.wait("hold-1", timeout_s=0)
+    assert "job hold-1 ends" in workers.log("a")
+    assert "Traceback" not in workers.log("a")
+
+
+def test_a_worker_knows_how_long_its_job_waited_and_whether_others_do(queue: EvaluationQueue, workers: Workers) -> None:
+    queue.submit(make_job("hold-1"))
+    time.sleep(1.5)
+    workers.start("a")
+    wait_until(lambda: (workers.folder / "hold-1.waited").exists())
+    waited_s, others_wait = (workers.folder / "hold-1.waited").read_text().split()
+    assert 1.5 < float(waited_s) < 60
+    assert others_wait == "False"
+    queue.submit(make_job("hold-2"))
+    queue.submit(make_job("hold-3"))
+    workers.release()
+    wait_until(lambda: (workers.folder / "hold-2.waited").exists())
+    assert (workers.folder / "hold-2.waited").read_text().split()[1] == "True"
 
 
 def test_a_worker_that_seemed_dead_disturbs_nothing_when_it_wakes(

@@ -25,7 +25,17 @@ class Workers:
     def start(self, name: str) -> None:
         path = os.pathsep.join([str(ROOT), str(ROOT / "proto")])
         command = [sys.executable, str(self._script), self._address, name, str(self.folder)]
-        self._processes[name] = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+        with self._log(name).open("wb") as log:
+            self._processes[name] = subprocess.Popen(
+                command, env={**os.environ, "PYTHONPATH": path}, stdout=log, stderr=log
+            )
+
+    def log(self, name: str) -> str:
+        """What the worker said."""
+        return self._log(name).read_text()
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
 
     def send(self, name: str, number: signal.Signals) -> None:
         self._processes[name].send_signal(number)
@@ -52,7 +62,7 @@ class Workers:
 
     def began(self, job_id: str) -> set[str]:
         """Names of the workers that began the job."""
-        return {path.name.removeprefix(f"{job_id}.") for path in self.folder.glob(f"{job_id}.*")}
+        return {name for name in self._processes if (self.folder / f"{job_id}.{name}").exists()}
 
     def release(self) -> None:
         """Held jobs go on."""

@@ -21,13 +21,15 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Literal
 
-from services.evaluator.compiling.contract.facts import PtxFacts, facts_of
-from services.evaluator.compiling.nvrtc import Nvrtc, NvrtcNotFound, find_include_folders, find_library
+from services.evaluator.compiling.assembler import Assembled, Assembler, AssemblerNotFound
+from services.evaluator.compiling.contract.facts import NO_FACTS, PtxFacts, facts_of
+from services.evaluator.compiling.nvrtc import PROGRAM_NAME, Nvrtc, NvrtcNotFound, find_include_folders, find_library
+from services.evaluator.ptx import MalformedPtx, print_module, read_module
 from sparsesmith.errors import Unavailable
 
 DEFAULT_TIMEOUT_S = 20.0
@@ -35,6 +37,9 @@ STARTUP_TIMEOUT_S = 60.0
 WORKER_MEMORY_BYTES = 4 << 30
 MAX_LOG_CHARACTERS = 16_384
 MAX_SOURCE_CHARACTERS = 1 << 20
+
+UNBOUNDED_STACK = "cannot be statically determined"
+"""Some assemblers' words for recursion and calls through pointers."""
 
 CompileFailure = Literal["error", "timeout", "crashed"]
 
@@ -56,7 +61,8 @@ class KernelResources:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled program: PTX for the interpreter, machine code for the device, warnings, resources by kernel name."""
+    """A compiled program: PTX as it was read, checked, printed anew and assembled (the interpreter runs it), machine
+    code for the device, warnings, resources by kernel name. PTX and code are empty where the PTX could not be read."""
 
     ptx: str
     cubin: bytes
@@ -216,13 +222,15 @@ class _Worker:
                 return CompileError(f"the compiler did not finish within {timeout_s:g} s", "timeout")
             header = json.loads(self._connection.recv_bytes())
             if not header["succeeded"]:
-                return CompileError(_bounded(split_log(header["log"])[0] or header["log"]), "error")
+                return CompileError(_bounded(header["log"]), "error")
             ptx = self._connection.recv_bytes().decode()
             cubin = self._connection.recv_bytes()
         except (EOFError, ConnectionError):
             return CompileError("the compiler process crashed or ran out of memory", "crashed")
-        log, resources = split_log(header["log"])
-        return Compiled(ptx, cubin, _bounded(log), resources, header["compile_ms"], PtxFacts(**header["facts"]))
+        warnings, resources = split_log(header["assembled"])
+        log = "\n".join(filter(None, [header["log"].strip(), warnings]))
+        facts = PtxFacts.of_json(header["facts"])
+        return Compiled(ptx, cubin, _bounded(log), resources, header["compile_ms"], facts)
 
     def kill(self) -> None:
         """End the process."""
@@ -244,7 +252,7 @@ _NO_RESOURCES = KernelResources(0, 0, 0, 0, 0, 0)
 
 
 def split_log(log: str) -> tuple[str, dict[str, KernelResources]]:
-    """Separate the compiler's messages from the assembler's resource lines (`--ptxas-options=-v`)."""
+    """Separate the assembler's messages from its resource lines (`--verbose`)."""
     resources: dict[str, KernelResources] = {}
     messages: list[str] = []
     current = ""
@@ -283,7 +291,8 @@ def serve(descriptor: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY_BYTES, WORKER_MEMORY_BYTES))
     try:
         compiler = Nvrtc(find_library())
-    except (NvrtcNotFound, OSError) as error:
+        assembler = Assembler.find(compiler.version())
+    except (NvrtcNotFound, AssemblerNotFound, OSError) as error:
         connection.send_bytes(f"the CUDA compiler cannot be loaded: {error}".encode())
         return
     folders = [str(folder) for folder in find_include_folders()]
@@ -293,34 +302,82 @@ def serve(descriptor: int) -> None:
             source, architecture, definitions = json.loads(connection.recv_bytes())
         except EOFError:
             return
-        _answer(connection, compiler, folders, source, _options(architecture, definitions, folders))
+        started = time.perf_counter()
+        built = _build(compiler, assembler, folders, source, architecture, definitions)
+        header = {
+            "succeeded": built.succeeded,
+            "log": built.log[: 64 * MAX_LOG_CHARACTERS],
+            "assembled": built.assembled[: 64 * MAX_LOG_CHARACTERS],
+            "compile_ms": (time.perf_counter() - started) * 1e3,
+            "facts": built.facts.to_json(),
+        }
+        connection.send_bytes(json.dumps(header).encode())
+        if built.succeeded:
+            connection.send_bytes(built.ptx.encode())
+            connection.send_bytes(built.cubin)
+
+
+@dataclass(frozen=True)
+class _Built:
+    """What became of one source: `log` is the compiler's, `assembled` the assembler's."""
+
+    succeeded: bool
+    log: str
+    assembled: str = ""
+    ptx: str = ""
+    cubin: bytes = b""
+    facts: PtxFacts = NO_FACTS
+
+
+def _build(
+    compiler: Nvrtc,
+    assembler: Assembler,
+    folders: list[str],
+    source: str,
+    architecture: str,
+    definitions: Iterable[tuple[str, str]],
+) -> _Built:
+    """Compiles to PTX, reads that, prints it anew, and assembles what was printed: what is checked is what runs."""
+    result = compiler.compile(source, _options(architecture, definitions, folders))
+    log = result.log
+    for folder in sorted(folders, key=len, reverse=True):
+        log = log.replace(folder + "/", "")
+    if not result.succeeded:
+        return _Built(False, log)
+    try:
+        module = read_module(result.ptx)
+    except MalformedPtx as error:
+        return _Built(True, log, facts=NO_FACTS._replace(unreadable=str(error)))
+    ptx = print_module(module)
+    assembled = assembler.assemble(ptx, architecture)
+    if not assembled.succeeded:
+        return _Built(False, f"{log}{_with_lines(assembled, ptx)}")
+    facts = facts_of(module)
+    facts = facts._replace(has_unbounded_stack=facts.has_unbounded_stack or UNBOUNDED_STACK in assembled.log)
+    return _Built(True, log, assembled.log, ptx, assembled.cubin, facts)
+
+
+_PTX_LINE = re.compile(r"kernel\.ptx, line (\d+)")
+_LOCATION = re.compile(r"\.loc 1 (\d+) 0")
+
+
+def _with_lines(assembled: Assembled, ptx: str) -> str:
+    """The assembler's messages, with lines of the program in the place of lines of PTX."""
+    lines = ptx.split("\n")
+
+    def line_of_the_program(found: re.Match[str]) -> str:
+        before = lines[: int(found[1])]
+        location = next(filter(None, (_LOCATION.fullmatch(line) for line in reversed(before))), None)
+        return f"{PROGRAM_NAME}({location[1] if location else 0})"
+
+    return _PTX_LINE.sub(line_of_the_program, split_log(assembled.log)[0] or assembled.log)
 
 
 def _options(architecture: str, definitions: Iterable[tuple[str, str]], folders: Iterable[str]) -> list[str]:
     return [
-        f"--gpu-architecture={architecture}",
+        f"--gpu-architecture={architecture.replace('sm_', 'compute_')}",
         "-std=c++17",
         "-lineinfo",
-        "--ptxas-options=-v",
         *(f"-I{folder}" for folder in folders),
         *(f"-D{name}={value}" for name, value in definitions),
     ]
-
-
-def _answer(connection: Connection, compiler: Nvrtc, folders: list[str], source: str, options: list[str]) -> None:
-    started = time.perf_counter()
-    result = compiler.compile(source, options)
-    log = result.log
-    for folder in sorted(folders, key=len, reverse=True):
-        log = log.replace(folder + "/", "")
-    compile_ms = (time.perf_counter() - started) * 1e3
-    header = {
-        "succeeded": result.succeeded,
-        "log": log[: 64 * MAX_LOG_CHARACTERS],
-        "compile_ms": compile_ms,
-        "facts": asdict(facts_of(result.ptx)),
-    }
-    connection.send_bytes(json.dumps(header).encode())
-    if result.succeeded:
-        connection.send_bytes(result.ptx.encode())
-        connection.send_bytes(result.cubin)

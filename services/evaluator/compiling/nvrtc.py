@@ -1,4 +1,4 @@
-"""NVIDIA's runtime compiler by ctypes: CUDA source to PTX and machine code, without a GPU, a driver or a host compiler.
+"""NVIDIA's runtime compiler by ctypes: CUDA source to PTX, without a GPU, a driver or a host compiler.
 
 The library and its headers come from the wheels `nvidia-cuda-nvrtc`, `nvidia-cuda-runtime` and `nvidia-cuda-cccl`, or
 from a CUDA toolkit. The compiler is native code that reads hostile input: call it in a process that may be lost
@@ -29,12 +29,11 @@ class NvrtcNotFound(Exception):
 
 @dataclass(frozen=True)
 class NvrtcResult:
-    """What one compilation gave; `ptx` and `cubin` are empty unless it succeeded."""
+    """What one compilation gave; `ptx` is empty unless it succeeded."""
 
     succeeded: bool
     log: str
     ptx: str
-    cubin: bytes
 
 
 def find_library() -> Path:
@@ -65,7 +64,7 @@ def find_include_folders() -> list[Path]:
     return folders
 
 
-def _wheel_folders() -> Iterator[Path]:
+def wheel_folders() -> Iterator[Path]:
     """Component folders of the `nvidia` namespace package; the newest generation first."""
     specification = importlib.util.find_spec("nvidia")
     if specification is not None:
@@ -73,7 +72,8 @@ def _wheel_folders() -> Iterator[Path]:
             yield from sorted((path for path in Path(location).glob("cu*") if path.is_dir()), reverse=True)
 
 
-def _toolkits() -> Iterator[Path]:
+def toolkits() -> Iterator[Path]:
+    """Folders of CUDA toolkits."""
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
             yield Path(os.environ[variable])
@@ -81,18 +81,18 @@ def _toolkits() -> Iterator[Path]:
 
 
 def _library_folders() -> Iterator[Path]:
-    for folder in _wheel_folders():
+    for folder in wheel_folders():
         yield folder / "lib"
-    for toolkit in _toolkits():
+    for toolkit in toolkits():
         for folder_name in _TOOLKIT_LIBRARIES:
             yield toolkit / folder_name
 
 
 def _header_folders() -> Iterator[Path]:
-    for folder in _wheel_folders():
+    for folder in wheel_folders():
         yield folder / "include"
         yield folder / "include" / "cccl"
-    for toolkit in _toolkits():
+    for toolkit in toolkits():
         for folder_name in _TOOLKIT_HEADERS:
             yield toolkit / folder_name
             yield toolkit / folder_name / "cccl"
@@ -112,7 +112,7 @@ class Nvrtc:
         return major.value, minor.value
 
     def compile(self, source: str, options: Sequence[str]) -> NvrtcResult:
-        """Compile one source; a real architecture (`sm_90`) among the options gives PTX and machine code at once."""
+        """Compile one source to PTX; the options name a virtual architecture (`compute_90`)."""
         program = ctypes.c_void_p()
         name, text = PROGRAM_NAME.encode(), source.encode()
         self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), text, name, 0, None, None))
@@ -122,9 +122,8 @@ class Nvrtc:
             status = self._library.nvrtcCompileProgram(program, len(encoded), array)
             log = self._output(program, "ProgramLog").decode(errors="replace")
             if status != _SUCCESS:
-                return NvrtcResult(False, log or self._message(status), "", b"")
-            ptx = self._output(program, "PTX").decode(errors="replace")
-            return NvrtcResult(True, log, ptx, self._output(program, "CUBIN"))
+                return NvrtcResult(False, log or self._message(status), "")
+            return NvrtcResult(True, log, self._output(program, "PTX").decode(errors="replace"))
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -133,7 +132,7 @@ class Nvrtc:
         self._check(getattr(self._library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
         buffer = ctypes.create_string_buffer(size.value)
         self._check(getattr(self._library, f"nvrtcGet{what}")(program, buffer))
-        return buffer.raw if what == "CUBIN" else buffer.raw.rstrip(b"\0")
+        return buffer.raw.rstrip(b"\0")
 
     def _message(self, status: int) -> str:
         text: bytes = self._library.nvrtcGetErrorString(status)

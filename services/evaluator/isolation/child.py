@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from services.evaluator.allowance import UNHURRIED, Allowance
 from services.evaluator.checking.correctness import MemoryDamaged
 from services.evaluator.device import Device, DeviceLost, RunFailure
 from services.evaluator.isolation.workbench import LocalWorkbench, damage
@@ -96,6 +97,11 @@ class Ended(Exception):
         self.outcome: RunFailure = outcome
 
 
+STAGE_PATIENCE_S = 1.0
+"""A stage that was begun may take this long whatever the job's allowance says: killing its process costs more."""
+LOOK_S = 0.25
+"""After that the allowance is asked this often."""
+
 BURIAL_S = 10
 """A child that hangs in its driver is not waited for longer."""
 
@@ -139,22 +145,27 @@ class Child:
             raise DeviceDoesNotStart(f"the device does not start: {reply}")
         self._description = reply.value
 
-    def exchange(self, body: Open | Call, stage: str, limit_s: float) -> Reply:
-        """One call and its reply. Raises Ended."""
+    def exchange(self, body: Open | Call, stage: str, limit_s: float, allowance: Allowance = UNHURRIED) -> Reply:
+        """One call and its reply. Raises Ended, BudgetSpent, Stopped."""
         self._number += 1
         try:
             self._connection.send(Request(self._number, body))
         except OSError:
             raise Ended(Crashed(message=self._obituary(stage))) from None
-        return self._receive(self._number, stage, limit_s)
+        return self._receive(self._number, stage, limit_s, allowance)
 
-    def _receive(self, number: int, stage: str, limit_s: float) -> Reply:
+    def _receive(self, number: int, stage: str, limit_s: float, allowance: Allowance = UNHURRIED) -> Reply:
         deadline = time.monotonic() + limit_s
+        look_s = STAGE_PATIENCE_S
         try:
-            while self._connection.poll(max(0.0, deadline - time.monotonic())):
-                reply: Reply = self._connection.recv()
-                if reply.number == number:
-                    return reply
+            while (left_s := deadline - time.monotonic()) > 0:
+                if self._connection.poll(min(left_s, look_s)):
+                    reply: Reply = self._connection.recv()
+                    if reply.number == number:
+                        return reply
+                else:
+                    allowance.check(stage)
+                    look_s = LOOK_S
         except (EOFError, OSError, pickle.UnpicklingError):
             raise Ended(Crashed(message=self._obituary(stage))) from None
         message = f"{stage}: not done within {limit_s:.4g} s; the process was killed"

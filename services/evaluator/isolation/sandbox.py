@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from services.evaluator.allowance import UNHURRIED, Allowance, BudgetSpent, Stopped
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import RunFailure, Timing
@@ -61,6 +62,7 @@ class DeviceProcess:
         self._num_wanted = 1
         self._warmth = Warmth()
         self._description: DeviceDescription | None = None
+        self._allowance = UNHURRIED
         self.num_started = 0
 
     def start(self) -> DeviceDescription:
@@ -73,9 +75,18 @@ class DeviceProcess:
             self._description = self._running_child().description
         return self._description
 
-    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "SandboxedWorkbench":
-        """A workbench for a new batch. The one returned before must not be used any more."""
-        self._num_wanted, self._warmth = 1, Warmth()
+    def open(
+        self,
+        workload: Workload,
+        pattern: Pattern,
+        values: FixedValues | None = None,
+        allowance: Allowance = UNHURRIED,
+    ) -> "SandboxedWorkbench":
+        """A workbench for a new batch. The one returned before must not be used any more.
+
+        Its stages raise BudgetSpent and Stopped as the allowance says; the child that was at work is gone then.
+        """
+        self._num_wanted, self._warmth, self._allowance = 1, Warmth(), allowance
         return SandboxedWorkbench(self, self._limits, Open(workload, pattern, values))
 
     def close(self) -> None:
@@ -101,7 +112,10 @@ class DeviceProcess:
         return child
 
     def _ask(self, opening: Open, call: Call, limit_s: float) -> Any:
-        """The value of a stage. Raises Ended where the child did not survive it, Unavailable where none starts."""
+        """The value of a stage. Raises Ended where the child did not survive it, Unavailable where none starts,
+        BudgetSpent and Stopped as the allowance says, before a stage begins or when it lasts."""
+        if call.stage != "unload":
+            self._allowance.check(call.stage)
         try:
             child = self._opened_child(opening)
         except Ended as ended:
@@ -124,8 +138,8 @@ class DeviceProcess:
 
     def _exchange(self, child: Child, body: Open | Call, stage: str, limit_s: float) -> Any:
         try:
-            reply = child.exchange(body, stage, limit_s)
-        except Ended:
+            reply = child.exchange(body, stage, limit_s, self._allowance)
+        except (Ended, BudgetSpent, Stopped):
             self._discard(child)
             raise
         match reply:

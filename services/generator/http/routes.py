@@ -65,7 +65,7 @@ async def tune_kernel(
 ) -> Response:
     """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
     async with intake.kernel_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, key)
+        status = await service.jobs.accept(order, matrix, key, _client(request))
     return await _accepted(service, status, prefer, "/v1/kernels")
 
 
@@ -81,7 +81,7 @@ async def grade_program(
 ) -> Response:
     """Grade a kernel program of one's own on a matrix."""
     async with intake.evaluation_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, key)
+        status = await service.jobs.accept(order, matrix, key, _client(request))
     return await _accepted(service, status, prefer, "/v1/evaluations")
 
 
@@ -182,6 +182,11 @@ async def metrics(service: ServiceOf) -> Response:
     """Prometheus: of the generator, and of evaluators and trainer as they published them within the last minute."""
     content, media_type = await asyncio.to_thread(service.metrics.exposition)
     return Response(content, media_type=media_type)
+
+
+def _client(request: Request) -> str:
+    """Whose turn a job takes."""
+    return "" if request.client is None else request.client.host
 
 
 async def _accepted(service: Service, status: JobStatus, prefer: str | None, collection: str) -> Response:

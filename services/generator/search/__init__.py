@@ -1,13 +1,36 @@
 """Search strategies: where the candidates of a request come from."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
-from services.generator.search.auto import auto
-from services.generator.search.families import families
-from services.generator.search.sample import sample
-from services.generator.search.strategy import Batch, Findings, Sources, Strategy
+from services.generator.search.allocator import Allocator
+from services.generator.search.families import FamilyProposer
+from services.generator.search.proposer import Proposer
+from services.generator.search.sample import PolicyProposer, samples
+from services.generator.search.standing import Batch, Standing
+from services.generator.search.strategy import Sources, Strategy, allotted
+from services.generator.task import TuningTask
 from sparsesmith_proto.api import SearchStrategy
 
-STRATEGIES: Mapping[SearchStrategy, Strategy] = {"auto": auto, "families": families, "sample": sample}
 
-__all__ = ["STRATEGIES", "Batch", "Findings", "Sources", "Strategy"]
+def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
+    """Families, and the policy where it pays; families alone where there is no policy or it cannot be loaded."""
+    proposers: list[Proposer] = [FamilyProposer(task, sources.cost_models, limit)]
+    if sources.sampler is not None and not sources.sampler.is_broken:
+        proposers.append(PolicyProposer(task, sources.sampler, limit, sources.samples_in_flight))
+    return _search(task, sources, proposers, standing)
+
+
+def families(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
+    """Programs of the families, likely winners first, until more are not worth their time."""
+    return _search(task, sources, [FamilyProposer(task, sources.cost_models, limit)], standing)
+
+
+def _search(
+    task: TuningTask, sources: Sources, proposers: Sequence[Proposer], standing: Standing
+) -> AsyncIterator[Batch]:
+    return allotted(proposers, Allocator(task.run_id), standing, sources.batch_candidates)
+
+
+STRATEGIES: Mapping[SearchStrategy, Strategy] = {"auto": auto, "families": families, "sample": samples}
+
+__all__ = ["STRATEGIES", "Batch", "Sources", "Standing", "Strategy"]

@@ -2,19 +2,22 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
 from services.generator.search.fixed_values import fixed_value_families
-from services.generator.search.strategy import Batch, Findings, Sources
+from services.generator.search.proposer import Exhausted
+from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
 from sparsesmith.families import FamilyInstance
-from sparsesmith.families.fixed_proposal import compressed_instance, compressions
+from sparsesmith.families.fixed.proposal import compressed_instance, compressions
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of
+from sparsesmith.tuning.models import CostModels
 from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits
+from sparsesmith_proto.api import SourceName
 from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import Candidate, FromFamily, Outcome, Passed
 
@@ -25,22 +28,51 @@ NEXT_BATCHES = 12
 """Small, too: every batch is chosen by what the ones before it have shown."""
 
 
-async def families(task: TuningTask, sources: Sources, limit: int, findings: Findings) -> AsyncIterator[Batch]:
-    """Programs of the families, likely winners first, until more are not worth their time."""
-    num_own = 0
-    if task.values is not None:
-        async for batch in fixed_value_families(task, task.values, sources, (limit + 1) // 2):
-            num_own += len(batch)
-            yield batch
-    search = await asyncio.to_thread(_Search, task, sources, limit - num_own)
-    size = FIRST_BATCH
-    while True:
-        search.read(findings)
-        batch = await asyncio.to_thread(search.next_batch, min(size, sources.batch_candidates))
+class FamilyProposer:
+    """Programs of the families, likely winners first, until more are not worth their time.
+
+    Where values are fixed, families that exist for them alone come first, for half of the budget at most.
+    """
+
+    name: SourceName = "families"
+    is_busy = False
+    is_ready = False
+
+    def __init__(self, task: TuningTask, cost_models: CostModels, limit: int) -> None:
+        self._task = task
+        self._cost_models = cost_models
+        self._limit = limit
+        self._waiting: Batch | None = None
+        self._search: _Search | None = None
+
+    async def propose(self, size: int, standing: Standing) -> Batch:
+        """See Proposer. Never more than the tuner should choose before it hears of those before."""
+        if self._waiting is None:
+            self._waiting = await self._for_fixed_values()
+            self._limit -= len(self._waiting)
+        if self._waiting:
+            batch, self._waiting = self._waiting[:size], self._waiting[size:]
+            return batch
+        most = NEXT_BATCHES
+        if self._search is None:
+            self._search = await asyncio.to_thread(_Search, self._task, self._cost_models, self._limit)
+            most = FIRST_BATCH
+        self._search.read(standing)
+        batch = await asyncio.to_thread(self._search.next_batch, min(size, most))
         if not batch:
-            return
-        yield batch
-        size = NEXT_BATCHES
+            raise Exhausted
+        return batch
+
+    async def ready(self) -> None:
+        """It is never busy."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def _for_fixed_values(self) -> Batch:
+        if self._task.values is None:
+            return ()
+        return await asyncio.to_thread(fixed_value_families, self._task, self._task.values, (self._limit + 1) // 2)
 
 
 Form = Literal["plain", "compressed"]
@@ -62,11 +94,11 @@ class _Search:
     form is the faster on this matrix: fewer bytes do not pay where latency is all.
     """
 
-    def __init__(self, task: TuningTask, sources: Sources, limit: int) -> None:
+    def __init__(self, task: TuningTask, cost_models: CostModels, limit: int) -> None:
         workload = task.order.workload
         self._task = task
-        self._cost_models = sources.cost_models
-        self._cost: CostModel = sources.cost_models.expected()
+        self._cost_models = cost_models
+        self._cost: CostModel = cost_models.expected()
         grid = grid_of(task.pattern, workload.operation, workload.element_type, workload.num_dense_cols)
         self._tuner = Tuner(grid, self._cost, TuningLimits(candidates=limit))
         self._compressions = () if task.values is None else tuple(compressions(task.values))
@@ -82,9 +114,9 @@ class _Search:
         wanted = ((instance, form, sent) for instance in instances for form, sent in self._in_forms(instance, forms))
         return tuple(self._candidate(*each) for each in islice(wanted, size))
 
-    def read(self, findings: Findings) -> None:
+    def read(self, standing: Standing) -> None:
         """Tell the tuner what became of its programs."""
-        for report in findings.after(self._num_read):
+        for report in standing.after(self._num_read):
             self._num_read += 1
             self._rely_on(self._cost_models.on(report.device.name))
             self._tell(report)

@@ -2,20 +2,23 @@
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from services.generator.search.strategy import Batch
+from services.generator.search.standing import Batch
 from services.generator.task import TuningTask
-from sparsesmith.errors import Unavailable
+from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import Evaluation, TimedOut
 
 log = logging.getLogger(__name__)
 
-IN_FLIGHT_GRACE_S = 5.0
-"""How far past the budget reports that are nearly there are still taken."""
+IN_FLIGHT_GRACE_S = 2.0
+"""How far past the budget reports that are nearly there are still taken: evaluators end in time for them."""
+
+TURN_S = 4.0
+"""After this much grading a batch lets the jobs of others go first; what it did not reach is submitted again."""
 
 
 class Evaluations(Protocol):
@@ -39,7 +42,8 @@ async def graded(
 ) -> AsyncGenerator[EvaluationReport, None]:
     """Reports as evaluators finish; ends when the batches or the budget do.
 
-    A batch that no evaluator could grade is passed over. Raises Unavailable where nothing at all was graded.
+    A batch that no evaluator could grade is passed over. Raises Unavailable where nothing at all was graded,
+    LimitExceeded where the workload is beyond the device or the budget.
     """
     grading = _Grading(batches, task, evaluations, limits)
     try:
@@ -86,10 +90,14 @@ class _Grading:
         reports = []
         for task in done:
             try:
-                reports.append(task.result())
+                reports.append(self._reached(task.result()))
             except Unavailable as error:
                 log.warning("a batch of %s could not be graded: %s", self._task.job_id, error)
                 self._failure = error
+            except LimitExceeded as error:
+                if not self._num_reports:
+                    raise
+                log.warning("a batch of %s could not be graded: %s", self._task.job_id, error)
         self._num_reports += len(reports)
         return reports
 
@@ -98,9 +106,11 @@ class _Grading:
             return
         if self._failure is not None:
             raise self._failure
-        missing = "evaluator answered" if self._num_submitted else "candidate was found (is the policy still loading?)"
         budget_s = self._task.order.options.budget.seconds
-        raise Unavailable(f"no {missing} within the budget of {budget_s:g} s", field="budget.seconds", value=budget_s)
+        waited = f"within {self._task.elapsed_s:.0f} s; the budget is {budget_s:g} s"
+        missing = "evaluator answered" if self._num_submitted else "candidate was proposed"
+        hint = "" if self._task.order.options.search == "families" else "; is the policy still loading?"
+        raise Unavailable(f"no {missing} {waited}{hint}", field="budget.seconds", value=budget_s)
 
     async def close(self) -> None:
         pending: list[asyncio.Task[Any]] = [*self._running, *([self._fetch] if self._fetch else [])]
@@ -124,14 +134,31 @@ class _Grading:
             self._exhausted = True
             return
         self._candidates_left -= len(batch)
+        self._grade(batch)
+
+    def _grade(self, batch: Batch) -> None:
+        left_s = max(1.0, self._task.left_s)
         job = EvaluationJob(
             job_id=f"{self._task.run_id}-{self._num_submitted}",
             workload=self._task.order.workload,
             candidates=batch,
-            budget_s=max(1.0, math.ceil(self._task.left_s)),
+            budget_s=left_s,
+            patience_s=left_s + (0 if self._num_reports else self._limits.first_grade_patience_s),
+            turn_s=TURN_S,
+            search=self._task.run_id,
+            work=len(batch) * self._task.work_a_candidate,
         )
         self._num_submitted += 1
         self._running.add(asyncio.create_task(self._evaluations.grade(job)))
+
+    def _reached(self, report: EvaluationReport) -> EvaluationReport:
+        """The report without candidates that others' turn kept from being graded, which are submitted once more."""
+        reached = tuple(each for each in report.evaluations if not _is_unreached(each))
+        left_over = tuple(each.candidate for each in report.evaluations if _is_unreached(each))
+        if not reached or not left_over or self._task.left_s <= 0:
+            return report
+        self._grade(left_over)
+        return report.model_copy(update={"evaluations": reached})
 
     def _patience_s(self) -> float:
         """How long to wait for the next thing: to the end of the budget, longer for what is nearly there."""
@@ -139,6 +166,14 @@ class _Grading:
             return max(0.0, self._task.left_s)
         grace_s = IN_FLIGHT_GRACE_S if self._num_reports else self._limits.first_grade_patience_s
         return max(0.0, self._task.left_s + grace_s)
+
+
+def _is_unreached(evaluation: Evaluation) -> bool:
+    match evaluation.outcome:
+        case TimedOut(stage="turn"):
+            return True
+        case _:
+            return False
 
 
 async def _next(batches: AsyncIterator[Batch]) -> Batch:

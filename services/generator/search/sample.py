@@ -1,13 +1,17 @@
-"""Best of n: independent samples from the policy."""
+"""The policy as a source: independent samples."""
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 
 from services.generator.policy.sampling import PolicySampler, SampleGroup
-from services.generator.search.strategy import Batch, Findings, Sources
+from services.generator.search.proposer import Exhausted
+from services.generator.search.standing import Batch, Standing
+from services.generator.search.strategy import Sources
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
+from sparsesmith_proto.api import SourceName
 from sparsesmith_proto.kernel import Candidate
 
 log = logging.getLogger(__name__)
@@ -19,8 +23,8 @@ LINGER_S = 0.25
 """Samples that end this soon after one another travel in one batch."""
 
 
-async def sample(task: TuningTask, sources: Sources, limit: int, findings: Findings) -> AsyncIterator[Batch]:
-    """Samples in batches as they end, whatever their group and whatever was found meanwhile.
+async def samples(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
+    """Best of n: in batches as they end, whatever their group and whatever was found meanwhile.
 
     Raises Unavailable where the service has no policy.
     """
@@ -30,12 +34,46 @@ async def sample(task: TuningTask, sources: Sources, limit: int, findings: Findi
         )
     draws = _Draws(task, sources.sampler, limit, sources.samples_in_flight)
     try:
-        while draws.start():
+        while draws.start(sources.samples_in_flight):
+            began = time.monotonic()
             await asyncio.wait(draws.running, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(LINGER_S)
-            yield draws.take(sources.batch_candidates)
+            batch = draws.take(sources.batch_candidates)
+            standing.proposed("policy", batch, time.monotonic() - began)
+            yield batch
     finally:
         await draws.close()
+
+
+class PolicyProposer:
+    """Samples in the rhythm of an allocator: a batch is drawn when it is asked for, and ready when all of it is."""
+
+    name: SourceName = "policy"
+
+    def __init__(self, task: TuningTask, sampler: PolicySampler, limit: int, in_flight: int) -> None:
+        self._draws = _Draws(task, sampler, limit, in_flight)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._draws.running)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_busy and all(draw.done() for draw in self._draws.running)
+
+    async def propose(self, size: int, standing: Standing) -> Batch:
+        """See Proposer."""
+        if self.is_busy:
+            return self._draws.take(size)
+        if not self._draws.start(size):
+            raise Exhausted
+        return ()
+
+    async def ready(self) -> None:
+        await asyncio.wait(self._draws.running)
+
+    async def close(self) -> None:
+        await self._draws.close()
 
 
 class _Draws:
@@ -50,9 +88,9 @@ class _Draws:
         self._group: SampleGroup | None = None
         self.running: set[asyncio.Task[Candidate]] = set()
 
-    def start(self) -> bool:
-        """Fill up. False: all have been drawn and taken."""
-        while self._started < self._limit and len(self.running) < self._in_flight:
+    def start(self, most: int) -> bool:
+        """Have `most` under way. False: all have been drawn and taken."""
+        while self._started < self._limit and len(self.running) < min(most, self._in_flight):
             if self._group is None or self._started % GROUP_SIZE == 0:
                 self._group = self._sampler.group(self._task, self._started // GROUP_SIZE)
             self.running.add(asyncio.create_task(self._group.draw(self._started)))

@@ -1,16 +1,26 @@
-"""What a search strategy is."""
+"""A search: sources of candidates over one standing, and an allocator that says whose turn it is."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from services.generator.policy.sampling import PolicySampler
+from services.generator.search.allocator import Allocator, batch_size
+from services.generator.search.proposer import Exhausted, Proposer
+from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
+from sparsesmith.errors import Unavailable
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import Candidate
+from sparsesmith_proto.api import SourceName
 
-Batch = tuple[Candidate, ...]
+log = logging.getLogger(__name__)
+
+
+LONGEST_WAIT_S = 15.0
+"""For a source that is still making candidates when no other has any: an engine that loads is not waited for."""
 
 
 @dataclass(frozen=True)
@@ -24,25 +34,67 @@ class Sources:
     cost_models: CostModels = field(default_factory=CostModels)
 
 
-class Findings:
-    """What evaluators have said of a task's candidates so far; reports only ever join at the end."""
+async def allotted(
+    proposers: Sequence[Proposer], allocator: Allocator, standing: Standing, most: int
+) -> AsyncIterator[Batch]:
+    """Batches of at most `most` candidates, until no source has any that are worth their time.
 
-    def __init__(self) -> None:
-        self._reports: list[EvaluationReport] = []
+    It is asked for the next batch when the evaluators have room for it, and closed when the budget is spent. A source
+    that does not work is left; raises Unavailable where that was the only one.
+    """
+    live = {proposer.name: proposer for proposer in proposers}
+    asked: dict[SourceName, float] = {}
+    try:
+        while live:
+            source = _whose_turn(live, allocator, standing)
+            if source is None:
+                if not await _anything_ready(live):
+                    return
+                continue
+            asked.setdefault(source, time.monotonic())
+            try:
+                batch = await live[source].propose(batch_size(source, standing, most), standing)
+            except Exhausted:
+                del live[source]
+                continue
+            except Unavailable as error:
+                if len(proposers) == 1:
+                    raise
+                log.warning("a search source gave up, the others go on: %s", error)
+                del live[source]
+                continue
+            if batch:
+                standing.proposed(source, batch, time.monotonic() - asked.pop(source))
+                yield batch
+    finally:
+        for proposer in proposers:
+            await proposer.close()
 
-    def add(self, report: EvaluationReport) -> None:
-        self._reports.append(report)
 
-    def after(self, num_read: int) -> Sequence[EvaluationReport]:
-        """Reports that came after the first `num_read`."""
-        return self._reports[num_read:]
+def _whose_turn(live: Mapping[SourceName, Proposer], allocator: Allocator, standing: Standing) -> SourceName | None:
+    """What is ready goes first: it was allotted before. None: all that are worth a batch are busy with one."""
+    ready = next((source for source, proposer in live.items() if proposer.is_ready), None)
+    return ready or allocator.next([source for source, proposer in live.items() if not proposer.is_busy], standing)
+
+
+async def _anything_ready(live: Mapping[SourceName, Proposer]) -> bool:
+    """Waits for a busy source. False: there is none, or it takes too long when all others have ended."""
+    waits = [asyncio.create_task(proposer.ready()) for proposer in live.values() if proposer.is_busy]
+    if not waits:
+        return False
+    try:
+        await asyncio.wait(waits, timeout=LONGEST_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+    return any(proposer.is_ready for proposer in live.values())
 
 
 class Strategy(Protocol):
-    """Yields candidates in batches, the most promising early, at most `limit` of them.
+    """The sources of a search: batches of candidates, the most promising early.
 
-    It is asked for the next batch when the evaluators have room for it, and closed when the budget is spent. `findings`
-    holds what was graded until then, candidates of other strategies included; nothing has to be waited for.
+    `limit` is the budget; `standing` holds what was graded until now, whoever proposed it.
     """
 
-    def __call__(self, task: TuningTask, sources: Sources, limit: int, findings: Findings) -> AsyncIterator[Batch]: ...
+    def __call__(self, task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]: ...

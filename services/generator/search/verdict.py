@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from services.generator.task import TuningTask
-from sparsesmith_proto.api import Answer, BreakEven, KernelReport, LibraryAnswer, Running, SearchReport, TunedAnswer
+from sparsesmith_proto.api import (
+    Answer,
+    BreakEven,
+    KernelReport,
+    LibraryAnswer,
+    Running,
+    SearchReport,
+    SourceReport,
+    TunedAnswer,
+)
 from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -107,8 +116,8 @@ def is_below(timing: Timing, other: Timing) -> bool:
             return False
 
 
-def conclude(progress: Progress) -> KernelReport:
-    """The whole answer. At least one report must have been added."""
+def conclude(progress: Progress, sources: tuple[SourceReport, ...] = ()) -> KernelReport:
+    """The whole answer, with what each source of candidates brought. At least one report must have been added."""
     report, task, best = progress.last_report, progress.task, progress.best
     assert report is not None, "a search without a report has no answer"
     return KernelReport(
@@ -126,6 +135,7 @@ def conclude(progress: Progress) -> KernelReport:
             policy_versions=tuple(sorted(progress.policy_versions)),
             seconds=task.elapsed_s,
             first_graded_s=progress.first_graded_s,
+            sources=sources,
         ),
     )
 

@@ -2,8 +2,7 @@
 
 A static check on tokens. It protects the measurement and makes cheating plain to read; it does **not** protect the
 evaluator's process (the sandbox does), does not bound compile time (the compiler's time limit does), and cannot see a
-constant that is written to through a cast (`persistent_variables` finds it in the PTX; inputs that change between runs
-make it useless).
+constant that is written to through a cast (the flow of addresses through the PTX does).
 """
 
 import re
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 
 from sparsesmith.program.restrictions.assembly import check_assembly
 from sparsesmith.program.restrictions.state import check_persistent_state
-from sparsesmith.program.restrictions.tokens import SourceTokens, Token, refuse_token
+from sparsesmith.program.restrictions.tokens import SourceTokens, Token, check_brackets, refuse_token
 
 _CLOCK = "clocks and positions could tell a timed run from a checked one"
 _ALLOCATION = "device memory may not be allocated: use the format's scratch, shared memory or registers"
@@ -55,11 +54,14 @@ def check_restrictions(source: SourceTokens) -> None:
     """Raises InvalidProgram with the line and the reason."""
     for token in source.everywhere():
         _check_token(token)
+    macros = frozenset(line.tokens[0].text for line in source.preprocessor if line.name == "define" and line.tokens)
     for line in source.preprocessor:
         if line.name == "define":
             _check_macro(line.tokens)
-        check_assembly(line.tokens)
-    check_assembly(source.code)
+        check_brackets(line.tokens)
+        check_assembly(line.tokens, macros)
+    check_brackets(source.code)
+    check_assembly(source.code, macros)
     check_persistent_state(source)
 
 

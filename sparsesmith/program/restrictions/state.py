@@ -1,9 +1,9 @@
 """Device memory that outlives a launch: a kernel program must have none, or it could replay earlier results.
 
-Twice checked: on the program's text, where the message can name the line, and on the compiled PTX, where nothing hides.
+Twice checked: here on the program's text, where the message can name the line and what to write instead, and on the
+compiled PTX (services/evaluator/compiling/contract/facts.py), where nothing hides.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 
 from sparsesmith.program.restrictions.tokens import SourceTokens, Token, closing, refuse_token
@@ -20,27 +20,6 @@ _AFTER_FUNCTION_HEAD = frozenset({"{", ":", "->", "const", "noexcept"})
 
 MAX_DECLARATION_TOKENS = 1024
 """Outside brackets. A longer declaration is refused: it is none."""
-
-_PTX_NAME = re.compile(r"[A-Za-z_$][\w$]*")
-_PTX_VARIABLE = re.compile(
-    r"[ \t]*(?:\.(?:visible|extern|weak|common)[ \t]+)?\.global\b[^;={]*?([\w$]+)(?:\[\d*\])*[ \t]*[;=]"
-)
-
-
-def persistent_variables(ptx: str) -> list[str]:
-    """Variables in global memory that compiled PTX declares and uses, by their names there.
-
-    Headers declare constants by the hundred that no kernel uses. Tables in constant memory are not among them.
-    """
-    declared: list[str] = []
-    used: set[str] = set()
-    for line in ptx.split("\n"):
-        declaration = _PTX_VARIABLE.match(line)
-        if declaration:
-            declared.append(declaration.group(1))
-        else:
-            used.update(_PTX_NAME.findall(line))
-    return [name for name in declared if name in used]
 
 
 def check_persistent_state(source: SourceTokens) -> None:

@@ -69,7 +69,8 @@ _TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
 _LOOSE_SPLICE = re.compile(r"\\[ \t]+\n")
 _SPLICE = "\\\n"
 _RAW_STRING_PREFIXES = frozenset({"R", "LR", "uR", "UR", "u8R"})
-_DIGRAPHS = frozenset({("<", "%"), ("%", ">"), ("<", ":"), (":", ">"), ("%", ":"), ("%", "::")})
+_DIGRAPHS = frozenset({"<%", "%>", "<:", ":>", "%:"})
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
 
 
 def tokenize(source: str) -> SourceTokens:
@@ -137,9 +138,9 @@ class _Scanner:
         touches = bool(before) and start > 0 and self._text[start - len(before[-1].text) : start] == before[-1].text
         if not touches:
             return
-        pair = (before[-1].text, text)
+        pair = before[-1].text[-1] + text[0]
         if pair in _DIGRAPHS:
-            _refuse(f"the digraph {pair[0]}{pair[1][0]}", line)
+            _refuse(f"the digraph {pair} (put a blank between the two)", line)
 
     def _close_line(
         self,
@@ -163,6 +164,22 @@ def _kind(group: str | None) -> TokenKind:
         case "name" | "number" | "string" | "character" | "punctuation":
             return group
     raise AssertionError(group)
+
+
+def check_brackets(tokens: Sequence[Token]) -> None:
+    """Raises InvalidProgram unless ( [ and { nest by kind, so that everyone finds the same end of each."""
+    opened: list[Token] = []
+    for token in tokens:
+        if token.kind == "punctuation" and token.text in _BRACKETS.values():
+            opened.append(token)
+        elif token.kind == "punctuation" and token.text in _BRACKETS:
+            before = opened.pop() if opened else None
+            if before is None:
+                refuse_token(token, "it closes nothing; brackets nest by kind, in macros and on all branches of #if")
+            if before.text != _BRACKETS[token.text]:
+                refuse_token(token, f"it closes the {before.text} of line {before.line}; brackets nest by kind")
+    if opened:
+        refuse_token(opened[-1], "it is never closed; brackets nest by kind, in macros and on all branches of #if")
 
 
 def closing(code: Sequence[Token], opening: int) -> int:

@@ -347,7 +347,7 @@ def test_parameters_cannot_be_read_out_of_bounds() -> None:
 
 def test_variables_and_registers_without_end_are_refused() -> None:
     with pytest.raises(UnsupportedPtx, match="variables"):
-        load_module(".global .align 4 .b8 table[1073741824];\n.visible .entry k()\n{ ret; }")
+        load_module(".global .align 4 .b8 table[1073741824];\n.visible .entry k()\n{ st.global.u32 [table], 1; ret; }")
     registers = ".visible .entry k()\n{ .reg .b64 %rd<99999999>; ret; }"
     with pytest.raises(UnsupportedPtx, match="registers"):
         load_module(registers)

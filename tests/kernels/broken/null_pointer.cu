@@ -1,6 +1,6 @@
-// expect: crashed
+// expect: rejected
 // workload: spmv float32
-// words: null pointer
+// words: numbers alone
 // Follows a null pointer that the compiler does not know to be one.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

@@ -1,8 +1,7 @@
-// expect: crashed
-// on a GPU: mismatch|passed
+// expect: rejected
 // workload: spmv float32
-// words: write to read-only memory: x[
-// Doubles x for a moment through a pointer that went through shared memory, where no flow of pointers is followed.
+// words: x
+// Doubles x for a moment through a pointer that went through shared memory: what was stored there is followed.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128
 extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {

@@ -1,5 +1,6 @@
-// expect: mismatch
+// expect: rejected
 // workload: spmv float32
+// words: y is touched too early
 // Clears y while the kernel before it may still read or write it.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128 dependency=programmatic

@@ -1,7 +1,6 @@
-// expect: crashed
-// on a GPU: crashed|mismatch
+// expect: rejected
 // workload: spmv float32
-// words: it belongs to no buffer
+// words: numbers alone
 // Copies whatever lies at an address where an allocator might have put the reference.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

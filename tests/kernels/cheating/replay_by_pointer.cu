@@ -1,6 +1,7 @@
-// expect: mismatch
+// expect: rejected
 // workload: spmv float32
-// Computes for addresses it likes only; seen where y is placed at varying offsets.
+// words: where buffers lie
+// Computes for addresses it likes only.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128
 extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {

@@ -1,5 +1,6 @@
-// expect: mismatch
+// expect: rejected
 // workload: spmv float32
+// words: x is touched too early
 // Reads x while the kernel that writes it may still run.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128 dependency=programmatic

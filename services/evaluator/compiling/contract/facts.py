@@ -2,36 +2,121 @@
 core, and a compiler's process has a time limit and may be lost."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from services.evaluator.compiling.contract.call_graph import has_unbounded_stack
-from services.evaluator.compiling.contract.written import written_by
-from sparsesmith.program.restrictions.assembly import forbidden_instruction
-from sparsesmith.program.restrictions.state import persistent_variables
+from services.evaluator.compiling.contract.flow.addresses import AddressFlow, calls_of
+from services.evaluator.compiling.contract.flow.waits import early_uses
+from services.evaluator.ptx import Module
+from sparsesmith.program.restrictions.assembly import FORBIDDEN_INSTRUCTIONS
+
+MAX_FAULTS = 8
 
 
-@dataclass(frozen=True)
-class PtxFacts:
-    """Of all kernels of a program."""
+class KernelFacts(NamedTuple):
+    """Of one kernel, with all that it calls."""
 
-    persistent_variables: list[str]
+    written: tuple[tuple[int, int], ...] = ()
+    """(position, line) of the parameters that it writes through."""
+    written_constants: tuple[tuple[str, int], ...] = ()
+    """(name, line) of variables in constant or global memory that it writes to."""
+    faults: tuple[str, ...] = ()
+    """What it does with addresses that no kernel may, in words."""
+    early: tuple[tuple[int, int, bool], ...] = ()
+    """(position, line, by a constant load) of parameters that it touches before it has waited for what ran before."""
+
+
+class PtxFacts(NamedTuple):
+    """Of all kernels of a program. Travels as JSON."""
+
+    unreadable: str = ""
+    """Why the PTX is outside the language that is read here; then nothing was assembled and the rest is empty."""
+    persistent_variables: tuple[str, ...] = ()
     """Names of variables that outlive a launch."""
-    forbidden_instruction: str
-    """A clock, a signal, ... and why it may not be; empty where there is none."""
-    has_unbounded_stack: bool
+    forbidden_instruction: str = ""
+    """A clock, a signal, ... with its line and why it may not be; empty where there is none."""
+    has_unbounded_stack: bool = False
     """A function may call itself, or calls through a pointer."""
-    written_parameters: Mapping[str, list[int]]
-    """Positions of the parameters that each kernel writes through."""
-    written_constants: list[str]
-    """Names of variables in constant memory that are written to."""
+    kernels: Mapping[str, KernelFacts] = {}
+
+    @staticmethod
+    def of_json(fields: Mapping[str, Any]) -> "PtxFacts":
+        """Of what `to_json` gave."""
+        kernels = {name: KernelFacts(**_tuples(facts)) for name, facts in fields["kernels"].items()}
+        return PtxFacts(**{**_tuples(fields), "kernels": kernels})
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "kernels": {name: facts._asdict() for name, facts in self.kernels.items()}}
 
 
-def facts_of(ptx: str) -> PtxFacts:
-    written = written_by(ptx)
+NO_FACTS = PtxFacts()
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists alone."""
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    return {name: _tuples(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def facts_of(module: Module) -> PtxFacts:
+    flow = AddressFlow(module)
+    defined = {name: each for name, each in module.functions.items() if each.is_entry and each.body is not None}
+    kernels = {name: _of_kernel(module, flow, name) for name in defined}
     return PtxFacts(
-        persistent_variables=persistent_variables(ptx),
-        forbidden_instruction=forbidden_instruction(ptx),
-        has_unbounded_stack=has_unbounded_stack(ptx),
-        written_parameters=written.parameters,
-        written_constants=written.constants,
+        persistent_variables=persistent_variables(module),
+        forbidden_instruction=forbidden_instruction(module),
+        has_unbounded_stack=has_unbounded_stack(module),
+        kernels=kernels,
     )
+
+
+def _of_kernel(module: Module, flow: AddressFlow, name: str) -> KernelFacts:
+    uses = flow.uses(name)
+    return KernelFacts(
+        tuple(uses.written.items()),
+        tuple(uses.constants.items()),
+        tuple(uses.faults[:MAX_FAULTS]),
+        tuple((early.position, early.line, early.is_constant) for early in early_uses(module, flow, name)),
+    )
+
+
+def persistent_variables(module: Module) -> tuple[str, ...]:
+    """Variables in global memory without initial contents. Tables with them are constants: the flow of addresses sees
+    whoever writes to one."""
+    return tuple(each.name for each in module.all_variables if each.space == "global" and "=" not in each.text)
+
+
+def forbidden_instruction(module: Module) -> str:
+    """What no kernel may execute, with the line and the reason; empty where there is nothing."""
+    for function in module.functions.values():
+        for statement in function.body or ():
+            for pattern, reason in FORBIDDEN_INSTRUCTIONS if statement.kind == "instruction" else ():
+                found = pattern.search(statement.text)
+                if found:
+                    return f"{found.group()} (line {statement.line}): {reason}"
+    return ""
+
+
+def has_unbounded_stack(module: Module) -> bool:
+    """Whether a function may call itself, directly or through others, or calls through a pointer."""
+    calls = calls_of(module)
+    known = set(module.functions)
+    return any(not names <= known for names in calls.values()) or _has_cycle(calls)
+
+
+def _has_cycle(calls: Mapping[str, set[str]]) -> bool:
+    """Takes away functions that call no other of the rest: what stays is in a cycle or leads to one."""
+    rest = {name: {other for other in names if other in calls} for name, names in calls.items()}
+    callers: dict[str, set[str]] = {}
+    for name, names in rest.items():
+        for other in names:
+            callers.setdefault(other, set()).add(name)
+    leaves = [name for name, names in rest.items() if not names]
+    while leaves:
+        leaf = leaves.pop()
+        del rest[leaf]
+        for caller in callers.get(leaf, ()):
+            rest[caller].discard(leaf)
+            if not rest[caller]:
+                leaves.append(caller)
+    return bool(rest)

@@ -1,15 +1,18 @@
-"""PTX text to typed instructions.
+"""PTX as the one reader sees it (services/evaluator/ptx), to typed instructions.
 
-The parser covers the PTX that NVRTC writes for one translation unit, inline assembly included. Register names are
-resolved through nested scopes to numbers, labels to instruction indices, and `.loc` directives to lines of the source
-file (code inlined from headers is attributed to the line of the program that called it).
+Register names are resolved through nested scopes to numbers, and labels to instruction indices.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
+
+from services.evaluator import ptx
+from services.evaluator.ptx import MalformedPtx, read_module
+from services.evaluator.ptx.reading import split_operands
 
 
 class UnsupportedPtx(Exception):
@@ -114,89 +117,34 @@ class PtxText:
 TYPE_BITS = {f"{kind}{bits}": bits for kind in "bsu" for bits in (8, 16, 32, 64)}
 TYPE_BITS |= {"f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "f32": 32, "f64": 64, "tf32": 32, "b128": 128}
 
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_LABEL = re.compile(r"([\w$%.]+)\s*:(?!:)")
-_LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)([^\n]*)\n?")
-_INLINED_AT = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
-_LINE_DIRECTIVE = re.compile(r"\.(?:file|version|target|address_size)\b[^\n]*\n?")
-_SECTION = re.compile(r"\.section\s+\S+\s*\{.*?\n\s*\}", re.DOTALL)
-_FUNCTION = re.compile(r"((?:\.(?:visible|weak|extern|common)\s+)*)\.(entry|func)\b")
-_NAME = re.compile(r"[\w$%]+")
 _INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)U?$")
 _HEXADECIMAL_FLOAT = re.compile(r"0[fF]([0-9a-fA-F]{8})$|0[dD]([0-9a-fA-F]{16})$")
 _DECIMAL_FLOAT = re.compile(r"[+-]?\d+\.\d*(?:[eE][+-]?\d+)?$")
 _REGISTERS = re.compile(r"\.reg\s*\.(\w+)\s+(.*)", re.DOTALL)
 _RANGE = re.compile(r"([\w$%]+)<(\d+)>$")
-_SOURCE_FILE = 1
 MAX_REGISTERS = 100_000
-MAX_TEXT_BYTES = 8 << 20
 MAX_VARIABLE_BYTES = 64 << 20
 """Of all variables of a module together."""
 
 
 def parse_ptx(text: str) -> PtxText:
     """Parse a module; raises UnsupportedPtx for text outside the modelled language."""
-    if len(text) > MAX_TEXT_BYTES:
-        raise UnsupportedPtx(f"PTX of {len(text)} bytes is over the limit of {MAX_TEXT_BYTES}")
-    text = _SECTION.sub("", _COMMENTS.sub("", text.rstrip("\0")))
-    functions: dict[str, Function] = {}
-    variables: list[Variable] = []
-    position = 0
-    while (position := _skip_blank(text, position)) < len(text):
-        directive = _LINE_DIRECTIVE.match(text, position)
-        if directive:
-            position = directive.end()
-            continue
-        header = _FUNCTION.match(text, position)
-        if header:
-            function, position = _parse_function(text, header)
-            if function.has_body or function.name not in functions:
-                functions[function.name] = function
-            continue
-        end = text.find(";", position)
-        if end < 0:
-            break
-        statement = text[position:end]
-        if statement.startswith((".pragma", ".alias")):
-            position = end + 1
-            continue
-        variables.append(parse_variable(statement))
-        position = end + 1
+    try:
+        module = read_module(text)
+    except MalformedPtx as error:
+        raise UnsupportedPtx(str(error)) from error
+    variables = tuple(parse_variable(variable.text) for variable in module.variables)
     if sum(variable.size_bytes for variable in variables) > MAX_VARIABLE_BYTES:
         raise UnsupportedPtx(f"the variables of the program take over {MAX_VARIABLE_BYTES} bytes")
-    return PtxText(functions, tuple(variables))
+    return PtxText({name: _parsed(function) for name, function in module.functions.items()}, variables)
 
 
-def _skip_blank(text: str, position: int) -> int:
-    while position < len(text) and text[position].isspace():
-        position += 1
-    return position
-
-
-def _parse_function(text: str, header: re.Match[str]) -> tuple[Function, int]:
-    position = _skip_blank(text, header.end())
-    results: tuple[Variable, ...] = ()
-    if text[position] == "(":
-        end = text.index(")", position)
-        results = _parse_parameters(text[position + 1 : end])
-        position = _skip_blank(text, end + 1)
-    name = _match(_NAME, text, position)
-    position = _skip_blank(text, name.end())
-    parameters: tuple[Variable, ...] = ()
-    if text[position] == "(":
-        end = text.index(")", position)
-        parameters = _parse_parameters(text[position + 1 : end])
-        position = end + 1
-    body = re.compile(r"[{;]").search(text, position)
-    if body is None:
-        raise UnsupportedPtx(f"function {name.group()} has no body")
-    performance = text[position : body.start()]
-    is_entry = header.group(2) == "entry"
-    function = Function(name.group(), is_entry, parameters, results, _max_threads(performance))
-    if body.group() == ";":
-        function.has_body = False
-        return function, body.end()
-    return function, _BodyParser(text, function).parse(body.start())
+def _parsed(source: ptx.Function) -> Function:
+    parameters, results = (tuple(map(parse_variable, declared)) for declared in (source.parameters, source.results))
+    function = Function(source.name, source.is_entry, parameters, results, _max_threads(source.directives))
+    function.has_body = source.body is not None
+    _BodyParser(function).parse(source)
+    return function
 
 
 def _match(pattern: re.Pattern[str], text: str, position: int) -> re.Match[str]:
@@ -206,18 +154,12 @@ def _match(pattern: re.Pattern[str], text: str, position: int) -> re.Match[str]:
     return found
 
 
-def _max_threads(performance: str) -> int | None:
-    bounds = re.search(r"\.(?:maxntid|reqntid)\s+([\d,\s]+)", performance)
-    if bounds is None:
-        return None
-    threads = 1
-    for part in bounds.group(1).split(","):
-        threads *= int(part) if part.strip() else 1
-    return threads
-
-
-def _parse_parameters(text: str) -> tuple[Variable, ...]:
-    return tuple(parse_variable(part) for part in text.split(",") if part.strip())
+def _max_threads(directives: Sequence[str]) -> int | None:
+    for directive in directives:
+        name, *numbers = directive.replace(",", " ").split()
+        if name in (".maxntid", ".reqntid"):
+            return prod(map(int, numbers))
+    return None
 
 
 def parse_variable(text: str) -> Variable:
@@ -285,8 +227,7 @@ def _literal(text: str) -> Immediate | None:
 class _BodyParser:
     """Parses a function body: statements, nested scopes, labels and locations."""
 
-    def __init__(self, text: str, function: Function) -> None:
-        self._text = text
+    def __init__(self, function: Function) -> None:
         self._function = function
         self._scopes: list[dict[str, int]] = []
         self._scope_path: list[int] = []
@@ -295,74 +236,42 @@ class _BodyParser:
         self._scoped_labels: dict[tuple[int, str], int] = {}
         self._last_label = ""
         self._line = 0
-        self._callers: dict[tuple[int, int, int], tuple[int, int, int]] = {}
         self._operands: dict[str, tuple[int, Operand | None]] = {}
 
-    def parse(self, position: int) -> int:
-        """Parse from the opening brace; returns the position after the closing one."""
-        text = self._text
-        while True:
-            position = _skip_blank(text, position)
-            if position >= len(text):
-                raise UnsupportedPtx(f"function {self._function.name}: the body does not end")
-            character = text[position]
-            if character == "{":
-                self._open_scope()
-                position += 1
-            elif character == "}":
-                self._scopes.pop()
-                self._scope_path.pop()
-                position += 1
-                if not self._scopes:
-                    self._resolve_labels()
-                    return position
-            elif character == ";":
-                position += 1
-            elif (location := _LOCATION.match(text, position)) is not None:
-                self._move_to(location)
-                position = location.end()
-            elif (label := _LABEL.match(text, position)) is not None:
-                self._last_label = label.group(1)
-                self._scoped_labels[(self._scope_path[-1], self._last_label)] = len(self._pending)
-                position = label.end()
-            else:
-                end = text.find(";", position)
-                if end < 0:
-                    raise UnsupportedPtx(f"function {self._function.name}: a statement does not end")
-                self._parse_statement(text[position:end])
-                position = end + 1
+    def parse(self, source: ptx.Function) -> None:
+        instructions = iter(source.instructions)
+        for statement in source.body or ():
+            self._line = statement.line
+            match statement.kind:
+                case "open":
+                    self._open_scope()
+                case "close":
+                    self._scopes.pop()
+                    self._scope_path.pop()
+                case "label":
+                    self._last_label = statement.text
+                    self._scoped_labels[(self._scope_path[-1], self._last_label)] = len(self._pending)
+                case "registers":
+                    self._declare_registers(statement.text)
+                case "variable":
+                    self._function.variables.append(parse_variable(statement.text))
+                case "targets":
+                    self._note_targets(statement.text)
+                case "instruction":
+                    self._pending.append((tuple(self._scope_path), self._parse_instruction(next(instructions))))
+                case "prototype" | "pragma":
+                    pass
+        self._resolve_labels()
 
     def _open_scope(self) -> None:
         self._scopes.append({})
         self._scope_path.append(self._next_scope)
         self._next_scope += 1
 
-    def _move_to(self, location: re.Match[str]) -> None:
-        place = (int(location.group(1)), int(location.group(2)), int(location.group(3)))
-        inlined = _INLINED_AT.search(location.group(4))
-        if inlined:
-            self._callers[place] = (int(inlined.group(1)), int(inlined.group(2)), int(inlined.group(3)))
-        for _ in range(64):
-            if place[0] == _SOURCE_FILE or place not in self._callers:
-                break
-            place = self._callers[place]
-        if place[0] == _SOURCE_FILE and place[1] > 0:
-            self._line = place[1]
-
-    def _parse_statement(self, statement: str) -> None:
-        if statement.startswith(".reg"):
-            self._declare_registers(statement)
-        elif statement.startswith((".shared", ".local", ".param", ".const", ".global")):
-            self._function.variables.append(parse_variable(statement))
-        elif statement.startswith(".branchtargets"):
+    def _note_targets(self, statement: str) -> None:
+        if statement.startswith(".branchtargets"):
             targets = tuple(name.strip() for name in statement.split(None, 1)[1].split(","))
             self._function.branch_tables[self._last_label] = targets
-        elif statement.startswith((".pragma", ".callprototype", ".calltargets")):
-            return
-        elif statement.startswith("."):
-            raise UnsupportedPtx(f"directive {statement.split()[0]} (line {self._line}) is not supported")
-        else:
-            self._pending.append((tuple(self._scope_path), self._parse_instruction(statement)))
 
     def _declare_registers(self, statement: str) -> None:
         declaration = _match(_REGISTERS, statement, 0)
@@ -381,21 +290,15 @@ class _BodyParser:
                 self._function.register_types.append(type_name)
         self._operands.clear()
 
-    def _parse_instruction(self, statement: str) -> Instruction:
+    def _parse_instruction(self, instruction: ptx.Instruction) -> Instruction:
         guard = None
-        if statement.startswith("@"):
-            predicate, statement = statement[1:].split(None, 1)
-            operand = self._operand(predicate)
+        if instruction.guard:
+            operand = self._operand(instruction.guard)
             if not isinstance(operand, Register):
-                raise UnsupportedPtx(f"guard @{predicate} (line {self._line}) is not a register")
+                raise UnsupportedPtx(f"guard @{instruction.guard} (line {self._line}) is not a register")
             guard = operand
-        mnemonic, _, rest = statement.strip().partition(" ") if " " in statement else statement.partition("\t")
-        mnemonic = mnemonic.strip()
-        if "\t" in mnemonic or "\n" in mnemonic:
-            head, rest = statement.split(None, 1)
-            mnemonic = head
-        operands = tuple(self._operand(part) for part in split_operands(rest))
-        return Instruction(tuple(mnemonic.split(".")), operands, guard, self._line)
+        operands = tuple(self._operand(part) for part in instruction.operands)
+        return Instruction(instruction.opcode, operands, guard, instruction.line)
 
     def _operand(self, text: str) -> Operand | None:
         known = self._operands.get(text)
@@ -464,23 +367,3 @@ def _scoped(scope: int, name: str) -> str:
 def _symbol(text: str) -> Symbol:
     name, _, offset = text.partition("+")
     return Symbol(name.strip(), int(offset.strip() or "0", 0))
-
-
-def split_operands(text: str) -> Iterator[str]:
-    """Split at the commas outside brackets, braces and parentheses."""
-    if not any(bracket in text for bracket in "{(["):
-        for part in text.split(","):
-            if part.strip():
-                yield part.strip()
-        return
-    depth, start = 0, 0
-    for index, character in enumerate(text):
-        if character in "{[(":
-            depth += 1
-        elif character in "}])":
-            depth -= 1
-        elif character == "," and depth == 0:
-            yield text[start:index].strip()
-            start = index + 1
-    if text[start:].strip():
-        yield text[start:].strip()

@@ -1,0 +1,59 @@
+"""A job's time on its evaluator: one budget for all stages, and whether the job should go on at all."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparsesmith.errors import LimitExceeded
+from sparsesmith_proto.evaluation import EvaluationJob
+
+SHORTEST_S = 1.0
+"""Of a job that waited in the queue for longer than its sender meant to."""
+
+
+class BudgetSpent(LimitExceeded):
+    """The job's time ended within a stage."""
+
+
+class Stopped(Exception):
+    """The worker was told to stop, or the job was cancelled; where it is still wanted it goes back to the queue."""
+
+
+def _goes_on() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """From when the job was taken. Stages that are under way when it ends are stopped soon after."""
+
+    budget_s: float
+    ends: float
+    """On time.monotonic's clock."""
+    must_stop: Callable[[], bool] = _goes_on
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.ends - time.monotonic())
+
+    def check(self, stage: str) -> None:
+        """Raises BudgetSpent, Stopped."""
+        if self.must_stop():
+            raise Stopped(f"the job was stopped while {stage} was under way")
+        if self.left_s == 0:
+            raise BudgetSpent(
+                f"the budget of {self.budget_s:.4g} s was spent before anything was graded, in stage {stage!r}: "
+                "this workload needs more",
+                field="budget.seconds",
+                value=f"{self.budget_s:.4g}",
+            )
+
+
+UNHURRIED = Allowance(budget_s=math.inf, ends=math.inf)
+
+
+def allowance_of(job: EvaluationJob, waited_s: float, must_stop: Callable[[], bool]) -> Allowance:
+    """Of a job that is taken now, `waited_s` after it was submitted."""
+    patience_s = math.inf if job.patience_s is None else max(SHORTEST_S, job.patience_s - waited_s)
+    return Allowance(job.budget_s, time.monotonic() + min(job.budget_s, patience_s), must_stop)

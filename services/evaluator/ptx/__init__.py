@@ -1,0 +1,12 @@
+"""PTX as one reader sees it: read once, judged, printed anew; what is printed is what is assembled and what is run.
+
+`read_module` takes a text apart, `print_module` writes it again without comments, strings or anything that the reader
+did not understand. Every check on machine code and the interpreter work on the parsed form.
+"""
+
+from services.evaluator.ptx.lexer import MalformedPtx
+from services.evaluator.ptx.module import Function, Instruction, Module, Statement, Variable
+from services.evaluator.ptx.printing import print_module
+from services.evaluator.ptx.reading import read_module
+
+__all__ = ["Function", "Instruction", "MalformedPtx", "Module", "Statement", "Variable", "print_module", "read_module"]

@@ -1,0 +1,16 @@
+// expect: rejected
+// workload: spmv float32
+// words: digraph
+// A digraph before `::` hides a bracket: whoever counts brackets finds the end of the next one elsewhere.
+//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,128) block=128
+constexpr int two = 2;
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
+  int at[3] = {0, 1, 2};
+  int k = at<:::two];
+  int row = blockIdx.x * 128 + threadIdx.x;
+  if (row >= num_rows) return;
+  float sum = 0;
+  for (int j = row_offsets[row]; j < row_offsets[row + 1]; j++) sum += values[j] * x[col_indices[j]];
+  y[row] = k == 2 ? sum : 0;
+}
