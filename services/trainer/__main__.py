@@ -98,7 +98,7 @@ def _train(settings: TrainerSettings, must_stop: Callable[[], bool], max_updates
     from sparsesmith.transport.metrics_channel import MetricsChannel, published
 
     connection, metrics = connect(settings.redis_url), TrainerMetrics()
-    workshop = open_workshop(settings, connection, metrics)
+    workshop = open_workshop(settings, connection, metrics.updated)
     logger.info("trains %s", settings.policy_dir)
     with published(metrics.registry, MetricsChannel(connection), settings.consumer):
         while not must_stop():

@@ -5,11 +5,18 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+OnEntry = Callable[[Mapping[str, object]], None]
+"""Told of each entry."""
+
+
+def unheard(entry: Mapping[str, object]) -> None:
+    """Nobody listens."""
+
 
 class Journal:
     """updates.jsonl: what each update measured; verdicts.jsonl: what was decided of each version."""
 
-    def __init__(self, path: Path, on_entry: Callable[[Mapping[str, object]], None] = lambda entry: None) -> None:
+    def __init__(self, path: Path, on_entry: OnEntry = unheard) -> None:
         self._path = path
         self._on_entry = on_entry
         path.parent.mkdir(parents=True, exist_ok=True)
