@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+WARM_UP_S = 600
+
 
 def main() -> None:
     # The file's own folder must not come before the tree.
@@ -26,7 +28,7 @@ def main() -> None:
     with _evaluator() as (patterns, queue):
         for name in asked["matrices"]:
             patterns.put(sources[name].load().pattern)
-        graded([EvaluationJob.model_validate(asked["warm_up"])], queue, 240)
+        graded([EvaluationJob.model_validate(asked["warm_up"])], queue, WARM_UP_S)
         for jobs in asked["rounds"]:
             messages = [EvaluationJob.model_validate(job) for job in jobs]
             began = time.monotonic()

@@ -17,7 +17,7 @@ from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from sparsesmith.errors import SparsesmithError
-from sparsesmith.reward import rewards
+from sparsesmith.reward import rewards, standard_of
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -143,17 +143,16 @@ def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardR
     """
     if job.workload.values is not None:
         return []
-    best_us = report.baselines.best_routine().timing.median_us
-    default_us = report.baselines.default_routine().timing.median_us
+    standard = standard_of(report.baselines, report.csr_bytes)
     return [
         RewardRecord(
             record_id=record_id(job.job_id, evaluation.candidate.candidate_id),
             workload=job.workload,
             candidate=evaluation.candidate,
             outcome=evaluation.outcome,
-            best_baseline_us=best_us,
-            default_baseline_us=default_us,
-            rewards=rewards(evaluation.outcome, best_us, default_us, report.csr_bytes),
+            best_baseline_us=standard.best_us,
+            default_baseline_us=standard.default_us,
+            rewards=rewards(evaluation.outcome, standard),
             device=report.device,
         )
         for evaluation in report.evaluations
