@@ -45,7 +45,15 @@ from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob
-from sparsesmith_proto.kernel import Candidate, DeviceDescription, MeasuredTiming, Passed, UserWritten, Workload
+from sparsesmith_proto.kernel import (
+    Candidate,
+    DeviceDescription,
+    EstimatedTiming,
+    MeasuredTiming,
+    Passed,
+    UserWritten,
+    Workload,
+)
 from sparsesmith_proto.message import ElementType, Operation
 
 FASTER = 0.97
@@ -167,6 +175,8 @@ class Bench:
         if not isinstance(final, FinalTimes):
             return {"outcome": final.outcome, "message": final.message[:300]}
         timing = final.kernels[kernel_id]
+        if isinstance(timing, EstimatedTiming):
+            return {"outcome": "estimated"}
         if not isinstance(timing, MeasuredTiming):
             return {"outcome": timing.outcome, "message": timing.message[:300]}
         return {"final_us": timing.median_us}
@@ -263,7 +273,7 @@ _SHARED_FIELDS = ("job_id", "workload", "candidates", "budget_s")
 def _rate(rounds: Sequence[Mapping[str, Any]]) -> float:
     """Candidates a second."""
     number = sum(len(report["outcomes"]) for each in rounds for report in each["reports"])
-    return number / sum(each["seconds"] for each in rounds)
+    return float(number / sum(each["seconds"] for each in rounds))
 
 
 def throughput(trees: Trees, matrices: Sequence[Matrix], jobs: Sequence[EvaluationJob], turns: int) -> dict[str, Any]:
@@ -413,7 +423,7 @@ def _compared_part(part: str, options: argparse.Namespace) -> dict[str, Any]:
         match part:
             case "times":
                 jobs = _jobs(matrices, replace(plan, limit=6))
-                return throughput(trees, matrices, jobs, 2)["times"] | {"matrices": len(matrices)}
+                return {**throughput(trees, matrices, jobs, 2)["times"], "matrices": len(matrices)}
             case "throughput":
                 return throughput(trees, matrices, _jobs(matrices, plan), 2)
             case "crashes":

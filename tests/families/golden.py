@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -155,7 +156,7 @@ PATTERNS: dict[str, Callable[[], Pattern]] = {
 
 FIXED_PATTERNS = ("one entry", "five points", "nine points", "seven points", "wide band", "random", "blocks of three",
                   "power law", "large band", "random, tall")  # fmt: skip
-VALUES: dict[str, Callable[[Pattern], npt.NDArray[np.float64]]] = {
+VALUES: dict[str, Callable[[Pattern], npt.NDArray[np.floating[Any]]]] = {
     "equal": lambda pattern: np.full(pattern.nnz, 3.0),
     "by diagonal": lambda pattern: 1.0 + (pattern.col_indices - pattern.row_indices()) % 5,
     "thousands": lambda pattern: 1.0 + np.arange(pattern.nnz) % 1999,
