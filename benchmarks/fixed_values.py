@@ -30,7 +30,7 @@ from services.evaluator.jobs import Grader
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FamilyInstance, propose
-from sparsesmith.families.fixed_proposal import propose_fixed
+from sparsesmith.families.fixed.proposal import propose_fixed
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport

@@ -18,8 +18,8 @@ from benchmarks.split import SPLIT_FILE
 from benchmarks.sweep import Plan
 from benchmarks.training_pack import TRAINING_NNZ
 from sparsesmith.families import FAMILIES
+from sparsesmith.families.estimates.cost import Prospect
 from sparsesmith.families.proposal import FamilyProspect, work_of
-from sparsesmith.families.prospects import Prospect
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pack import pack_index, read_pack
 from sparsesmith.matrix.pattern import Pattern

@@ -37,7 +37,8 @@ from services.evaluator.race import Race
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FamilyInstance
-from sparsesmith.families.proposal import FamilyProspect, by_estimate, different, prospects_of, work_of
+from sparsesmith.families.family import different
+from sparsesmith.families.proposal import FamilyProspect, by_estimate, prospects_of, work_of
 from sparsesmith.matrix.pack import pack_index, read_pack
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.kernel import Candidate, FromFamily, Passed, Workload

@@ -13,7 +13,7 @@ from string import Template
 import numpy as np
 
 from sparsesmith.elements import c_type
-from sparsesmith.formats.format import Argument, ParameterValue, numbers
+from sparsesmith.formats.format import Argument, Format, NumberList, Parameters, ParameterValue, numbers
 from sparsesmith.formats.values.compressed import Compressed, build_layout
 from sparsesmith.formats.values.storage import Constant, Dictionary, Float32, RowDictionary, ValueStorage
 from sparsesmith.matrix.pattern import Pattern
@@ -93,7 +93,7 @@ def cpp_header(
         format_code=(_SOURCES / f"{program.format.name}.hpp").read_text().strip(),
         fingerprint=fingerprint(pattern),
         format=program.format.name,
-        parameters=", ".join(cpp_parameter(name, value) for name, value in layout_parameters(program).items()),
+        parameters=cpp_parameters(program.format, layout_parameters(program)),
         new_values=_FIXED_NOTE if values else _NEW_VALUES_NOTE,
         values_code=f"{(_SOURCES / 'values.hpp').read_text().strip()}\n\n" if values else "",
         set_values=_set_values(program, values),
@@ -157,23 +157,20 @@ def _stored(storage: ValueStorage) -> str:
             return "store_float32"
 
 
-def cpp_parameter(name: str, value: ParameterValue) -> str:
-    """Whole numbers as they are, lists one by one; a word as a flag: index=u16 becomes index_u16 = 1, i32 0.
-
-    Rarer words of `index` have a flag of their own, which is named only where it is set.
-    """
-    if isinstance(value, int):
-        return f'{{"{name}", {value}}}'
-    if name == "widths":
-        limits = numbers(value)
-        listed = (f'{{"widths_{place}", {limit}}}' for place, limit in enumerate(limits))
-        return ", ".join([f'{{"widths_count", {len(limits)}}}', *listed])
-    if name == "rows":
-        return f'{{"rows", {("natural", "length", "column").index(value)}}}'
-    if name == "index" and value not in ("i32", "u16"):
-        return f'{{"index_u16", 0}}, {{"index_{value}", 1}}'
-    flag = {"index": "u16", "balance": "nnz", "order": "column", "long_rows": "split", "rest": "coo"}[name]
-    return f'{{"{name}_{flag}", {int(value == flag)}}}'
+def cpp_parameters(format_: Format, parameters: Parameters) -> str:
+    """The initialisers of the builder's `Parameters`, by what the format declares: numbers as they are, lists one by
+    one, words as flags (index=u16 becomes index_u16)."""
+    entries: dict[str, int] = {}
+    for name, spec in format_.parameters.items():
+        value = parameters[name]
+        if isinstance(value, int):
+            entries[name] = value
+        elif isinstance(spec, NumberList):
+            listed = numbers(value)
+            entries |= {f"{name}_count": len(listed), **{f"{name}_{place}": each for place, each in enumerate(listed)}}
+        else:
+            entries[f"{name}_{value}"] = 1
+    return ", ".join(f'{{"{name}", {value}}}' for name, value in entries.items())
 
 
 def _apart(code: str) -> tuple[list[str], str]:

@@ -1,43 +1,46 @@
-"""What a kernel family is: one expert strategy as a program template with every parameter explicit."""
+"""What a kernel family is: one expert strategy as a program template with every parameter explicit, and the choices of
+parameters that it thinks worth trying for a matrix."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from sparsesmith.errors import InvalidOption
+from sparsesmith.families.estimates.cost import Prospect, Work
+from sparsesmith.families.text.program import Choice
+from sparsesmith.families.text.values import Compression
+from sparsesmith.formats import format_named
 from sparsesmith.formats.format import IntegerRange, NumberList, OneOf, ParameterSpec, ParameterValue
+from sparsesmith.formats.values.storage import Constant, Float32, ValueStorage
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import ElementType, Operation
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A family's parameters filled in, with what else a program text depends on."""
-
-    values: Mapping[str, ParameterValue]
-    element_type: ElementType
-    num_dense_cols: int
-
-    def integer(self, name: str) -> int:
-        value = self.values[name]
-        assert isinstance(value, int)
-        return value
-
-    def word(self, name: str) -> str:
-        value = self.values[name]
-        assert isinstance(value, str)
-        return value
 
 
 def _anything(_: Choice) -> bool:
     return True
 
 
+def _any_storage(_: Choice, __: ValueStorage) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
-class Family:
+class FamilyInstance:
+    """A family with its parameters chosen, and the program that gives."""
+
+    family: str
+    parameters: dict[str, ParameterValue]
+    program: str
+    element_type: ElementType
+    num_dense_cols: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelFamily:
     """An expert strategy for one operation."""
 
     name: str
     operation: Operation
+    format: str
     strategy: str
     """One sentence: what it does and where it wins."""
     parameters: Mapping[str, ParameterSpec]
@@ -56,7 +59,7 @@ class Family:
         return (
             complete
             and all(_within(spec, parameters[name]) for name, spec in self.parameters.items())
-            and self.allows(Choice(parameters, element_type, num_dense_cols))
+            and self.allows(self._choice(parameters, element_type, num_dense_cols))
         )
 
     def render(
@@ -71,16 +74,54 @@ class Family:
                 value=given,
                 limit="; ".join(f"{name}: {_limits(spec)}" for name, spec in self.parameters.items()),
             )
-        return self.write(Choice(parameters, element_type, num_dense_cols))
+        return self.write(self._choice(parameters, element_type, num_dense_cols))
+
+    def instance(
+        self, parameters: dict[str, ParameterValue], element_type: ElementType, num_dense_cols: int = 1
+    ) -> FamilyInstance:
+        """The choice with its program. Raises InvalidOption as `render`."""
+        program = self.render(parameters, element_type, num_dense_cols)
+        return FamilyInstance(self.name, parameters, program, element_type, num_dense_cols)
+
+    def _choice(
+        self, parameters: Mapping[str, ParameterValue], element_type: ElementType, num_dense_cols: int
+    ) -> Choice:
+        return Choice(parameters, element_type, num_dense_cols, self.operation, self.format)
 
 
-@dataclass(frozen=True)
-class FamilyInstance:
-    """A family with its parameters chosen, and the program that gives."""
+@dataclass(frozen=True, kw_only=True)
+class Family(KernelFamily):
+    """A family for any values; some can read compressed ones as well."""
 
-    family: str
-    parameters: dict[str, ParameterValue]
-    program: str
+    prospects: Callable[[Work], Iterator[Prospect]]
+    """Parameters worth trying for a workload. What they leave open of `registers` and `dependency` is tried both ways,
+    where the family has those parameters (`proposal`)."""
+    takes: Callable[[Choice, ValueStorage], bool] = _any_storage
+    """Whether all its reads of values are named places that can take a storage."""
+
+    def compressed(
+        self,
+        parameters: Mapping[str, ParameterValue],
+        element_type: ElementType,
+        num_dense_cols: int,
+        compression: Compression,
+    ) -> str | None:
+        """The program of an accepted choice with its values compressed; None where the two do not go together."""
+        choice, storage = self._choice(parameters, element_type, num_dense_cols), compression.storage
+        if isinstance(storage, Constant) and format_named(self.format).has_padding:
+            return None
+        if isinstance(storage, Float32) and element_type != "float64":
+            return None
+        return self.write(replace(choice, compression=compression)) if self.takes(choice, storage) else None
+
+
+def different(instances: Iterator[FamilyInstance]) -> Iterator[FamilyInstance]:
+    """The first instance of each program text: parameters of a family may come to the same."""
+    seen = set()
+    for instance in instances:
+        if instance.program not in seen:
+            seen.add(instance.program)
+            yield instance
 
 
 def _within(spec: ParameterSpec, value: ParameterValue) -> bool:

@@ -4,13 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.families.catalogue import FAMILIES
-from sparsesmith.families.family import Family, FamilyInstance
-from sparsesmith.families.prospects import Prospect, Work, with_dependency, with_registers
-from sparsesmith.families.shape import Shape
-from sparsesmith.families.source import BYTES
-from sparsesmith.families.spmm_prospects import PROSPECTS as SPMM_PROSPECTS
-from sparsesmith.families.spmv_prospects import PROSPECTS as SPMV_PROSPECTS
+from sparsesmith.families.estimates.cost import Prospect, Work, with_dependency, with_registers
+from sparsesmith.families.estimates.statistics import PatternStatistics
+from sparsesmith.families.family import Family, FamilyInstance, different
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import ElementType, Operation
@@ -47,30 +45,34 @@ class FamilyProspect:
 
     def instance(self, element_type: ElementType, num_dense_cols: int) -> FamilyInstance:
         """With the program written."""
-        program = self.family.render(self.parameters, element_type, num_dense_cols)
-        return FamilyInstance(self.family.name, self.parameters, program)
+        return self.family.instance(self.parameters, element_type, num_dense_cols)
 
 
 def work_of(pattern: Pattern, element_type: ElementType, num_dense_cols: int = 1) -> Work:
     """What prospects are made for."""
-    return Work(Shape(pattern), BYTES[element_type], num_dense_cols)
+    return Work(PatternStatistics(pattern), ELEMENTS[element_type].num_bytes, num_dense_cols)
 
 
 def prospects_of(work: Work, operation: Operation, element_type: ElementType) -> list[FamilyProspect]:
     """Every legal prospect of every family that suits the pattern, family by family, hundreds to thousands; without
     those that are hopeless."""
-    found: list[FamilyProspect] = []
-    for family in FAMILIES.values():
-        if family.operation != operation or not family.suits(work.shape.pattern):
-            continue
-        prospects = SPMV_PROSPECTS[family.name] if operation == "spmv" else SPMM_PROSPECTS[family.name]
-        found += [
-            FamilyProspect(family, prospect)
-            for prospect in with_dependency(with_registers(work, prospects(work)))
-            if family.accepts(prospect.parameters, element_type, work.num_dense_cols)
-        ]
+    found = [
+        FamilyProspect(family, prospect)
+        for family in FAMILIES.values()
+        if family.operation == operation and family.suits(work.statistics.pattern)
+        for prospect in _spread(family, work)
+        if family.accepts(prospect.parameters, element_type, work.num_dense_cols)
+    ]
     bound = HOPELESS * min((entry.estimated_us for entry in found), default=0.0)
     return [entry for entry in found if entry.estimated_us <= bound]
+
+
+def _spread(family: Family, work: Work) -> Iterator[Prospect]:
+    """The family's own prospects, each with every value of the axes that it leaves open."""
+    prospects = family.prospects(work)
+    if "registers" in family.parameters:
+        prospects = with_registers(work, prospects)
+    return with_dependency(prospects) if "dependency" in family.parameters else prospects
 
 
 def propose(
@@ -90,12 +92,3 @@ def by_estimate(prospects: Sequence[FamilyProspect]) -> list[FamilyProspect]:
             penalty = VARIATION_PENALTY * place + REPEAT_PENALTY * (place > 0)
             ranked.append((entry.estimated_us**TRUST * (1 + penalty), entry))
     return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
-
-
-def different(instances: Iterator[FamilyInstance]) -> Iterator[FamilyInstance]:
-    """The first instance of each program text: parameters of a family may come to the same."""
-    seen = set()
-    for instance in instances:
-        if instance.program not in seen:
-            seen.add(instance.program)
-            yield instance

@@ -14,6 +14,7 @@ from sparsesmith.formats.bsr import Bsr
 from sparsesmith.formats.format import (
     INDEX_WIDTH,
     Argument,
+    Format,
     IntegerRange,
     Layout,
     OneOf,
@@ -43,7 +44,7 @@ def vector_of(size: int) -> int:
 
 
 @dataclass(frozen=True)
-class Bsell:
+class Bsell(Format):
     name: str = "bsell"
 
     @property

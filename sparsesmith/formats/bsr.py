@@ -11,6 +11,7 @@ from sparsesmith.formats.format import (
     MAX_OFFSET,
     MAX_PADDING_RATIO,
     Argument,
+    Format,
     IntegerRange,
     Layout,
     Parameters,
@@ -24,7 +25,7 @@ from sparsesmith.matrix.pattern import Pattern
 
 
 @dataclass(frozen=True)
-class Bsr:
+class Bsr(Format):
     name: str = "bsr"
 
     @property

@@ -6,17 +6,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsesmith.formats.csr import VALUES_IN_CSR_ORDER, absolute_columns, col_indices_in_csr_order
-from sparsesmith.formats.format import INDEX_WIDTH, Argument, Layout, Parameters, ParameterSpec
+from sparsesmith.formats.format import INDEX_WIDTH, Argument, Format, Layout, Parameters, ParameterSpec
 from sparsesmith.matrix.pattern import Pattern
 
 
 @dataclass(frozen=True)
-class Coo:
+class Coo(Format):
     name: str = "coo"
 
     @property
     def parameters(self) -> Mapping[str, ParameterSpec]:
         return {"index": INDEX_WIDTH}
+
+    @property
+    def has_padding(self) -> bool:
+        return False
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
         rows = Argument("const int*", "row_indices", "index", "row of each nonzero, ascending, length nnz")

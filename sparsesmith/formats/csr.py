@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from sparsesmith.formats.format import (
     Argument,
+    Format,
     Layout,
     NarrowArray,
     OneOf,
@@ -35,12 +36,16 @@ def col_indices_in_csr_order(parameters: Parameters, meaning: str = "column of e
 
 
 @dataclass(frozen=True)
-class Csr:
+class Csr(Format):
     name: str = "csr"
 
     @property
     def parameters(self) -> Mapping[str, ParameterSpec]:
         return {"index": OneOf("i32", ("i32", "u16", "u8", "u16_row"))}
+
+    @property
+    def has_padding(self) -> bool:
+        return False
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
         if parameters["index"] not in FROM_ROW:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sparsesmith.formats.csr import ROW_OFFSETS, VALUES_IN_CSR_ORDER, col_indices_in_csr_order
 from sparsesmith.formats.format import (
     Argument,
+    Format,
     IntegerRange,
     Layout,
     OneOf,
@@ -40,7 +41,7 @@ SEGMENT_COL_BASE = Argument(
 
 
 @dataclass(frozen=True)
-class CsrMerge:
+class CsrMerge(Format):
     name: str = "csr_merge"
 
     @property
@@ -50,6 +51,10 @@ class CsrMerge:
             "balance": OneOf("merge", ("merge", "nnz")),
             "index": OneOf("i32", ("i32", "u16", "u8")),
         }
+
+    @property
+    def has_padding(self) -> bool:
+        return False
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
         narrow = parameters["index"] != "i32"

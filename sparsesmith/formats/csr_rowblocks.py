@@ -12,6 +12,7 @@ from sparsesmith.formats.csr import ROW_OFFSETS, VALUES_IN_CSR_ORDER, col_indice
 from sparsesmith.formats.format import (
     INDEX_WIDTH,
     Argument,
+    Format,
     IntegerRange,
     Layout,
     Parameters,
@@ -26,7 +27,7 @@ ROWS_AT_A_TIME = 1 << 18
 
 
 @dataclass(frozen=True)
-class CsrRowblocks:
+class CsrRowblocks(Format):
     name: str = "csr_rowblocks"
 
     @property
@@ -36,6 +37,10 @@ class CsrRowblocks:
             "max_rows": IntegerRange(1024, 1, 4096),
             "index": INDEX_WIDTH,
         }
+
+    @property
+    def has_padding(self) -> bool:
+        return False
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
         blocks = (

@@ -16,6 +16,7 @@ from sparsesmith.formats.csr_rowblocks import partition
 from sparsesmith.formats.format import (
     INDEX_WIDTH,
     Argument,
+    Format,
     IntegerRange,
     Layout,
     OneOf,
@@ -45,7 +46,7 @@ ORDER = OneOf("row", ("row", "column"))
 
 
 @dataclass(frozen=True)
-class CsrTiles:
+class CsrTiles(Format):
     name: str = "csr_tiles"
 
     @property

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from sparsesmith.formats.format import (
     Argument,
+    Format,
+    GridOfSlots,
     Layout,
     OneOf,
     Parameters,
@@ -25,12 +27,16 @@ _NONZEROS_AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True)
-class Dia:
+class Dia(Format):
     name: str = "dia"
 
     @property
     def parameters(self) -> Mapping[str, ParameterSpec]:
         return {"slice": OneOf(0, (0, 32, 64, 128, 256))}
+
+    @property
+    def grid_of_slots(self) -> GridOfSlots:
+        return GridOfSlots("num_rows", {"slice": 0})
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
         slice_ = parameters["slice"]

@@ -8,6 +8,8 @@ import numpy as np
 from sparsesmith.formats.building.lanes import Lanes, padded_row_offsets
 from sparsesmith.formats.format import (
     Argument,
+    Format,
+    GridOfSlots,
     Layout,
     Parameters,
     ParameterSpec,
@@ -22,12 +24,16 @@ ROW_ALIGNMENT = 32
 
 
 @dataclass(frozen=True)
-class Ell:
+class Ell(Format):
     name: str = "ell"
 
     @property
     def parameters(self) -> Mapping[str, ParameterSpec]:
         return {}
+
+    @property
+    def grid_of_slots(self) -> GridOfSlots:
+        return GridOfSlots("stride")
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
         return (

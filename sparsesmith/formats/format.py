@@ -128,6 +128,16 @@ class Layout:
         return sum(array.nbytes for array in self.indices.values()) + self.num_slots * element_bytes + scratch
 
 
+@dataclass(frozen=True)
+class GridOfSlots:
+    """Slot k of row i lies at k * stride + i."""
+
+    stride: str
+    """`num_rows`, or the name of a size of the layout."""
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    """What the format's parameters must be for that."""
+
+
 class Format(Protocol):
     """One storage format. Implementations are frozen dataclasses in a module of the format's name."""
 
@@ -148,6 +158,16 @@ class Format(Protocol):
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
         """The inverse of build."""
         ...
+
+    @property
+    def has_padding(self) -> bool:
+        """Whether some slots may hold no nonzero: a program must see that from their value."""
+        return True
+
+    @property
+    def grid_of_slots(self) -> GridOfSlots | None:
+        """Of formats whose rows can be coded as wholes (`values=rows`)."""
+        return None
 
 
 HEAD = (

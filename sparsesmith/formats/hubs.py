@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sparsesmith.formats.format import (
     Argument,
+    Format,
     IntegerRange,
     Layout,
     OneOf,
@@ -60,7 +61,7 @@ _ARGUMENTS = (
 
 
 @dataclass(frozen=True)
-class Hubs:
+class Hubs(Format):
     name: str = "hubs"
 
     @property

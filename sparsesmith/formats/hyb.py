@@ -15,6 +15,7 @@ from sparsesmith.formats.ell import ROW_ALIGNMENT
 from sparsesmith.formats.format import (
     INDEX_WIDTH,
     Argument,
+    Format,
     IntegerRange,
     Layout,
     OneOf,
@@ -34,7 +35,7 @@ REACH = 2**16
 
 
 @dataclass(frozen=True)
-class Hyb:
+class Hyb(Format):
     name: str = "hyb"
 
     @property

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import (
     Argument,
+    Format,
     IntegerRange,
     Layout,
     OneOf,
@@ -80,7 +81,7 @@ _ARGUMENTS = (
 
 
 @dataclass(frozen=True)
-class Panels:
+class Panels(Format):
     name: str = "panels"
 
     @property

@@ -17,6 +17,7 @@ from sparsesmith.formats.building.lanes import Lanes
 from sparsesmith.formats.format import (
     NARROW_REACH,
     Argument,
+    Format,
     Layout,
     NumberList,
     OneOf,
@@ -127,7 +128,7 @@ def cut_bins(counted: LengthCounts, limits: tuple[int, ...], steps: int, max_lan
 
 
 @dataclass(frozen=True)
-class RowBins:
+class RowBins(Format):
     name: str = "row_bins"
 
     @property

@@ -14,6 +14,7 @@ from sparsesmith.formats.building.lanes import Lanes
 from sparsesmith.formats.building.windows import REACHES, place_in_windows, windows_of
 from sparsesmith.formats.format import (
     Argument,
+    Format,
     IntegerRange,
     Layout,
     OneOf,
@@ -32,7 +33,7 @@ NO_ROW = -1
 
 
 @dataclass(frozen=True)
-class Sell:
+class Sell(Format):
     name: str = "sell"
 
     @property

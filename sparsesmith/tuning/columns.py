@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.families import FAMILIES
-from sparsesmith.families.prospects import NUM_SMS, RESIDENT_THREADS, Work
+from sparsesmith.families.estimates.cost import NUM_SMS, RESIDENT_THREADS, Work
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.features import FEATURE_NAMES, structural_features
 from sparsesmith.matrix.pattern import Pattern
@@ -69,7 +69,7 @@ def _features(pattern: Pattern) -> npt.NDArray[np.float32]:
 
 
 def _of_workload(grid: Grid) -> dict[str, float]:
-    features = _features(grid.work.shape.pattern)
+    features = _features(grid.work.statistics.pattern)
     return {
         **dict(zip(FEATURE_NAMES, map(float, features), strict=True)),
         "spmm": float(grid.operation == "spmm"),
@@ -112,7 +112,7 @@ def _derived(grid: Grid, parameters: Mapping[str, FloatArray]) -> dict[str, Floa
         values = parameters.get(name, np.full(count, MISSING))
         return np.where(np.isnan(values), default, values)
 
-    mean, longest = np.log2(work.shape.mean), np.log2(work.shape.longest)
+    mean, longest = np.log2(work.statistics.mean), np.log2(work.statistics.longest)
     rows, nnz = np.log2(work.rows), np.log2(work.nnz)
     width = of("lanes") + of("unroll", 0.0)
     staged = of("block") + of("unroll", 0.0)
@@ -127,8 +127,8 @@ def _derived(grid: Grid, parameters: Mapping[str, FloatArray]) -> dict[str, Floa
         "row_blocks_over_sms": nnz - of("nnz_per_block") - np.log2(NUM_SMS),
         "row_over_block": mean - of("block"),
         "dense_cols_over_tile": np.log2(work.num_dense_cols) - tile,
-        "sell_padding": _cached(grid, ("slice", "sigma"), work.shape.sell_padding),
-        "block_fill": _cached(grid, ("block_rows", "block_cols"), work.shape.block_fill),
+        "sell_padding": _cached(grid, ("slice", "sigma"), work.statistics.sell_padding),
+        "block_fill": _cached(grid, ("block_rows", "block_cols"), work.statistics.block_fill),
         "operand_bytes": np.full(count, np.log2(_operand_bytes(work))),
     }
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from sparsesmith.families.estimates.cost import Work
 from sparsesmith.families.proposal import FamilyProspect, prospects_of, work_of
-from sparsesmith.families.prospects import Work
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import ElementType, Operation

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from sparsesmith.artifacts.cpp_header import cpp_parameter, fingerprint
+from sparsesmith.artifacts.cpp_header import cpp_parameters, fingerprint
 from sparsesmith.formats import FORMATS, complete_parameters
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 
@@ -143,7 +143,7 @@ def test_the_cpp_builder_of_each_format_gives_the_arrays_of_the_python_builder(n
     folder = files("sparsesmith.artifacts") / "cpp"
     for number, given in enumerate(CHOICES[name]):
         parameters = complete_parameters(FORMATS[name], given)
-        listed = ", ".join(cpp_parameter(key, value) for key, value in parameters.items())
+        listed = cpp_parameters(FORMATS[name], parameters)
         code = (folder / "layout.hpp").read_text() + (folder / f"{name}.hpp").read_text()
         code += MAIN.replace("BUILD", f"build_{name}").replace("PARAMETERS", listed)
         source, program = tmp_path / f"{number}.cpp", tmp_path / f"{number}"

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from sparsesmith.artifacts.cpp_header import cpp_header, cpp_parameter, values_fingerprint, workload_name
+from sparsesmith.artifacts.cpp_header import cpp_header, cpp_parameters, values_fingerprint, workload_name
 from sparsesmith.artifacts.python_loader import python_loader
 from sparsesmith.client import TunedKernel
 from sparsesmith.errors import InvalidMatrix, InvalidProgram, Unavailable
-from sparsesmith.families.fixed_values import FIXED_FAMILIES
+from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.formats.values.compressed import compressed
@@ -93,7 +93,7 @@ def test_the_header_stores_values_as_the_python_builder_does(
     pattern, values = pattern_from_scipy(matrix), fixed_values(matrix.data, element_type)
     layout = format_.build_with(pattern, parameters, values)
     element = {"float32": "float", "float64": "double"}[element_type]
-    listed = ", ".join(cpp_parameter(key, value) for key, value in format_.layout_parameters(parameters).items())
+    listed = cpp_parameters(format_, format_.layout_parameters(parameters))
     layout_code, format_code, values_code = (
         (SOURCES / f"{part}.hpp").read_text() for part in ("layout", name, "values")
     )

@@ -59,7 +59,7 @@ assert not {name.partition(".")[0] for name in sys.modules} & HEAVY
 """
     )
     assert run.returncode == 0, run.stderr
-    assert {"sparsesmith.client.clients", "sparsesmith.families.csr"} <= set(run.stdout.split())
+    assert {"sparsesmith.client.clients", "sparsesmith.families.spmv.csr"} <= set(run.stdout.split())
 
 
 @pytest.mark.parametrize("command", ["['up']", "['demo']", "['train', 'ppo']"])

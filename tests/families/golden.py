@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.families import FAMILIES, Family, FamilyInstance, propose
-from sparsesmith.families.compression import Compression, compressed_program
-from sparsesmith.families.fixed_proposal import propose_fixed
-from sparsesmith.families.fixed_values import FIXED_FAMILIES
+from sparsesmith.families.fixed.family import FixedFamily
+from sparsesmith.families.fixed.proposal import propose_fixed
+from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.families.proposal import FamilyProspect, prospects_of, work_of
+from sparsesmith.families.text.values import Compression
 from sparsesmith.formats.format import IntegerRange, NumberList, OneOf, ParameterSpec, ParameterValue
 from sparsesmith.formats.values.storage import Constant, Dictionary, Float32
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
@@ -29,9 +30,9 @@ from sparsesmith_proto.message import ElementType, Operation
 
 RECORD = Path(__file__).with_name("golden.json")
 FIRST = 60
-CHOICES = 120
+CHOICES = 40
 """Of a family's grid, drawn evenly for each element type and number of columns."""
-DRAWS = 30_000
+DRAWS = 10_000
 
 Indices = npt.NDArray[np.int64]
 Workload = tuple[Operation, ElementType, int]
@@ -209,7 +210,9 @@ def values_of(spec: ParameterSpec) -> tuple[ParameterValue, ...]:
             return tuple(value for value in lists if spec.is_legal(value))
 
 
-def choices(family: Family, element_type: ElementType, columns: int) -> Iterator[dict[str, ParameterValue]]:
+def choices(
+    family: Family | FixedFamily, element_type: ElementType, columns: int
+) -> Iterator[dict[str, ParameterValue]]:
     """Legal choices, drawn evenly; the draw depends on names and values alone."""
     draw = random.Random(f"{family.name} {element_type} {columns}")
     names = sorted(family.parameters)
@@ -218,7 +221,7 @@ def choices(family: Family, element_type: ElementType, columns: int) -> Iterator
     return itertools.islice((choice for choice in drawn if family.accepts(choice, element_type, columns)), CHOICES)
 
 
-def texts_of(family: Family) -> Iterator[tuple[str, str]]:
+def texts_of(family: Family | FixedFamily) -> Iterator[tuple[str, str]]:
     """What is written, and the text: a part of the grid, and the compressed forms of some."""
     element_types: tuple[ElementType, ...] = ("float32", "float64")
     for element_type, columns in itertools.product(element_types, (8, 32, 100) if family.operation == "spmm" else (1,)):
@@ -226,12 +229,13 @@ def texts_of(family: Family) -> Iterator[tuple[str, str]]:
             text = family.render(choice, element_type, columns)
             title = f"{family.name} {element_type} {columns} {choice}"
             yield title, text
-            if family.name in FAMILIES and place % 3 == 0:
+            if isinstance(family, Family) and place % 3 == 0:
                 for compression in COMPRESSIONS:
-                    yield f"{title} {compression}", str(compressed_program(text, compression))
+                    compressed = family.compressed(choice, element_type, columns, compression)
+                    yield f"{title} {compression}", str(compressed)
 
 
-def of_family(family: Family) -> str:
+def of_family(family: Family | FixedFamily) -> str:
     return digest(*(text for _, text in texts_of(family)))
 
 

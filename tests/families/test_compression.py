@@ -1,86 +1,95 @@
-"""General programs rewritten for compressed values, and what is proposed for which values."""
+"""General programs written for compressed values, and what is proposed for which values."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from sparsesmith.families import FAMILIES, FamilyInstance, propose
-from sparsesmith.families.compression import Compression, compressed_program
-from sparsesmith.families.fixed_proposal import compressions, propose_fixed
-from sparsesmith.families.fixed_values import FIXED_FAMILIES
-from sparsesmith.formats.values.storage import Constant, Dictionary, Float32
+from sparsesmith.families.fixed.proposal import compressions, propose_fixed
+from sparsesmith.families.fixed.rows import FIXED_FAMILIES
+from sparsesmith.families.text.program import Choice, Launch, program
+from sparsesmith.families.text.values import Compression, Table
+from sparsesmith.formats.values.storage import Constant, Dictionary, Float32, ValueStorage
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith.program.program import parse_program
-
-HEAD = '//@ format csr index=i32\n//@ launch spmv grid=1 block=32\nextern "C" __global__ void spmv('
-ARGUMENTS = "int nnz, const float* __restrict__ values, const float* x) {\n"
+from sparsesmith_proto.message import ElementType
 
 
-def text_of(body: str, element: str = "float") -> str:
-    return (HEAD + ARGUMENTS + body + "}\n").replace("float", element)
+def choice(
+    storage: ValueStorage | None = None, table: Table = "cached", element_type: ElementType = "float32"
+) -> Choice:
+    compression = None if storage is None else Compression(storage, table)
+    return Choice({"load": "ldcs"}, element_type, 1, "spmv", "csr", compression)
 
 
-def body_of(program: str | None) -> str:
-    assert program is not None
-    return program.split("{\n", 1)[1].rsplit("}", 1)[0]
+READS = "sum += $value(f(j)[0]) + $value_at(k + g(i));"
 
 
-def test_every_read_of_a_value_becomes_a_look_up_of_its_code() -> None:
-    text = text_of("sum += __ldcs(values + f(j)[0]) + values[k + g(i)];")
-    program = compressed_program(text, Compression(Dictionary("u16")))
-    expected = "sum += dictionary[__ldcs(value_codes + f(j)[0])] + dictionary[value_codes[k + g(i)]];"
-    assert body_of(program) == expected
-    assert program is not None
-    assert "//@ values dictionary code=u16\n" in program
-    assert "const unsigned short* __restrict__ value_codes, const float* __restrict__ dictionary" in program
+@pytest.mark.parametrize(
+    ("storage", "expected"),
+    [
+        (None, "sum += __ldcs(values + f(j)[0]) + values[k + g(i)];"),
+        (Dictionary("u16"), "sum += dictionary[__ldcs(value_codes + f(j)[0])] + dictionary[value_codes[k + g(i)]];"),
+        (Constant(), "sum += constant_value[0] + constant_value[0];"),
+        (Float32(), "sum += __ldcs(values + f(j)[0]) + values[k + g(i)];"),
+    ],
+)
+def test_every_read_of_a_value_goes_through_what_stands_in_its_place(
+    storage: ValueStorage | None, expected: str
+) -> None:
+    assert choice(storage).fill(READS) == expected
 
 
-def test_a_table_in_shared_memory_is_filled_before_anything_else() -> None:
-    body = body_of(compressed_program(text_of("  y = values[k];"), Compression(Dictionary("u8"), "shared")))
-    lines = body.split("\n")
-    assert lines[0].strip() == "__shared__ float table[256];"
-    assert lines[2].strip() == "__syncthreads();"
-    assert lines[3].strip() == "y = table[value_codes[k]];"
+def test_a_compressed_program_declares_what_it_reads() -> None:
+    family = FAMILIES["csr_scalar"]
+    default = {name: spec.default for name, spec in family.parameters.items()}
+    text = family.compressed(default, "float32", 1, Compression(Dictionary("u16")))
+    assert text is not None
+    assert "//@ values dictionary code=u16\n" in text
+    assert "const unsigned short* __restrict__ value_codes, const float* __restrict__ dictionary" in text
 
 
-VECTOR = "float4 v = __ldcs((const float4*)(values + j * 4)); y = values[j];"
+def test_a_table_in_shared_memory_is_filled_before_anything_else_in_the_kernels_that_read_values() -> None:
+    shared = choice(Dictionary("u8"), "shared")
+    multiply = Launch("spmv", "1", 32, shared.fill("y = $value_at(k);"), reads_values=True)
+    text = program(shared, {"index": "i32"}, multiply, Launch("add", "1", 32, "y = 0;"))
+    first, second = (kernel.split("{\n", 1)[1].split("\n") for kernel in text.split('extern "C"')[1:])
+    assert first[0].strip() == "__shared__ float table[256];"
+    assert first[2].strip() == "__syncthreads();"
+    assert first[3].strip() == "y = table[value_codes[k]];"
+    assert second[0].strip() == "y = 0;"
+
+
+VECTOR = "$values(4, j * 4)"
 
 
 def test_values_read_as_vectors_are_looked_up_together() -> None:
-    program = compressed_program(text_of(VECTOR), Compression(Dictionary("u8")))
-    expected = (
-        "float4 v = decoded(__ldcs((const uchar4*)(value_codes + j * 4)), dictionary); y = dictionary[value_codes[j]];"
-    )
-    assert program is not None
-    assert expected in program
-    assert "float4 decoded(uchar4 codes, const float* table)" in program
-    program = compressed_program(text_of(VECTOR), Compression(Constant()))
-    assert "float4 v = make_float4(constant_value[0], constant_value[0]," in body_of(program)
-    doubles = text_of("double2 v = __ldg((const double2*)(values + j));", "double")
-    program = compressed_program(doubles, Compression(Float32()))
-    assert program is not None
-    assert "double2 v = widened(__ldg((const float2*)(values + j)));" in program
+    coded = choice(Dictionary("u8"))
+    assert coded.fill(VECTOR) == "decoded(__ldcs((const uchar4*)(value_codes + j * 4)), dictionary)"
+    assert "float4 decoded(uchar4 codes, const float* table)" in coded.value_function(4)
+    assert choice(Constant()).fill(VECTOR).startswith("make_float4(constant_value[0], constant_value[0],")
+    narrow = choice(Float32(), element_type="float64")
+    assert narrow.fill("$values(2, j)") == "widened(__ldcs((const float2*)(values + j)))"
+    assert "double2 widened(float2 narrow)" in narrow.value_function(2)
 
 
-@pytest.mark.parametrize("body", ["y = *(float4*)(values + j);", "y = values[j++];", "y = __ldg(values + j[i]++);"])
-def test_what_cannot_be_rewritten_is_left(body: str) -> None:
-    assert compressed_program(text_of(body), Compression(Constant())) is None
-
-
-def test_a_constant_needs_a_format_without_padding() -> None:
-    text = text_of("y = values[j];")
-    assert body_of(compressed_program(text, Compression(Constant()))) == "y = constant_value[0];"
-    assert compressed_program(text.replace("format csr", "format ell"), Compression(Constant())) is None
-
-
-def test_narrow_values_keep_their_name_and_are_for_doubles_not_read_as_vectors() -> None:
-    text = text_of("y = values[j];", "double")
-    program = compressed_program(text, Compression(Float32()))
-    assert program is not None
-    assert "const float* __restrict__ values" in program
-    assert compressed_program(text_of("y = values[j];"), Compression(Float32())) is None
-    assert compressed_program(text_of("y = *(const double2*)(values + j);", "double"), Compression(Float32())) is None
+@pytest.mark.parametrize(
+    ("family", "storage", "why"),
+    [
+        ("sell", Constant(), "padding could not be told from the value"),
+        ("spmm_panel", Constant(), "its read of a value counts on"),
+        ("csr_scalar", Float32(), "the values are float32 already"),
+        ("hyb", Dictionary("u8"), "it points into the values"),
+        ("dia_literal_wide", Float32(), "it points into the values"),
+    ],
+)
+def test_a_family_is_left_as_it_is_where_a_storage_does_not_go_with_its_reads(
+    family: str, storage: ValueStorage, why: str
+) -> None:
+    default = {name: spec.default for name, spec in FAMILIES[family].parameters.items()}
+    element_type: ElementType = "float64" if family == "dia_literal_wide" else "float32"
+    assert FAMILIES[family].compressed(default, element_type, 32, Compression(storage)) is None, why
 
 
 @pytest.mark.parametrize(

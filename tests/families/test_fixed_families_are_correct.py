@@ -12,10 +12,11 @@ from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.families import FAMILIES, Family, FamilyInstance, propose
-from sparsesmith.families.compression import Compression, compressed_program
-from sparsesmith.families.fixed_proposal import propose_fixed
-from sparsesmith.families.fixed_values import FIXED_FAMILIES
-from sparsesmith.families.shape import Shape
+from sparsesmith.families.estimates.statistics import PatternStatistics
+from sparsesmith.families.fixed.family import FixedFamily
+from sparsesmith.families.fixed.proposal import propose_fixed
+from sparsesmith.families.fixed.rows import FIXED_FAMILIES
+from sparsesmith.families.text.values import Compression
 from sparsesmith.formats.format import OneOf, ParameterValue
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.formats.values.storage import Constant, Dictionary, Float32
@@ -121,9 +122,9 @@ def run(
     return output.reshape(-1, columns), dense.reshape(-1, columns)
 
 
-def own_choices(family: Family, pattern: Pattern, element_type: ElementType) -> list[dict[str, ParameterValue]]:
+def own_choices(family: FixedFamily, pattern: Pattern, element_type: ElementType) -> list[dict[str, ParameterValue]]:
     """Choices that together hold every value of every parameter, with what must match the pattern set right."""
-    shape = Shape(pattern)
+    shape = PatternStatistics(pattern)
     fitted: dict[str, ParameterValue] = {"offsets": shape.listed_diagonals, "width": shape.longest}
     specs = {name: spec for name, spec in family.parameters.items() if isinstance(spec, OneOf)}
     every = [
@@ -239,7 +240,7 @@ def check_compressed(
     suited = fitted(choice, pattern)
     if suited is None or not family.accepts(suited, element_type, columns):
         return
-    text = compressed_program(family.render(suited, element_type, columns), compression)
+    text = family.compressed(suited, element_type, columns, compression)
     if text is None:
         return
     distinct_values = 1 if isinstance(compression.storage, Constant) else 7

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sparsesmith.families import FAMILIES
-from sparsesmith.families.fixed_values import FIXED_FAMILIES
+from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from tests.families import golden
 
 RECORDED = json.loads(golden.RECORD.read_text(encoding="utf-8"))

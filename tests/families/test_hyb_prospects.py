@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from sparsesmith.families import FAMILIES
-from sparsesmith.families.hyb_prospects import GIANT_ROW, PROSPECTS, Rest, splits
-from sparsesmith.families.prospects import Work
-from sparsesmith.families.shape import Shape
-from sparsesmith.families.spmm_hyb_prospects import PROSPECTS as SPMM_PROSPECTS
+from sparsesmith.families.estimates.cost import Work
+from sparsesmith.families.estimates.splits import Rest, splits
+from sparsesmith.families.estimates.statistics import PatternStatistics
+from sparsesmith.families.spmv.hyb_prospects import GIANT_ROW
 from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 
@@ -46,20 +46,20 @@ def test_a_split_says_what_the_layout_stores(rest: Rest, index: str) -> None:
 
 @pytest.mark.parametrize("family", ["hyb", "hyb_segmented"])
 def test_even_rows_get_no_remainder(family: str) -> None:
-    assert not list(PROSPECTS[family](Work(Shape(even(8000)), 4, 1)))
-    assert list(PROSPECTS[family](Work(Shape(uneven()), 4, 1)))
+    assert not list(FAMILIES[family].prospects(Work(PatternStatistics(even(8000)), 4, 1)))
+    assert list(FAMILIES[family].prospects(Work(PatternStatistics(uneven()), 4, 1)))
 
 
 def test_a_giant_row_gets_a_large_block_of_its_own() -> None:
-    work = Work(Shape(uneven(9000, giant=2 * GIANT_ROW)), 4, 1)
-    best = min(PROSPECTS["hyb"](work), key=lambda prospect: prospect.estimated_us).parameters
+    work = Work(PatternStatistics(uneven(9000, giant=2 * GIANT_ROW)), 4, 1)
+    best = min(FAMILIES["hyb"].prospects(work), key=lambda prospect: prospect.estimated_us).parameters
     assert best["heavy"] != 0
     assert int(best["block"]) >= 512
 
 
 @pytest.mark.parametrize(("family", "columns"), [("hyb", 1), ("hyb_segmented", 1), ("spmm_hyb", 8), ("spmm_hyb", 128)])
 def test_most_prospects_are_programs(family: str, columns: int) -> None:
-    prospects = list({**PROSPECTS, **SPMM_PROSPECTS}[family](Work(Shape(uneven()), 4, columns)))
+    prospects = list(FAMILIES[family].prospects(Work(PatternStatistics(uneven()), 4, columns)))
     defaults = {"registers": "free", "dependency": "full"}
     legal = [FAMILIES[family].accepts({**entry.parameters, **defaults}, "float32", columns) for entry in prospects]
     assert sum(legal) > 0.6 * len(legal) > 0

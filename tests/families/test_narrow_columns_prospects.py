@@ -5,9 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from sparsesmith.families import FAMILIES
-from sparsesmith.families.prospects import Work
-from sparsesmith.families.shape import Shape
-from sparsesmith.families.spmv_prospects import PROSPECTS
+from sparsesmith.families.estimates.cost import Work
+from sparsesmith.families.estimates.statistics import PatternStatistics
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices, pattern_from_scipy
 from sparsesmith.program.program import parse_program
@@ -39,7 +38,7 @@ def scattered(rows: int = 40_000) -> Pattern:
 def proposed(pattern: Pattern, family: str) -> set[ParameterValue]:
     """Values of `index`; every program that names one is built."""
     found: dict[ParameterValue, dict[str, ParameterValue]] = {}
-    for prospect in PROSPECTS[family](Work(Shape(pattern), 4, 1)):
+    for prospect in FAMILIES[family].prospects(Work(PatternStatistics(pattern), 4, 1)):
         defaults = {name: spec.default for name, spec in FAMILIES[family].parameters.items()}
         choice = {**defaults, **prospect.parameters}
         if FAMILIES[family].accepts(choice, "float32"):

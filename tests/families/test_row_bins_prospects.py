@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from sparsesmith.families import FAMILIES
-from sparsesmith.families.prospects import Work
-from sparsesmith.families.row_bins_prospects import (
+from sparsesmith.families.estimates.cost import Work
+from sparsesmith.families.estimates.statistics import PatternStatistics
+from sparsesmith.families.spmv.row_bins_prospects import (
     BIN_OVERHEAD_SLOTS,
-    PROSPECTS,
     WARP_OVERHEAD_SLOTS,
     best_limits,
 )
-from sparsesmith.families.shape import Shape
 from sparsesmith.formats.row_bins import count_lengths, cut_bins
 from sparsesmith.matrix.pattern import Int32Array, pattern_from_indices
 from sparsesmith.program.program import parse_program
@@ -50,8 +49,8 @@ def test_sixteen_bits_are_proposed_just_where_every_warp_allows_them() -> None:
     near = rows * 25 + generator.integers(0, 100, rows.size)
     far = generator.integers(0, 100_000, rows.size)
     for columns, expected in ((near, {"u16", "i32"}), (far, {"i32"})):
-        work = Work(Shape(pattern_from_indices(4000, 100_100, rows, columns)), 4, 1)
-        assert {prospect.parameters["index"] for prospect in PROSPECTS["row_bins"](work)} == expected
+        work = Work(PatternStatistics(pattern_from_indices(4000, 100_100, rows, columns)), 4, 1)
+        assert {prospect.parameters["index"] for prospect in FAMILIES["row_bins"].prospects(work)} == expected
 
 
 @pytest.mark.parametrize(
@@ -62,15 +61,17 @@ def test_large_matrices_are_proposed_the_fewest_bits_that_reach_their_columns(
 ) -> None:
     rows = np.repeat(np.arange(30_000), 4)
     columns = np.random.default_rng(6).integers(0, num_cols, rows.size)
-    work = Work(Shape(pattern_from_indices(30_000, num_cols, rows, columns)), 4, 1)
-    assert {prospect.parameters["index"] for prospect in PROSPECTS["row_bins"](work)} == expected
+    work = Work(PatternStatistics(pattern_from_indices(30_000, num_cols, rows, columns)), 4, 1)
+    assert {prospect.parameters["index"] for prospect in FAMILIES["row_bins"].prospects(work)} == expected
 
 
 def test_cuts_that_the_format_would_refuse_for_their_padding_are_not_offered() -> None:
     rows = 3000
     diagonal = np.arange(rows)
     pattern = pattern_from_indices(rows, rows, np.append(diagonal, np.zeros(rows)).astype(int), np.tile(diagonal, 2))
-    offered = [prospect.parameters for prospect in PROSPECTS["row_bins"](Work(Shape(pattern), 4, 1))]
+    offered = [
+        prospect.parameters for prospect in FAMILIES["row_bins"].prospects(Work(PatternStatistics(pattern), 4, 1))
+    ]
     assert offered
     layouts = {(each["widths"], each["steps"], each["max_lanes"]): each for each in offered}
     for parameters in layouts.values():

@@ -12,7 +12,6 @@ from sparsesmith.formats import FORMATS, complete_parameters, format_named
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.formats.values.compressed import Compressed, build_layout, compressed, storage_name
 from sparsesmith.formats.values.storage import (
-    SLOT_GRIDS,
     VALUE_STORAGES,
     Constant,
     Dictionary,
@@ -49,7 +48,8 @@ def test_unpacking_gives_every_slot_its_value_back(name: str, data: st.DataObjec
     parameters = data.draw(parameters_of(format_))
     values = some_values(data, pattern)
     storages: list[ValueStorage] = [Dictionary("u8"), Dictionary("u16"), Float32()]
-    if name in SLOT_GRIDS:
+    slots = format_.grid_of_slots
+    if slots is not None:
         storages += [RowDictionary("u8"), RowDictionary("u16")]
     storage = data.draw(st.sampled_from(storages))
     packed_format = compressed(format_, storage)
@@ -59,7 +59,8 @@ def test_unpacking_gives_every_slot_its_value_back(name: str, data: st.DataObjec
     found = unpacked(storage, layout)
     assert found is not None
     if isinstance(storage, RowDictionary):
-        stride = {"num_rows": pattern.num_rows, **plain.sizes}[SLOT_GRIDS[name]]
+        assert slots is not None
+        stride = {"num_rows": pattern.num_rows, **plain.sizes}[slots.stride]
         expected = expected.reshape(-1, stride)[:, : pattern.num_rows]
     np.testing.assert_array_equal(found, expected)
 
@@ -73,7 +74,7 @@ def test_a_compressed_layout_holds_just_the_arguments_of_the_catalogue(
     format_ = format_named(name)
     parameters = data.draw(parameters_of(format_))
     for storage in VALUE_STORAGES.values():
-        if isinstance(storage, RowDictionary) and name not in SLOT_GRIDS:
+        if isinstance(storage, RowDictionary) and FORMATS[name].grid_of_slots is None:
             continue
         ones = fixed_values(np.ones(pattern.nnz), "float64")
         packed_format = compressed(format_, storage)

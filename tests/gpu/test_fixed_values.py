@@ -8,7 +8,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess
 from sparsesmith.artifacts.launcher import program_launcher
 from sparsesmith.errors import InvalidMatrix
 from sparsesmith.families import propose
-from sparsesmith.families.fixed_proposal import propose_fixed
+from sparsesmith.families.fixed.proposal import propose_fixed
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith_proto.kernel import MeasuredTiming, Passed, Rejected, Workload

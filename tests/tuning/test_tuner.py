@@ -140,7 +140,7 @@ def test_the_first_word_on_a_program_counts_and_a_stranger_is_refused() -> None:
     tuner.tell(instance, 1.0)
     assert tuner.best_us == 5.0
     with pytest.raises(KeyError):
-        tuner.tell(FamilyInstance("csr_scalar", {}, "another"), 1.0)
+        tuner.tell(FamilyInstance("csr_scalar", {}, "another", "float32"), 1.0)
 
 
 def test_the_same_measurements_give_the_same_programs() -> None:

@@ -12,7 +12,7 @@ from services.generator.search.proposer import Exhausted
 from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
 from sparsesmith.families import FamilyInstance
-from sparsesmith.families.fixed_proposal import compressed_instance, compressions
+from sparsesmith.families.fixed.proposal import compressed_instance, compressions
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of
 from sparsesmith.tuning.models import CostModels

@@ -2,7 +2,7 @@
 
 from services.generator.search.standing import Batch
 from services.generator.task import TuningTask
-from sparsesmith.families.fixed_proposal import own_instances
+from sparsesmith.families.fixed.proposal import own_instances
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith_proto.kernel import Candidate, FromFamily
 

@@ -22,7 +22,7 @@ inline Layout build_bsell(const Csr& csr, const Parameters& parameters) {
   }
   Layout layout;
   layout.sizes["num_slices"] = num_slices;
-  const bool narrow = parameters.at("index_u16") != 0;
+  const bool narrow = is_set(parameters, "index_u16");
   std::vector<int> offsets{0}, columns, bases;
   for (int s = 0; s < num_slices; ++s) {
     const int* lane = &lanes[std::size_t(s) * slice];

@@ -1,7 +1,7 @@
 // Segments of equal work: merge-path diagonals over (row ends, nonzeros), or nonzeros alone.
 inline Layout build_csr_merge(const Csr& csr, const Parameters& parameters) {
   const int items = parameters.at("items");
-  const bool by_nnz = parameters.at("balance_nnz") != 0;
+  const bool by_nnz = is_set(parameters, "balance_nnz");
   const std::int64_t work = by_nnz ? csr.nnz() : std::int64_t{csr.nnz()} + csr.num_rows;
   const int num_segments = static_cast<int>((work + items - 1) / items);
   std::vector<int> rows, offsets;
@@ -19,7 +19,7 @@ inline Layout build_csr_merge(const Csr& csr, const Parameters& parameters) {
   }
   Layout layout;
   std::vector<int> columns = csr.col_indices;
-  if (parameters.at("index_u16") || is_set(parameters, "index_u8")) {
+  if (is_set(parameters, "index_u16") || is_set(parameters, "index_u8")) {
     std::vector<int>& bases = layout.ints["segment_col_base"];
     for (int segment = 0; segment < num_segments; ++segment) {
       const auto first = columns.begin() + offsets[segment], last = columns.begin() + offsets[segment + 1];

@@ -14,7 +14,7 @@ inline Layout build_csr_rowblocks(const Csr& csr, const Parameters& parameters) 
   const int num_blocks = static_cast<int>(block_rows.size()) - 1;
   layout.sizes["num_blocks"] = num_blocks;
   std::vector<int> columns = csr.col_indices;
-  if (parameters.at("index_u16")) {
+  if (is_set(parameters, "index_u16")) {
     std::vector<int> base(num_blocks, 0);
     for (int block = 0; block < num_blocks; ++block) {
       auto first = columns.begin() + csr.row_offsets[block_rows[block]];

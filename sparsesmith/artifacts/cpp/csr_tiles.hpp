@@ -1,13 +1,15 @@
 // Whole rows packed into tiles of a fixed number of slots, behind them the pieces of rows that are longer than a tile.
-// rows: 0 as they are, 1 longest first, 2 by the column of the middle nonzero (empty rows first).
-inline std::vector<int> tile_row_sequence(const Csr& csr, int rows) {
+// rows: as they are (natural), longest first (length), by the column of the middle nonzero, empty rows first (column).
+inline std::vector<int> tile_row_sequence(const Csr& csr, const Parameters& parameters) {
+  const bool by_length = is_set(parameters, "rows_length"), by_column = is_set(parameters, "rows_column");
   std::vector<int> sequence(csr.num_rows), key(csr.num_rows);
   std::iota(sequence.begin(), sequence.end(), 0);
   for (int row = 0; row < csr.num_rows; ++row) {
     const int middle = csr.row_offsets[row] + csr.length(row) / 2;
-    key[row] = rows == 1 ? -csr.length(row) : rows == 2 && csr.length(row) > 0 ? csr.col_indices[middle] : -1;
+    key[row] = by_length ? -csr.length(row) : by_column && csr.length(row) > 0 ? csr.col_indices[middle] : -1;
   }
-  if (rows) std::stable_sort(sequence.begin(), sequence.end(), [&key](int a, int b) { return key[a] < key[b]; });
+  if (by_length || by_column)
+    std::stable_sort(sequence.begin(), sequence.end(), [&key](int a, int b) { return key[a] < key[b]; });
   return sequence;
 }
 
@@ -39,9 +41,9 @@ inline std::vector<Tile> cut_tiles(const Csr& csr, const std::vector<int>& seque
 inline Layout build_csr_tiles(const Csr& csr, const Parameters& parameters) {
   const int vector = parameters.at("vector"), capacity = 32 * vector * parameters.at("chunks");
   const int max_rows = parameters.at("max_rows");
-  const bool narrow = parameters.at("index_u16") != 0, sorts = parameters.at("order_column") != 0;
-  const bool splits = parameters.at("long_rows_split") != 0, natural = parameters.at("rows") == 0;
-  const std::vector<int> sequence = tile_row_sequence(csr, parameters.at("rows"));
+  const bool narrow = is_set(parameters, "index_u16"), sorts = is_set(parameters, "order_column");
+  const bool splits = is_set(parameters, "long_rows_split"), natural = is_set(parameters, "rows_natural");
+  const std::vector<int> sequence = tile_row_sequence(csr, parameters);
   std::vector<Tile> pieces, tiles = cut_tiles(csr, sequence, capacity, max_rows, pieces);
   const std::size_t num_whole = tiles.size(), num_tiles = num_whole + pieces.size();
   if (!pieces.empty() && !splits) throw std::runtime_error("sparsesmith: a row is longer than a tile");

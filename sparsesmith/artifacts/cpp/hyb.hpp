@@ -1,7 +1,7 @@
 // ELLPACK of `width` slots a row, column-major, and a remainder: long rows whole, or what is beyond a row's slots.
 inline Layout build_hyb(const Csr& csr, const Parameters& parameters) {
   const int width = parameters.at("width"), reach = 65536, stride = (csr.num_rows + 31) / 32 * 32;
-  const bool narrow = parameters.at("index_u16") != 0, whole_rows = parameters.at("rest_coo") == 0;
+  const bool narrow = is_set(parameters, "index_u16"), whole_rows = !is_set(parameters, "rest_coo");
   std::vector<int> bases(stride / 32, 0);
   for (int slice = 0; narrow && slice < stride / 32; ++slice) {
     std::vector<int> middles;

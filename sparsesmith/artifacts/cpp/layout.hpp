@@ -30,23 +30,18 @@ struct Layout {
 
 using Parameters = std::map<std::string, int>;
 
-// Whether a parameter's word is this one, for words that are named only where they are used.
+// Whether a parameter has this word: `index_u16` for index=u16.
 inline bool is_set(const Parameters& parameters, const std::string& flag) { return parameters.count(flag) != 0; }
 
 // Columns as the index parameter asks: 32 bits, or 16 or 8 bits counted from a base, or the low 16 bits.
 inline void store_columns(Layout& layout, const std::vector<int>& columns, const Parameters& parameters,
                           const std::string& name = "col_indices") {
-  if (is_set(parameters, "index_u8")) {
-    layout.bytes[name].assign(columns.begin(), columns.end());
-    return;
-  }
-  bool is_short = parameters.at("index_u16") != 0;
-  for (const char* word : {"index_u16_row", "index_u16_slot", "index_u18", "index_u20"})
-    is_short = is_short || is_set(parameters, word);
-  if (is_short) {
-    layout.shorts[name].assign(columns.begin(), columns.end());
-  } else {
+  if (is_set(parameters, "index_i32")) {
     layout.ints[name] = columns;
+  } else if (is_set(parameters, "index_u8")) {
+    layout.bytes[name].assign(columns.begin(), columns.end());
+  } else {
+    layout.shorts[name].assign(columns.begin(), columns.end());
   }
 }
 

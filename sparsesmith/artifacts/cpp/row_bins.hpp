@@ -8,7 +8,7 @@ inline Layout build_row_bins(const Csr& csr, const Parameters& parameters) {
     rows_of[bin].push_back(row);
   }
   Layout layout;
-  const bool narrow = parameters.at("index_u16") != 0;
+  const bool narrow = is_set(parameters, "index_u16");
   const int high_bits = is_set(parameters, "index_u18") ? 2 : is_set(parameters, "index_u20") ? 4 : 0;
   std::vector<int> bins, permutation, bases, columns;
   std::vector<std::uint8_t> high;

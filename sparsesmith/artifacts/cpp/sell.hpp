@@ -35,7 +35,7 @@ inline Layout build_sell(const Csr& csr, const Parameters& parameters) {
   }
   Layout layout;
   layout.sizes["num_slices"] = num_slices;
-  const bool narrow = parameters.at("index_u16") != 0;
+  const bool narrow = is_set(parameters, "index_u16");
   const int reach = is_set(parameters, "index_u8") ? 256 : is_set(parameters, "index_u16_slot") ? 65536 : 0;
   std::vector<int> offsets{0}, columns, bases;
   for (int s = 0; s < num_slices; ++s) {

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparsesmith.errors import InvalidProgram
+from sparsesmith.formats import FORMATS
 from sparsesmith.formats.format import Argument, Format, Layout, Parameters, ParameterSpec
 from sparsesmith.formats.values.storage import (
-    SLOT_GRIDS,
     RowDictionary,
     SlotGrid,
     ValueStorage,
@@ -18,7 +18,7 @@ from sparsesmith.matrix.values import FixedValues
 
 
 @dataclass(frozen=True)
-class Compressed:
+class Compressed(Format):
     """Any format, with what a value storage puts in the place of its argument `values`."""
 
     plain: Format
@@ -53,14 +53,14 @@ class Compressed:
         """Raises InvalidProgram where the pattern or the values do not fit."""
         layout = self.plain.build(pattern, self.layout_parameters(parameters))
         strides = {"num_rows": pattern.num_rows, **layout.sizes}
-        stride = SLOT_GRIDS.get(self.name)
-        grid = None if stride is None else SlotGrid(pattern.num_rows, strides[stride])
+        slots = self.plain.grid_of_slots
+        grid = None if slots is None else SlotGrid(pattern.num_rows, strides[slots.stride])
         return stored_layout(self.storage, layout, values.array, grid)
 
     def layout_parameters(self, parameters: Parameters) -> Parameters:
         """Those that the plain format is built with: where rows have a code, slots have no order to choose."""
-        is_sliced = isinstance(self.storage, RowDictionary) and "slice" in parameters
-        return {**parameters, "slice": 0} if is_sliced else parameters
+        slots = self.plain.grid_of_slots
+        return {**parameters, **slots.parameters} if slots and isinstance(self.storage, RowDictionary) else parameters
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
         """Raises TypeError: which slots are padding is not kept."""
@@ -69,12 +69,13 @@ class Compressed:
 
 def compressed(plain: Format, storage: ValueStorage) -> Compressed:
     """The format with that value storage. Raises InvalidProgram where they do not go together."""
-    if isinstance(storage, RowDictionary) and plain.name not in SLOT_GRIDS:
+    if isinstance(storage, RowDictionary) and plain.grid_of_slots is None:
+        legal = ", ".join(sorted(format_.name for format_ in FORMATS.values() if format_.grid_of_slots))
         raise InvalidProgram(
-            f"`//@ values {storage}` goes with the formats {', '.join(SLOT_GRIDS)}, not with {plain.name}",
+            f"`//@ values {storage}` goes with the formats {legal}, not with {plain.name}",
             field="values",
             value=plain.name,
-            limit=", ".join(SLOT_GRIDS),
+            limit=legal,
         )
     return Compressed(plain, storage)
 

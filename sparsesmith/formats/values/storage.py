@@ -20,8 +20,6 @@ Code = Literal["u8", "u16"]
 Array = npt.NDArray[Any]
 
 MAX_DISTINCT: dict[str, int] = {"u8": 2**8, "u16": 2**16}
-SLOT_GRIDS: dict[str, str] = {"dia": "num_rows", "ell": "stride"}
-"""Formats whose slots form a grid, slot k of row i at k * stride + i, by the name of the stride."""
 
 _CODE_TYPES: dict[str, tuple[str, type[np.unsignedinteger[Any]]]] = {
     "u8": ("const unsigned char*", np.uint8),
@@ -128,7 +126,7 @@ class SlotGrid:
 
 
 def stored_layout(storage: ValueStorage, layout: Layout, values: Array, grid: SlotGrid | None) -> Layout:
-    """The layout with the values in it, shape [nnz] in CSR order. `grid`: of formats that have one (see SLOT_GRIDS).
+    """The layout with the values in it, shape [nnz] in CSR order. `grid`: of formats that have one.
 
     Raises InvalidProgram for values that cannot be stored in that way.
     """

@@ -1,0 +1,182 @@
+"""What proposing needs to know of a pattern: cheap, mostly lazy, exact where that costs nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from typing import Concatenate, ParamSpec, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.formats.building.windows import padding_in_windows
+from sparsesmith.formats.sell import NO_ROW, sorted_rows
+from sparsesmith.matrix.features import (
+    block_fill,
+    distinct_diagonals,
+    narrow_share_of_nonzeros,
+    narrow_share_of_rows,
+    row_spans,
+    sell_padding,
+)
+from sparsesmith.matrix.pattern import Int32Array, Pattern
+
+SAMPLED_ROWS = 16
+ROWS_A_SAMPLE = 16384
+ROWS_IN_WINDOWS = 4096
+"""Rows whose slots are put into windows of columns to see what padding that takes."""
+SORTED_ROWS = 1024
+"""Neighbouring rows of that sample, at least."""
+LONGEST_ROW_IN_WINDOWS = 1024
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+def remembered(
+    statistic: Callable[Concatenate["PatternStatistics", Arguments], Answer],
+) -> Callable[Concatenate["PatternStatistics", Arguments], Answer]:
+    """Computes each answer once and keeps it with the pattern's statistics: `functools.cache` would keep all alive."""
+
+    @wraps(statistic)
+    def remembering(
+        statistics: "PatternStatistics", /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Answer:
+        key = (statistic, *arguments, *named.items())
+        if key not in statistics.answers:
+            statistics.answers[key] = statistic(statistics, *arguments, **named)
+        return cast(Answer, statistics.answers[key])
+
+    return remembering
+
+
+@dataclass(frozen=True, eq=False)
+class PatternStatistics:
+    """Statistics of one pattern, computed when first asked for."""
+
+    pattern: Pattern
+    answers: dict[tuple[object, ...], object] = field(default_factory=dict, init=False, repr=False)
+    """Of `remembered` statistics, by statistic and arguments."""
+
+    @cached_property
+    def mean(self) -> float:
+        """Nonzeros a row."""
+        return self.pattern.nnz / self.pattern.num_rows
+
+    @cached_property
+    def longest(self) -> int:
+        return int(self.pattern.row_lengths.max())
+
+    @cached_property
+    def variation(self) -> float:
+        """Standard deviation of the row lengths over their mean."""
+        return float(self.pattern.row_lengths.std()) / self.mean
+
+    @cached_property
+    def ell_padding(self) -> float:
+        return self.longest / self.mean
+
+    @cached_property
+    def diagonals(self) -> int:
+        return distinct_diagonals(self.pattern)
+
+    @cached_property
+    def listed_diagonals(self) -> str:
+        """Column minus row of every diagonal in use, ascending, with commas between: exact."""
+        pattern = self.pattern
+        in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
+        in_use[pattern.col_indices.astype(np.int64) - pattern.row_indices() + (pattern.num_rows - 1)] = True
+        return ",".join(map(str, np.flatnonzero(in_use) - (pattern.num_rows - 1)))
+
+    @property
+    def dia_padding(self) -> float:
+        return self.diagonals / self.mean
+
+    @property
+    def narrow(self) -> bool:
+        """Whether 16-bit columns do for the whole matrix."""
+        return self.pattern.num_cols <= 65536
+
+    @cached_property
+    def _spans(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return row_spans(self.pattern)
+
+    @cached_property
+    def _sampled_lengths(self) -> npt.NDArray[np.int32]:
+        lengths = self.pattern.row_lengths
+        if lengths.size <= SAMPLED_ROWS * ROWS_A_SAMPLE:
+            return lengths
+        starts = np.linspace(0, lengths.size - ROWS_A_SAMPLE, SAMPLED_ROWS).astype(np.int64)
+        return lengths[starts[:, None] + np.arange(ROWS_A_SAMPLE)].reshape(-1)
+
+    @remembered
+    def sell_padding(self, lanes: int, sigma: int) -> float:
+        """Slots a nonzero in SELL, at least 1."""
+        return max(1.0, sell_padding(self._sampled_lengths, lanes, sigma))
+
+    @remembered
+    def narrow_slices(self, lanes: int, sigma: int) -> bool:
+        """Whether 16-bit offsets reach within every slice: exact without sorting, safe with it."""
+        if self.narrow:
+            return True
+        if sigma == 0:
+            return False
+        return narrow_share_of_rows(self._spans, max(lanes, sigma)) == 1.0
+
+    @remembered
+    def narrow_row_blocks(self, nnz_per_block: int) -> bool:
+        """Whether 16-bit offsets reach within every row block (may say no where they just do)."""
+        return self.narrow or narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
+
+    @cached_property
+    def row_reach(self) -> int:
+        """Columns from the first to the last of a row, of the row that spans most: exact."""
+        first, last = self._spans
+        return int((last - np.minimum(first, last)).max()) + 1
+
+    @remembered
+    def reach_of_nonzeros(self, count: int) -> int:
+        """Columns that so many nonzeros in CSR order span at most (may say more)."""
+        columns, starts = self.pattern.col_indices, np.arange(0, self.pattern.nnz, count)
+        first, last = np.minimum.reduceat(columns, starts), np.maximum.reduceat(columns, starts)
+        if starts.size > 1:
+            first, last = np.minimum(first[:-1], first[1:]), np.maximum(last[:-1], last[1:])
+        return int((last - first).max()) + 1
+
+    @remembered
+    def window_padding(self, lanes: int, sigma: int, index: str) -> float:
+        """Slots that SELL takes with `index` relative to the slot, for each that it takes otherwise: from a sample."""
+        run = max(SORTED_ROWS, sigma or self.pattern.num_rows)
+        if run > ROWS_A_SAMPLE or self.longest > LONGEST_ROW_IN_WINDOWS:
+            return np.inf
+        num_runs = -(-self.pattern.num_rows // run)
+        chosen = np.unique(np.linspace(0, num_runs - 1, max(1, ROWS_IN_WINDOWS // run)).astype(np.int64))
+        slices = np.concatenate([self._slices(int(number) * run, run, lanes, sigma) for number in chosen])
+        return padding_in_windows(self.pattern, slices[:: -(-slices.size // ROWS_IN_WINDOWS)], index)
+
+    def _slices(self, first: int, run: int, lanes: int, sigma: int) -> Int32Array:
+        """Rows of each lane for a run of rows, shape [slices, lanes]."""
+        lengths = self.pattern.row_lengths[first : first + run]
+        rows = np.full(-(-lengths.size // lanes) * lanes, NO_ROW, np.int32)
+        rows[: lengths.size] = first + sorted_rows(lengths, sigma)
+        return rows.reshape(-1, lanes)
+
+    @remembered
+    def block_fill(self, rows: int, cols: int) -> float:
+        """Filled share of aligned dense blocks."""
+        return block_fill(self.pattern, rows, cols)
+
+    def block_shapes(self) -> list[tuple[int, int]]:
+        """Dense block shapes worth trying: well filled, best first."""
+        fills = {extent: self.block_fill(extent, extent) for extent in (2, 3, 4)}
+        for small, large in ((3, 6), (4, 8)):
+            if fills[small] > 0.6:
+                fills[large] = self.block_fill(large, large)
+        shapes = [((extent, extent), fill) for extent, fill in fills.items()]
+        if fills[2] > 0.4:
+            shapes += [
+                ((2, 1), self.block_fill(2, 1)),
+                ((1, 2), self.block_fill(1, 2)),
+                ((4, 2), self.block_fill(4, 2)),
+            ]
+        useful = [(shape, fill + 0.02 * shape[0]) for shape, fill in shapes if fill > 0.45]
+        return [shape for shape, _ in sorted(useful, key=lambda pair: -pair[1])]

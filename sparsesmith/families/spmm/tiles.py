@@ -1,0 +1,205 @@
+"""SpMM over tiles of whole rows: equal shares of a tile's nonzeros for groups of lanes, cut rows joined at the end.
+
+Columns, values and row bounds are addressed by the tile's number; the gathers of B are under way before the block
+learns which rows they belong to.
+"""
+
+from collections.abc import Iterator
+
+from sparsesmith.families.axes import INDEX, LARGE_BLOCK, streamed
+from sparsesmith.families.estimates.cost import Prospect, Values, Work, combine, index_bytes, near, number
+from sparsesmith.families.estimates.suitability import any_pattern
+from sparsesmith.families.family import Family
+from sparsesmith.families.spmm.dense_tiles import ONE_CHUNK_PARAMETERS, tile_fits, tile_of
+from sparsesmith.families.spmm.prospects import corrected, placements, shared, tiles_of_groups
+from sparsesmith.families.spmm.splits import (
+    PLACEMENT,
+    block_number,
+    few_suffice,
+    grid_of,
+    group,
+    own_column,
+    store_vector,
+)
+from sparsesmith.families.text.program import Choice, Launch, c_index_type, main_launch, program, vector
+from sparsesmith.families.text.template import cuda_beside
+from sparsesmith.formats.csr_tiles import LANES, LONG_ROWS
+from sparsesmith.formats.format import OneOf, ParameterValue
+
+_CUDA = cuda_beside(__name__)
+
+GATHERS = OneOf("early", ("early", "late"))
+"""Before the block learns its rows, or after, for launches that start before B is ready."""
+
+ADDING_BLOCK = 256
+REGISTER_BYTES = 128 * 1024
+"""What a block's columns, values and rows of B may take of the registers."""
+MAX_PADDING = 8
+"""Slots a nonzero beyond which tiles are not worth building."""
+
+
+def _capacity(choice: Choice) -> int:
+    """Slots of a tile: a share for each group of the block."""
+    return choice.integer("block") // choice.integer("lanes") * choice.integer("share")
+
+
+def _step(choice: Choice, size: int) -> int:
+    """Entries of the widest vector that divides a share."""
+    return min(choice.integer("share"), 4, 16 // size)
+
+
+def _reads(choice: Choice, array: str, c_type: str, step: int, read: str) -> str:
+    """Loads a group's share, so many entries at once."""
+    entry = f"*({vector(c_type, step)}*)({array} + u)" if step > 1 else f"{array}[u]"
+    return choice.fill(_CUDA["reads"], step=step, entry=entry, read=read)
+
+
+def _read_cols(choice: Choice) -> str:
+    c_type = c_index_type(choice.word("index"))
+    step = _step(choice, 2 if choice.word("index") == "u16" else 4)
+    address = f"(const {vector(c_type, step)}*)(col_indices + slot + u)" if step > 1 else "col_indices + slot + u"
+    return _reads(choice, "col", c_type, step, choice.load(address))
+
+
+def _read_values(choice: Choice) -> str:
+    step = _step(choice, choice.element_bytes)
+    return _reads(choice, "value", choice.scalar, step, choice.value_vector(step, "slot + u"))
+
+
+def _output(choice: Choice) -> str:
+    """Where the tile's first row goes: pieces of long rows wait in `carry`."""
+    width = choice.num_dense_cols
+    whole = f"c + (size_t)range.x * {width}"
+    if choice.word("long_rows") == "refuse":
+        return whole
+    return f"tile < num_whole_tiles ? {whole} : carry + (size_t)(tile - num_whole_tiles) * {width}"
+
+
+def _write(choice: Choice) -> str:
+    tile, rows, narrow = tile_of(choice), choice.integer("rows"), choice.word("index") == "u16"
+    gather = tile.fill(_CUDA["gather"], col="(base + col[u])" if narrow else "col[u]")
+    is_early, few_bounds = choice.word("gathers") == "early", rows + 1 <= choice.integer("block")
+    store = store_vector(tile, f"out + row * {choice.num_dense_cols} + column")
+    body = tile.fill(
+        _CUDA["tiles"],
+        bounds=rows + 1,
+        number=block_number(choice),
+        group=group(tile),
+        beyond="if (tile >= num_tiles) return;" if choice.word("placement") == "near" else "",
+        own_column=own_column(tile),
+        capacity=_capacity(choice),
+        never=choice.integer("share") + 1,
+        I=c_index_type(choice.word("index")),
+        read_cols=_read_cols(choice),
+        read_values=_read_values(choice),
+        base="int base = tile_col_base[tile];" if narrow else "",
+        read_offsets=choice.fill(_CUDA["few_offsets" if few_bounds else "offsets"], bounds=rows + 1),
+        early=gather if is_early else "",
+        late="" if is_early else gather,
+        output=_output(choice),
+        store_row=f"if (inside) {store}" if tile.overhangs else store,
+    )
+    settings: dict[str, ParameterValue] = {
+        "chunks": _capacity(choice) // LANES,
+        "vector": 1,
+        "max_rows": rows,
+        "index": choice.word("index"),
+        "long_rows": choice.word("long_rows"),
+    }
+    main = main_launch(choice, grid_of("num_tiles", tile), body)
+    ends = (_add_pieces(choice),) if choice.word("long_rows") == "split" else ()
+    function = choice.value_function(_step(choice, choice.element_bytes))
+    return program(choice, settings, main, *ends, functions=(function,))
+
+
+def _add_pieces(choice: Choice) -> Launch:
+    """A block a long row: its groups take every so many pieces, then join."""
+    width = choice.num_dense_cols
+    cols = min(32, 1 << (width - 1).bit_length())
+    across = -(-width // cols)
+    body = choice.fill(
+        _CUDA["add_pieces"],
+        block=ADDING_BLOCK,
+        column=f"threadIdx.x % {cols}" if across == 1 else f"blockIdx.y * {cols} + threadIdx.x % {cols}",
+        cols=cols,
+        groups=ADDING_BLOCK // cols,
+        dense_cols=width,
+        within=f"min(column, {width - 1})" if width % cols else "column",
+        guard=f" || column >= {width}" if width % cols else "",
+    )
+    grid = "max(1,num_split_rows)" + (f",{across}" if across > 1 else "")
+    return Launch("add_pieces", grid, ADDING_BLOCK, body)
+
+
+def _tiles_fit(choice: Choice) -> bool:
+    """Groups share the tile evenly, gathers fit in registers."""
+    size, share = choice.element_bytes, choice.integer("share")
+    held = choice.integer("block") * share * (4 + size + size * choice.integer("vector"))
+    chunks, rest = divmod(_capacity(choice), LANES)
+    fits = held <= REGISTER_BYTES and few_suffice(choice, share)
+    return tile_fits(choice) and fits and rest == 0 and chunks <= 128
+
+
+def _prospects(work: Work) -> Iterator[Prospect]:
+    for tile in tiles_of_groups(work):
+        for rest in combine(
+            share=(4, 8, 2, 16),
+            block=(128, 256, 64, 512),
+            load=("ldg",),
+            index=("u16", "i32"),
+            placement=placements(work),
+        ):
+            share = number(rest, "share")
+            capacity = number(rest, "block") // number(tile, "lanes") * share
+            if rest["index"] == "u16" and not work.statistics.narrow_row_blocks(capacity):
+                continue
+            for rows in near(1.5 * capacity / work.statistics.mean, (16, 32, 64, 128, 256), 2):
+                for gathers, later in (("early", 0.0), ("late", 1.0)):
+                    values: dict[str, ParameterValue] = {**tile, **rest, "rows": rows, "gathers": gathers}
+                    yield from _tiles_of(work, values, capacity, later)
+
+
+def _tiles_of(work: Work, values: Values, capacity: int, later: float) -> Iterator[Prospect]:
+    longest, mean = work.statistics.longest, work.statistics.mean
+    rows, share = number(values, "rows"), number(values, "share")
+    num_tiles = max(work.nnz / capacity * (1 + min(mean / capacity, 1)), work.rows / rows)
+    slots = num_tiles * capacity
+    if slots > MAX_PADDING * work.nnz:
+        return
+    split = longest > capacity
+    size = slots * (index_bytes(values["index"]) + work.element_bytes) + num_tiles * (2 * rows + 8)
+    chain = 3 + later + 0.1 * min(longest, capacity) / share + 0.02 * rows + 0.01 * (longest // capacity)
+    yield shared(
+        work,
+        {**values, "long_rows": "split" if split else "refuse"},
+        size,
+        slots / share,
+        slots,
+        chain,
+        launches=2 if split else 1,
+    )
+
+
+SPMM_TILES = Family(
+    name="spmm_tiles",
+    operation="spmm",
+    format="csr_tiles",
+    strategy="A block a tile of whole rows, equal shares of its nonzeros for groups of lanes, all gathers in flight "
+    "before rows are known, cut rows joined in shared memory; any lengths, small matrices above all.",
+    parameters={
+        **ONE_CHUNK_PARAMETERS,
+        "share": OneOf(8, (2, 4, 8, 16)),
+        "rows": OneOf(64, (16, 32, 64, 128, 256)),
+        "block": LARGE_BLOCK,
+        "long_rows": LONG_ROWS,
+        "gathers": GATHERS,
+        "placement": PLACEMENT,
+        **streamed(index=INDEX),
+    },
+    suits=any_pattern,
+    write=_write,
+    allows=_tiles_fit,
+    prospects=corrected(1.25, _prospects),
+)
+
+FAMILIES = (SPMM_TILES,)

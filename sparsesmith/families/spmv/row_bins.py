@@ -1,0 +1,187 @@
+"""SpMV over rows gathered by length, the bins written into the program: no offsets to wait for."""
+
+from sparsesmith.families.axes import ANY_BLOCK, streamed
+from sparsesmith.families.family import Family
+from sparsesmith.families.spmv import row_bins_prospects as prospects
+from sparsesmith.families.spmv.row_bins_prospects import MOST_IN_FLIGHT
+from sparsesmith.families.text.program import Choice, main_launch, program
+from sparsesmith.families.text.template import cuda_beside, fill
+from sparsesmith.formats.building.high_bits import HIGH_BITS, slots_a_byte
+from sparsesmith.formats.format import NumberList, OneOf, numbers
+from sparsesmith.formats.row_bins import LONGEST_ROW, MAX_BINS, WARP, Bin, place_bins
+
+_CUDA = cuda_beside(__name__)
+
+INDEX = OneOf("i32", ("i32", "u16", "u18", "u20"))
+"""`u16`: counted from the warp's smallest column. `u18` and `u20`: absolute, bits above 16 in bytes of their own."""
+MAX_WARPS = 2**26
+LONGEST_ROW_AT_ONCE = 32768
+"""A longer row would keep its threads busy when all others have ended."""
+
+
+def _bins(choice: Choice) -> tuple[Bin, ...]:
+    return place_bins(
+        numbers(choice.word("widths")),
+        numbers(choice.word("warps")),
+        choice.integer("steps"),
+        choice.integer("max_lanes"),
+    )
+
+
+def _place(bin_: Bin, is_only: bool) -> str:
+    """Where a warp of the bin finds its rows and slots; the first warp's number is taken off beforehand. Rows of a
+    single bin have kept their places."""
+    shift, steps = bin_.lanes.bit_length() - 1, bin_.steps
+    place = "" if is_only else f"place = {bin_.first_row - bin_.first_warp * WARP // bin_.lanes}, "
+    return f"shift = {shift}, steps = {steps}, {place}slot = {bin_.first_slot - bin_.first_warp * steps * WARP}"
+
+
+def _choose(choice: Choice, bins: tuple[Bin, ...]) -> str:
+    """The bin of a warp: the narrowest, unless the warp lies before it."""
+    places = [_place(bin_, len(bins) == 1) for bin_ in bins]
+    if choice.word("index") in HIGH_BITS:
+        places = [f"{place}, high_byte = {byte}" for place, byte in zip(places, _high_bytes(choice, bins), strict=True)]
+    lines = [f"int {places[-1]};"]
+    lines += [
+        f"{'else ' if i else ''}if (warp < {bin_.past_warp}) {place};"
+        for i, (bin_, place) in enumerate(zip(bins[:-1], places[:-1], strict=True))
+    ]
+    return "\n".join(lines)
+
+
+def _high_bytes(choice: Choice, bins: tuple[Bin, ...]) -> list[int]:
+    """Where a warp of each bin finds its high bits; the first warp's number is taken off beforehand."""
+    slots, found, past = slots_a_byte(choice.word("index")), [], 0
+    for bin_ in bins:
+        warp_bytes = -(-bin_.steps // slots) * WARP
+        found.append(past - bin_.first_warp * warp_bytes)
+        past += bin_.num_warps * warp_bytes
+    return found
+
+
+def _high_loads(choice: Choice, batch: int, start: str) -> str:
+    """High bits of a batch."""
+    if choice.word("index") not in HIGH_BITS:
+        return ""
+    slots = slots_a_byte(choice.word("index"))
+    step = f"{start} + u * {slots}" if start else f"u * {slots}"
+    offset = f"({start} / {slots} + u) * 32" if start else "u * 32"
+    return choice.fill(_CUDA["high_loads"], bytes=-(-batch // slots), step=step, offset=offset)
+
+
+def _column(choice: Choice) -> str:
+    """The column of slot u of a batch."""
+    index = choice.word("index")
+    if index in HIGH_BITS:
+        slots, bits = slots_a_byte(index), HIGH_BITS[index]
+        return f"(high[u / {slots}] >> u % {slots} * {bits} & {2**bits - 1}) << 16 | col[u]"
+    return "base + col[u]" if index == "u16" else "col[u]"
+
+
+def _loads(choice: Choice, batch: int, step: str) -> str:
+    """Columns and values of a batch, as many as the lane has left."""
+    offset = "u * 32" if step == "u" else f"({step}) * 32"
+    return choice.fill(_CUDA["loads"], batch=batch, step=step, offset=offset)
+
+
+def _products(choice: Choice, batch: int, step: str) -> str:
+    return fill(_CUDA["products"], batch=batch, step=step, column=_column(choice))
+
+
+def _more(choice: Choice, batch: int) -> str:
+    """Further batches of rows so long that one does not hold them."""
+    return fill(
+        _CUDA["more"],
+        batch=batch,
+        high_loads=_high_loads(choice, batch, "start"),
+        loads=_loads(choice, batch, "start + u"),
+        products=_products(choice, batch, "start + u"),
+    )
+
+
+def _high_place(choice: Choice, batch: int) -> str:
+    """The lane's first byte of high bits, and where a batch's go."""
+    if choice.word("index") not in HIGH_BITS:
+        return ""
+    slots = slots_a_byte(choice.word("index"))
+    return f"high_byte += warp * ((steps + {slots - 1}) / {slots}) * 32 + lane;\nint high[{-(-batch // slots)}];"
+
+
+def _base(wide: bool) -> str:
+    return "int base = steps ? warp_col_base[warp] : 0;" if wide else "int base = warp_col_base[warp];"
+
+
+def _row(bins: tuple[Bin, ...], wide: bool) -> str:
+    """The row of a thread: rows of a single bin have kept their places."""
+    if len(bins) == 1:
+        return "warp * 32 + lane >> shift"
+    row = "row_permutation[place + (warp * 32 + lane >> shift)]"
+    return f"steps ? {row} : -1" if wide else row
+
+
+def _is_row(bins: tuple[Bin, ...]) -> str:
+    return "row < num_rows" if len(bins) == 1 else "row >= 0"
+
+
+def _row_of_warps(block: int, bins: tuple[Bin, ...]) -> str:
+    """Ends the sums where rows have several warps: those lie in the first blocks."""
+    blocks = -(-max(bin_.past_warp for bin_ in bins if bin_.lanes > WARP) * WARP // block)
+    return fill(_CUDA["row_of_warps"], blocks=blocks, is_row=_is_row(bins))
+
+
+def _write(choice: Choice) -> str:
+    block, bins = choice.integer("block"), _bins(choice)
+    narrow, wide = choice.word("index") == "u16", bins[0].lanes > WARP
+    steps = max(bin_.steps for bin_ in bins)
+    batch = min(MOST_IN_FLIGHT, steps)
+    leads = f"if ((lane & (1 << shift) - 1) == 0 && {_is_row(bins)}) y[row] = sum;"
+    body = choice.fill(
+        _CUDA["row_bins"],
+        partials=f"__shared__ {choice.scalar} partials[{block // WARP}];" if wide else "",
+        past=f"{'' if wide else 'warp >= num_warps || '}num_warps != {bins[-1].past_warp}",
+        choose=_choose(choice, bins),
+        stop="if (warp >= num_warps) steps = 0;" if wide else "",
+        base=_base(wide) if narrow else "",
+        row=_row(bins, wide),
+        high_place=_high_place(choice, batch),
+        high_loads=_high_loads(choice, batch, ""),
+        batch=batch,
+        loads=_loads(choice, batch, "u"),
+        products=_products(choice, batch, "u"),
+        more=_more(choice, batch) if steps > batch else "",
+        half="min(1 << shift, 32) / 2" if wide else "1 << shift >> 1",
+        store=_row_of_warps(block, bins) if wide else leads,
+    )
+    settings = {name: choice.values[name] for name in ("widths", "steps", "max_lanes", "index")}
+    return program(choice, settings, main_launch(choice, f"ceil_div(num_warps,{block // 32})", body))
+
+
+def _bins_fit(choice: Choice) -> bool:
+    """Whether the lists match, and a row's threads lie in one block."""
+    if len(numbers(choice.word("widths"))) != len(numbers(choice.word("warps"))):
+        return False
+    return _bins(choice)[0].lanes <= choice.integer("block")
+
+
+ROW_BINS = Family(
+    name="row_bins",
+    operation="spmv",
+    format="row_bins",
+    strategy="Rows gathered by length into bins that the kernel knows by heart, a few lanes a row, all loads of a row "
+    "in flight at once; rows of any lengths, small matrices above all.",
+    parameters={
+        "widths": NumberList("2000", 1, LONGEST_ROW, MAX_BINS),
+        "warps": NumberList("16", 1, MAX_WARPS, MAX_BINS),
+        "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
+        "max_lanes": OneOf(32, (32, 128, 512)),
+        "block": ANY_BLOCK,
+        **streamed(index=INDEX),
+    },
+    suits=lambda pattern: int(pattern.row_lengths.max()) <= LONGEST_ROW_AT_ONCE,
+    write=_write,
+    allows=_bins_fit,
+    prospects=prospects.row_bins,
+)
+"""`widths`: the longest row of each bin. `warps`: the warps up to the end of each bin, the widest bin first."""
+
+FAMILIES = (ROW_BINS,)

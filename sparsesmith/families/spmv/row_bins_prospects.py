@@ -1,0 +1,161 @@
+"""Prospects of the families that gather rows by length: where to cut, and what each cut stores."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsesmith.families.estimates.cost import (
+    BYTES_COUNT_NNZ,
+    Prospect,
+    Values,
+    Work,
+    combine,
+    estimate,
+    index_bytes,
+    loads,
+)
+from sparsesmith.formats.building.high_bits import HIGH_BITS
+from sparsesmith.formats.format import ParameterValue, has_too_many_slots
+from sparsesmith.formats.row_bins import (
+    WARP,
+    Bin,
+    LengthCounts,
+    count_lengths,
+    cut_bins,
+    is_narrow,
+    lanes_of,
+)
+
+MOST_IN_FLIGHT = 16
+"""Slots of a lane that are loaded together."""
+MAX_CANDIDATES = 40
+WARP_OVERHEAD_SLOTS = 48
+"""What a warp costs beside its slots, in slots: its start, its row numbers, its shuffles."""
+BIN_OVERHEAD_SLOTS = 256
+GATHER_US = 0.02
+"""What a warp takes to gather 32 scattered entries of x from the L2, however many loads are in flight."""
+MAX_CUTS = 6
+CUTS = (MAX_CUTS, 3, 1)
+"""Bins at most. A single one keeps the order of the rows, and needs no row numbers."""
+STEPS = (4, 8, 2, 1, 16)
+
+
+def best_limits(counted: LengthCounts, steps: int, max_lanes: int, most: int = MAX_CUTS) -> tuple[int, ...]:
+    """Limits, at most `most`, that store the fewest slots (warps and bins count as slots too)."""
+    lengths = np.unique(np.maximum(counted.lengths, 1))
+    candidates = _candidates(lengths)
+    ends = np.searchsorted(counted.lengths, candidates, side="right")
+    rows_up_to = np.concatenate([[0], np.cumsum(counted.num_rows)[ends - 1]])
+    costs = _costs(candidates, rows_up_to, steps, max_lanes)
+    return tuple(int(candidates[end]) for end in _cheapest_cuts(costs, most))
+
+
+def _candidates(lengths: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Row lengths where a bin may end: all, or about evenly spread by ratio, the longest always."""
+    if lengths.size <= MAX_CANDIDATES:
+        return lengths
+    wanted = np.geomspace(lengths[0], lengths[-1], MAX_CANDIDATES)
+    return np.unique(np.append(lengths[np.searchsorted(lengths, wanted[:-1])], lengths[-1]))
+
+
+def _costs(
+    candidates: npt.NDArray[np.int32], rows_up_to: npt.NDArray[np.int64], steps: int, max_lanes: int
+) -> npt.NDArray[np.float64]:
+    """Slots of a bin that holds the lengths above candidate i - 1 up to candidate j, at [i, j]; infinite for i > j."""
+    lanes = np.array([lanes_of(int(width), steps, max_lanes) for width in candidates])
+    rows = rows_up_to[None, 1:] - rows_up_to[:-1, None]
+    warps = -(-rows * lanes // WARP)
+    costs = warps * (-(-candidates // lanes) * WARP + WARP_OVERHEAD_SLOTS) + BIN_OVERHEAD_SLOTS
+    return np.where(np.tril(np.ones(rows.shape, bool), -1), np.inf, costs)
+
+
+def _cheapest_cuts(costs: npt.NDArray[np.float64], most: int) -> list[int]:
+    """Last candidates of the bins of the cheapest partition into at most `most` bins."""
+    count = costs.shape[0]
+    best = costs[0].copy()
+    starts = [np.zeros(count, np.int64)]
+    totals = [best[-1]]
+    for _ in range(1, min(most, count)):
+        with_one_more = np.concatenate([[np.inf], best[:-1]])[:, None] + costs
+        starts.append(with_one_more.argmin(axis=0))
+        best = with_one_more.min(axis=0)
+        totals.append(best[-1])
+    ends: list[int] = []
+    end = count - 1
+    for level in range(int(np.argmin(totals)), -1, -1):
+        ends.append(end)
+        end = int(starts[level][end]) - 1
+    return ends[::-1]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Bins that a pattern may be cut into."""
+
+    steps: int
+    max_lanes: int
+    bins: tuple[Bin, ...]
+    is_narrow: bool
+    """Whether 16-bit columns reach within every warp."""
+
+
+def _cuts(work: Work) -> Iterator[_Cut]:
+    pattern = work.statistics.pattern
+    counted = count_lengths(pattern.row_lengths)
+    seen = set()
+    narrow: dict[tuple[tuple[int, int], ...], bool] = {}
+    for steps, most, max_lanes in product(STEPS, CUTS, (32, 128, 512)):
+        if max_lanes > WARP and work.statistics.longest <= max_lanes // 2 * steps:
+            continue
+        limits = best_limits(counted, steps, max_lanes, most)
+        bins = cut_bins(counted, limits, steps, max_lanes)
+        if (steps, bins) in seen or has_too_many_slots(bins[-1].past_slot, pattern.nnz):
+            continue
+        seen.add((steps, bins))
+        # Which rows share a warp does not depend on the steps, and looking at all columns takes its time.
+        rows_of_warps = tuple((bin_.width, bin_.lanes) for bin_ in bins)
+        if rows_of_warps not in narrow:
+            narrow[rows_of_warps] = work.statistics.narrow or is_narrow(pattern, bins)
+        yield _Cut(steps, max_lanes, bins, narrow[rows_of_warps])
+
+
+def row_bins(work: Work) -> Iterator[Prospect]:
+    blocks = (32, 64, 128) if work.nnz < 300_000 else (128, 64, 256)
+    for cut in _cuts(work):
+        widths = ",".join(str(bin_.width) for bin_ in reversed(cut.bins))
+        warps = ",".join(str(bin_.past_warp) for bin_ in cut.bins)
+        for values in combine(
+            widths=(widths,),
+            warps=(warps,),
+            steps=(cut.steps,),
+            max_lanes=(cut.max_lanes,),
+            block=(cut.max_lanes,) if cut.max_lanes > WARP else blocks,
+            load=loads(work),
+            index=_indices(work, cut),
+        ):
+            yield _prospect(work, values, cut)
+
+
+def _indices(work: Work, cut: _Cut) -> tuple[ParameterValue, ...]:
+    """16 bits where they reach, else the fewest that reach all columns."""
+    if cut.is_narrow or work.nnz < BYTES_COUNT_NNZ:
+        return ("u16", "i32") if cut.is_narrow else ("i32",)
+    num_cols = work.statistics.pattern.num_cols
+    wide_enough = [index for index, bits in HIGH_BITS.items() if num_cols <= 2 ** (16 + bits)]
+    return (*wide_enough[:1], "i32")
+
+
+def _prospect(work: Work, values: Values, cut: _Cut) -> Prospect:
+    """Two dependent loads, and two more for each further batch of the longest row."""
+    bins = cut.bins
+    slots = bins[-1].past_slot
+    batches = max(-(-bin_.steps // MOST_IN_FLIGHT) for bin_ in bins)
+    chain = 1.1 + 2 * batches + 0.1 * bins[0].lanes.bit_length() + 0.03 * len(bins) + 0.4 * (bins[0].lanes > WARP)
+    instructions = slots * 9 / WARP + bins[-1].past_warp * 40
+    size = slots * (work.element_bytes + index_bytes(values["index"])) + 4.0 * work.rows * (len(bins) > 1)
+    us = estimate(work, size, instructions, chain, 32.0 * bins[-1].past_warp)
+    gathers_in_a_row = max(bin_.steps for bin_ in bins)
+    return Prospect(us + GATHER_US * min(gathers_in_a_row, 4 * MOST_IN_FLIGHT), dict(values))

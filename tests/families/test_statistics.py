@@ -1,0 +1,36 @@
+"""Statistics that proposals ask for again and again are computed once."""
+
+from sparsesmith.families.estimates.statistics import PatternStatistics, remembered
+from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+
+
+def make_pattern() -> Pattern:
+    return pattern_from_indices(3, 3, [0, 1, 2], [0, 1, 2])
+
+
+def test_a_statistic_is_computed_once_for_each_pattern_and_choice_of_arguments() -> None:
+    computed: list[tuple[int, int]] = []
+
+    @remembered
+    def statistic(shape: PatternStatistics, lanes: int, sigma: int = 0) -> int:
+        computed.append((lanes, sigma))
+        return shape.pattern.nnz * lanes + sigma
+
+    one, other = PatternStatistics(make_pattern()), PatternStatistics(make_pattern())
+    assert [statistic(one, 2), statistic(one, 2), statistic(one, 4), statistic(one, 2, sigma=1)] == [6, 6, 12, 7]
+    assert computed == [(2, 0), (4, 0), (2, 1)]
+    assert statistic(other, 2) == 6
+    assert len(computed) == 4
+
+
+def test_two_statistics_of_the_same_arguments_do_not_answer_for_each_other() -> None:
+    @remembered
+    def rows(shape: PatternStatistics, times: int) -> int:
+        return times * shape.pattern.num_rows
+
+    @remembered
+    def nothing(shape: PatternStatistics, times: int) -> int:
+        return 0
+
+    shape = PatternStatistics(make_pattern())
+    assert (rows(shape, 2), nothing(shape, 2), rows(shape, 2)) == (6, 0, 6)
