@@ -10,10 +10,10 @@ INSTALLED := .venv/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check test-gpu bench report schema clean
+.PHONY: help install demo up test check test-gpu test-containers bench report schema clean
 
 help: ## List the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/.installed: pyproject.toml install.sh
 	./install.sh
@@ -40,6 +40,9 @@ check: $(INSTALLED) ## ruff, mypy --strict, import-linter, freshness of generate
 
 test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu
+
+test-containers: $(INSTALLED) ## Build the images and put the composed stack through its life (Docker or Podman)
+	$(PYTHON) -m benchmarks.containers
 
 bench: $(INSTALLED) ## Measure on this machine's device, write benchmarks/results and regenerate the report
 	$(PYTHON) -m benchmarks.run

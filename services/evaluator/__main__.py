@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        settings = EvaluatorSettings()
+        settings = EvaluatorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     except ValidationError as error:
         print(f"settings of the evaluator: {error}", file=sys.stderr)
         return 1
@@ -39,6 +39,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     """Grades jobs until SIGTERM: the one in hand is given back to the queue, the device's process ended."""
     from services.evaluator import jobs
     from services.evaluator.compiling.compiler import Compiler
+    from services.evaluator.cores import num_cores
     from services.evaluator.devices import device_process
     from sparsesmith.transport.connection import connect
     from sparsesmith.transport.pattern_store import PatternStore
@@ -46,7 +47,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from sparsesmith.transport.stream import RewardStream
 
     connection = connect(settings.redis_url)
-    num_workers = settings.compile_workers or max(1, (os.cpu_count() or 1) - 1)
+    num_workers = settings.compile_workers or max(1, num_cores() - 1)
     with (
         closing(device_process(settings)) as process,
         Compiler(num_workers, timeout_s=settings.compile_limit_s) as compiler,

@@ -12,6 +12,7 @@ from services.evaluator.gpu_claim import claim_gpu
 from services.evaluator.isolation.child import DeviceFactory
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.settings import EvaluatorSettings
+from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import DeviceDescription
 from sparsesmith_proto.message import Architecture
 
@@ -19,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 CUDA_RUN_LIMIT_S = 15.0
 """Beside checks of microseconds: a kernel that takes this long hangs."""
+
+NEEDED_CUDA, NEEDED_DRIVER = 13_000, 580
+"""What CuPy and NVRTC of the extra `evaluator-gpu` are made for, and the first driver that runs it."""
 
 INTERPRETER_RUN_LIMIT_S = 120.0
 """The interpreter stops an endless loop itself, by its step limit; this is for matrices of many million nonzeros."""
@@ -71,6 +75,7 @@ def device_process(settings: EvaluatorSettings) -> DeviceProcess:
 def _factory(kind: Literal["cuda", "interpreter"], settings: EvaluatorSettings) -> DeviceFactory:
     match kind:
         case "cuda":
+            refuse_older_driver(_cuda_of_driver())
             return CudaFactory(_visible_device(_gpu_index(settings)))
         case "interpreter":
             return InterpreterFactory(settings.architecture)
@@ -99,6 +104,33 @@ def _num_gpus() -> int:
         return min(int(pynvml.nvmlDeviceGetCount()), len(visible.split(",")) if visible else sys.maxsize)
     except pynvml.NVMLError:
         return 0
+
+
+def refuse_older_driver(cuda_version: int | None) -> None:
+    """By the newest CUDA that a driver runs, as NVML counts it; None: unknown, CUDA itself will say.
+
+    Raises Unavailable: what CUDA says of an older one names no version.
+    """
+    if cuda_version is not None and cuda_version < NEEDED_CUDA:
+        has, needs = (f"{version // 1000}.{version % 1000 // 10}" for version in (cuda_version, NEEDED_CUDA))
+        raise Unavailable(
+            f"the GPU's driver runs CUDA {has} at most: CuPy and NVRTC need {needs}, driver {NEEDED_DRIVER} or newer",
+            field="driver",
+            value=has,
+            limit=needs,
+        )
+
+
+def _cuda_of_driver() -> int | None:
+    if find_spec("pynvml") is None:
+        return None
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+    except pynvml.NVMLError:
+        return None
 
 
 def _gpu_index(settings: EvaluatorSettings) -> int:

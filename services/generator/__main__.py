@@ -1,6 +1,7 @@
 """`python -m services.generator`: one process tree that ends with SIGTERM or Ctrl-C and leaves no job behind."""
 
 import logging
+import os
 import signal
 import sys
 
@@ -14,7 +15,7 @@ from services.generator.settings import GeneratorSettings
 def main() -> None:
     """Settings are read before anything heavy is imported."""
     try:
-        settings = GeneratorSettings()
+        settings = GeneratorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     except ValidationError as error:
         sys.exit(f"settings of the generator: {error}")
     configure_heap()

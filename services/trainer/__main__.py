@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        settings = TrainerSettings()
+        settings = TrainerSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     except ValidationError as error:
         print(f"settings of the trainer: {error}", file=sys.stderr)
         return 1

@@ -55,6 +55,7 @@ class EmbeddedValkey:
         finally:
             os.close(lock)
         self._wait_until_answering(self._process)
+        self._tell_address()
 
     def _wait_until_answering(self, process: "subprocess.Popen[bytes]") -> None:
         connection = connect(self.address)
@@ -65,6 +66,12 @@ class EmbeddedValkey:
                 raise Unavailable(f"Valkey does not start; see {self._folder / 'valkey.log'}", field="redis_url")
             time.sleep(0.02)
         connection.close()
+
+    def _tell_address(self) -> None:
+        """In the folder's file `address`, for who wants to queue evaluations (docs/queue.md)."""
+        fresh = self._folder / "address.new"
+        fresh.write_text(f"{self.address}\n")
+        fresh.replace(self._folder / "address")
 
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -55,7 +55,7 @@ def services(tmp_path_factory: pytest.TempPathFactory, valkey: Any) -> Iterator[
     folder = tmp_path_factory.mktemp("composed")
     port = str(free_port())
     substitutions = {
-        "redis://redis:6379/0": valkey.address,
+        "/run/sparsesmith": str(make_folder(folder / "secrets")),
         "0.0.0.0": "127.0.0.1",
         "8000": port,
         "/var/lib/sparsesmith/policy": str(make_folder(folder / "exchange")),
@@ -63,8 +63,10 @@ def services(tmp_path_factory: pytest.TempPathFactory, valkey: Any) -> Iterator[
         "/run/gpu-claims": str(make_folder(folder / "gpu-claims")),
         "/tmp/numba": str(folder / "numba"),
         "/tmp/cupy": str(folder / "cupy"),
+        "/home/sparsesmith/.cache": str(folder / "engine-cache"),
         "models/sparsesmith-30m": str(write_policy(folder / "policy", make_policy())),
     }
+    (folder / "secrets" / "SPARSESMITH_REDIS_URL").write_text(valkey.address)
     composed = cpu_document()["services"]
     running = {name: ComposedService(composed[name], substitutions, folder / f"{name}.log") for name in OWN_SERVICES}
     yield running
