@@ -289,7 +289,8 @@ def refusals(address: str, certificate: Path) -> dict[str, str]:
     found = {}
     for command, at in tried.items():
         try:
-            redis.Redis.from_url(at, **trusted).execute_command(*command.split())
+            connection = redis.Redis.from_url(at, **trusted)
+            connection.execute_command(*command.split())  # type: ignore[no-untyped-call]
         except (redis.exceptions.NoPermissionError, redis.exceptions.AuthenticationError) as error:
             found[command if at == address else f"{command}, no password"] = str(error)
         else:
