@@ -1,13 +1,13 @@
 """Whether the evaluator can be fooled, and what its checks cost: hostile programs, and two versions of it in turns.
 
-    python -m benchmarks.judge --attacks FOLDER [--pack FILE --old TREE] [--parts programs times throughput ...]
+    python -m benchmarks.judge --attacks FOLDER [--pack FILE --old TREE] [--parts programs costs searches]
 
 - **programs**: every .cu file of the folders, graded like any candidate and then in finals, beside its honest twin. A
   folder's files say in their first line `// tries: ... || workload: ... || honest: ... || control: NAME`; those of
   tests/kernels what they say there.
-- **times**: the same programs on the same matrices by the evaluator of this tree and by that of `--old`, in turns.
-- **throughput**: jobs of 40 programs, in turns. **searches**: whole searches (`benchmarks.run`), in turns.
-- **crashes**: jobs in which 15 % of the programs end the device's process, in turns.
+- **costs**: the same jobs of 40 programs by the evaluator of this tree and by that of `--old`, in turns: candidates a
+  second, the times of each program, and what it costs where 15 % of the programs of a job end the device's process.
+- **searches**: whole searches (`benchmarks.run`), in turns.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -47,10 +47,12 @@ from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob
 from sparsesmith_proto.kernel import (
     Candidate,
+    Crashed,
     DeviceDescription,
-    EstimatedTiming,
     MeasuredTiming,
+    Mismatch,
     Passed,
+    TimedOut,
     UserWritten,
     Workload,
 )
@@ -115,12 +117,12 @@ def read_corpus() -> list[HostileProgram]:
         operation, element_type = said["workload"].split()
         programs.append(
             HostileProgram(
-                f"{path.parent.name}/{path.stem}",
+                f"corpus/{path.parent.name}/{path.stem}",
                 text,
                 "spmm" if operation == "spmm" else "spmv",
                 "float64" if element_type == "float64" else "float32",
                 tuple(said.get("on a GPU", said["expect"]).split("|")),
-                said.get("twin", ""),
+                f"corpus/{said['twin']}" if "twin" in said else "",
             )
         )
     return programs
@@ -167,19 +169,19 @@ class Bench:
         row: dict[str, Any] = {"outcome": outcome.outcome, "message": getattr(outcome, "message", "")[:300]}
         if isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming):
             row |= {"brief_us": outcome.timing.median_us, "worst_error": outcome.worst_error}
-            row |= self._final(candidate.candidate_id, bench)
+            row |= final_of(candidate.candidate_id, bench)
         return row | {"seconds": round(time.monotonic() - began, 3)}
 
-    def _final(self, kernel_id: str, bench: Workbench) -> dict[str, Any]:
-        final = bench.retime([kernel_id], "cusparse_csr_default")
-        if not isinstance(final, FinalTimes):
-            return {"outcome": final.outcome, "message": final.message[:300]}
-        timing = final.kernels[kernel_id]
-        if isinstance(timing, EstimatedTiming):
-            return {"outcome": "estimated"}
-        if not isinstance(timing, MeasuredTiming):
-            return {"outcome": timing.outcome, "message": timing.message[:300]}
-        return {"final_us": timing.median_us}
+
+def final_of(kernel_id: str, bench: Workbench) -> dict[str, Any]:
+    """The time of a final of its own, beside the library's default routine; or what it ends in."""
+    final = bench.retime([kernel_id], "cusparse_csr_default")
+    if not isinstance(final, FinalTimes):
+        return {"outcome": final.outcome, "message": final.message[:300]}
+    timing = final.kernels[kernel_id]
+    if isinstance(timing, Mismatch | Crashed | TimedOut):
+        return {"outcome": timing.outcome, "message": timing.message[:300]}
+    return {"final_us": timing.median_us}
 
 
 def _candidate(program: HostileProgram) -> Candidate:
@@ -194,7 +196,8 @@ def judged_programs(
         bench = Bench(process, ahead)
         for program in programs:
             ahead.start((_candidate(program),), bench.workload_of(program))
-        ordered = sorted(programs, key=lambda each: (each.operation, each.element_type, each.name not in TWINS))
+        controls = {program.control for program in programs}
+        ordered = sorted(programs, key=lambda each: (each.operation, each.element_type, each.name not in controls))
         twins: dict[str, dict[str, Any]] = {}
         for program in ordered:
             row = {"name": program.name, "honest": program.honest, **bench.judged(program)}
@@ -202,11 +205,6 @@ def judged_programs(
             row |= _beside(row, twins.get(program.control, {}))
             row["is_honest"] = row["outcome"] in program.honest
             yield row
-
-
-TWINS = frozenset(
-    {"a0_control_merge_format", "a0_control_programmatic", "a0_control_thread_row", "a0_control_warp_row"}
-)
 
 
 def _beside(row: Mapping[str, Any], twin: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,7 +247,11 @@ class Trees:
 
     def _run(self, version: str, words: Sequence[str]) -> None:
         tree = self._trees[version]
-        environment = {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'proto'}"}
+        # The tree's own code first; what else is on the path (installed packages) stays, this tree's code does not.
+        inherited = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        others = [entry for entry in inherited if not Path(entry).resolve().is_relative_to(ROOT)]
+        path = os.pathsep.join([str(tree), str(tree / "proto"), *others])
+        environment = {**os.environ, "PYTHONPATH": path}
         subprocess.run([sys.executable, *words], cwd=tree, env=environment, check=True)
 
 
@@ -276,14 +278,21 @@ def _rate(rounds: Sequence[Mapping[str, Any]]) -> float:
     return float(number / sum(each["seconds"] for each in rounds))
 
 
-def throughput(trees: Trees, matrices: Sequence[Matrix], jobs: Sequence[EvaluationJob], turns: int) -> dict[str, Any]:
-    runs = trees.in_turns(_asked(matrices, [jobs]), turns)
-    rates = {version: [round(_rate(rounds), 2) for rounds in each] for version, each in runs.items()}
+def costs(
+    trees: Trees, matrices: Sequence[Matrix], jobs: Sequence[EvaluationJob], num_spoiled: int, turns: int
+) -> dict[str, Any]:
+    """Candidates a second without and with crashes, and the times of those that passed in every run."""
+    few = jobs[:: max(1, len(jobs) // num_spoiled)][:num_spoiled]
+    few_again = [job.model_copy(update={"job_id": f"again-{job.job_id}"}) for job in few]
+    runs = trees.in_turns(_asked(matrices, [jobs, few_again, [with_crashes(job) for job in few]]), turns)
+    whole = {version: [rounds[:1] for rounds in each] for version, each in runs.items()}
+    rates = {version: [round(_rate(rounds), 2) for rounds in each] for version, each in whole.items()}
     return {
         "candidates": sum(len(job.candidates) for job in jobs),
         "a_second": rates,
         "share_of_old": round(fmean(rates["new"]) / fmean(rates["old"]), 4),
-        "times": compared_times(runs),
+        "times": compared_times(whole),
+        "crashes": {version: [_crash_cost(rounds[1:]) for rounds in each] for version, each in runs.items()},
     }
 
 
@@ -323,13 +332,6 @@ def with_crashes(job: EvaluationJob) -> EvaluationJob:
         text = CRASHING.replace("NUMBER", str(1 + number))
         candidates[number] = Candidate(candidate_id=f"crash-{number}", program=text, origin=UserWritten())
     return job.model_copy(update={"job_id": f"crashes-{job.job_id}", "candidates": tuple(candidates)})
-
-
-def crashes(trees: Trees, matrices: Sequence[Matrix], jobs: Sequence[EvaluationJob]) -> dict[str, Any]:
-    """A round without and one with crashes, so that what a crash costs is told."""
-    spoiled = [with_crashes(job) for job in jobs]
-    runs = trees.in_turns(_asked(matrices, [jobs, spoiled]), 1)
-    return {version: _crash_cost(each[0]) for version, each in runs.items()}
 
 
 def _crash_cost(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -389,7 +391,7 @@ def _write(result: Mapping[str, Any], out: Path, device: DeviceDescription | Non
 
 def _programs_part(options: argparse.Namespace) -> tuple[list[dict[str, Any]], DeviceDescription]:
     programs = [each for folder in options.attacks for each in read_attacks(folder)]
-    programs += [replace(each, name=f"corpus/{each.name}") for each in read_corpus()] if options.corpus else []
+    programs += read_corpus() if options.corpus else []
     settings, rows = EvaluatorSettings(), []
     num_compilers = max(1, (os.cpu_count() or 1) - 1)
     with (
@@ -420,17 +422,9 @@ def _compared_part(part: str, options: argparse.Namespace) -> dict[str, Any]:
     matrices = _matrices(options)
     with tempfile.TemporaryDirectory() as folder:
         trees = Trees(options.old.resolve(), options.pack.resolve(), Path(folder))
-        match part:
-            case "times":
-                jobs = _jobs(matrices, replace(plan, limit=6))
-                return {**throughput(trees, matrices, jobs, 2)["times"], "matrices": len(matrices)}
-            case "throughput":
-                return throughput(trees, matrices, _jobs(matrices, plan), 2)
-            case "crashes":
-                few = matrices[:: max(1, len(matrices) // 6)]
-                return crashes(trees, few, _jobs(few, plan))
-            case _:
-                return searches(trees, [matrix.name for matrix in matrices], options.search_plan, 1)
+        if part == "costs":
+            return costs(trees, matrices, _jobs(matrices, plan), options.spoiled, options.turns)
+        return searches(trees, [matrix.name for matrix in matrices], options.search_plan, 1)
 
 
 def _jobs(matrices: Sequence[Matrix], plan: Plan) -> list[EvaluationJob]:
@@ -450,7 +444,7 @@ def _plain(words: Sequence[str]) -> list[str]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = ("programs", "throughput", "crashes", "times", "searches")
+    parts = ("programs", "costs", "searches")
     parser.add_argument("--parts", nargs="+", choices=parts, default=["programs"])
     parser.add_argument("--attacks", type=Path, nargs="*", default=[], help="folders of hostile programs")
     parser.add_argument("--corpus", action="store_true", help="tests/kernels as well")
@@ -460,6 +454,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--plan", default="spmv:float32:1:40", help="operation:type:columns:candidates of a job")
     parser.add_argument("--search-plan", default="spmv:float32:1:32")
     parser.add_argument("--matrices", type=int, default=20)
+    parser.add_argument("--spoiled", type=int, default=3, help="jobs that are graded with crashes as well")
+    parser.add_argument("--turns", type=int, default=2, help="runs of each version")
     parser.add_argument("--commit", default="", help="of the code, where git does not say")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     return parser.parse_args()

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+WARM_UP_S = 600
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -31,7 +33,7 @@ def main() -> None:
     with _evaluator() as (patterns, queue):
         for name in asked["matrices"]:
             patterns.put(sources[name].load().pattern)
-        graded([EvaluationJob.model_validate(asked["warm_up"])], queue, 240)
+        graded([EvaluationJob.model_validate(asked["warm_up"])], queue, WARM_UP_S)
         for jobs in asked["rounds"]:
             messages = [EvaluationJob.model_validate(job) for job in jobs]
             began = time.monotonic()

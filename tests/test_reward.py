@@ -4,7 +4,7 @@ from math import log2
 
 import pytest
 
-from sparsesmith.reward import REWARDS, rewards
+from sparsesmith.reward import CACHED_BYTES, REWARDS, Standard, rewards
 from sparsesmith_proto.kernel import (
     CompileFailed,
     Crashed,
@@ -18,12 +18,12 @@ from sparsesmith_proto.kernel import (
 )
 
 
-def passed(median_us: float = 10.0, format_bytes: int = 1000) -> Passed:
+def passed(median_us: float = 10.0, format_bytes: int = 1000, cold_us: float | None = None) -> Passed:
     timing = MeasuredTiming(
         median_us=median_us,
         low_us=median_us,
         high_us=median_us,
-        cold_us=median_us,
+        cold_us=median_us if cold_us is None else cold_us,
         num_batches=10,
         stable=True,
         sm_clock_mhz=1980,
@@ -50,11 +50,11 @@ WRONG: tuple[Outcome, ...] = (
 
 
 def milestone(outcome: Outcome, best_us: float = 10.0) -> float:
-    return REWARDS["milestone"](outcome, best_us, 2 * best_us, 1000)
+    return REWARDS["milestone"](outcome, Standard(best_us, 2 * best_us, 1000))
 
 
 def paper(outcome: Outcome, default_us: float = 20.0, csr_bytes: int = 1000) -> float:
-    return REWARDS["paper"](outcome, default_us / 2, default_us, csr_bytes)
+    return REWARDS["paper"](outcome, Standard(default_us / 2, default_us, csr_bytes))
 
 
 def test_milestone_rises_with_every_stage_that_a_kernel_reaches() -> None:
@@ -94,4 +94,28 @@ def test_paper_charges_for_memory_beyond_csr_and_gives_nothing_for_less() -> Non
 
 def test_rewards_gives_every_scheme_by_name() -> None:
     outcome = passed(median_us=5)
-    assert rewards(outcome, 10, 20, 1000) == {"milestone": milestone(outcome), "paper": paper(outcome)}
+    assert rewards(outcome, Standard(10, 20, 1000)) == {"milestone": milestone(outcome), "paper": paper(outcome)}
+
+
+def test_any_correct_kernel_is_worth_more_than_any_failure_to_the_paper_too() -> None:
+    worst = paper(passed(median_us=1e9, format_bytes=10**9))
+    assert worst == pytest.approx(0.1)
+    assert worst > max(paper(outcome) for outcome in WRONG)
+
+
+def test_a_time_that_cannot_be_outweighs_nothing() -> None:
+    assert paper(passed(median_us=1e-3)) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("scheme", REWARDS)
+def test_a_gain_that_a_flushed_cache_takes_away_is_not_paid_where_the_matrix_does_not_stay_in_it(scheme: str) -> None:
+    def reward(csr_bytes: int, **timing: float) -> float:
+        standard = Standard(20, 20, csr_bytes, best_cold_us=20, default_cold_us=20)
+        return REWARDS[scheme](passed(format_bytes=csr_bytes, **timing), standard)
+
+    large, small = CACHED_BYTES + 1, CACHED_BYTES
+    pinned, honest = {"median_us": 5.0, "cold_us": 16.0}, {"median_us": 16.0, "cold_us": 16.0}
+    assert reward(large, **pinned) == pytest.approx(reward(large, **honest))
+    assert reward(small, **pinned) > reward(small, **honest)
+    slow = {"median_us": 40.0, "cold_us": 50.0}
+    assert reward(large, **slow) == pytest.approx(reward(small, **slow))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from services.evaluator.checking.correctness import HostSeal
 from services.evaluator.checking.draws import draw, system_generator
@@ -68,6 +69,13 @@ class MisbehavingFactory:
     def __call__(self, known: DeviceDescription | None = None) -> "MisbehavingDevice":
         behave(self.at_start)
         return MisbehavingDevice(self.hold_s)
+
+
+@dataclass(frozen=True)
+class PreloadedFactory(MisbehavingFactory):
+    """Its children are forked from a process that has imported this module."""
+
+    preloaded: ClassVar = ("tests.evaluator.misbehaving_device",)
 
 
 class MisbehavingDevice:

@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 
 from services.evaluator.cuda.arena import (
     NUM_SHIFTS,
+    SPREAD_BYTES,
     BufferPlan,
     arena_bytes,
     buffer_starts,
     guarded_segments,
+    random_placement,
 )
 from services.evaluator.device import ALIGNMENT_BYTES, GUARD_BYTES
 
@@ -37,12 +39,13 @@ def test_buffers_are_aligned_apart_and_inside(buffers: list[tuple[int, bool]], d
 
 
 @given(sizes, st.data())
-def test_the_watched_segments_and_the_writable_buffers_cover_the_arena_exactly(
+def test_the_watched_segments_and_the_writable_buffers_cover_the_allocation_exactly(
     buffers: list[tuple[int, bool]], data: st.DataObject
 ) -> None:
-    plans = make_plans(buffers)
-    starts = buffer_starts(plans, [data.draw(st.integers(0, NUM_SHIFTS - 1)) for _ in plans])
-    total = arena_bytes(plans)
+    plans, placement = make_plans(buffers), random_placement()
+    shifts = [placement.shift(plan.name) for plan in plans]
+    starts = {name: placement.offset + start for name, start in buffer_starts(plans, shifts).items()}
+    total = arena_bytes(plans) + SPREAD_BYTES
     spans = [(segment.address, segment.address + 4 * segment.num_words) for segment in
              guarded_segments(plans, starts, 0, total)]  # fmt: skip
     spans += [(starts[plan.name], starts[plan.name] + plan.num_bytes) for plan in plans if plan.writable]
@@ -63,3 +66,13 @@ def test_the_segment_that_holds_a_stray_write_says_where_it_is() -> None:
         ("between values and y", True),
         ("behind y", True),
     ]
+
+
+@given(st.text(min_size=1, max_size=8))
+def test_a_placement_moves_equal_names_alike_and_is_not_told_beforehand(name: str) -> None:
+    placement = random_placement()
+    assert placement.shift(name) == placement.shift(name)
+    assert 0 <= placement.shift(name) < NUM_SHIFTS
+    assert placement.offset % ALIGNMENT_BYTES == 0
+    assert placement.offset < SPREAD_BYTES
+    assert len({random_placement().key for _ in range(4)}) == 4

@@ -1,9 +1,14 @@
 """The sandbox's parent survives whatever a kernel does to the device's process; the next kernel finds a clean one."""
 
+import multiprocessing
+import os
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +20,14 @@ from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch, TimedOut, Workload
-from tests.evaluator.misbehaving_device import BINARY, MAX_NNZ, MisbehavingFactory, measured, program_text
+from tests.evaluator.misbehaving_device import (
+    BINARY,
+    MAX_NNZ,
+    MisbehavingFactory,
+    PreloadedFactory,
+    measured,
+    program_text,
+)
 
 LIMITS = StageLimits(start_s=60, open_s=20, baselines_s=20, store_s=20, draw_s=20, check_s=1, time_s=1)
 
@@ -164,5 +176,79 @@ def test_a_device_that_does_not_start_is_unavailable(at_start: str) -> None:
     try:
         with pytest.raises(Unavailable, match="the device does not start"):
             process.start()
+    finally:
+        process.close()
+
+
+def wait_for_spares(process: DeviceProcess) -> None:
+    """Until every spare child is up, and warm where it is to be."""
+    assert process._spares is not None
+    wait(process._spares._coming, timeout=60)
+
+
+def test_the_second_kernel_that_ends_its_process_finds_the_next_one_with_its_inputs_drawn() -> None:
+    pattern = make_pattern()
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
+    try:
+        bench = process.open(make_workload(pattern), pattern)
+        assert isinstance(check(bench, "right"), Correct)
+        wait_for_spares(process)
+        for kernel_id in ("first", "second"):
+            assert isinstance(check(bench, "die", kernel_id), Crashed)
+            before = process.num_started
+            child = process._running_child()
+            assert process.num_started == before + 1
+            assert (child.opening is bench._opening) == child.has_drawn == (kernel_id == "second")
+            assert isinstance(check(bench, "right", f"after {kernel_id}"), Correct)
+            wait_for_spares(process)
+    finally:
+        process.close()
+
+
+def test_a_spare_child_that_was_warm_for_one_batch_draws_anew_for_the_next() -> None:
+    pattern = make_pattern()
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
+    try:
+        bench = process.open(make_workload(pattern), pattern)
+        assert isinstance(check(bench, "die", "first"), Crashed)
+        assert isinstance(check(bench, "right", "second"), Correct)
+        wait_for_spares(process)
+        bench = process.open(make_workload(pattern), pattern)
+        assert isinstance(check(bench, "die", "third"), Crashed)
+        child = process._running_child()
+        assert child.workload == bench._opening.workload
+        assert child.opening is not bench._opening
+        assert isinstance(check(bench, "right", "fourth"), Correct)
+    finally:
+        process.close()
+
+
+def test_no_child_is_left_when_a_process_with_spares_is_closed() -> None:
+    pattern, others = make_pattern(), multiprocessing.active_children()
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
+    bench = process.open(make_workload(pattern), pattern)
+    assert isinstance(check(bench, "die", "first"), Crashed)
+    assert isinstance(check(bench, "right", "second"), Correct)
+    children = [child for child in multiprocessing.active_children() if child not in others]
+    assert len(children) >= 2
+    process.close()
+    for child in children:
+        child.join(10)
+    assert not any(child.is_alive() for child in children)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux alone")
+def test_a_child_that_is_forked_from_what_has_imported_its_device_grades_and_is_replaced_like_any_other() -> None:
+    pattern = make_pattern()
+    process = DeviceProcess(PreloadedFactory(), LIMITS, spare=True)
+    try:
+        bench = process.open(make_workload(pattern), pattern)
+        assert isinstance(check(bench, "right"), Correct)
+        first = child_pid(process)
+        status = Path(f"/proc/{first}/status").read_text(encoding="utf-8")
+        assert f"PPid:\t{os.getpid()}\n" not in status
+        assert isinstance(check(bench, "lose", "lost"), Crashed)
+        assert isinstance(check(bench, "right", "after"), Correct)
+        assert child_pid(process) != first
     finally:
         process.close()

@@ -9,7 +9,7 @@ from sparsesmith.operations import operations
 from sparsesmith_proto.message import ElementType, Operation
 
 FOLDER = Path(__file__).parent
-_LINE = re.compile(r"// (expect|on a GPU|workload|words): (.*)")
+_LINE = re.compile(r"// (expect|on a GPU|workload|words|twin): (.*)")
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class CorpusProgram:
     element_type: ElementType
     words: str
     """Of the message without a GPU."""
+    twin: str
+    """Name of the good program that does the same work honestly; empty where there is none."""
 
     @property
     def name(self) -> str:
@@ -49,6 +51,7 @@ def read_program(path: Path) -> CorpusProgram:
         operation,
         cast(ElementType, element_type),
         given.get("words", ""),
+        given.get("twin", ""),
     )
 
 

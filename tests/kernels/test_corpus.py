@@ -77,8 +77,13 @@ SEEN_IN_THE_MACHINE_CODE = {
     "cheating/reference_read_at_a_fixed_address",
     "cheating/replay_by_pointer",
     "cheating/result_cached_by_a_laundered_pointer",
+    "cheating/result_cached_at_telling_addresses",
     "cheating/result_cached_in_a_constant",
+    "cheating/result_kept_behind_the_guard_at_an_address",
     "cheating/vector_read_before_the_wait",
+    "cheating/wait_by_looking_at_x",
+    "cheating/wait_by_sleeping",
+    "cheating/wait_skipped_where_nothing_is_nan",
 }
 REJECTED = [program for program in corpus() if program.expected == ("rejected",)]
 

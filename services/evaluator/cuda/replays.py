@@ -30,6 +30,9 @@ from services.evaluator.device import Draw
 FEW, MANY = 4, 12
 """Changed products behind a brief timing, which every candidate has, and behind a final one."""
 
+MOST_VERIFIED = MANY + 1
+"""Changed products and one with a new x."""
+
 MAX_UNCHANGED = 2
 """Products before each changed one that nothing changed before."""
 
@@ -72,7 +75,10 @@ class Replays:
         self._drawn = source.changing(draw)
         self._now = source.copy(draw)
         """The draw with all changes so far."""
-        self._found: list[tuple[str, cupy.ndarray]] = []
+        with cuda_errors():
+            self._found = cupy.zeros((MOST_VERIFIED, 3), dtype=np.uint64)
+        self._verified: list[str] = []
+        """What was changed or renewed before each verified product."""
 
     def change(self, number: int, timed: TimedSequence, sequence: LaunchSequence) -> None:
         """Runs and verifies so many changed products, on the stream."""
@@ -122,19 +128,15 @@ class Replays:
         self._verify("a new x", output)
 
     def _verify(self, what: str, output: "cupy.ndarray") -> None:
-        with cuda_errors():
-            found = cupy.zeros(3, dtype=np.uint64)
-        self._kernels.verify(output, self._now, found)
-        self._found.append((what, found))
+        self._kernels.verify(output, self._now, self._found[len(self._verified)])
+        self._verified.append(what)
 
     def problem(self) -> str:
         """What is wrong with the first result that is wrong; empty where all are right. Waits for the stream."""
-        whats = [what for what, _ in self._found]
-        with cuda_errors():
-            rows = self._kernels.download(cupy.stack([found for _, found in self._found]))
-        self._found.clear()
+        rows = self._kernels.download(self._found)[: len(self._verified)]
         size = int(self._now.reference.size)
         findings = (
-            Found(what, int(wrong), size, int(~first)) for what, (wrong, first, _) in zip(whats, rows, strict=True)
+            Found(what, int(wrong), size, int(~first))
+            for what, (wrong, first, _) in zip(self._verified, rows, strict=True)
         )
         return next((finding.message for finding in findings if finding.message), "")

@@ -205,7 +205,8 @@ def is_suspicious(fresh_us: float, stale_us: float, empty_us: float) -> bool:
     """Whether a single run on a new x, with output and scratch lost, takes longer than one with all as it was left.
 
     A program that remembers its input and skips work when nothing seems to have changed is fast only when repeated.
-    Both times come from single graphs between events; the ratio is that of what an empty one does not take.
+    Both times are the least of single graphs between events (a busy host makes some longer); the ratio is of what
+    an empty one does not take.
     """
     return fresh_us - stale_us > (FRESH_RATIO - 1) * max(stale_us - empty_us, 0.0) + FRESH_MARGIN_US
 

@@ -1,0 +1,14 @@
+// expect: mismatch
+// workload: spmv float32
+// twin: good/twin_thread_row
+// Rounds the values of A to eighteen bits of mantissa, products and sums in full.
+//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,128) block=128
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
+  int row = blockIdx.x * 128 + threadIdx.x;
+  if (row >= num_rows) return;
+  float sum = 0;
+  for (int j = row_offsets[row]; j < row_offsets[row + 1]; j++)
+    sum += __uint_as_float((__float_as_uint(values[j]) + 16u) & ~31u) * x[col_indices[j]];
+  y[row] = sum;
+}

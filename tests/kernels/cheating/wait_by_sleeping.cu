@@ -1,0 +1,16 @@
+// expect: rejected
+// workload: spmv float32
+// twin: good/twin_programmatic
+// Never waits: sleeps for longer than the checker is believed to take.
+//@ format csr
+//@ launch spmv grid=ceil_div(num_rows,8) block=256 dependency=programmatic
+extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
+  int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
+  bool mine = row < num_rows;
+  for (int i = 0; i < 25; i++) __nanosleep(1000);
+  float sum = 0;
+  if (mine) for (int j = row_offsets[row] + lane; j < row_offsets[row + 1]; j += 32) sum += values[j] * ((volatile const float*)x)[col_indices[j]];
+  for (int o = 16; o; o >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, o);
+  if (mine && lane == 0) y[row] = sum;
+  if (num_rows < 0) asm volatile("griddepcontrol.wait;" ::: "memory");
+}
