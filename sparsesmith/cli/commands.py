@@ -58,6 +58,7 @@ Version = Annotated[bool, typer.Option("--version", help="Print the version and 
 OPTIONS_OF_THE_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 USER_MISTAKE = 2
+NOT_READY = 4
 INTERRUPTED = 130
 
 
@@ -218,6 +219,17 @@ def policy(url: Url = None, header: Headers = None, as_json: Json = False) -> No
         print(found.model_dump_json(indent=2))
     else:
         show_policy(console, found)
+
+
+@app.command()
+def doctor(url: Url = None, header: Headers = None, as_json: Json = False) -> None:
+    """Say what is here and what to do about what is not. Exits with 4 unless the server is ready."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.doctor import show_findings
+
+    with connection(url, header) as client:
+        if not show_findings(client, as_json=as_json):
+            raise typer.Exit(NOT_READY)
 
 
 @app.command()
