@@ -87,6 +87,8 @@ class Draw:
     """float64, shape of the reference: |A| |x|, the scale of the error."""
     largest_error: Callable[[Array, Array, Array, Array], float] = largest_error
     """As the function of this name; a device may have a faster one for its own arrays."""
+    output: str = "y"
+    """The output's name, for messages."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,12 @@
-"""Every family by name. A new family is a module and its line here."""
+"""Every family by name. A new family of ours is a module and its line here; other packages register theirs.
 
-from collections.abc import Mapping
+An entry point of the group `sparsesmith.families` names a tuple of families, for our operations or for its own.
+"""
 
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+
+from sparsesmith.errors import InvalidOption
 from sparsesmith.families.family import Family
 from sparsesmith.families.spmm import balanced, blocks, resident, rows, splits
 from sparsesmith.families.spmm import hyb as spmm_hyb
@@ -22,6 +27,8 @@ from sparsesmith.families.spmv import (
     structured,
     tiles,
 )
+
+ENTRY_POINTS = "sparsesmith.families"
 
 _LISTED = (
     *csr.FAMILIES,
@@ -47,5 +54,22 @@ _LISTED = (
     *spmm_hyb.FAMILIES,
 )
 
-FAMILIES: Mapping[str, Family] = {family.name: family for family in _LISTED}
-"""Spmv families first, then those of spmm: the numbers of a cost model's words count from their order."""
+
+def _by_name(families: Iterable[Family]) -> Mapping[str, Family]:
+    """Raises InvalidOption where two have one name."""
+    found: dict[str, Family] = {}
+    for family in families:
+        if family.name in found:
+            raise InvalidOption(f"two families are called {family.name}", field="family", value=family.name)
+        found[family.name] = family
+    return found
+
+
+def _registered() -> Iterable[Family]:
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        yield from entry.load()
+
+
+FAMILIES = _by_name([*_LISTED, *_registered()])
+"""Spmv families first, then those of spmm, then registered ones: the numbers of a cost model's words count from their
+order."""

@@ -176,19 +176,6 @@ HEAD = (
     Argument("int", "nnz", "size", "nonzeros of A, padding not counted"),
 )
 
-SPMV_TAIL = (
-    Argument("const T*", "x", "input", "dense vector, length num_cols"),
-    Argument(
-        "T*", "y", "output", "dense vector, length num_rows; holds garbage at the start, every entry must be written"
-    ),
-)
-
-SPMM_TAIL = (
-    Argument("const T*", "b", "input", "dense matrix, row-major, num_cols by num_dense_cols"),
-    Argument("T*", "c", "output", "dense matrix, row-major, num_rows by num_dense_cols; garbage at the start"),
-    Argument("int", "num_dense_cols", "size", "columns of b and c"),
-)
-
 VALUES = "values"
 
 MAX_OFFSET = 2**31 - 1

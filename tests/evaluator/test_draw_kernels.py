@@ -11,7 +11,10 @@ import pytest
 import scipy.sparse
 
 from services.evaluator.checking.draws import COLUMN_SIZES, TINY
-from services.evaluator.checking.reference import (
+from services.evaluator.compiling.nvrtc import Nvrtc, find_library
+from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations.sums import (
     LONG_ROW,
     ROUNDOFF,
     SINGLE_ROUNDOFFS,
@@ -20,9 +23,6 @@ from services.evaluator.checking.reference import (
     limit_to_single_products,
     product,
 )
-from services.evaluator.compiling.nvrtc import Nvrtc, find_library
-from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
-from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.message import ElementType
 from tests.evaluator.grading_tools import make_pattern
 

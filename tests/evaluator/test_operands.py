@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse
 
 from services.evaluator.checking.draws import FULL_CHECK, choose_draws, draw, system_generator
-from services.evaluator.checking.reference import TOLERANCES, error_bound, product
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import fixed_values
+from sparsesmith.operations.sums import TOLERANCES, error_bound, product
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
 

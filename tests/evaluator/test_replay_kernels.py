@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pytest
 
 from services.evaluator.checking.draws import draw, system_generator
-from services.evaluator.checking.reference import LONG_ROW, TOLERANCES, error_bound, product
 from services.evaluator.compiling.nvrtc import Nvrtc, find_library
 from services.evaluator.device import Draw
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
 from sparsesmith.formats.format import complete_parameters
 from sparsesmith.formats.sell import Sell
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations.sums import LONG_ROW, TOLERANCES, error_bound, product
 from sparsesmith_proto.message import ElementType
 from tests.evaluator.grading_tools import make_pattern, make_workload
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from services.evaluator.checking.draws import FULL_CHECK, choose_draws, system_generator
-from services.evaluator.checking.reference import (
+from sparsesmith.matrix.pattern import pattern_from_indices
+from sparsesmith.operations.sums import (
     ROUNDOFF,
     SINGLE_ROUNDOFFS,
     error_bound,
     limit_to_single_products,
     product,
 )
-from sparsesmith.matrix.pattern import pattern_from_indices
 from tests.gpu.programs import make_pattern, make_workload
 
 if TYPE_CHECKING:

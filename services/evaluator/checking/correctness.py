@@ -95,7 +95,7 @@ def _describe(output: Array, held: Draw) -> str:
     wrong = ~(abs(output - held.reference) <= held.bound)
     first = int(wrong.reshape(-1).argmax())
     place = np.unravel_index(first, wrong.shape)
-    entry = f"{'y' if wrong.ndim == 1 else 'c'}[{', '.join(str(int(index)) for index in place)}]"
+    entry = f"{held.output}[{', '.join(str(int(index)) for index in place)}]"
     got = float(output.reshape(-1)[first])
     expected = float(held.reference.reshape(-1)[first])
     bound = float(held.bound.reshape(-1)[first])

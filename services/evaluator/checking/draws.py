@@ -18,10 +18,13 @@ from math import frexp
 import numpy as np
 import numpy.typing as npt
 
-from services.evaluator.checking.reference import error_bound, limit_to_exact_sums, limit_to_single_products, product
 from services.evaluator.device import Draw
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.operations.sums import limit_to_exact_sums, limit_to_single_products
+from sparsesmith.program.binding import problem_sizes
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 
@@ -73,22 +76,25 @@ def draw(
 
     `fixed`: the values of A where the request fixes them; then the dense operand alone is drawn.
     """
-    shape = (pattern.num_cols,) if workload.operation == "spmv" else (pattern.num_cols, workload.num_dense_cols)
+    operation = operation_named(workload.operation)
+    (given,) = operands_with_role(operation, "input")
+    (wanted,) = operands_with_role(operation, "output")
+    shape = given.shape(problem_sizes(workload, pattern))
     if name == MIXED:
         wide_values, wide_dense = mixed(pattern, shape, workload.element_type, generator)
     else:
         wide_values, wide_dense = _DRAWS[name](pattern, shape, generator)
     values = wide_values.astype(workload.element_type) if fixed is None else fixed.array
     dense = (wide_dense if fixed is None else wide_dense * dense_scale(fixed)).astype(workload.element_type)
-    reference, magnitude = product(pattern, values, dense)
-    bound = error_bound(pattern, magnitude, workload.element_type)
+    expected = operation.expect(pattern, {"values": values, given.name: dense}, workload.element_type)[wanted.name]
+    bound, magnitude = expected.bound, expected.magnitude
     if fixed is not None:
         bound += underflow_bound(pattern, fixed)
-    else:
+    elif operation.sums_products:
         limit_to_single_products(bound, magnitude, pattern, values, dense, workload.element_type)
-    if fixed is None and name == INTEGERS:
-        limit_to_exact_sums(bound, magnitude, workload.element_type)
-    return Draw(name, values, dense, reference, bound, magnitude)
+        if name == INTEGERS:
+            limit_to_exact_sums(bound, magnitude, workload.element_type)
+    return Draw(name, values, dense, expected.reference, bound, magnitude, output=wanted.name)
 
 
 def dense_scale(fixed: FixedValues) -> float:

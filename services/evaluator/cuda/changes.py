@@ -4,8 +4,8 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
-from services.evaluator.checking.reference import LONG_ROW, ROUNDOFF, SINGLE_ROUNDOFFS, TOLERANCES
 from services.evaluator.device import Draw
+from sparsesmith.operations.sums import LONG_ROW, ROUNDOFF, SINGLE_ROUNDOFFS, TOLERANCES
 from sparsesmith_proto.message import ElementType
 
 Number = int | ctypes.c_double

@@ -35,6 +35,8 @@ from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMEN
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.product import SparseProduct
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, MeasuredTiming, Rejected, Workload
 
@@ -127,6 +129,13 @@ class CudaDevice:
 
     def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "CudaBench":
         """See Device.open."""
+        if type(operation_named(workload.operation)) is not SparseProduct:
+            raise LimitExceeded(
+                f"operation {workload.operation}: on a GPU references are computed of products A times a dense operand",
+                field="operation",
+                value=workload.operation,
+                limit="a product",
+            )
         cupy.get_default_memory_pool().free_all_blocks()
         free_bytes, _ = runtime.memGetInfo()
         needed = resident_bytes(workload, pattern)

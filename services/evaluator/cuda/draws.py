@@ -14,7 +14,6 @@ import cupy
 import numpy as np
 
 from services.evaluator.checking.draws import INTEGERS, MIXED, TINY, dense_scale, underflow_bound
-from services.evaluator.checking.reference import ROUNDOFF, SINGLE_ROUNDOFFS, error_bound, limit_to_exact_sums, product
 from services.evaluator.cuda.changes import Drawn
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.own_kernels import DeviceKernels
@@ -23,6 +22,10 @@ from services.evaluator.device import SMALLEST, Draw
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.operations.sums import ROUNDOFF, SINGLE_ROUNDOFFS, error_bound, limit_to_exact_sums, product
+from sparsesmith.program.binding import problem_sizes
 from sparsesmith_proto.kernel import Workload
 
 _VALUES_STREAM, _DENSE_STREAM, _SIZES_STREAM = 1, 2, 3
@@ -90,6 +93,7 @@ class DeviceDraws:
         self._kernels = kernels
         self._held = held
         self._is_checked = False
+        self._operands = operands_with_role(operation_named(workload.operation), "input", "output")
         with cuda_errors():
             self._row_offsets = cupy.asarray(pattern.row_offsets)
             self._col_indices = cupy.asarray(pattern.col_indices)
@@ -141,12 +145,12 @@ class DeviceDraws:
     def _drawn(self, name: str, key: Key) -> Draw:
         workload, pattern, kernels = self._workload, self._pattern, self._kernels
         columns = workload.num_dense_cols
-        by_row: tuple[int, ...] = () if workload.operation == "spmv" else (columns,)
+        (given, output), sizes = self._operands, problem_sizes(workload, pattern)
         kind_of_values, kind_of_dense = _KINDS[name]
         with cuda_errors():
             values = cupy.empty(pattern.nnz, workload.element_type) if self._values is None else self._values
-            dense = cupy.zeros((pattern.num_cols, *by_row), dtype=workload.element_type)
-            reference, magnitude, bound = (cupy.empty((pattern.num_rows, *by_row), dtype="float64") for _ in range(3))
+            dense = cupy.zeros(given.shape(sizes), dtype=workload.element_type)
+            reference, magnitude, bound = (cupy.empty(output.shape(sizes), dtype="float64") for _ in range(3))
         if self._fixed is None:
             kernels.fill(kind_of_values, values, _VALUES_STREAM, key.low, key.high)
         if kind_of_dense == "one_hot":
@@ -161,7 +165,7 @@ class DeviceDraws:
         if self._fixed is not None:
             with cuda_errors():
                 dense *= dense_scale(self._fixed)
-        drawn = Draw(name, values, dense, reference, bound, magnitude, largest_error)
+        drawn = Draw(name, values, dense, reference, bound, magnitude, largest_error, output.name)
         self.refer(drawn)
         return drawn
 

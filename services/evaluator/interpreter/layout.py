@@ -32,7 +32,9 @@ WINDOW_BYTES = 1 << 32
     KIND_WAIT_FOR_GRID,  # griddepcontrol.wait
     KIND_COMMIT_COPIES,  # cp.async.commit_group
     KIND_WAIT_FOR_COPIES,  # cp.async.wait_group, wait_all
-) = range(18)
+    KIND_BULK_COPY,  # cp.async.bulk
+    KIND_WAIT_FOR_BULK,  # cp.async.bulk.wait_group
+) = range(20)
 
 # -- instruction columns --------------------------------------------------------------------------------------------
 (
@@ -105,7 +107,8 @@ TYPE_S32, TYPE_U32, TYPE_S64, TYPE_U64, TYPE_F32, TYPE_F64, TYPE_B16, TYPE_F16, 
 )
 
 BARRIER_SYNC, BARRIER_ARRIVE, BARRIER_POPC, BARRIER_AND, BARRIER_OR = range(5)
-PHASE_INIT, PHASE_ARRIVE, PHASE_WAIT, PHASE_DROP, PHASE_NOTHING = range(5)
+PHASE_INIT, PHASE_ARRIVE, PHASE_WAIT, PHASE_DROP, PHASE_PARITY, PHASE_BYTES = range(6)
+# PHASE_PARITY waits for the phase of a parity, PHASE_BYTES expects bytes of bulk copies without arriving.
 
 # -- regions of memory ----------------------------------------------------------------------------------------------
 (
@@ -150,6 +153,8 @@ FINDING_KINDS = (
     "trap",
     "write_to_read_only",
     "early_access",
+    "uninitialised_local",
+    "changing_constant",
 )
 (
     FINDING_NONE,
@@ -163,7 +168,9 @@ FINDING_KINDS = (
     FINDING_TRAP,
     FINDING_READ_ONLY,
     FINDING_EARLY_ACCESS,
-) = range(11)
+    FINDING_UNINITIALISED_LOCAL,
+    FINDING_CHANGING_CONSTANT,
+) = range(13)
 (
     FOUND_KIND,
     FOUND_INSTRUCTION,
@@ -206,6 +213,7 @@ DEADLOCK_COLLECTIVE, DEADLOCK_BARRIER, DEADLOCK_DIVERGENT_BARRIER, DEADLOCK_MEMB
     COUNT_BLOCK,
     COUNT_FULL_BARRIER,
     COUNT_FENCE_BEFORE,
+    COUNT_BULK,  # bulk copies that are pending in the block
     NUM_COUNTERS,
-) = range(24)
+) = range(25)
 PROFILE_INSTRUCTIONS, PROFILE_LANES, PROFILE_SECTORS, PROFILE_CONFLICTS, NUM_PROFILE = range(5)

@@ -1,4 +1,4 @@
-"""Atomic operations and phase barriers (mbarrier): read, change and write back, lane by lane."""
+"""Atomic operations: read, change and write back, lane by lane."""
 
 from __future__ import annotations
 
@@ -27,9 +27,6 @@ from services.evaluator.interpreter.layout import (
     COLUMN_WIDE,
     COUNT_ATOMIC_REQUESTS,
     COUNT_ATOMIC_SECTORS,
-    PHASE_ARRIVE,
-    PHASE_DROP,
-    PHASE_INIT,
     TYPE_BF16,
     TYPE_BF16X2,
     TYPE_F16X2,
@@ -44,7 +41,6 @@ from services.evaluator.interpreter.machine.shadow import note_write
 from services.evaluator.interpreter.machine.state import (
     LAUNCH_CELLS,
     LAUNCH_CHECK,
-    LAUNCH_WARPS,
     Machine,
     as_int64,
     instruction_of,
@@ -191,7 +187,7 @@ def atomic(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
     for lane in range(32):
         if mask >> lane & 1:
             offset = m.scratch[lane]
-            _note_atomic(m, pc, warp, lane, offset, size, now)
+            note_atomic(m, pc, warp, lane, offset, size, now)
             if row[COLUMN_WIDE]:
                 value = as_int64(m.longs[(value_row >> 3) + lane])
                 other = as_int64(m.longs[(other_row >> 3) + lane])
@@ -208,50 +204,8 @@ def atomic(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
 
 
 @machine_code
-def _note_atomic(m: Machine, pc: int, warp: int, lane: int, offset: int, size: int, now: int) -> None:
+def note_atomic(m: Machine, pc: int, warp: int, lane: int, offset: int, size: int, now: int) -> None:
+    """Check and note a strong write."""
     if m.launch[LAUNCH_CHECK] and offset < m.launch[LAUNCH_CELLS] << 2:
         address = lane_address(m, pc, warp, lane)
         note_write(m, pc, warp, lane, offset, address, size, ACCESS_ATOMIC, 1, now)
-
-
-@machine_code
-def phase_barrier(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
-    """Execute an mbarrier operation on its 64-bit word: pending count, expected count << 20, phase << 40."""
-    row = instruction_of(m, pc)
-    action = row[COLUMN_CODE]
-    if not translate_lanes(m, pc, warp, mask, 8, ACCESS_ATOMIC):
-        return
-    base = registers_of(m, warp)
-    for lane in range(32):
-        if mask >> lane & 1:
-            offset = m.scratch[lane]
-            _note_atomic(m, pc, warp, lane, offset, 8, now)
-            word = as_int64(m.bytes8[offset >> 3])
-            if action == PHASE_INIT:
-                count = as_int64(m.words[((base + row[COLUMN_S1]) >> 2) + lane]) & 0xFFFFF
-                m.bytes8[offset >> 3] = np.uint64(count | count << 20)
-            elif action in (PHASE_ARRIVE, PHASE_DROP):
-                count = as_int64(m.words[((base + row[COLUMN_S1]) >> 2) + lane]) & 0xFFFFF
-                m.longs[((base + row[COLUMN_D0]) >> 3) + lane] = np.uint64(word)
-                m.bytes8[offset >> 3] = np.uint64(_arrive(word, count, action == PHASE_DROP))
-            else:
-                token = as_int64(m.longs[((base + row[COLUMN_S1]) >> 3) + lane])
-                done = word >> 40 != token >> 40
-                predicate = (base + row[COLUMN_D0]) >> 2
-                bit = 1 << lane
-                old = as_int64(m.words[predicate])
-                m.words[predicate] = np.uint32(old | bit if done else old & ~bit)
-                if done:
-                    for other in range(m.launch[LAUNCH_WARPS]):
-                        m.seen[warp * m.launch[LAUNCH_WARPS] + other] = now
-
-
-@machine_code
-def _arrive(word: int, count: int, drop: bool) -> int:
-    pending, expected, phase = word & 0xFFFFF, word >> 20 & 0xFFFFF, word >> 40
-    if drop:
-        expected = max(0, expected - 1)
-    pending -= count
-    if pending <= 0:
-        pending, phase = expected, phase + 1
-    return pending | expected << 20 | phase << 40

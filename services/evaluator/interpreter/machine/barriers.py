@@ -31,6 +31,7 @@ from services.evaluator.interpreter.machine.state import (
     FRONT_STATE,
     LAUNCH_WARPS,
     NUM_BARRIERS,
+    WARP_AFTER_GRID,
     WARP_FRONTS,
     WARP_LIVE,
     Machine,
@@ -87,6 +88,8 @@ def release_barrier(m: Machine, number: int) -> bool:
         return False
     _combine_predicates(m, number)
     _order_warps(m, warps, complete)
+    if complete:
+        _spread_wait_for_grid(m)
     for warp in range(m.launch[LAUNCH_WARPS]):
         _resume_barrier(m, warp, number)
     m.barriers[2 * number] = m.barriers[2 * number + 1] = 0
@@ -120,6 +123,17 @@ def _order_warps(m: Machine, warps: int, complete: bool) -> None:
         for warp in range(count):
             if warps >> warp & 1:
                 m.seen[warp * m.launch[LAUNCH_WARPS] + other] = latest
+
+
+@machine_code
+def _spread_wait_for_grid(m: Machine) -> None:
+    """Where one thread has waited for the kernels before, all that meet it at a barrier come after those, too."""
+    waited = 0
+    for warp in range(m.launch[LAUNCH_WARPS]):
+        waited |= warp_of(m, warp)[WARP_AFTER_GRID]
+    if waited:
+        for warp in range(m.launch[LAUNCH_WARPS]):
+            warp_of(m, warp)[WARP_AFTER_GRID] |= warp_of(m, warp)[WARP_LIVE]
 
 
 @machine_code

@@ -69,6 +69,10 @@ def _what_happened(
             return f"read of shared memory that no thread of the block has written: {target}"
         case layout.FINDING_UNINITIALISED_READ:
             return f"read of memory that the program has not written before: {target}"
+        case layout.FINDING_UNINITIALISED_LOCAL:
+            return f"read of local memory that its thread has not written before: {target}"
+        case layout.FINDING_CHANGING_CONSTANT:
+            return f"constant {access} (ld.global.nc) of what the same kernel writes, which need not be seen: {target}"
         case layout.FINDING_RACE:
             return f"race on {target}: {access} without order after {_other(values, kernel, grid, block)}"
         case layout.FINDING_DEADLOCK:

@@ -393,6 +393,8 @@ class _Launch:
         numbers[columns.LAUNCH_STRIDE] = block_stride
         regions = self._regions()
         numbers[columns.LAUNCH_REGIONS] = len(regions)
+        numbers[columns.LAUNCH_LOCAL_ARENA] = self._local_arena
+        bulk_copies = (kernel.code[:, layout.COLUMN_KIND] == layout.KIND_BULK_COPY).any()
         copying_warps = shape.warps if (kernel.code[:, layout.COLUMN_KIND] == layout.KIND_COPY).any() else 0
         return Memory(
             code=kernel.code.copy(),
@@ -421,6 +423,8 @@ class _Launch:
             seen=np.zeros((shape.warps, shape.warps), dtype=np.int64),
             copies=np.zeros((copying_warps, columns.MAX_PENDING_COPIES, columns.NUM_COPY), dtype=np.int64),
             copy_groups=np.zeros(shape.warps * columns.WARP_LANES, dtype=np.int64),
+            bulk=np.zeros((columns.MAX_PENDING_BULK if bulk_copies else 1, columns.NUM_BULK), dtype=np.int64),
+            local_stamps=np.zeros((self._arena_bytes - self._local_arena) // 4 + 1, dtype=np.int32),
             barriers=np.zeros((columns.NUM_BARRIERS, 2), dtype=np.int64),
             scratch=np.zeros(columns.NUM_SCRATCH, dtype=np.int64),
             launch=numbers,

@@ -38,6 +38,7 @@ from services.evaluator.interpreter.layout import (
     COUNT_BLOCK,
     COUNT_BLOCK_START,
     COUNT_BLOCKS,
+    COUNT_BULK,
     COUNT_DIVERGENT_BRANCHES,
     COUNT_FENCE_BEFORE,
     COUNT_FENCE_TIME,
@@ -55,6 +56,7 @@ from services.evaluator.interpreter.layout import (
     KIND_ATOMIC,
     KIND_BARRIER,
     KIND_BRANCH,
+    KIND_BULK_COPY,
     KIND_CLOCK,
     KIND_COLLECTIVE,
     KIND_COMMIT_COPIES,
@@ -66,6 +68,7 @@ from services.evaluator.interpreter.layout import (
     KIND_RETURN,
     KIND_STORE,
     KIND_TRAP,
+    KIND_WAIT_FOR_BULK,
     KIND_WAIT_FOR_COPIES,
     KIND_WAIT_FOR_GRID,
     NUM_PROFILE,
@@ -73,7 +76,7 @@ from services.evaluator.interpreter.layout import (
     PROFILE_LANES,
     SPECIAL_OFFSET,
 )
-from services.evaluator.interpreter.machine.atomics import atomic, phase_barrier
+from services.evaluator.interpreter.machine.atomics import atomic
 from services.evaluator.interpreter.machine.barriers import barrier_number, release_barrier, wait_at_barrier
 from services.evaluator.interpreter.machine.collectives import fill
 from services.evaluator.interpreter.machine.copies import begin_copies, commit_copies, wait_for_copies
@@ -90,6 +93,7 @@ from services.evaluator.interpreter.machine.intrinsics import Pointer, address_o
 from services.evaluator.interpreter.machine.meeting import meet, release_collectives
 from services.evaluator.interpreter.machine.memory import load, store
 from services.evaluator.interpreter.machine.operations import execute_operation
+from services.evaluator.interpreter.machine.phases import begin_bulk, phase_barrier, wait_for_bulk
 from services.evaluator.interpreter.machine.state import (
     AT_BARRIER,
     AT_COLLECTIVE,
@@ -137,6 +141,7 @@ def _start_block(m: Machine, block: int) -> None:
     counters[COUNT_BLOCK_START] = counters[COUNT_STEPS] + 1
     counters[COUNT_FENCE_BEFORE] = counters[COUNT_FENCE_TIME]
     counters[COUNT_BLOCKS] += 1
+    counters[COUNT_BULK] = 0
     position_x = block % launch[LAUNCH_GRID_X]
     position_y = block // launch[LAUNCH_GRID_X] % launch[LAUNCH_GRID_Y]
     position_z = block // (launch[LAUNCH_GRID_X] * launch[LAUNCH_GRID_Y])
@@ -338,6 +343,10 @@ def _execute(m: Machine, pc: int, kind: int, warp: int, active: int, now: int) -
         commit_copies(m, warp, active)
     elif kind == KIND_WAIT_FOR_COPIES:
         wait_for_copies(m, pc, warp, active, now)
+    elif kind == KIND_BULK_COPY:
+        begin_bulk(m, pc, warp, active, now)
+    elif kind == KIND_WAIT_FOR_BULK:
+        wait_for_bulk(m, pc, warp, active, now)
     elif kind == KIND_PHASE_BARRIER:
         phase_barrier(m, pc, warp, active, now)
     elif kind == KIND_FENCE:

@@ -23,6 +23,7 @@ from services.evaluator.interpreter.layout import (
     COLUMN_WIDE,
     COLUMN_WINDOW,
     COUNT_BLOCK,
+    COUNT_BLOCKS,
     COUNT_L1_HITS,
     COUNT_LOAD_REQUESTS,
     COUNT_LOAD_SECTORS,
@@ -37,6 +38,7 @@ from services.evaluator.interpreter.layout import (
     FINDING_MISALIGNED,
     FINDING_OUT_OF_BOUNDS,
     FINDING_READ_ONLY,
+    FINDING_UNINITIALISED_LOCAL,
     FLAG_DEPENDENT,
     FLAG_READ_ONLY,
     NUM_PROFILE,
@@ -58,6 +60,7 @@ from services.evaluator.interpreter.machine.state import (
     L1_SECTORS,
     LAUNCH_CELLS,
     LAUNCH_CHECK,
+    LAUNCH_LOCAL_ARENA,
     LAUNCH_LOCAL_BYTES,
     LAUNCH_REGIONS,
     SCRATCH_MASKS,
@@ -224,12 +227,21 @@ def load(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
 @machine_code
 def _note_reads(m: Machine, pc: int, warp: int, mask: int, size: int, now: int) -> None:
     limit = m.launch[LAUNCH_CELLS] << 2
-    strong = instruction_of(m, pc)[COLUMN_STRONG]
+    strong, constant = instruction_of(m, pc)[COLUMN_STRONG], instruction_of(m, pc)[COLUMN_CONSTANT]
     for lane in range(32):
         if mask >> lane & 1:
             offset = m.scratch[lane]
             if offset < limit:
-                note_read(m, pc, warp, lane, offset, lane_address(m, pc, warp, lane), size, strong, now)
+                address = lane_address(m, pc, warp, lane)
+                note_read(m, pc, warp, lane, offset, address, size, strong, constant, now)
+    local = at(m.scratch, SCRATCH_MASKS)[SPACE_LOCAL]
+    for lane in range(32):
+        if local >> lane & 1:
+            word = (m.scratch[lane] - m.launch[LAUNCH_LOCAL_ARENA]) >> 2
+            if m.local_stamps[word] != m.counters[COUNT_BLOCKS]:
+                address = lane_address(m, pc, warp, lane)
+                record(m, FINDING_UNINITIALISED_LOCAL, pc, warp * 32 + lane, address, size, ACCESS_READ)
+                return
 
 
 @machine_code
@@ -304,6 +316,8 @@ def store(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
     count_access(m, pc, size * count, ACCESS_WRITE, COUNT_STORE_REQUESTS, COUNT_STORE_SECTORS, now)
     check = m.launch[LAUNCH_CHECK]
     limit = m.launch[LAUNCH_CELLS] << 2
+    if check:
+        _note_local_writes(m, size * count)
     for lane in range(32):
         if mask >> lane & 1:
             offset = m.scratch[lane]
@@ -314,6 +328,16 @@ def store(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
                 overlap = note_write(m, pc, warp, lane, offset, address, size * count, ACCESS_WRITE, strong, now)
             for element in range(count):
                 _store_element(m, pc, warp, lane, element, offset + element * size, size, overlap)
+
+
+@machine_code
+def _note_local_writes(m: Machine, size: int) -> None:
+    local = at(m.scratch, SCRATCH_MASKS)[SPACE_LOCAL]
+    for lane in range(32):
+        if local >> lane & 1:
+            first = m.scratch[lane] - m.launch[LAUNCH_LOCAL_ARENA]
+            for word in range(first >> 2, (first + size + 3) >> 2):
+                m.local_stamps[word] = m.counters[COUNT_BLOCKS]
 
 
 @machine_code

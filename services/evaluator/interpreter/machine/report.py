@@ -16,6 +16,8 @@ FindingKind = Literal[
     "trap",
     "write_to_read_only",
     "early_access",
+    "uninitialised_local",
+    "changing_constant",
     "invalid_launch",
 ]
 Position = tuple[int, int, int]

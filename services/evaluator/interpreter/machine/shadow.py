@@ -20,6 +20,7 @@ from services.evaluator.interpreter.layout import (
     COUNT_FENCE_BEFORE,
     COUNT_FENCE_TIME,
     COUNT_FULL_BARRIER,
+    FINDING_CHANGING_CONSTANT,
     FINDING_RACE,
     FINDING_UNINITIALISED_READ,
     FINDING_UNINITIALISED_SHARED,
@@ -29,6 +30,7 @@ from services.evaluator.interpreter.layout import (
 )
 from services.evaluator.interpreter.machine.intrinsics import machine_code
 from services.evaluator.interpreter.machine.state import (
+    CELL_CONSTANT,
     CELL_INITIALISED_BYTES,
     CELL_STRONG_BYTES,
     CELL_WEAK_BYTES,
@@ -112,7 +114,16 @@ def _fresh(m: Machine, cell: int, shared: bool) -> bool:
 
 @machine_code
 def note_read(
-    m: Machine, pc: int, warp: int, lane: int, offset: int, address: int, size: int, strong: int, now: int
+    m: Machine,
+    pc: int,
+    warp: int,
+    lane: int,
+    offset: int,
+    address: int,
+    size: int,
+    strong: int,
+    constant: int,
+    now: int,
 ) -> None:
     """Check and note a read of `size` bytes at an arena offset inside the shadowed part."""
     thread = warp * 32 + lane
@@ -126,6 +137,11 @@ def note_read(
             kind = FINDING_UNINITIALISED_SHARED if shared else FINDING_UNINITIALISED_READ
             record(m, kind, pc, thread, address + part, size, ACCESS_READ)
             return
+        if constant:
+            marks[CELL_CONSTANT] = 1
+            if max(times_of(m, cell)[TIME_WEAK], times_of(m, cell)[TIME_STRONG]) > 0:
+                record(m, FINDING_CHANGING_CONSTANT, pc, thread, address + part, size, ACCESS_READ)
+                return
         if strong:
             continue
         if marks[CELL_WEAK_BYTES] & touched and _conflicts(m, warp, cell, TIME_WEAK, shared):
@@ -164,6 +180,9 @@ def note_write(
     for part in range(0, size, 4):
         cell = (offset + part) >> 2
         marks, times = marks_of(m, cell), times_of(m, cell)
+        if marks[CELL_CONSTANT]:
+            record(m, FINDING_CHANGING_CONSTANT, pc, thread, address + part, size, access)
+            return False
         if times[TIME_WEAK] == now:
             overlap = overlap or marks[CELL_WEAK_BYTES] & touched != 0
         elif marks[CELL_WEAK_BYTES] & touched and _conflicts(m, warp, cell, TIME_WEAK, shared):

@@ -74,6 +74,10 @@ class Memory(NamedTuple):
     """(warps, MAX_PENDING_COPIES, COPY_*): asynchronous copies that are pending; empty where a kernel begins none."""
     copy_groups: NDArray[np.int64]
     """(warps * 32): groups of copies that each thread has committed."""
+    bulk: NDArray[np.int64]
+    """(MAX_PENDING_BULK, BULK_*): bulk copies of the block that are pending."""
+    local_stamps: NDArray[np.int32]
+    """For each word of local memory the number of the block that wrote it last, counted from 1."""
     barriers: NDArray[np.int64]
     """(16, 2): threads that arrived without waiting, and a mask of their warps."""
     scratch: NDArray[np.int64]
@@ -111,6 +115,8 @@ class Machine(NamedTuple):
     seen: Pointer
     copies: Pointer
     copy_groups: Pointer
+    bulk: Pointer
+    local_stamps: Pointer
     barriers: Pointer
     scratch: Pointer
     launch: Pointer
@@ -118,8 +124,9 @@ class Machine(NamedTuple):
 
 TIME_WEAK, TIME_STRONG, TIME_READ, NUM_TIMES = range(4)
 MARK_THREAD, MARK_BLOCK, MARK_INSTRUCTION, NUM_MARK = range(4)
-CELL_WEAK_BYTES, CELL_STRONG_BYTES, CELL_INITIALISED_BYTES, NUM_CELL_MARKS = range(9, 13)
-"""A word's marks: for each of TIME_* the three MARK_* numbers, then the bytes written and initialised."""
+CELL_WEAK_BYTES, CELL_STRONG_BYTES, CELL_INITIALISED_BYTES, CELL_CONSTANT, NUM_CELL_MARKS = range(9, 14)
+"""A word's marks: for each of TIME_* the three MARK_* numbers, then the bytes written and initialised, and
+whether the kernel has read it as a constant."""
 FRONT_PC, FRONT_MASK, FRONT_JOIN, FRONT_STATE, NUM_FRONT = range(5)
 READY, AT_BARRIER, AT_COLLECTIVE = range(3)
 JOIN_PC, JOIN_EXPECTED, JOIN_ARRIVED, JOIN_PARENT, NUM_JOIN = range(5)
@@ -141,6 +148,19 @@ WARP_LIVE, WARP_FRONTS, WARP_INSTRUCTIONS, WARP_WAITS, WARP_AFTER_GRID, WARP_COP
 MAX_PENDING_COPIES = 1024
 """Of a warp: 32 for each lane."""
 (
+    BULK_INSTRUCTION,
+    BULK_THREAD,
+    BULK_SOURCE,  # offsets in the arena
+    BULK_TARGET,
+    BULK_FROM,  # addresses, virtual
+    BULK_TO,
+    BULK_BYTES,
+    BULK_BARRIER,  # offset of its phase barrier, or -1 where a group of copies is waited for
+    NUM_BULK,
+) = range(9)
+MAX_PENDING_BULK = 1024
+"""Of a block."""
+(
     LAUNCH_GRID_X,
     LAUNCH_GRID_Y,
     LAUNCH_GRID_Z,
@@ -154,8 +174,9 @@ MAX_PENDING_COPIES = 1024
     LAUNCH_CELLS,
     LAUNCH_STRIDE,
     LAUNCH_REGIONS,
+    LAUNCH_LOCAL_ARENA,
     NUM_LAUNCH,
-) = range(14)
+) = range(15)
 
 
 @machine_code
@@ -188,6 +209,8 @@ def machine_of(memory: Memory) -> Machine:
         pointer_to(memory.seen),
         pointer_to(memory.copies),
         pointer_to(memory.copy_groups),
+        pointer_to(memory.bulk),
+        pointer_to(memory.local_stamps),
         pointer_to(memory.barriers),
         pointer_to(memory.scratch),
         pointer_to(memory.launch),

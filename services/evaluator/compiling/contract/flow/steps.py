@@ -171,6 +171,7 @@ class Scopes:
         self._function = function
         self._number = 0
         self._open: list[tuple[int, set[str], list[tuple[str, int]]]] = []
+        self._variables: set[str] = set()
 
     def instructions(self) -> Iterator[Instruction]:
         """With names of inner scopes made unique: `p#3`."""
@@ -186,8 +187,17 @@ class Scopes:
                     self._declare(statement.text)
                 case "variable":
                     self._open[-1][1].add(opcodes_name(statement.text))
+                    self._variables.add(f"{opcodes_name(statement.text)}#{self._open[-1][0]}")
                 case "instruction":
                     yield self._resolved(next(instructions))
+
+    def is_register(self, name: str) -> bool:
+        """Of a name as `instructions` gives it, while it is there."""
+        if "#" in name:
+            return name not in self._variables
+        _, names, families = self._open[0]
+        declared = name in names and f"{name}#{self._open[0][0]}" not in self._variables
+        return declared or any(_is_of(name, prefix, count) for prefix, count in families)
 
     def _declare(self, text: str) -> None:
         found = _DECLARED_REGISTERS.fullmatch(text)
@@ -235,7 +245,11 @@ class Steps:
         """Instructions that are not on the list, and calls of what has no code: the word and its line."""
         own = {*function.parameter_names, *function.result_names}
         self._parameters = own | {each.name for each in function.variables if each.space == "param"}
-        for self._index, instruction in enumerate(Scopes(function).instructions()):
+        self._written: set[str] = set()
+        self._read: dict[str, int] = {}
+        scopes = Scopes(function)
+        for self._index, instruction in enumerate(scopes.instructions()):
+            self._note_registers(scopes, instruction)
             self._add(instruction)
 
     def _add(self, instruction: Instruction) -> None:
@@ -256,6 +270,21 @@ class Steps:
                 self._call(instruction)
             case None:
                 self.unknown.append((".".join(instruction.opcode), instruction.line))
+
+    @property
+    def never_written(self) -> Mapping[str, int]:
+        """Registers that are read and that nothing in the function writes, with the first line."""
+        return {name: line for name, line in self._read.items() if name not in self._written}
+
+    def _note_registers(self, scopes: Scopes, instruction: Instruction) -> None:
+        for index, operand in enumerate((instruction.guard, *instruction.operands)):
+            for name in _NAME.findall(operand):
+                if not scopes.is_register(name):
+                    continue
+                if index == 1 and _gives_result(instruction):
+                    self._written.add(name)
+                else:
+                    self._read.setdefault(name, instruction.line)
 
     def _use(self, what: str, place: str, space: str, instruction: Instruction) -> None:
         self.uses.append(Use(what, place, space, instruction, self._index))
@@ -390,13 +419,18 @@ class Steps:
         addresses = [index for index, each in enumerate(instruction.operands) if each.startswith("[")]
         if not addresses:
             return
-        spaces = [
-            opcodes.space_of(part) for part in instruction.opcode if opcodes.space_of(part) in ("global", "shared")
-        ]
-        if "prefetch" in instruction.opcode or len(addresses) < 2 or not spaces:
+        kinds: tuple[str, ...]
+        spaces = [space for part in instruction.opcode if (space := opcodes.space_of(part)) in ("global", "shared")]
+        if len(addresses) == 1 and "prefetch" in instruction.opcode:
+            spaces, kinds = ["global"], ("load",)
+        elif len(addresses) == 1 and "mbarrier" in instruction.opcode:
+            spaces, kinds = ["shared"], ("store",)
+        elif len(addresses) > 1 and spaces and "prefetch" not in instruction.opcode:
+            spaces, kinds = (spaces * 2)[:2], ("store", "load")
+        else:
             self.unknown.append((".".join(instruction.opcode), instruction.line))
             return
-        for place, what, space in zip(addresses[:2], ("store", "load"), (spaces * 2)[:2], strict=False):
+        for place, what, space in zip(addresses, kinds, spaces, strict=False):
             where = self._located(instruction, place)
             if where is not None:
                 self._use(what, self._place(where.base), space, instruction)
@@ -444,6 +478,19 @@ class Steps:
 
 _MEMORIES = ("[local]", "[shared]")
 """What addresses were stored in the local memory of all functions, and in shared memory."""
+
+
+def _gives_result(instruction: Instruction) -> bool:
+    """Whether the first operand is what an instruction gives, rather than takes."""
+    opcode = instruction.opcode
+    match opcodes.kind_of(opcode):
+        case "computes" | "loads":
+            return True
+        case "stores":
+            return opcode[0] == "atom" or (opcode[0] == "mbarrier" and not instruction.operands[0].startswith("["))
+        case _:
+            return opcode[0] in ("bar", "barrier") and "red" in opcode
+
 
 _NONE = "0"
 """The place of a number."""

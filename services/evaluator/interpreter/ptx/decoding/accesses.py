@@ -41,7 +41,7 @@ _ATOMIC_TYPES = {
     "bf16x2": layout.TYPE_BF16X2,
 }
 _ALL_GROUPS = -1
-_PHASE_UNSUPPORTED = ("expect_tx", "complete_tx", "pending_count")
+_PHASE_UNSUPPORTED = ("complete_tx", "pending_count")
 
 
 def _memory_columns(decoder: Decoder, address: Operand | None, space: str) -> dict[str, int]:
@@ -156,13 +156,19 @@ def decode_atomic(decoder: Decoder) -> None:
 
 def decode_copy(decoder: Decoder) -> None:
     opcode = decoder.instruction.opcode
-    if "bulk" in opcode or "reduce" in opcode:
+    if "reduce" in opcode:
         raise decoder.fail("is not supported by the interpreter")
+    if "bulk" in opcode:
+        _decode_bulk(decoder)
+        return
     if opcode[2] == "commit_group":
         decoder.emit(layout.KIND_COMMIT_COPIES)
         return
     if opcode[2] == "wait_all" or "mbarrier" in opcode:
         decoder.emit(layout.KIND_WAIT_FOR_COPIES, code=_ALL_GROUPS)
+        if "noinc" in opcode:
+            columns = _memory_columns(decoder, decoder.operands(1)[0], "shared")
+            _emit_phase(decoder, columns, layout.PHASE_ARRIVE, s1=decoder.constant(1, 4))
         return
     if opcode[2] == "wait_group":
         decoder.emit(layout.KIND_WAIT_FOR_COPIES, code=_constant(decoder, decoder.operands(1)[0], "the number"))
@@ -195,27 +201,79 @@ def _constant(decoder: Decoder, operand: Operand | None, what: str) -> int:
     return operand.value
 
 
+def _decode_bulk(decoder: Decoder) -> None:
+    opcode = decoder.instruction.opcode
+    if "commit_group" in opcode:
+        decoder.emit(layout.KIND_NOTHING)
+        return
+    if "wait_group" in opcode:
+        decoder.emit(layout.KIND_WAIT_FOR_BULK, code=_constant(decoder, decoder.operands(1)[0], "the number"))
+        return
+    operands = decoder.operands(3)
+    spaces = [part.split("::")[0] for part in opcode if part.split("::")[0] in ("global", "shared")]
+    if spaces not in (["shared", "global"], ["global", "shared"]) or not _BULK_PARTS.issuperset(opcode):
+        raise decoder.fail("is not supported by the interpreter")
+    to_shared = spaces[0] == "shared"
+    target, source = (_memory_columns(decoder, operands[at], spaces[at]) for at in (0, 1))
+    barrier = _memory_columns(decoder, operands[3], "shared") if to_shared else target
+    decoder.emit(
+        layout.KIND_BULK_COPY,
+        source,
+        d0=target["s0"],
+        d1=target["address_wide"],
+        d2=target["offset"],
+        d3=barrier["address_wide"],
+        s1=decoder.source(operands[2], "b32"),
+        s2=barrier["s0"],
+        target=barrier["offset"],
+        signed=int(to_shared),
+        count=1,
+    )
+
+
+_BULK_PARTS = frozenset(
+    {"cp", "async", "bulk", "shared::cluster", "shared::cta", "global", "mbarrier::complete_tx::bytes", "bulk_group"}
+    | {"L2::cache_hint"}
+)
+
+
 def decode_phase_barrier(decoder: Decoder) -> None:
     opcode = decoder.instruction.opcode
     action = opcode[1]
     operands = list(decoder.operands(1))
-    if "expect_tx" in opcode or "shared::cluster" in opcode or "parity" in opcode or action in _PHASE_UNSUPPORTED:
+    if action in _PHASE_UNSUPPORTED:
         raise decoder.fail("is not supported by the interpreter")
     if action == "inval":
         decoder.emit(layout.KIND_NOTHING)
         return
     result = operands.pop(0) if action in ("arrive", "arrive_drop", "test_wait", "try_wait") else None
     columns = _memory_columns(decoder, operands[0], "shared")
-    common = {**columns, "size": 8, "count": 1, "strong": 1}
     if action == "init":
-        count = decoder.source(operands[1], "b32")
-        decoder.emit(layout.KIND_PHASE_BARRIER, common, code=layout.PHASE_INIT, s1=count)
+        _emit_phase(decoder, columns, layout.PHASE_INIT, s1=decoder.source(operands[1], "b32"))
+    elif action == "expect_tx":
+        _emit_phase(decoder, columns, layout.PHASE_BYTES, s2=decoder.source(operands[1], "b32"))
     elif action in ("arrive", "arrive_drop"):
-        count = decoder.source(operands[1], "b32") if len(operands) > 1 else decoder.constant(1, 4)
-        code = layout.PHASE_ARRIVE if action == "arrive" else layout.PHASE_DROP
-        row = decoder.destination(result, "b64")
-        decoder.emit(layout.KIND_PHASE_BARRIER, common, code=code, d0=row, s1=count)
+        number = decoder.source(operands[1], "b32") if len(operands) > 1 else decoder.constant(1, 4)
+        brings_bytes = "expect_tx" in opcode
+        _emit_phase(
+            decoder,
+            columns,
+            layout.PHASE_ARRIVE if action == "arrive" else layout.PHASE_DROP,
+            d0=decoder.destination(result, "b64"),
+            s1=decoder.constant(1, 4) if brings_bytes else number,
+            s2=number if brings_bytes else decoder.constant(0, 4),
+        )
     else:
-        token = decoder.source(operands[1], "b64")
-        row = decoder.destination(result, "pred")
-        decoder.emit(layout.KIND_PHASE_BARRIER, common, code=layout.PHASE_WAIT, d0=row, s1=token)
+        by_parity = "parity" in opcode
+        _emit_phase(
+            decoder,
+            columns,
+            layout.PHASE_PARITY if by_parity else layout.PHASE_WAIT,
+            d0=decoder.destination(result, "pred"),
+            s1=decoder.source(operands[1], "b32" if by_parity else "b64"),
+        )
+
+
+def _emit_phase(decoder: Decoder, address: dict[str, int], code: int, **columns: int) -> None:
+    rows = {"d0": layout.SINK_OFFSET, "s1": decoder.constant(0, 4), "s2": decoder.constant(0, 4), **columns}
+    decoder.emit(layout.KIND_PHASE_BARRIER, address | rows, code=code, size=8, count=1, strong=1)

@@ -6,7 +6,7 @@ from services.evaluator.interpreter import layout
 from services.evaluator.interpreter.ptx.decoding.decoder import Decoder
 from services.evaluator.interpreter.ptx.parsing import Function, Group, Symbol
 
-MAX_CALL_DEPTH = 16
+MAX_CALL_DEPTH = 1024
 
 
 def decode_branch(decoder: Decoder) -> None:
@@ -53,7 +53,7 @@ def decode_call(decoder: Decoder) -> None:
     function = decoder.text.functions.get(name.name)
     if function is None or not function.has_body:
         raise decoder.fail(f"calls '{name.name}', which has no code in the module")
-    if decoder.frame.depth >= MAX_CALL_DEPTH:
+    if decoder.frame.depth >= MAX_CALL_DEPTH or decoder.is_inside(function):
         raise decoder.fail(f"calls '{name.name}' recursively or over {MAX_CALL_DEPTH} levels deep")
     _inline(decoder, function, results, arguments)
 
@@ -68,13 +68,10 @@ def _inline(decoder: Decoder, function: Function, results: Group, arguments: Gro
         if not isinstance(operand, Symbol):
             raise decoder.fail("passes a register as a parameter")
         symbols[variable.name] = decoder.address_of(operand)
-    call = decoder.instruction
     skip = f"skip call {len(decoder.progress.rows)}"
     if decoder.guard[0] >= 0:
         decoder.emit(layout.KIND_BRANCH, label=skip, guard=(decoder.guard[0], 1 - decoder.guard[1]))
-    decoder.decode_function(function, symbols, depth=decoder.frame.depth + 1, return_label="return")
-    decoder.place_label(skip)
-    decoder.instruction = call
+    decoder.enter(function, symbols, "return", skip)
 
 
 def decode_nothing(decoder: Decoder) -> None:

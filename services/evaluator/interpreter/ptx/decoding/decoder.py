@@ -49,6 +49,17 @@ class Frame:
 
 
 @dataclass
+class _Activation:
+    """A function that is being decoded: where it stands, and what follows it in its caller."""
+
+    frame: Frame
+    caller: Frame
+    labels: Mapping[int, Sequence[str]]
+    skip: str | None
+    position: int = 0
+
+
+@dataclass
 class Row:
     """An instruction of the machine: its columns, and the label it branches to as (frame, name)."""
 
@@ -83,13 +94,14 @@ class Decoder:
         self.text = text
         self.entry = entry
         self.progress = Progress()
-        self.frame = Frame(entry, [], {}, -1, layout.SINK_OFFSET, 0)
+        self.frame = Frame(entry, [], {}, -1, layout.SINK_OFFSET, -1)
         self.instruction = Instruction(("entry",), (), None, 0)
         self.guard = NO_GUARD
         self._addresses = variable_addresses
         self._handlers = handlers
         self._default = default
         self._shared = place_shared(text, entry)
+        self._open: list[_Activation] = []
 
     # -- story
     def decode(self) -> DecodedKernel:
@@ -97,7 +109,8 @@ class Decoder:
         offsets, parameter_bytes = place_parameters(self.entry.parameters)
         names = [parameter.name for parameter in self.entry.parameters]
         symbols = {name: ("param", offset) for name, offset in zip(names, offsets, strict=True)}
-        self.decode_function(self.entry, symbols, depth=0, return_label=None)
+        self.enter(self.entry, symbols, None, None)
+        self._decode_all()
         self.instruction, self.guard = Instruction(("ret",), (), None, 0), NO_GUARD
         self.emit(layout.KIND_RETURN)
         progress = self.progress
@@ -117,28 +130,46 @@ class Decoder:
             local_bytes=aligned(progress.local_bytes, 16),
         )
 
-    def decode_function(
-        self, function: Function, symbols: Mapping[str, tuple[str, int]], *, depth: int, return_label: str | None
+    def enter(
+        self, function: Function, symbols: Mapping[str, tuple[str, int]], return_label: str | None, skip: str | None
     ) -> None:
-        """Decode a function in place, with its parameters bound to (space, address)."""
-        progress, caller = self.progress, self.frame
+        """Go on with a function in place, its parameters bound to (space, address); `skip` labels what follows it."""
         registers = [self.new_row(kind) for kind in function.register_types]
-        frame = Frame(function, registers, dict(symbols), progress.frames, self.new_row("pred"), depth, return_label)
-        progress.frames += 1
+        number, depth = self.progress.frames, self.frame.depth + 1
+        frame = Frame(function, registers, dict(symbols), number, self.new_row("pred"), depth, return_label)
+        self.progress.frames += 1
         for variable in function.variables:
             if variable.space in ("local", "param"):
                 frame.symbols[variable.name] = ("local", self._new_local(variable))
         labels: dict[int, list[str]] = {}
         for label, index in function.labels.items():
             labels.setdefault(index, []).append(label)
+        self._open.append(_Activation(frame, self.frame, labels, skip))
         self.frame = frame
-        for index, instruction in enumerate(function.instructions):
-            self._place_labels(labels.get(index, ()))
-            self._decode_instruction(instruction)
-        self._place_labels(labels.get(len(function.instructions), ()))
-        if return_label is not None:
-            self._place_labels([return_label])
-        self.frame = caller
+
+    def is_inside(self, function: Function) -> bool:
+        """Whether the function is being decoded: a call of it would never end."""
+        return any(activation.frame.function is function for activation in self._open)
+
+    def _decode_all(self) -> None:
+        """Instructions of the innermost function, until it and all that called it are done."""
+        while self._open:
+            activation = self._open[-1]
+            instructions = activation.frame.function.instructions
+            index = activation.position
+            self._place_labels(activation.labels.get(index, ()))
+            if index < len(instructions):
+                activation.position += 1
+                self._decode_instruction(instructions[index])
+            else:
+                self._leave(self._open.pop())
+
+    def _leave(self, activation: _Activation) -> None:
+        if activation.frame.return_label is not None:
+            self._place_labels([activation.frame.return_label])
+        self.frame = activation.caller
+        if activation.skip is not None:
+            self.place_label(activation.skip)
 
     def place_label(self, name: str) -> None:
         """Let a label of the current function name the next instruction."""

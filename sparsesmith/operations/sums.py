@@ -1,4 +1,4 @@
-"""The result a kernel must reach: SciPy in float64, and the scale of its rounding error."""
+"""Sums of products: the result a kernel must reach (SciPy in float64), and how far from it rounding may lead."""
 
 from typing import Any
 
