@@ -12,7 +12,6 @@ from sparsesmith.families.text.program import Choice, main_launch, program, vect
 from sparsesmith.families.text.residency import choose_policy, load_functions, load_kept, streams_or_keeps, value_kept
 from sparsesmith.families.text.template import cuda_beside
 from sparsesmith.formats.format import OneOf, numbers
-from sparsesmith.formats.values.storage import Float32
 
 _CUDA = cuda_beside(__name__)
 
@@ -104,7 +103,7 @@ DIA_LITERAL = Family(
     suits=dia_suits,
     write=_write,
     allows=streams_or_keeps,
-    takes=lambda choice, storage: choice.integer("keep") == 0 or isinstance(storage, Float32),
+    takes=lambda choice, storage: choice.integer("keep") == 0,
     prospects=_prospects,
 )
 
