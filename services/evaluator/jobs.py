@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from services.evaluator.allowance import Stopped, allowance_of
+from services.evaluator.candidates import misfits
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Outcomes, grade_batch, was_reached
@@ -77,6 +78,7 @@ class Grader:
             ):
                 # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
                 known = self._known_of(job)
+                known.update(misfits(job.candidates, job.workload, pattern))
                 new = [candidate for candidate in job.candidates if candidate.program not in known]
                 started = reader.submit(ahead.start, new, job.workload)
                 bench = self._process.open(job.workload, pattern, values, allowance)

@@ -53,7 +53,7 @@ class Service:
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.metrics = Metrics()
         self.trials = Trials(channels.candidates)
-        num_waits = (settings.max_running_jobs + 1) * settings.batches_in_flight + len(probe_set())
+        num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set())
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
         self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
         self._searches = JoinedSearches()

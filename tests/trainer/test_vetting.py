@@ -12,6 +12,7 @@ import torch
 
 from services.trainer.online.checkpoints import CheckpointFolder
 from services.trainer.online.vetting import SMALLEST_STEP, vetted
+from services.trainer.online.vouching import WORST_GAP
 from services.trainer.service import open_workshop
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import Workshop, resume, train
@@ -247,3 +248,13 @@ def test_an_engine_with_our_weights_has_no_gap_and_a_bent_one_has(workshop: Work
     assert (gap.per_token, gap.per_program) == (pytest.approx(0.25, abs=1e-3), pytest.approx(1.0, abs=1e-3))
     assert gap.num_tokens == 4
     assert workshop.learner.published_gap(exact, shipped=True).per_token > 0
+
+
+def test_a_gap_that_is_not_finite_is_told_as_the_worst(workshop: Workshop, redis_connection: Redis) -> None:
+    PatternStore(redis_connection).put(PATTERN)
+    with torch.no_grad():
+        workshop.learner.networks.model.model.norm.weight.fill_(torch.nan)
+    sample = ProbeSample(workload=make_record().workload, sampled=make_sampled())
+    question = ProbeQuestion(probe_id="q", version=1, samples=(sample,))
+    gap = workshop.vouching.answer(question, published=1)
+    assert gap is not None and gap.per_program == WORST_GAP

@@ -1,6 +1,7 @@
 """The trainer's part in a canary: what a generator's samples should have been drawn with."""
 
 import logging
+import math
 from collections.abc import Sequence
 
 from services.trainer.online.batch import RecordReader, SampleBatch, assemble_samples
@@ -10,6 +11,9 @@ from sparsesmith_proto.message import PolicyVersion
 from sparsesmith_proto.policy import LogprobGap, ProbeQuestion, ProbeSample
 
 log = logging.getLogger(__name__)
+
+WORST_GAP = 1e6
+"""Nats. Stands for a gap that is not finite: a message holds numbers only."""
 
 
 class Vouching:
@@ -34,8 +38,8 @@ class Vouching:
         return LogprobGap(
             probe_id=question.probe_id,
             version=question.version,
-            per_token=gap.per_token,
-            per_program=gap.per_program,
+            per_token=_bounded(gap.per_token),
+            per_program=_bounded(gap.per_program),
             num_tokens=gap.num_tokens,
         )
 
@@ -50,3 +54,7 @@ class Vouching:
         return assemble_samples(
             [each.sampled for each in samples], prompts, [self._reader.text_ids(prompt) for prompt in prompts]
         )
+
+
+def _bounded(gap: float) -> float:
+    return min(gap, WORST_GAP) if math.isfinite(gap) else WORST_GAP

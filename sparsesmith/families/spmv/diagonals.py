@@ -28,7 +28,8 @@ def _write(choice: Choice) -> str:
         value=value_kept(choice, 1, slot),
     )
     launch = main_launch(choice, f"ceil_div(num_rows,{block})", body)
-    return program(choice, {"slice": slice_}, launch, functions=(load_functions(choice, 1),))
+    functions = (load_functions(choice, 1),)
+    return program(choice, {"slice": slice_}, launch, functions=functions, require={"num_diagonals": count})
 
 
 def _write_wide(choice: Choice) -> str:
@@ -51,7 +52,8 @@ def _write_wide(choice: Choice) -> str:
         sums=", ".join(f"sum[{i}]" for i in range(rows)),
     )
     launch = main_launch(choice, f"ceil_div(num_rows,{choice.integer('block') * rows})", body)
-    return program(choice, {"slice": slice_}, launch, functions=(part(choice, rows), load_functions(choice, rows)))
+    functions = (part(choice, rows), load_functions(choice, rows))
+    return program(choice, {"slice": slice_}, launch, functions=functions, require={"num_diagonals": len(offsets)})
 
 
 def _size(work: Work) -> float:
