@@ -80,7 +80,8 @@ class GeneratorSettings(BaseSettings):
     max_waiting_jobs: int = Field(default=256, ge=1, le=100_000)
     """Accepted jobs that wait for their turn; beyond it requests are answered 503. Read by `jobs`."""
     max_running_jobs: int = Field(default=4, ge=1, le=256)
-    """Jobs that share the engine and the evaluators at a time; read by `jobs`."""
+    """Jobs that share the engine and the evaluators at a time; where there are several, one in four of the places takes
+    only small ones. Read by `jobs`."""
     samples_in_flight: int = Field(default=16, ge=1, le=1024)
     """Samples that one job has in the engine at a time; read by `search.sample`."""
     batch_candidates: int = Field(default=16, ge=1, le=256)
