@@ -391,7 +391,9 @@ def _write(result: Mapping[str, Any], out: Path, device: DeviceDescription | Non
 
 def _programs_part(options: argparse.Namespace) -> tuple[list[dict[str, Any]], DeviceDescription]:
     programs = [each for folder in options.attacks for each in read_attacks(folder)]
-    programs += read_corpus() if options.corpus else []
+    corpus = read_corpus() if options.corpus else []
+    controls = {program.control for program in corpus}
+    programs += [each for each in corpus if options.corpus == "all" or each.control or each.name in controls]
     settings, rows = EvaluatorSettings(), []
     num_compilers = max(1, (os.cpu_count() or 1) - 1)
     with (
@@ -447,7 +449,7 @@ def _options() -> argparse.Namespace:
     parts = ("programs", "costs", "searches")
     parser.add_argument("--parts", nargs="+", choices=parts, default=["programs"])
     parser.add_argument("--attacks", type=Path, nargs="*", default=[], help="folders of hostile programs")
-    parser.add_argument("--corpus", action="store_true", help="tests/kernels as well")
+    parser.add_argument("--corpus", choices=("twins", "all"), help="tests/kernels as well: those with a twin, or all")
     parser.add_argument("--pack", type=Path, help="pack of development patterns")
     parser.add_argument("--old", type=Path, help="source tree that the others are compared with")
     parser.add_argument("--old-commit", default="")

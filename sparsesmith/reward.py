@@ -6,6 +6,7 @@ from math import log2
 from typing import assert_never
 
 from sparsesmith_proto.kernel import (
+    Baselines,
     CompileFailed,
     Crashed,
     MeasuredTiming,
@@ -49,6 +50,16 @@ class Standard:
     best_cold_us: float | None = None
     """With the L2 flushed; None for estimates."""
     default_cold_us: float | None = None
+
+
+def standard_of(baselines: Baselines, csr_bytes: int) -> Standard:
+    """What the kernels of a workload are held against."""
+    best, default = baselines.best_routine().timing, baselines.default_routine().timing
+    return Standard(best.median_us, default.median_us, csr_bytes, _cold_us(best), _cold_us(default))
+
+
+def _cold_us(timing: Timing) -> float | None:
+    return timing.cold_us if isinstance(timing, MeasuredTiming) else None
 
 
 RewardFunction = Callable[[Outcome, Standard], float]

@@ -12,6 +12,7 @@ from sparsesmith_proto.kernel import (
     FromFamily,
     Outcome,
     Passed,
+    ProbeWritten,
     UserWritten,
     Workload,
 )
@@ -25,7 +26,7 @@ from sparsesmith_proto.message import (
     ProgramText,
     Seconds,
 )
-from sparsesmith_proto.policy import PolicyAnnouncement
+from sparsesmith_proto.policy import PolicyAnnouncement, Verdict
 from sparsesmith_proto.words import SearchStrategy as SearchStrategy
 from sparsesmith_proto.words import ValuesOption as ValuesOption
 
@@ -263,6 +264,17 @@ class PolicyStatus(Message):
     encoder: str
     announcement: PolicyAnnouncement | None
     """The announcement behind the version; None for the policy as shipped."""
+    under_probe: PolicyVersion | None = None
+    """The version whose canary is under way; no user is given its samples."""
+    verdicts: tuple[Verdict, ...] = ()
+    """What was decided of published versions and why, ascending versions, the newest 64."""
+
+
+class RollbackRequest(Message):
+    """`POST /operator/policy/rollback`."""
+
+    version: PolicyVersion | None = None
+    """An accepted version, or 0, the policy as shipped. None: the accepted one before the version in service."""
 
 
 class FromPolicy(Message):
@@ -282,7 +294,7 @@ class TriedCandidate(Message):
     candidate_id: Identifier
     program: str
     """As it was proposed: the text of a model may hold more than the program."""
-    origin: Annotated[FromPolicy | FromFamily | UserWritten, Field(discriminator="kind")]
+    origin: Annotated[FromPolicy | FromFamily | UserWritten | ProbeWritten, Field(discriminator="kind")]
     outcome: Outcome
     graded_s: Seconds
     """From the start of the job's run to the report that told of it."""

@@ -88,7 +88,14 @@ class UserWritten(Message):
     kind: Literal["user"] = "user"
 
 
-Origin = Annotated[Sampled | FromFamily | UserWritten, Field(discriminator="kind")]
+class ProbeWritten(Message):
+    """The candidate was drawn to vet a policy version before it serves: nobody learns from it, no user is given it."""
+
+    kind: Literal["probe"] = "probe"
+    version: PolicyVersion
+
+
+Origin = Annotated[Sampled | FromFamily | UserWritten | ProbeWritten, Field(discriminator="kind")]
 
 
 class Candidate(Message):

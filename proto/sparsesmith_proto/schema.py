@@ -18,11 +18,12 @@ from sparsesmith_proto.api import (
     KernelRequest,
     PolicyStatus,
     Problem,
+    RollbackRequest,
     TuningOptions,
 )
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.message import Message
-from sparsesmith_proto.policy import PolicyAnnouncement
+from sparsesmith_proto.policy import LogprobGap, PolicyAnnouncement, PolicyStanding, ProbeQuestion
 from sparsesmith_proto.reward import RewardRecord
 
 MESSAGES: tuple[type[Message], ...] = (
@@ -34,10 +35,14 @@ MESSAGES: tuple[type[Message], ...] = (
     CandidatePage,
     Problem,
     PolicyStatus,
+    RollbackRequest,
     EvaluationJob,
     EvaluationReport,
     RewardRecord,
     PolicyAnnouncement,
+    ProbeQuestion,
+    LogprobGap,
+    PolicyStanding,
 )
 """Whatever crosses a hop as a whole."""
 

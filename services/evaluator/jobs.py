@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from services.evaluator.allowance import Stopped, allowance_of
+from services.evaluator.candidates import misfits
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Outcomes, grade_batch, was_reached
@@ -17,11 +18,11 @@ from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from sparsesmith.errors import SparsesmithError
-from sparsesmith.reward import Standard, rewards
+from sparsesmith.reward import rewards, standard_of
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Baselines, MeasuredTiming, Sampled, Timing, Workload
+from sparsesmith_proto.kernel import Baselines, Sampled, Workload
 from sparsesmith_proto.reward import RewardRecord
 
 MAX_IDENTIFIER_CHARACTERS = 128
@@ -77,6 +78,7 @@ class Grader:
             ):
                 # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
                 known = self._known_of(job)
+                known.update(misfits(job.candidates, job.workload, pattern))
                 new = [candidate for candidate in job.candidates if candidate.program not in known]
                 started = reader.submit(ahead.start, new, job.workload)
                 bench = self._process.open(job.workload, pattern, values, allowance)
@@ -143,7 +145,7 @@ def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardR
     """
     if job.workload.values is not None:
         return []
-    standard = standard_of(report)
+    standard = standard_of(report.baselines, report.csr_bytes)
     return [
         RewardRecord(
             record_id=record_id(job.job_id, evaluation.candidate.candidate_id),
@@ -158,16 +160,6 @@ def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardR
         for evaluation in report.evaluations
         if isinstance(evaluation.candidate.origin, Sampled) and was_reached(evaluation.outcome)
     ]
-
-
-def standard_of(report: EvaluationReport) -> Standard:
-    """What the kernels of a report are held against."""
-    best, default = report.baselines.best_routine().timing, report.baselines.default_routine().timing
-    return Standard(best.median_us, default.median_us, report.csr_bytes, _cold_us(best), _cold_us(default))
-
-
-def _cold_us(timing: Timing) -> float | None:
-    return timing.cold_us if isinstance(timing, MeasuredTiming) else None
 
 
 def record_id(job_id: str, candidate_id: str) -> str:

@@ -66,11 +66,26 @@ class Gauges(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         engine = None if self._sampler is None else self._sampler.host.engine
-        refused = 0 if self._watch is None else self._watch.num_refused
         yield GaugeMetricFamily("sparsesmith_jobs_waiting", "Accepted jobs that wait", self._jobs.num_waiting)
         yield GaugeMetricFamily("sparsesmith_jobs_running", "Jobs that run", self._jobs.num_running)
         yield GaugeMetricFamily("sparsesmith_engine_serving", "1 while the engine serves", int(engine is not None))
-        yield GaugeMetricFamily(
-            "sparsesmith_policy_version", "Of the serving weights", 0 if engine is None else engine.version
-        )
-        yield GaugeMetricFamily("sparsesmith_policy_refused", "Announced weights that were refused", refused)
+        if self._watch is not None:
+            yield from _policy_gauges(self._watch)
+
+
+def _policy_gauges(watch: PolicyWatch) -> Iterable[GaugeMetricFamily]:
+    yield GaugeMetricFamily("sparsesmith_policy_version", "Of the weights that serve", watch.version)
+    under_probe = 0 if watch.under_probe is None else watch.under_probe
+    yield GaugeMetricFamily("sparsesmith_policy_under_probe", "Version under probe; 0: none", under_probe)
+    decided = GaugeMetricFamily(
+        "sparsesmith_policy_verdicts", "Published versions by what was decided, of the newest 64", labels=["decision"]
+    )
+    for decision in ("accepted", "refused", "rolled_back"):
+        decided.add_metric([decision], sum(each.decision == decision for each in watch.standing.verdicts))
+    yield decided
+    yield GaugeMetricFamily("sparsesmith_policy_postponed", "Canaries that could not be finished", watch.num_postponed)
+    scores = GaugeMetricFamily("sparsesmith_policy_probe", "Newest probe of a version", labels=["measure"])
+    newest = next((each.scores for each in reversed(watch.standing.verdicts) if each.scores is not None), None)
+    for measure, value in ({} if newest is None else newest.model_dump(exclude_none=True)).items():
+        scores.add_metric([measure], value)
+    yield scores

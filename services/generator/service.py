@@ -14,9 +14,12 @@ from services.generator.jobs.jobs import JobLimits, Jobs, Tell
 from services.generator.jobs.ledger import AcceptedJob, Ledger
 from services.generator.metrics import Gauges, Metrics
 from services.generator.orders import EvaluationOrder, KernelOrder
+from services.generator.policy.canary import Canary, CanaryOptions
+from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import EngineOptions
 from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.folder import PolicyFolder
+from services.generator.policy.probe_set import probe_set, probe_set_id
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.policy.watch import PolicyWatch
 from services.generator.search import Sources
@@ -33,6 +36,7 @@ from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, KernelReport, PolicyStatus
 from sparsesmith_proto.evaluation import EvaluationJob
 from sparsesmith_proto.kernel import Candidate, UserWritten
+from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +53,7 @@ class Service:
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.metrics = Metrics()
         self.trials = Trials(channels.candidates)
-        num_waits = (settings.max_running_jobs + 1) * settings.batches_in_flight
+        num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set())
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
         self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
         self._searches = JoinedSearches()
@@ -57,9 +61,7 @@ class Service:
         self.sampler = None if self.folder is None else policy_sampler(self.folder, settings)
         self.watch = None
         if self.folder is not None and self.sampler is not None:
-            self.watch = PolicyWatch(
-                channels.policy, settings.exchange_dir, self.folder.shapes, self.sampler.writer, settings.policy_poll_s
-            )
+            self.watch = policy_watch(self.folder, self.sampler, self.evaluations, channels, settings)
         self.jobs = Jobs(self.ledger, self._work, JobLimits(settings.max_waiting_jobs, settings.max_running_jobs))
         self.metrics.registry.register(Gauges(self.jobs, self.sampler, self.watch))
         self._tools = Tools(
@@ -105,19 +107,34 @@ class Service:
         """Raises NotFound where the service runs without a policy."""
         if self.folder is None or self.sampler is None or self.watch is None:
             raise NotFound("this service runs without a policy", field="policy_dir", value=self.settings.policy_dir)
-        announcement = self.watch.announcement
         return PolicyStatus(
             model=self.folder.name,
-            version=0 if announcement is None else announcement.version,
+            version=self.watch.version,
             num_parameters=self.folder.num_parameters,
             encoder=self.sampler.writer.encoder,
-            announcement=announcement,
+            announcement=self.watch.announcement,
+            under_probe=self.watch.under_probe,
+            verdicts=self.watch.standing.verdicts,
+        )
+
+    async def roll_back_policy(self, version: PolicyVersion | None) -> PolicyStatus:
+        """An operator's wish; the engine follows within `policy_poll_s`. Raises NotFound, Conflict, Unavailable."""
+        status = self.policy_status()
+        if self.watch is None:
+            return status
+        standing = await self.watch.roll_back(version)
+        return status.model_copy(
+            update={
+                "version": standing.serving_version,
+                "announcement": standing.serving,
+                "verdicts": standing.verdicts,
+            }
         )
 
     def _policy_version(self) -> int | None:
         """Of the engine that serves now."""
         engine = None if self.sampler is None else self.sampler.host.engine
-        return None if engine is None else engine.version
+        return None if engine is None or self.watch is None else self.watch.version
 
     async def _work(self, job: AcceptedJob, tell: Tell) -> JobState:
         started = time.monotonic()
@@ -168,6 +185,41 @@ def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:
         return folder
     log.warning("no policy at %s: the service runs on kernel families alone", folder.path)
     return None
+
+
+def policy_watch(
+    folder: PolicyFolder,
+    sampler: PolicySampler,
+    evaluations: QueuedEvaluations,
+    channels: Channels,
+    settings: GeneratorSettings,
+) -> PolicyWatch:
+    options = CanaryOptions(
+        samples=settings.canary_samples,
+        hold_s=settings.canary_hold_s,
+        verdict_s=settings.canary_verdict_s,
+        retry_s=settings.canary_retry_s,
+        gap=GapLimits(settings.max_logprob_gap, settings.max_logprob_gap_program),
+    )
+    canary = Canary(
+        probe_set_id(folder.weight_files, settings.temperature),
+        sampler.writer,
+        sampler.options,
+        evaluations,
+        channels.patterns,
+        channels.policy,
+        options,
+    )
+    return PolicyWatch(
+        channels.policy,
+        settings.exchange_dir,
+        folder.weight_files,
+        folder.shapes,
+        sampler.writer,
+        sampler.gate,
+        canary,
+        settings.policy_poll_s,
+    )
 
 
 def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicySampler:

@@ -39,6 +39,21 @@ class GeneratorSettings(BaseSettings):
     """Folder where the trainer leaves published weights; read by `policy_watch`."""
     policy_poll_s: float = Field(default=1.0, gt=0, le=60)
     """How often the policy channel is asked for new weights; read by `policy_watch`."""
+    canary_samples: int = Field(default=64, ge=8, le=1024)
+    """Probe samples that a new version is judged by before it serves, over 8 prompts; fewer find less. Read by
+    `canary`."""
+    canary_hold_s: float = Field(default=60.0, ge=1, le=600)
+    """Longest that users' samples wait while a version under probe is in the engine; read by `policy_watch`."""
+    canary_verdict_s: float = Field(default=300.0, ge=1, le=3600)
+    """How long evaluators and trainer may take over the probe samples, while users are served; read by `canary`."""
+    canary_retry_s: float = Field(default=30.0, ge=0.1, le=900)
+    """Pause before a version is probed again whose probe could not be finished; doubles each time. Read by
+    `policy_watch`."""
+    max_logprob_gap: float = Field(default=0.02, gt=0, le=10)
+    """Nats a telling token that engine and trainer may differ more than for the shipped version; read by
+    `comparison`."""
+    max_logprob_gap_program: float = Field(default=0.15, gt=0, le=100)
+    """Nats a program, likewise."""
     architecture: Architecture = "sm_90"
     """GPU generation that prompts ask for; read by `search.sample`."""
     temperature: float = Field(default=1.0, gt=0, le=2)

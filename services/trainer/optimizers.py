@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from services.trainer.muon import Muon
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -34,9 +36,7 @@ class Optimizer:
             torch.optim.AdamW(others, lr=other_rate, betas=(0.9, 0.95), weight_decay=0.0)
         ]
         if matrices:
-            self._parts.append(
-                torch.optim.Muon(matrices, lr=matrix_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
-            )
+            self._parts.append(Muon(matrices, lr=matrix_rate, weight_decay=decay))
         self._parameters = [*matrices, *others]
         self._rates = [[group["lr"] for group in part.param_groups] for part in self._parts]
 

@@ -12,6 +12,7 @@ from services.trainer.online.intake import IntakeOptions, RecordIntake
 from services.trainer.online.journal import Journal
 from services.trainer.online.learner import Learner, LearnerOptions
 from services.trainer.online.publishing import Publisher
+from services.trainer.online.vouching import Vouching
 from services.trainer.policy_model import PolicyNetworks, ValueHead
 from services.trainer.settings import TrainerSettings
 from services.trainer.tokenizer import load_tokenizer
@@ -40,13 +41,17 @@ def open_workshop(settings: TrainerSettings, connection: Redis) -> Workshop:
     )
     tokenizer = load_tokenizer(settings.policy_dir / "tokenizer.json")
     reader = RecordReader(PatternStore(connection), tokenizer, rules)
+    channel = PolicyChannel(connection)
     return Workshop(
         policy=policy_identity(settings.policy_dir),
         learner=learner,
         intake=RecordIntake(RewardStream(connection), reader, _chosen(IntakeOptions, settings)),
         checkpoints=CheckpointFolder(settings.state_dir / "checkpoints", settings.keep_checkpoints),
-        publisher=Publisher(settings.exchange_dir, PolicyChannel(connection), settings.keep_published),
+        publisher=Publisher(settings.exchange_dir, channel, settings.keep_published),
+        channel=channel,
+        vouching=Vouching(learner, reader),
         journal=Journal(settings.state_dir / "updates.jsonl"),
+        verdicts=Journal(settings.state_dir / "verdicts.jsonl"),
     )
 
 

@@ -79,8 +79,9 @@ class TrainerSettings(BaseSettings):
     """Weight of the KL divergence from the reference policy; read by `learner`."""
     entropy_coefficient: float = Field(default=0.0, ge=0, le=1)
     """Weight of the entropy bonus; read by `learner`."""
-    kl_limit: float = Field(default=0.05, gt=0, le=10)
-    """An update ends early when KL(current || proximal) passes this; read by `learner`."""
+    program_kl_limit: float = Field(default=0.2, gt=0, le=100)
+    """Nats a program that an update may move the policy, KL(proximal || current): it ends early there, and what went
+    further is taken back. A program's whole entropy is some 2.5 nats. Read by `learner`."""
     max_grad_norm: float = Field(default=1.0, gt=0, le=1000)
     """Gradients are scaled down to this norm; read by `learner`."""
 

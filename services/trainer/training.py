@@ -1,5 +1,8 @@
 """The story of online training: records in, an update, a checkpoint, weights out, and only then the acknowledgement.
 
+Each published version waits for the generator's canary (`vetting`); of one that is refused the weights are forgotten,
+and training goes on from the version in service with smaller steps.
+
 Killed at any point, the trainer goes on from its newest checkpoint: records that the checkpoint holds are acknowledged
 without being learned from again, all others come again; an announcement that is missing is made.
 """
@@ -10,12 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from services.trainer.online import vetting
 from services.trainer.online.batch import assemble
 from services.trainer.online.checkpoints import Checkpoint, CheckpointFolder, remembered
 from services.trainer.online.intake import Collected, RecordIntake
 from services.trainer.online.journal import Journal
 from services.trainer.online.learner import Learner, Metrics, Stopped
 from services.trainer.online.publishing import Edition, Publisher
+from services.trainer.online.vouching import Vouching
+from sparsesmith.transport.policy_channel import PolicyChannel
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +36,10 @@ class Workshop:
     intake: RecordIntake
     checkpoints: CheckpointFolder
     publisher: Publisher
+    channel: PolicyChannel
+    vouching: Vouching
     journal: Journal
+    verdicts: Journal
 
 
 def train(workshop: Workshop, must_stop: Callable[[], bool], max_updates: int | None = None) -> int:
@@ -42,12 +51,19 @@ def train(workshop: Workshop, must_stop: Callable[[], bool], max_updates: int | 
     state = resume(workshop)
     num_updates = 0
     while num_updates != max_updates:
-        collected = workshop.intake.collect(state.version, state.used, must_stop)
+        vetted = vetting.vetted(workshop, state, must_stop)
+        if vetted is None:
+            break
+        state, turned_down = vetted
+        collected = workshop.intake.collect(state.version, state.used, must_stop, turned_down)
         if collected is None:
             break
+        if workshop.channel.standing().turned_down != turned_down:
+            continue  # An operator rolled back meanwhile; what was collected comes again.
         started = time.monotonic()
         try:
-            metrics = workshop.learner.update(assemble(collected.records, state.version), must_stop)
+            batch = assemble(collected.records, state.version)
+            metrics = workshop.learner.update(batch, must_stop, state.step_scale)
         except Stopped:
             log.info("update %d is abandoned; its %d records come again", state.step + 1, len(collected.records))
             break
@@ -68,9 +84,11 @@ def resume(workshop: Workshop) -> Checkpoint:
         learner.load_state_dict(found.learner)
         log.info("goes on from the checkpoint of version %d, %d updates", found.version, found.step)
     state = found or Checkpoint(workshop.policy, 0, 0, {}, _now(), (), learner.state_dict())
+    if vetting.is_turned_down(workshop, state.newest):
+        return state  # Nothing is to be announced: `vetted` goes back where that was not done yet.
     version = workshop.publisher.settle(learner.networks, _edition(state))
     if version != state.version:
-        state = replace(state, version=version)
+        state = replace(state, version=version, given=version)
         workshop.checkpoints.save(state)
     return state
 
@@ -78,12 +96,14 @@ def resume(workshop: Workshop) -> Checkpoint:
 def _after(state: Checkpoint, learner: Learner, collected: Collected, metrics: Metrics) -> Checkpoint:
     return Checkpoint(
         policy=state.policy,
-        version=state.version + 1,
+        version=state.newest + 1,
         step=state.step + 1,
-        metrics=metrics,
+        metrics=metrics | {"step_scale": state.step_scale},
         created_at=_now(),
         used=remembered(state.used, collected.record_ids),
         learner=learner.state_dict(),
+        given=state.newest + 1,
+        step_scale=vetting.larger(state.step_scale),
     )
 
 

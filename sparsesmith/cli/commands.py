@@ -27,6 +27,7 @@ from sparsesmith.cli.options import (
     Url,
     ValuesOf,
 )
+from sparsesmith.cli.policy_commands import app as policy_app
 from sparsesmith.cli.visible import visible
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith_proto.words import SearchStrategy
@@ -53,6 +54,7 @@ app = typer.Typer(
 )
 train_app = typer.Typer(help="Train a policy of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(train_app, name="train")
+app.add_typer(policy_app, name="policy")
 
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit")]
 OPTIONS_OF_THE_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -203,21 +205,6 @@ def health(url: Url = None, header: Headers = None, as_json: Json = False) -> No
 
     with connection(url, header) as client:
         raise typer.Exit(show_health(client, as_json=as_json))
-
-
-@app.command()
-def policy(url: Url = None, header: Headers = None, as_json: Json = False) -> None:
-    """Show the policy that the server samples from."""
-    from sparsesmith.cli.connection import connection
-    from sparsesmith.cli.rendering import show_policy
-    from sparsesmith.cli.terminal import console
-
-    with connection(url, header) as client:
-        found = client.policy()
-    if as_json:
-        print(found.model_dump_json(indent=2))
-    else:
-        show_policy(console, found)
 
 
 @app.command()

@@ -36,6 +36,7 @@ from sparsesmith_proto.kernel import (
     Origin,
     Outcome,
     Passed,
+    ProbeWritten,
     Rejected,
     Sampled,
     TimedOut,
@@ -105,6 +106,12 @@ def show_policy(console: Console, status: PolicyStatus) -> None:
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in sorted(status.announcement.metrics.items()))
         published = f"{status.announcement.created_at}, after {status.announcement.step} updates ({metrics})"
         show_line(console, "published", published)
+    if status.under_probe is not None:
+        show_line(console, "probing", f"version {status.under_probe}: no user is given its samples")
+    if status.verdicts:
+        newest = status.verdicts[-1]
+        decision = newest.decision.replace("_", " ")
+        show_line(console, "newest", f"version {newest.version} was {decision} at {newest.decided_at}: {newest.reason}")
 
 
 def show_line(console: Console, label: str, text: str, style: str = "") -> None:
@@ -155,6 +162,8 @@ def describe_origin(origin: Origin | FromPolicy) -> str:
             return f"kernel family {family} {shown}"
         case UserWritten():
             return "you"
+        case ProbeWritten(version=version):
+            return f"the policy under probe, version {version}"
     assert_never(origin)
 
 

@@ -141,6 +141,11 @@ class Client:
         """The policy that candidates are sampled from. Raises NotFound where the server has none."""
         return self._run(flows.policy())
 
+    def roll_back_policy(self, version: int | None = None) -> PolicyStatus:
+        """Serve an accepted version again, or the one before; from the server's own machine. Raises NotFound for one
+        that was not accepted or is gone, Conflict for the one that serves."""
+        return self._run(flows.roll_back_policy(version))
+
     def is_ready(self) -> bool:
         """Whether the server takes and answers requests now."""
         return self._run(flows.ready())
@@ -248,6 +253,9 @@ class AsyncClient:
 
     async def policy(self) -> PolicyStatus:
         return await self._run(flows.policy())
+
+    async def roll_back_policy(self, version: int | None = None) -> PolicyStatus:
+        return await self._run(flows.roll_back_policy(version))
 
     async def is_ready(self) -> bool:
         return await self._run(flows.ready())

@@ -37,6 +37,7 @@ from sparsesmith_proto.api import (
     PolicyStatus,
     Problem,
     Queued,
+    RollbackRequest,
     Running,
     TriedCandidate,
     TuningOptions,
@@ -204,6 +205,12 @@ def artifact(job_id: str, kind: str) -> Flow[bytes]:
 def policy() -> Flow[PolicyStatus]:
     """`GET /v1/policy`."""
     return _read(PolicyStatus, (yield Call("GET", "/v1/policy", {})))
+
+
+def roll_back_policy(version: int | None) -> Flow[PolicyStatus]:
+    """`POST /operator/policy/rollback`."""
+    wish = RollbackRequest(version=version).model_dump(mode="json")
+    return _read(PolicyStatus, (yield Call("POST", "/operator/policy/rollback", {"json": wish})))
 
 
 def ready() -> Flow[bool]:

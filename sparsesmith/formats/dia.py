@@ -60,9 +60,7 @@ class Dia(Format):
 
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
         rows = pattern.row_indices()
-        in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
-        for nonzeros in _pieces(pattern.nnz):
-            in_use[_diagonals(pattern, rows, nonzeros)] = True
+        in_use = _in_use(pattern, rows)
         shifted_offsets = np.flatnonzero(in_use)
         slice_ = whole(parameters, "slice")
         num_slots = shifted_offsets.size * stored_rows(pattern.num_rows, slice_)
@@ -93,6 +91,19 @@ class Dia(Format):
 def stored_rows(num_rows: int, slice_: int) -> int:
     """Values of a diagonal that are stored: whole slices, or just the rows where there are none (0)."""
     return -(-num_rows // slice_) * slice_ if slice_ else num_rows
+
+
+def num_diagonals(pattern: Pattern) -> int:
+    """Diagonals with a nonzero."""
+    return int(np.count_nonzero(_in_use(pattern, pattern.row_indices())))
+
+
+def _in_use(pattern: Pattern, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Which diagonals have a nonzero, counted from 0, shape [num_rows + num_cols - 1]."""
+    in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
+    for nonzeros in _pieces(pattern.nnz):
+        in_use[_diagonals(pattern, rows, nonzeros)] = True
+    return in_use
 
 
 def _pieces(nnz: int) -> Iterator[slice]:

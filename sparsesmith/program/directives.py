@@ -1,6 +1,7 @@
-"""The `//@` lines of a kernel program: one `format`, one to eight `launch`, at most one `values`.
+"""The `//@` lines of a kernel program: one `format`, one to eight `launch`, at most one `values`; any `require`.
 
 //@ format sell slice=32 sigma=1024 index=u16
+//@ require num_rows=1000
 //@ values dictionary code=u8
 //@ launch spmv grid=ceil_div(num_slices,8) block=256 shared=4096 dependency=programmatic
 """
@@ -20,6 +21,8 @@ from sparsesmith.program.expression import Expression, parse_expression
 PREFIX = "//@"
 MAX_LAUNCHES = 8
 MAX_NAME_CHARACTERS = 64
+MAX_REQUIREMENTS = 8
+"""In a line."""
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
@@ -29,6 +32,7 @@ MAX_SHARED_BYTES = 232448
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([a-z_]+)=([A-Za-z0-9_]+(?:,[0-9]+)*)")
+_REQUIREMENT = re.compile(r"([a-z_]+)=([0-9]{1,10})", re.ASCII)
 _LAUNCH_KEY = re.compile(r"(?:^|\s)([A-Za-z_]+)\s*=")
 
 Dimensions = tuple[int, int, int]
@@ -116,10 +120,20 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Requirement:
+    """A size that the text was written for: it computes nothing right where the matrix has another."""
+
+    name: str
+    value: int
+    line: int
+
+
+@dataclass(frozen=True)
 class Directives:
     format: Format
     parameters: dict[str, ParameterValue]
     launches: tuple[Launch, ...]
+    requirements: tuple[Requirement, ...] = ()
 
 
 def is_directive(line: str) -> bool:
@@ -131,6 +145,7 @@ def parse_directives(text: str) -> Directives:
     formats: list[tuple[Format, dict[str, ParameterValue]]] = []
     launches: list[Launch] = []
     storages: list[ValueStorage] = []
+    requirements: list[Requirement] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not is_directive(line):
             continue
@@ -142,8 +157,10 @@ def parse_directives(text: str) -> Directives:
                 launches.append(_parse_launch(rest, number))
             case "values":
                 storages.append(_parse_value_storage(rest, number))
+            case "require":
+                requirements += _parse_requirements(rest, number)
             case _:
-                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch, values")
+                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch, values, require")
     if len(formats) != 1:
         raise InvalidProgram(
             f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
@@ -168,7 +185,8 @@ def parse_directives(text: str) -> Directives:
                 limit="full",
             )
     format_, parameters = formats[0]
-    return Directives(compressed(format_, storages[0]) if storages else format_, parameters, tuple(launches))
+    stored = compressed(format_, storages[0]) if storages else format_
+    return Directives(stored, parameters, tuple(launches), tuple(requirements))
 
 
 def _parse_format(rest: str, number: int) -> tuple[Format, dict[str, ParameterValue]]:
@@ -183,6 +201,19 @@ def _parse_format(rest: str, number: int) -> tuple[Format, dict[str, ParameterVa
         given[match[1]] = _parameter_value(match[2])
     format_ = format_named(name)
     return format_, complete_parameters(format_, given)
+
+
+def _parse_requirements(rest: str, number: int) -> list[Requirement]:
+    words = rest.split()
+    if not 1 <= len(words) <= MAX_REQUIREMENTS:
+        _refuse(number, f"{len(words)} requirements", len(words), f"1..{MAX_REQUIREMENTS} of NAME=NUMBER")
+    requirements = []
+    for word in words:
+        match = _REQUIREMENT.fullmatch(word)
+        if match is None:
+            _refuse(number, f"requirement {word!r} is not NAME=NUMBER", word, "NAME=NUMBER")
+        requirements.append(Requirement(match[1], int(match[2]), number))
+    return requirements
 
 
 def _parse_value_storage(rest: str, number: int) -> ValueStorage:

@@ -5,14 +5,21 @@ from dataclasses import dataclass
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import HEAD, Format, ParameterValue
-from sparsesmith.program.directives import WAIT_INSTRUCTION, Launch, ResolvedLaunch, is_directive, parse_directives
+from sparsesmith.program.directives import (
+    WAIT_INSTRUCTION,
+    Launch,
+    Requirement,
+    ResolvedLaunch,
+    is_directive,
+    parse_directives,
+)
 from sparsesmith.program.restrictions.includes import check_includes
 from sparsesmith.program.restrictions.rules import check_restrictions
 from sparsesmith.program.restrictions.tokens import tokenize
 from sparsesmith.program.signature import check_signature, signature_of
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
 
-__all__ = ["KernelProgram", "Launch", "ResolvedLaunch", "launch_names", "parse_program", "signature_of"]
+__all__ = ["KernelProgram", "Launch", "ResolvedLaunch", "check_sizes", "launch_names", "parse_program", "signature_of"]
 
 DEVICE_NAMES = ("num_sms", "num_dense_cols")
 """Names that launch expressions may use besides the sizes among the arguments."""
@@ -30,6 +37,8 @@ class KernelProgram:
     """In launch order."""
     source: str
     """What the compiler gets: directives blanked, so that line numbers hold and equal code compiles once."""
+    requirements: tuple[Requirement, ...] = ()
+    """Of the matrix; see `check_sizes`."""
 
 
 def parse_program(text: str, operation: Operation, element_type: ElementType) -> KernelProgram:
@@ -46,12 +55,28 @@ def parse_program(text: str, operation: Operation, element_type: ElementType) ->
     check_restrictions(tokens)
     signature = signature_of(directives.format, directives.parameters, operation, element_type)
     known = launch_names(directives.format, directives.parameters)
+    _check_requirements(directives.requirements, [name for name in known if name not in DEVICE_NAMES])
     for launch in directives.launches:
         _check_names(launch, known)
         launch.check_constants()
         check_signature(tokens, launch.kernel, signature)
         _check_wait(launch, source)
-    return KernelProgram(text, directives.format, directives.parameters, directives.launches, source)
+    return KernelProgram(
+        text, directives.format, directives.parameters, directives.launches, source, directives.requirements
+    )
+
+
+def check_sizes(program: KernelProgram, sizes: Mapping[str, int]) -> None:
+    """Raises InvalidProgram where one of these sizes is not the one that the program requires."""
+    for required in program.requirements:
+        name, actual = required.name, sizes.get(required.name, required.value)
+        if actual != required.value:
+            raise InvalidProgram(
+                f"line {required.line}: the program requires {name}={required.value}, this matrix has {actual}",
+                field=name,
+                value=required.value,
+                limit=actual,
+            )
 
 
 def launch_names(format_: Format, parameters: Mapping[str, ParameterValue]) -> tuple[str, ...]:
@@ -86,6 +111,17 @@ def _check_wait(launch: Launch, source: str) -> None:
             value=launch.dependency,
             limit=WAIT_INSTRUCTION,
         )
+
+
+def _check_requirements(requirements: tuple[Requirement, ...], known: list[str]) -> None:
+    for required in requirements:
+        if required.name not in known:
+            raise InvalidProgram(
+                f"line {required.line}: unknown size {required.name!r} (known: {', '.join(known)})",
+                field="require",
+                value=required.name,
+                limit=", ".join(known),
+            )
 
 
 def _check_names(launch: Launch, known: tuple[str, ...]) -> None:

@@ -191,6 +191,13 @@ def test_the_number_of_evaluators_is_a_variable(monkeypatch: pytest.MonkeyPatch)
         assert services["evaluator"]["deploy"]["replicas"] == 4
 
 
+def test_no_variable_stands_where_podman_reads_none() -> None:
+    """podman-compose 1.6 leaves variables under `!override` as they are."""
+    assert "!override" not in GPU_FILE.read_text() + CPU_FILE.read_text()
+    for merged in (document(GPU_FILE), cpu_document()):
+        assert merged["services"]["evaluator"]["deploy"]["mode"] == "replicated"  # Else it starts one.
+
+
 def test_gpus_are_reserved_with_the_one_file_and_not_with_both() -> None:
     for name in OWN_SERVICES:
         devices = document(GPU_FILE)["services"][name]["deploy"]["resources"]["reservations"]["devices"]

@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from services.evaluator import jobs
-from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
 from services.evaluator.interpreter.plain_kernels import plain_programs
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.jobs import Grader, GradingService, record_id, reward_records
@@ -25,7 +26,7 @@ from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, TimedOut, UserWritten
+from sparsesmith_proto.kernel import Candidate, Prompt, Rejected, Sampled, TimedOut, UserWritten
 from tests.evaluator.grading_tools import make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, program_text
 
@@ -238,3 +239,29 @@ def test_a_worker_process_grades_on_the_interpreter_is_healthy_and_leaves_nothin
     check = run_evaluator(address, "--check")
     assert "no evaluator of this machine" in check.communicate(timeout=30)[1]
     assert check.returncode == 1
+
+
+class CountingCompiler(Compiler):
+    """Knows what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.sources: list[str] = []
+
+    def submit(self, source: str, architecture: str) -> "Future[Compiled | CompileError]":
+        self.sources.append(source)
+        return super().submit(source, architecture)
+
+
+def test_a_program_for_another_matrix_is_rejected_and_never_compiled(connection: Redis) -> None:
+    requiring = program_text("right 5").replace("//@ launch", "//@ require num_rows=21\n//@ launch")
+    process = DeviceProcess(MisbehavingFactory(), LIMITS)
+    try:
+        with CountingCompiler() as compiler:
+            report = grade(make_job(requiring, program_text("right 6")), Grader(process, compiler), connection)
+    finally:
+        process.close()
+    rejected, passed = (each.outcome for each in report.evaluations)
+    assert rejected == Rejected(message="line 2: the program requires num_rows=21, this matrix has 20")
+    assert passed.outcome == "passed"
+    assert len(compiler.sources) == 1

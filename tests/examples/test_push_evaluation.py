@@ -85,7 +85,7 @@ def test_a_job_that_fails_ends_with_its_reason(budget_s: str, reason: str, addre
     assert reason in ended.stderr
 
 
-def test_the_script_names_all_that_a_job_may_have(documented: dict[str, Any]) -> None:
+def test_the_job_on_the_page_is_one(documented: dict[str, Any]) -> None:
     EvaluationJob.model_validate(documented)
 
 

@@ -92,6 +92,17 @@ def test_a_family_is_left_as_it_is_where_a_storage_does_not_go_with_its_reads(
     assert FAMILIES[family].compressed(default, element_type, 32, Compression(storage)) is None, why
 
 
+@pytest.mark.parametrize(("family", "changes"), [("dia_literal", {}), ("bsell", {"block_rows": 3, "block_cols": 3})])
+@pytest.mark.parametrize("storage", [Dictionary("u8"), Float32()])
+def test_values_that_a_policy_keeps_in_the_cache_are_read_as_they_are(
+    family: str, changes: dict[str, int], storage: ValueStorage
+) -> None:
+    """Loads by a policy take the element type: with float32 values such programs did not compile."""
+    kept = {name: spec.default for name, spec in FAMILIES[family].parameters.items()} | {"keep": 30} | changes
+    assert FAMILIES[family].accepts(kept, "float64")
+    assert FAMILIES[family].compressed(kept, "float64", 1, Compression(storage)) is None
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

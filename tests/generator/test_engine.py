@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from services.generator.policy.engine import EmbeddingPrompt, EngineFailed, InvalidPrompt, Sample, TokenPrompt
-from services.generator.policy.watch import PolicyWatch
-from sparsesmith_proto.policy import PolicyAnnouncement
 from tests.generator.conftest import LivePolicy
 from tests.generator.tiny_policy import HIDDEN, make_policy, publish, reference_logprobs
 
@@ -17,22 +15,8 @@ CLOSE = 1e-4
 """Log-probabilities of two implementations of the same float32 model."""
 
 
-class Announced:
-    """The policy channel as a test writes it."""
-
-    def __init__(self, *announcements: PolicyAnnouncement) -> None:
-        self.announcements = list(announcements)
-
-    def latest(self) -> PolicyAnnouncement | None:
-        return self.announcements[-1] if self.announcements else None
-
-
 def make_embeddings(tokens: int = 20, seed: int = 0) -> torch.Tensor:
     return torch.randn(tokens, HIDDEN, generator=torch.Generator().manual_seed(seed)) * 0.3
-
-
-def make_watch(live: LivePolicy, channel: Announced, exchange_dir: Path) -> PolicyWatch:
-    return PolicyWatch(channel, exchange_dir, live.folder.shapes, live.writer, poll_s=0.05)
 
 
 async def draw(live: LivePolicy, max_tokens: int = 64, embeddings: torch.Tensor | None = None) -> Sample:
@@ -106,16 +90,14 @@ def test_requests_in_flight_survive_new_weights_and_each_token_names_the_version
     live_policy: LivePolicy, exchange_dir: Path
 ) -> None:
     old, new = live_policy.policy, make_policy(seed=1, version=1)
-    channel = Announced()
-    watch = make_watch(live_policy, channel, exchange_dir)
+    path = exchange_dir / publish(exchange_dir, new).weights
 
     async def across_a_publish() -> list[Sample]:
-        following = asyncio.create_task(watch.run(live_policy.host))
+        engine = await live_policy.host.serving()
         samples = [asyncio.create_task(draw(live_policy, max_tokens=900)) for _ in range(16)]
         await asyncio.sleep(0.3)
-        channel.announcements.append(publish(exchange_dir, new))
+        await engine.publish((path,), 1, live_policy.writer.prepared(path))
         drawn = await asyncio.gather(*samples)
-        following.cancel()
         return [*drawn, *await asyncio.gather(*[draw(live_policy) for _ in range(4)])]
 
     samples = live_policy.run(across_a_publish())
@@ -126,72 +108,17 @@ def test_requests_in_flight_survive_new_weights_and_each_token_names_the_version
         by_new = reference_logprobs(new, make_embeddings(), sample.token_ids)
         expected = torch.where(torch.tensor(sample.versions) == 0, by_old, by_new)
         torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=CLOSE, rtol=0)
-    restore(live_policy, exchange_dir)
+    restore(live_policy)
 
 
-def restore(live: LivePolicy, exchange_dir: Path) -> None:
-    """The session's first weights again, as a version of its own."""
+def restore(live: LivePolicy) -> None:
+    """The session's first weights again."""
 
     async def publish_first() -> None:
         engine = await live.host.serving()
-        path = exchange_dir / "first.safetensors"
-        path.write_bytes((exchange_dir / publish(exchange_dir, live.policy).weights).read_bytes())
-        await engine.publish(path, engine.version, live.writer.prepared(path))
-        engine.version = 0
+        await engine.publish(live.folder.weight_files, 0, live.writer.use_shipped)
 
     live.run(publish_first())
-
-
-def corrupt_digest(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
-    return announcement.model_copy(update={"sha256": "0" * 64})
-
-
-def cut_short(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
-    path = folder / announcement.weights
-    path.write_bytes(path.read_bytes()[:-1000])
-    return announcement
-
-
-def name_another_folder(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
-    return announcement.model_copy(update={"weights": f"../{folder.name}/{announcement.weights}"})
-
-
-def lose(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
-    (folder / announcement.weights).unlink()
-    return announcement
-
-
-@pytest.mark.parametrize("spoil", [corrupt_digest, cut_short, name_another_folder, lose])
-def test_a_bad_file_is_refused_and_the_old_weights_go_on(live_policy: LivePolicy, exchange_dir: Path, spoil) -> None:  # type: ignore[no-untyped-def]
-    announcement = spoil(exchange_dir, publish(exchange_dir, make_policy(seed=2, version=5)))
-    refuse(live_policy, announcement, exchange_dir)
-
-
-def test_weights_that_are_not_finite_are_refused(live_policy: LivePolicy, exchange_dir: Path) -> None:
-    broken = make_policy(seed=2, version=5)
-    with torch.no_grad():
-        broken.model.model.layers[0].mlp.up_proj.weight[0, 0] = torch.nan
-    refuse(live_policy, publish(exchange_dir, broken), exchange_dir)
-
-
-def test_weights_of_another_shape_are_refused(live_policy: LivePolicy, exchange_dir: Path) -> None:
-    other = make_policy(seed=2, version=5)
-    other.model.model.layers[0].mlp.up_proj.weight = torch.nn.Parameter(torch.zeros(8, HIDDEN))
-    refuse(live_policy, publish(exchange_dir, other), exchange_dir)
-
-
-def refuse(live: LivePolicy, announcement: PolicyAnnouncement, exchange_dir: Path) -> None:
-    watch = make_watch(live, Announced(announcement), exchange_dir)
-
-    async def offered() -> Sample:
-        await watch.bring_up_to_date(await live.host.serving())
-        return await draw(live)
-
-    sample = live.run(offered())
-    assert watch.num_refused == 1
-    assert watch.announcement is None
-    expected = reference_logprobs(live.policy, make_embeddings(), sample.token_ids)
-    torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=CLOSE, rtol=0)
 
 
 def test_the_encoder_changes_with_the_language_model(live_policy: LivePolicy, exchange_dir: Path) -> None:

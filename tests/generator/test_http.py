@@ -461,3 +461,33 @@ def test_a_large_body_does_not_hold_up_other_requests(redis_url: str) -> None:
             slowest_s = max(slowest_s, time.monotonic() - started)
         assert posted[0].status_code == 202
     assert slowest_s < 1.0
+
+
+def test_a_small_matrix_waits_for_no_large_one(redis_url: str, evaluators: Evaluators) -> None:
+    evaluators.released.clear()
+    size = 200_000
+    large = {"num_rows": size, "num_cols": size, "row_indices": [0], "col_indices": [0]}
+    with live_service(redis_url, evaluators, max_running_jobs=2) as client:
+        for seconds in (600, 601, 602):
+            budget = {"candidates": 4096, "seconds": seconds}
+            assert client.post("/v1/kernels", json=kernel_request(matrix=large, budget=budget)).status_code == 202
+        small = client.post("/v1/kernels", json=kernel_request()).headers["Location"]
+        end = time.monotonic() + 30
+        while not isinstance(status_of(client.get(small)).status, Running):
+            assert time.monotonic() < end, "it still waits"
+            time.sleep(0.05)
+        evaluators.released.set()
+        assert isinstance(finished(client, small).status, Finished)
+
+
+def test_equal_requests_at_one_time_are_searched_once(redis_url: str, evaluators: Evaluators) -> None:
+    evaluators.released.clear()
+    with live_service(redis_url, evaluators, max_running_jobs=4) as client:
+        jobs = [client.post("/v1/kernels", json=kernel_request()).headers["Location"] for _ in range(3)]
+        while not evaluators.jobs:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        evaluators.released.set()
+        answers = [finished(client, job).status for job in jobs]
+    assert all(isinstance(answer, Finished) for answer in answers)
+    assert len({job_id.partition(".")[0] for job_id in evaluators.jobs}) == 1

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from services.trainer.online import ppo
 from services.trainer.online.batch import TrainingBatch
 from services.trainer.online.learner import Learner, LearnerOptions, Stopped
 from services.trainer.policy_model import PolicyNetworks, ValueHead
@@ -39,7 +40,13 @@ def make_networks(seed: int = 0) -> PolicyNetworks:
 
 
 def make_learner(networks: PolicyNetworks | None = None, **changes: Any) -> Learner:
-    options = {"matrix_rate": 1e-2, "other_rate": 3e-3, "value_rate": 1e-2, "kl_limit": 0.5, "kl_coefficient": 0.0}
+    options = {
+        "matrix_rate": 1e-2,
+        "other_rate": 3e-3,
+        "value_rate": 1e-2,
+        "program_kl_limit": 1.0,
+        "kl_coefficient": 0.0,
+    }
     return Learner(networks or make_networks(), LearnerOptions(**{**options, **changes}))
 
 
@@ -105,7 +112,7 @@ def test_the_critic_does_not_move_the_policy() -> None:
 
 
 def test_kl_pulls_a_policy_that_went_astray_back_to_the_reference() -> None:
-    learner = make_learner(kl_coefficient=20.0, kl_limit=10.0, matrix_rate=1e-3, other_rate=1e-3)
+    learner = make_learner(kl_coefficient=20.0, program_kl_limit=20.0, matrix_rate=1e-3, other_rate=1e-3)
     batch = make_batch(*arms(learner))
     reference = learner.logprobs(batch)
     with torch.no_grad():
@@ -123,10 +130,47 @@ def test_a_kl_coefficient_keeps_the_policy_nearer_to_the_reference() -> None:
 
 
 def test_the_update_ends_early_once_the_policy_has_moved_far() -> None:
-    learner = make_learner(epochs=20, kl_limit=1e-3)
+    learner = make_learner(epochs=20, program_kl_limit=1e-3)
     metrics = learner.update(make_batch(*arms(learner)))
     assert metrics["stopped_early"] == 1
     assert 1 <= metrics["steps"] < 20
+
+
+def test_an_update_stays_within_its_trust_region_however_large_its_steps() -> None:
+    learner = make_learner(matrix_rate=0.05, other_rate=0.01, program_kl_limit=0.2)
+    batch = make_batch(*arms(learner))
+    before = learner.logprobs(batch)
+    metrics = learner.update(batch)
+    assert metrics["stopped_early"] == 1
+    assert 0 < metrics["kept_share"] < 1
+    assert 0 < metrics["program_kl"] <= 0.2
+    moved = ppo.program_distance(learner.logprobs(batch), before, batch.text.sampled_mask_BT.float())
+    assert float(moved) == pytest.approx(metrics["program_kl"], rel=1e-3)
+
+
+def test_an_update_that_leads_nowhere_finite_is_taken_back_whole() -> None:
+    learner = make_learner(matrix_rate=1e30, other_rate=1e30)
+    batch = make_batch(*arms(learner))
+    before = learner.logprobs(batch)
+    metrics = learner.update(batch)
+    assert (metrics["kept_share"], metrics["program_kl"]) == (0, 0)
+    assert torch.equal(learner.logprobs(batch), before)
+
+
+def test_a_smaller_step_scale_moves_the_policy_less() -> None:
+    moved = []
+    for step_scale in (1.0, 0.25):
+        learner = make_learner(matrix_rate=1e-3, other_rate=3e-4)
+        moved.append(learner.update(make_batch(*arms(learner)), step_scale=step_scale)["program_kl"])
+    assert 0 < moved[1] < 0.3 * moved[0]
+
+
+def test_a_long_update_tells_of_its_progress(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.trainer.online.learner.PROGRESS_S", 0.0)
+    learner = make_learner(minibatch_records=4)
+    with caplog.at_level(logging.INFO):
+        learner.update(make_batch(*arms(learner)))
+    assert "minibatch 1 of at most 4" in caplog.text
 
 
 def test_the_distribution_is_that_of_the_sampling_temperature() -> None:

@@ -9,6 +9,7 @@ from services.trainer.online.ppo import (
     importance_weights,
     kl_to_reference,
     policy_loss,
+    program_distance,
     value_loss,
 )
 
@@ -69,3 +70,11 @@ def test_explained_variance_is_one_for_a_perfect_critic_and_zero_for_a_constant_
     returns_BT, mask_BT = torch.tensor([[1.0, 2.0, 3.0]]), torch.ones(1, 3)
     assert explained_variance(returns_BT, returns_BT, mask_BT).item() == pytest.approx(1)
     assert explained_variance(torch.full((1, 3), 2.0), returns_BT, mask_BT).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_the_distance_of_programs_is_a_sum_over_tokens_that_no_unlikely_token_blows_up() -> None:
+    proximal = torch.log(torch.tensor([[0.1, 0.5], [0.5, 0.5]]))
+    current = torch.log(torch.tensor([[0.002, 0.25], [0.5, 0.75]]))
+    mask = torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+    first = (0.02 - 1 - math.log(0.02)) + (0.5 - 1 - math.log(0.5))
+    assert float(program_distance(current, proximal, mask)) == pytest.approx(first / 2, rel=1e-5)

@@ -30,6 +30,7 @@ from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.policy import PolicyAnnouncement
 from tests.generator.tiny_policy import make_policy, reference_logprobs, write_policy
+from tests.trainer.generators import generator
 from tests.trainer.records import PATTERN, make_batch, make_record, make_sampled
 
 COUNT = 6
@@ -40,6 +41,13 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def agreeable(redis_url: str) -> Iterator[None]:
+    """A generator that lets every version serve."""
+    with generator(redis_url):
+        yield
 
 
 @pytest.fixture
@@ -141,7 +149,7 @@ def test_an_abandoned_update_leaves_no_trace_and_its_records_come_again(
 ) -> None:
     publish(redis_connection)
     asked = iter(range(1000))
-    assert train(workshop, lambda: next(asked) >= 3) == 0
+    assert train(workshop, lambda: next(asked) >= 4) == 0
     assert PolicyChannel(redis_connection).latest() is None
     assert RewardStream(redis_connection).length() == COUNT
     again = open_workshop(settings, redis_connection)

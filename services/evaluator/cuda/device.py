@@ -277,7 +277,8 @@ class CudaBench:
 def rehearse_judging() -> None:
     """Makes CuPy compile what judging a result takes, before any stage's time limit runs (seconds on a new machine)."""
     for dtype in ("float32", "float64"):
-        for shape in ((4,), (4, 2)):
+        # Reductions of many entries are other kernels than those of few.
+        for shape in ((4,), (4, 2), (4096,), (1024, 4)):
             ones, wide = cupy.zeros(shape, dtype), cupy.zeros(shape, "float64")
             rehearsal = Draw("rehearsal", ones, ones, wide, wide, wide, largest_error)
             judge(Ran(output=ones, guards_intact=True, inputs_intact=True), rehearsal)

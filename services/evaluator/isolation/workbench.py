@@ -17,7 +17,7 @@ from services.evaluator.isolation.built_formats import StoredMatrices
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
-from sparsesmith.program.program import KernelProgram
+from sparsesmith.program.program import KernelProgram, check_sizes
 from sparsesmith_proto.kernel import Baselines, DeviceDescription, EstimatedTiming, Mismatch, Rejected, Workload
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class LocalWorkbench:
     def store(self, program: KernelProgram) -> Stored | Rejected:
         try:
             matrix = self._matrices.get(program)
+            check_sizes(program, matrix.layout.sizes)
         except InvalidProgram as error:
             return Rejected(message=error.message)
         return Stored(matrix.format_bytes, matrix.conversion_ms)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from services.generator import problems
-from services.generator.http import routes
+from services.generator.http import operator_routes, routes
 from services.generator.http.body_limit import BodyLimit
 from services.generator.http.intake import Intake
 from services.generator.service import Service
@@ -24,6 +24,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     app.state.intake = Intake(service.settings)
     app.include_router(routes.router)
+    app.include_router(operator_routes.router)
     app.add_middleware(
         BodyLimit,
         max_json_bytes=service.settings.max_json_bytes,

@@ -8,17 +8,19 @@ import asyncio
 import multiprocessing
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     import torch
 
 EXTENSION = "services.generator.policy.worker_extension.PolicyWorkerExtension"
 LOAD_TIMEOUT_S = 600.0
+
+Result = TypeVar("Result")
 
 
 class EngineFailed(Exception):
@@ -98,7 +100,6 @@ class Engine:
         """Draw one completion. Raises InvalidPrompt before the engine sees a bad prompt, EngineFailed if it dies."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
-        from vllm.v1.engine.exceptions import EngineDeadError
 
         request = self._checked(prompt, max_tokens)
         params = SamplingParams(
@@ -109,18 +110,22 @@ class Engine:
             logprobs=0,
             output_kind=RequestOutputKind.DELTA,
         )
-        drawing: asyncio.Future[Any] = asyncio.ensure_future(self._draw(request, params))
+        return await self._while_alive(self._draw(request, params), "the engine died while sampling")
+
+    async def _while_alive(self, work: Coroutine[Any, Any, Result], or_else: str) -> Result:
+        """Raises EngineFailed where the engine dies: vLLM does not wake what waits for a process that was killed."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        working = asyncio.ensure_future(work)
         try:
-            # vLLM does not wake what waits for a process that was killed.
-            await asyncio.wait({drawing, self._death}, return_when=asyncio.FIRST_COMPLETED)
-            if not drawing.done():
-                raise EngineFailed("the engine died while sampling")
-            sample: Sample = drawing.result()
-            return sample
+            await asyncio.wait({working, self._death}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise EngineFailed(or_else)
+            return working.result()
         except EngineDeadError as error:
-            raise EngineFailed("the engine died while sampling") from error
+            raise EngineFailed(or_else) from error
         finally:
-            drawing.cancel()
+            working.cancel()
 
     async def _draw(self, request: dict[str, Any], params: Any) -> Sample:
         drawn = _Drawn()
@@ -129,23 +134,28 @@ class Engine:
                 drawn.add(output.outputs[0], self.version)
         return drawn.sample()
 
-    async def publish(self, weights: Path, version: int, swap_encoder: Callable[[], None]) -> None:
+    async def publish(self, weights: Sequence[Path], version: int, swap_encoder: Callable[[], None]) -> None:
         """Serve new weights without losing a request: those in flight keep their tokens and go on under the new ones.
 
-        `swap_encoder` runs while generation stands still. Raises EngineFailed where the weights do not load.
+        `weights`: the safetensors files that together hold the language model. `swap_encoder` runs while generation
+        stands still. Raises EngineFailed where the weights do not load, or the engine dies.
         """
         async with self._publishing:
-            await self._llm.pause_generation(mode="keep", clear_cache=True)
-            try:
-                await self._llm.collective_rpc("load_policy", timeout=LOAD_TIMEOUT_S, args=(str(weights),))
-            except Exception as error:
-                # The weights are half replaced: no step may run on them. What is in flight sees the engine die.
-                end_engine_processes()
-                raise EngineFailed(f"version {version} did not load") from error
-            swap_encoder()
-            # The reply to the load came after every token of the old weights, and handling it let those be consumed.
-            self.version = version
-            await self._llm.resume_generation()
+            swapping = self._swap([str(path) for path in weights], version, swap_encoder)
+            await self._while_alive(swapping, f"the engine died while version {version} was loaded")
+
+    async def _swap(self, weights: list[str], version: int, swap_encoder: Callable[[], None]) -> None:
+        await self._llm.pause_generation(mode="keep", clear_cache=True)
+        try:
+            await self._llm.collective_rpc("load_policy", timeout=LOAD_TIMEOUT_S, args=(weights,))
+        except Exception as error:
+            # The weights are half replaced: no step may run on them. What is in flight sees the engine die.
+            end_engine_processes()
+            raise EngineFailed(f"version {version} did not load") from error
+        swap_encoder()
+        # The reply to the load came after every token of the old weights, and handling it let those be consumed.
+        self.version = version
+        await self._llm.resume_generation()
 
     async def close(self) -> None:
         """End the engine's processes; what is being sampled fails with EngineFailed."""

@@ -37,10 +37,15 @@ class PolicyFolder:
     @cached_property
     def shapes(self) -> Mapping[str, Shape]:
         """Name -> shape of every tensor, as a published file must have them."""
-        shapes = tensor_shapes(self.path.glob("model*.safetensors"))
+        shapes = tensor_shapes(self.weight_files)
         if self._has_encoder:
             shapes |= tensor_shapes([self.path / ENCODER_FILE], prefix=ENCODER_PREFIX)
         return shapes
+
+    @property
+    def weight_files(self) -> tuple[Path, ...]:
+        """Of the language model."""
+        return tuple(sorted(self.path.resolve().glob("model*.safetensors")))
 
     @property
     def max_positions(self) -> int:

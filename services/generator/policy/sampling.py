@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from services.generator.policy.engine import Engine, EngineFailed, EnginePrompt, InvalidPrompt
 from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.prompts import PromptWriter
+from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
@@ -32,6 +33,8 @@ class PolicySampler:
         self.host = host
         self.writer = writer
         self.options = options
+        self.gate = SamplingGate()
+        """Closed while the engine holds a version under probe."""
 
     @property
     def is_broken(self) -> bool:
@@ -58,15 +61,19 @@ class SampleGroup:
         self._written: tuple[int, EnginePrompt] | None = None
 
     async def draw(self, number: int) -> Candidate:
-        """One sample. Waits for an engine. Raises Unavailable where engines keep dying or the prompt is too long."""
+        """One sample. Waits for an engine that holds no version under probe.
+
+        Raises Unavailable where engines keep dying or the prompt is too long.
+        """
         options = self._sampler.options
         for _ in range(MAX_DRAWS):
             engine = await self._sampler.host.serving()
             try:
-                prompt = await self._engine_prompt(engine)
-                sample = await engine.sample(
-                    prompt, temperature=options.temperature, max_tokens=options.max_program_tokens
-                )
+                async with self._sampler.gate.passing():
+                    prompt = await self._engine_prompt(engine)
+                    sample = await engine.sample(
+                        prompt, temperature=options.temperature, max_tokens=options.max_program_tokens
+                    )
             except EngineFailed:
                 continue
             except InvalidPrompt as error:

@@ -8,6 +8,7 @@ import select
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 ENCODER_PREFIX = "encoder."
@@ -24,8 +25,8 @@ class PolicyWorkerExtension:
     model_runner: Any
     vllm_config: Any
 
-    def load_policy(self, path: str) -> int:
-        """Replace the language model's weights by those of a safetensors file; returns how many tensors were loaded.
+    def load_policy(self, paths: list[str]) -> int:
+        """Replace the language model's weights by those of safetensors files; returns how many tensors were loaded.
 
         Only between pause and resume: from initialize to finalize the weights are not there.
         """
@@ -39,10 +40,11 @@ class PolicyWorkerExtension:
             set_current_vllm_config(self.vllm_config),
             torch.device(self.device),
             torch.no_grad(),
-            safe_open(path, "pt") as weights,
+            ExitStack() as opened,
         ):
+            files = [opened.enter_context(safe_open(path, "pt")) for path in paths]
             initialize_layerwise_reload(model)
-            loaded = model.load_weights(_language_model_tensors(weights))
+            loaded = model.load_weights(pair for weights in files for pair in _language_model_tensors(weights))
             finalize_layerwise_reload(model, self.model_runner.model_config)  # type: ignore[no-untyped-call]
         if self.device.type == "cpu":
             _repack_tied_head(model)

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from sparsesmith_proto.api import SourceName, SourceReport
 from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, Passed, Sampled, UserWritten
+from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, Passed, ProbeWritten, Sampled, UserWritten
 
 Batch = tuple[Candidate, ...]
 
@@ -101,13 +101,13 @@ class Standing:
 
 
 def source_of(candidate: Candidate) -> SourceName | None:
-    """None: a user wrote it."""
+    """None: a user wrote it, or a canary asked for it."""
     match candidate.origin:
         case FromFamily():
             return "families"
         case Sampled():
             return "policy"
-        case UserWritten():
+        case UserWritten() | ProbeWritten():
             return None
         case origin:
             assert_never(origin)

@@ -9,7 +9,7 @@ from sparsesmith.errors import Unavailable
 from sparsesmith.transport.candidate_store import CandidateStore
 from sparsesmith_proto.api import CandidatePage, FromPolicy, TriedCandidate
 from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import FromFamily, Origin, Sampled, UserWritten
+from sparsesmith_proto.kernel import FromFamily, Origin, ProbeWritten, Sampled, UserWritten
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Trials:
             offset = page.next_offset
 
 
-def told_origin(origin: Origin) -> FromPolicy | FromFamily | UserWritten:
+def told_origin(origin: Origin) -> FromPolicy | FromFamily | UserWritten | ProbeWritten:
     """Without the tokens and log-probabilities, which only the trainer needs."""
     if isinstance(origin, Sampled):
         return FromPolicy(group=origin.group, first_version=origin.first_version, last_version=origin.last_version)

@@ -3,9 +3,9 @@
 Prompts are rebuilt from the stored patterns. Programs are never tokenised again: what was sampled is in the record.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import torch
 from tokenizers import Tokenizer
@@ -17,7 +17,7 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.embedding import text_token_ids
 from sparsesmith.policy.encoder import PromptBatch, collate
 from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, prompt_inputs
-from sparsesmith_proto.kernel import Passed, Sampled
+from sparsesmith_proto.kernel import Passed, Sampled, Workload
 from sparsesmith_proto.message import Digest, PolicyVersion
 from sparsesmith_proto.reward import RewardRecord
 
@@ -25,6 +25,7 @@ Skip = Literal[
     "already_used",
     "not_sampled",
     "other_encoder",
+    "turned_down",
     "stale",
     "unknown_version",
     "no_reward",
@@ -36,8 +37,9 @@ Skip = Literal[
 """Why a record is not learned from.
 
 `already_used`: a checkpoint learned from it, and it came again because the acknowledgement was lost.
-`stale`: sampled too many versions ago. `unknown_version`: sampled by weights that this trainer never made.
-`no_reward`: not rewarded under the scheme in use. `pattern_gone`: expired in the store.
+`turned_down`: partly sampled by a version that was refused or rolled back. `stale`: sampled too many versions ago.
+`unknown_version`: sampled by weights that this trainer never made. `no_reward`: not rewarded under the scheme in use.
+`pattern_gone`: expired in the store.
 """
 
 
@@ -88,14 +90,21 @@ class RecordReader:
         self._tokenizer = tokenizer
         self._rules = rules
 
-    def read(self, record: RewardRecord, version: PolicyVersion) -> UsableRecord | Skip:
-        """The record ready for a batch at this policy version, or why not. Raises Unavailable without a store."""
+    def read(
+        self, record: RewardRecord, version: PolicyVersion, turned_down: Collection[PolicyVersion] = ()
+    ) -> UsableRecord | Skip:
+        """The record ready for a batch at this policy version, or why not. Raises Unavailable without a store.
+
+        `turned_down`: versions that never served, or serve no more; they do not count in a record's age.
+        """
         rules, sampled = self._rules, record.candidate.origin
         if not isinstance(sampled, Sampled):
             return "not_sampled"
         if sampled.prompt.encoder != rules.encoder:
             return "other_encoder"
-        if is_stale(record, version, rules.max_policy_age):
+        if any(sampled.first_version <= each <= sampled.last_version for each in turned_down):
+            return "turned_down"
+        if age(sampled, version, turned_down) > rules.max_policy_age:
             return "stale"
         if sampled.last_version > version:
             return "unknown_version"
@@ -103,41 +112,76 @@ class RecordReader:
             return "no_reward"
         if not all(0 <= token < rules.vocabulary for token in sampled.token_ids):
             return "unknown_token"
-        prompt = self._prompt(record, sampled)
+        prompt = self.prompt(record.workload, sampled)
         if not isinstance(prompt, PromptInputs):
             return prompt
-        text_ids = tuple(text_token_ids(self._tokenizer, prompt))
+        text_ids = self.text_ids(prompt)
         if len(text_ids) + len(sampled.token_ids) > rules.max_text_tokens:
             return "too_long"
         return UsableRecord(record, sampled, prompt, text_ids, record.rewards[rules.reward])
 
-    def _prompt(self, record: RewardRecord, sampled: Sampled) -> PromptInputs | Skip:
+    def prompt(self, workload: Workload, sampled: Sampled) -> PromptInputs | Skip:
+        """What the policy was shown, or why that cannot be said. Raises Unavailable without a store."""
         try:
-            pattern = self._patterns.get(record.workload.pattern)
+            pattern = self._patterns.get(workload.pattern)
         except NotFound:
             return "pattern_gone"
         except Unavailable as error:
             if error.field == "pattern":
                 return "pattern_damaged"
             raise
-        return prompt_inputs(pattern, record.workload, sampled.prompt)
+        return prompt_inputs(pattern, workload, sampled.prompt)
+
+    def text_ids(self, prompt: PromptInputs) -> tuple[int, ...]:
+        """What stands before the program."""
+        return tuple(text_token_ids(self._tokenizer, prompt))
 
 
-def is_stale(record: RewardRecord, version: PolicyVersion, max_policy_age: int) -> bool:
-    """Whether the record's first token was sampled more than `max_policy_age` versions ago."""
-    sampled = record.candidate.origin
-    return isinstance(sampled, Sampled) and version - sampled.first_version > max_policy_age
+def age(sampled: Sampled, version: PolicyVersion, turned_down: Collection[PolicyVersion] = ()) -> int:
+    """Versions that served between a program's first token and this one, itself included; negative for a later one."""
+    skipped = sum(sampled.first_version < each <= version for each in turned_down)
+    return version - sampled.first_version - skipped
 
 
 @dataclass(frozen=True)
-class TrainingBatch:
-    """Records as tensors, on one device."""
+class SampleBatch:
+    """What the policy wrote, as tensors on one device."""
 
     prompts: PromptBatch
     text: TextBatch
     behaviour_BT: Tensor
     """Log-probability of each sampled token under the policy that sampled it, float32; 0 where not sampled."""
     temperature_B: Tensor
+
+    def __len__(self) -> int:
+        return len(self.temperature_B)
+
+    def to(self, device: str | torch.device) -> Self:
+        return type(self)(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+    def rows(self, index: Sequence[int]) -> Self:
+        """Some of the sequences, without the padding that they do not need."""
+        chosen = torch.tensor(index, device=self.temperature_B.device)
+        length = int(self.lengths_B[chosen].max())
+        parts: dict[str, Any] = {
+            "prompts": PromptBatch(*(tensor[chosen] for tensor in vars(self.prompts).values())),
+            "text": TextBatch(self.text.token_ids_BT[chosen, :length], self.text.sampled_mask_BT[chosen, :length]),
+            "behaviour_BT": self.behaviour_BT[chosen, :length],
+        }
+        others = {field.name: getattr(self, field.name)[chosen] for field in fields(self) if field.name not in parts}
+        return type(self)(**parts, **others)
+
+    @property
+    def lengths_B(self) -> Tensor:
+        """Text tokens of each sequence, padding not counted."""
+        mask = self.text.sampled_mask_BT
+        return (torch.arange(1, mask.shape[1] + 1, device=mask.device) * mask).amax(dim=1)
+
+
+@dataclass(frozen=True)
+class TrainingBatch(SampleBatch):
+    """Graded programs."""
+
     reward_B: Tensor
     group_B: Tensor
     """Integer ids; the same id is the same prompt."""
@@ -148,45 +192,31 @@ class TrainingBatch:
     own_B: Tensor
     """Bool: every token was sampled at exactly the policy's version."""
 
-    def __len__(self) -> int:
-        return len(self.reward_B)
-
-    def to(self, device: str | torch.device) -> "TrainingBatch":
-        return TrainingBatch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
-
-    def rows(self, index: Sequence[int]) -> "TrainingBatch":
-        """Some of the sequences, without the padding that they do not need."""
-        chosen = torch.tensor(index, device=self.reward_B.device)
-        length = int(self.lengths_B[chosen].max())
-        prompts = PromptBatch(*(tensor[chosen] for tensor in vars(self.prompts).values()))
-        text = TextBatch(self.text.token_ids_BT[chosen, :length], self.text.sampled_mask_BT[chosen, :length])
-        others = {name: getattr(self, name)[chosen] for name in _ONE_A_SEQUENCE}
-        return TrainingBatch(prompts, text, self.behaviour_BT[chosen, :length], **others)
-
-    @property
-    def lengths_B(self) -> Tensor:
-        """Text tokens of each sequence, padding not counted."""
-        mask = self.text.sampled_mask_BT
-        return (torch.arange(1, mask.shape[1] + 1, device=mask.device) * mask).amax(dim=1)
-
-
-_ONE_A_SEQUENCE = ("temperature_B", "reward_B", "group_B", "passed_B", "staleness_B", "own_B")
-
 
 def assemble(records: Sequence[UsableRecord], version: PolicyVersion) -> TrainingBatch:
     """Records as a batch on the CPU, for a policy of this version. There must be at least one."""
     sampled = [each.sampled for each in records]
     groups = {group: number for number, group in enumerate(dict.fromkeys(each.group for each in records))}
-    text = text_batch([each.text_ids for each in records], [each.token_ids for each in sampled])
-    behaviour = torch.tensor([logprob for each in sampled for logprob in each.logprobs], dtype=torch.float32)
+    samples = assemble_samples(sampled, [each.prompt for each in records], [each.text_ids for each in records])
     return TrainingBatch(
-        prompts=collate([each.prompt for each in records]),
-        text=text,
-        behaviour_BT=torch.zeros(text.token_ids_BT.shape).masked_scatter(text.sampled_mask_BT, behaviour),
-        temperature_B=torch.tensor([each.temperature for each in sampled], dtype=torch.float32),
+        **vars(samples),
         reward_B=torch.tensor([each.reward for each in records], dtype=torch.float32),
         group_B=torch.tensor([groups[each.group] for each in records]),
         passed_B=torch.tensor([isinstance(each.record.outcome, Passed) for each in records]),
         staleness_B=torch.tensor([version - each.first_version for each in sampled], dtype=torch.float32),
         own_B=torch.tensor([each.first_version == version for each in sampled]),
+    )
+
+
+def assemble_samples(
+    sampled: Sequence[Sampled], prompts: Sequence[PromptInputs], text_ids: Sequence[Sequence[int]]
+) -> SampleBatch:
+    """Samples as a batch on the CPU, with their prompts and what stands before their programs."""
+    text = text_batch(text_ids, [each.token_ids for each in sampled])
+    behaviour = torch.tensor([logprob for each in sampled for logprob in each.logprobs], dtype=torch.float32)
+    return SampleBatch(
+        prompts=collate(prompts),
+        text=text,
+        behaviour_BT=torch.zeros(text.token_ids_BT.shape).masked_scatter(text.sampled_mask_BT, behaviour),
+        temperature_B=torch.tensor([each.temperature for each in sampled], dtype=torch.float32),
     )

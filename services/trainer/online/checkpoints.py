@@ -9,7 +9,7 @@ import io
 import logging
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,14 +42,24 @@ class Checkpoint:
     """Ids of the newest records learned from, oldest first."""
     learner: dict[str, Any]
     """`Learner.state_dict`."""
+    given: int | None = None
+    """Highest version given to any weights: above `version` where newer ones were turned down. None: `version`."""
+    step_scale: float = 1.0
+    """Of the policy's steps: smaller once a version was refused."""
+
+    @property
+    def newest(self) -> int:
+        """Highest version given to any weights."""
+        return self.version if self.given is None else max(self.version, self.given)
 
 
 class CheckpointFolder:
     """The newest few checkpoints."""
 
     def __init__(self, folder: Path, keep: int) -> None:
+        """At least two are kept: the newest one's version may be refused, and the one before is gone back to."""
         self._folder = folder
-        self._keep = keep
+        self._keep = max(2, keep)
         folder.mkdir(parents=True, exist_ok=True)
 
     def save(self, checkpoint: Checkpoint) -> Path:
@@ -58,13 +68,20 @@ class CheckpointFolder:
         torch.save(vars(checkpoint), buffer)
         content = buffer.getbuffer()
         digest = hashlib.sha256(content).hexdigest()
-        path = self._folder / f"checkpoint-{checkpoint.version:08d}-{digest}.pt"
+        path = self._folder / f"checkpoint-{checkpoint.newest:08d}-{digest}.pt"
         write_durably(path, content)
         self._prune(path)
         return path
 
     def newest(self, policy: str) -> Checkpoint | None:
         """The newest whole checkpoint of this policy folder; None where there is none."""
+        return next(self._whole(policy), None)
+
+    def of_version(self, policy: str, version: int) -> Checkpoint | None:
+        """The newest whole checkpoint whose weights are this version; None where there is none."""
+        return next((each for each in self._whole(policy) if each.version == version), None)
+
+    def _whole(self, policy: str) -> Iterator[Checkpoint]:
         for path in self._newest_first():
             checkpoint = _load(path)
             if checkpoint is None:
@@ -72,8 +89,7 @@ class CheckpointFolder:
             elif checkpoint.policy != policy:
                 log.warning("checkpoint %s belongs to another policy folder and is passed over", path.name)
             else:
-                return checkpoint
-        return None
+                yield checkpoint
 
     def _newest_first(self) -> list[Path]:
         named = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]

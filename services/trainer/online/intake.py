@@ -34,6 +34,8 @@ class Collected:
     records: list[UsableRecord] = field(default_factory=list)
     skipped: Counter[Skip] = field(default_factory=Counter)
     """Records that came meanwhile and were dropped."""
+    turned_down: frozenset[PolicyVersion] = frozenset()
+    """Versions whose records are dropped."""
 
     @property
     def record_ids(self) -> list[str]:
@@ -48,13 +50,19 @@ class RecordIntake:
         self._reader = reader
         self._options = options
 
-    def collect(self, version: PolicyVersion, used: Collection[str], must_stop: Callable[[], bool]) -> Collected | None:
+    def collect(
+        self,
+        version: PolicyVersion,
+        used: Collection[str],
+        must_stop: Callable[[], bool],
+        turned_down: Collection[PolicyVersion] = (),
+    ) -> Collected | None:
         """Wait for a full batch, or for `min_records` once `max_wait_s` passed since the first. None: must stop.
 
         What this consumer had before a restart and did not acknowledge comes first; `used` are ids of records that a
-        checkpoint learned from.
+        checkpoint learned from; records of `turned_down` versions are dropped.
         """
-        collected, used_ids = Collected(), set(used)
+        collected, used_ids = Collected(turned_down=frozenset(turned_down)), set(used)
         has_pending, first_at = True, 0.0
         while not must_stop():
             deliveries = self._pending(collected) if has_pending else self._new(collected)
@@ -92,7 +100,9 @@ class RecordIntake:
                 break
             record = delivery.record
             read: UsableRecord | Skip = (
-                "already_used" if record.record_id in used else self._reader.read(record, version)
+                "already_used"
+                if record.record_id in used
+                else self._reader.read(record, version, collected.turned_down)
             )
             if isinstance(read, UsableRecord):
                 collected.entry_ids.append(delivery.entry_id)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Journal:
-    """updates.jsonl: what each update measured."""
+    """updates.jsonl: what each update measured; verdicts.jsonl: what was decided of each version."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -17,6 +17,14 @@ class Journal:
         """Appends a line."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
+
+    def last(self) -> dict[str, object]:
+        """The last whole line; empty where there is none."""
+        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+        try:
+            return dict(json.loads(lines[-1])) if lines else {}
+        except json.JSONDecodeError:  # Torn by a kill.
+            return {}
 
 
 class Heartbeat:

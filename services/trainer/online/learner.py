@@ -10,14 +10,15 @@ policy's features in its first updates, and the head alone learns fast enough on
 import copy
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from services.trainer.online import advantages, ppo
-from services.trainer.online.batch import TrainingBatch
+from services.trainer.online.batch import SampleBatch, TrainingBatch
 from services.trainer.optimizers import Optimizer
 from services.trainer.policy_model import PolicyNetworks
 from services.trainer.precision import precision
@@ -30,6 +31,15 @@ MAX_LOGPROB_GAP = 0.1
 TELLING_REWARD_STD = 0.05
 """Below this spread of rewards (timing noise alone gives 0.03) normalisation would blow up what is noise, and both
 optimizers normalise too: advantages and steps shrink with the spread, to nothing where all rewards are equal."""
+
+SMALLEST_SHARE = 1 / 64
+"""Of an update: one that must be shortened to less is taken back whole."""
+
+PROGRESS_S = 5.0
+"""Between two lines of the log within an update."""
+
+TELLING_ENTROPY = 0.1
+"""Nats. Tokens whose distribution has less are forced by the language, and any engine agrees on them."""
 
 Metrics = dict[str, float]
 
@@ -56,7 +66,7 @@ class LearnerOptions:
     group_share: float = 0.5
     kl_coefficient: float = 0.02
     entropy_coefficient: float = 0.0
-    kl_limit: float = 0.05
+    program_kl_limit: float = 0.2
     max_grad_norm: float = 1.0
 
 
@@ -76,15 +86,27 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Losses:
-    """Of one micro-batch, as means over its tokens."""
+    """Of one micro-batch, as means over its tokens; `program_kl` over its programs."""
 
     total: Tensor
     policy: Tensor
     value: Tensor
     kl_reference: Tensor
-    kl_proximal: Tensor
+    program_kl: Tensor
     clip_fraction: Tensor
     entropy: Tensor
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far other log-probabilities are from ours, in nats."""
+
+    per_token: float
+    """Mean absolute difference over telling tokens."""
+    per_program: float
+    """Mean over programs of the absolute value of the sum of their tokens' differences."""
+    num_tokens: int
+    """Telling tokens."""
 
 
 class Learner:
@@ -98,39 +120,67 @@ class Learner:
         self.reference = _frozen(PolicyNetworks(networks.model, networks.encoder))
         self._options = options
         self._device = device
-        self._policy_optimizer = Optimizer(
-            [networks.model, networks.encoder],
-            matrix_rate=options.matrix_rate,
-            other_rate=options.other_rate,
-            decay=0.0,
-        )
+        self._policy_optimizer = self._new_policy_optimizer()
         self._value_optimizer = Optimizer(
             [networks.value_head], matrix_rate=options.value_rate, other_rate=options.value_rate, decay=0.0
         )
         self._random = torch.Generator().manual_seed(seed)
 
-    def update(self, batch: TrainingBatch, must_stop: Callable[[], bool] = lambda: False) -> Metrics:
-        """Improve the policy on a batch. Raises Stopped where `must_stop`, asked every few seconds, says so."""
+    def update(
+        self, batch: TrainingBatch, must_stop: Callable[[], bool] = lambda: False, step_scale: float = 1.0
+    ) -> Metrics:
+        """Improve the policy on a batch. Raises Stopped where `must_stop`, asked every few seconds, says so.
+
+        `step_scale`: of the policy's learning rates, at most 1.
+        """
         batch = batch.to(self._device)
         rollout = self._rollout(batch, must_stop)
-        step_size = float(_told(batch.reward_B))
-        tally = _Tally()
-        for minibatch in self._minibatches(len(batch)):
+        step_size = step_scale * float(_told(batch.reward_B))
+        tally, before, progress = _Tally(), self._policy_weights(), _Progress()
+        minibatches = list(self._minibatches(len(batch)))
+        for number, minibatch in enumerate(minibatches):
             losses = self._accumulate(batch, rollout, minibatch, must_stop)
-            if losses["kl_proximal"] > self._options.kl_limit:
+            if not losses["program_kl"] <= self._options.program_kl_limit:
                 self.networks.zero_grad(set_to_none=True)
                 tally.stopped_early = True
                 break
             tally.add(losses, self._step(step_size))
-        metrics = _batch_metrics(batch, rollout) | tally.metrics()
+            progress.tell(number + 1, len(minibatches), losses)
+        trust = self._keep_near(before, batch, rollout, must_stop)
+        metrics = _batch_metrics(batch, rollout) | tally.metrics() | trust
         if metrics.get("logprob_gap", 0.0) > MAX_LOGPROB_GAP:
             log.warning("the generator's log-probabilities are %.3f nats off ours", metrics["logprob_gap"])
         return metrics
 
     @torch.no_grad()
-    def logprobs(self, batch: TrainingBatch) -> Tensor:
+    def logprobs(self, batch: SampleBatch) -> Tensor:
         """Log-probability of each sampled token under the policy as it is, at its sampling temperature: [B, T]."""
         return self._forward(self.networks, batch.to(self._device))[1]
+
+    @torch.no_grad()
+    def published_gap(self, batch: SampleBatch, *, shipped: bool) -> Gap:
+        """How far a batch's log-probabilities are from those of our weights as they are published, in bfloat16; or from
+        the shipped policy's."""
+        networks = self.reference if shipped else _published(self.networks)
+        batch = batch.to(self._device)
+        token_gaps, program_gaps = [], []
+        for rows in self._micro_batches(batch, range(len(batch))):
+            part = batch.rows(rows)
+            _, logprobs_BT, entropy_BT = self._forward(networks, part)
+            difference_BT = part.behaviour_BT - logprobs_BT
+            token_gaps += difference_BT[entropy_BT > TELLING_ENTROPY].abs().tolist()
+            program_gaps += difference_BT.sum(dim=1).abs().tolist()
+        return Gap(_mean(token_gaps), _mean(program_gaps), len(token_gaps))
+
+    def restart_from(self, model: Mapping[str, Tensor], encoder: Mapping[str, Tensor]) -> None:
+        """Take a policy's weights; the critic stays, the policy's optimizer starts afresh."""
+        self.networks.model.load_state_dict(model, strict=False)  # A tied output head may be left out.
+        self.networks.encoder.load_state_dict(encoder)
+        self._policy_optimizer = self._new_policy_optimizer()
+
+    def restart_from_reference(self) -> None:
+        """Take the shipped policy's weights."""
+        self.restart_from(self.reference.model.state_dict(), self.reference.encoder.state_dict())
 
     def state_dict(self) -> dict[str, object]:
         """Networks and optimizers, for a checkpoint. The reference comes from the policy's folder."""
@@ -147,6 +197,14 @@ class Learner:
         self._policy_optimizer.load_state_dict(state["policy_optimizer"])  # type: ignore[arg-type]
         self._value_optimizer.load_state_dict(state["value_optimizer"])  # type: ignore[arg-type]
         self._random.set_state(state["random"])  # type: ignore[arg-type]
+
+    def _new_policy_optimizer(self) -> Optimizer:
+        return Optimizer(
+            [self.networks.model, self.networks.encoder],
+            matrix_rate=self._options.matrix_rate,
+            other_rate=self._options.other_rate,
+            decay=0.0,
+        )
 
     @torch.no_grad()
     def _rollout(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> Rollout:
@@ -174,6 +232,49 @@ class Learner:
             weights_BT=ppo.importance_weights(proximal_BT, batch.behaviour_BT, mask_BT, self._options.importance_cap),
         )
 
+    def _policy_parameters(self) -> list[nn.Parameter]:
+        return [*self.networks.model.parameters(), *self.networks.encoder.parameters()]
+
+    def _policy_weights(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self._policy_parameters()]
+
+    @torch.no_grad()
+    def _keep_near(
+        self, before: Sequence[Tensor], batch: TrainingBatch, rollout: Rollout, must_stop: Callable[[], bool]
+    ) -> Metrics:
+        """Take back as much of the update as goes beyond the trust region over the whole batch, all of it where it
+        cannot be told: the line search of TRPO (Schulman et al. 2015, appendix C). The distance grows as the square of
+        the step."""
+        limit, share = self._options.program_kl_limit, 1.0
+        distance = self._distance(batch, rollout, must_stop)
+        while not distance <= limit and share > SMALLEST_SHARE:
+            kept = 0.9 * min(1.0, math.sqrt(limit / distance)) if math.isfinite(distance) else 0.0
+            share *= kept
+            self._go_back(before, kept)
+            distance = self._distance(batch, rollout, must_stop)
+        if not distance <= limit:
+            self._go_back(before, 0.0)
+            share, distance = 0.0, 0.0
+        if share < 1:
+            log.info("%.0f %% of the update is kept: it went beyond %.3g nats a program", 100 * share, limit)
+        return {"program_kl": distance, "kept_share": share}
+
+    def _go_back(self, before: Sequence[Tensor], share: float) -> None:
+        """Keep a share of the way from `before`; with share 0 also from weights that are not finite."""
+        for parameter, start in zip(self._policy_parameters(), before, strict=True):
+            parameter.copy_(start + share * (parameter - start) if share else start)
+
+    def _distance(self, batch: TrainingBatch, rollout: Rollout, must_stop: Callable[[], bool]) -> float:
+        """Of the policy as it is from the proximal one, in nats a program."""
+        total = 0.0
+        for rows in self._micro_batches(batch, range(len(batch))):
+            _stop_if(must_stop)
+            part = batch.rows(rows)
+            current_BT = self._forward(self.networks, part)[1]
+            proximal_BT = _rows_of(rollout, rows, part.behaviour_BT.shape[1]).proximal_BT
+            total += len(rows) * float(ppo.program_distance(current_BT, proximal_BT, _mask(part)))
+        return total / len(batch)
+
     def _minibatches(self, num_records: int) -> Iterator[list[int]]:
         size = self._options.minibatch_records
         for _ in range(self._options.epochs):
@@ -182,7 +283,7 @@ class Learner:
             count = max(1, round(num_records / size))
             yield from (order[number::count] for number in range(count))
 
-    def _micro_batches(self, batch: TrainingBatch, rows: Sequence[int]) -> Iterator[list[int]]:
+    def _micro_batches(self, batch: SampleBatch, rows: Sequence[int]) -> Iterator[list[int]]:
         """Rows of similar length together, as many as `micro_batch_tokens` allows, prompt and padding included."""
         lengths = (batch.lengths_B + _num_prompt_tokens(batch)).tolist()
         taken: list[int] = []
@@ -206,7 +307,8 @@ class Learner:
             losses = self._losses(part, _rows_of(rollout, rows, part.behaviour_BT.shape[1]))
             (losses.total * share).backward()  # type: ignore[no-untyped-call]
             for name, loss in vars(losses).items():
-                means[name] += float(loss.detach()) * share
+                weight = len(rows) / len(minibatch) if name == "program_kl" else share
+                means[name] += float(loss.detach()) * weight
         return means
 
     def _losses(self, batch: TrainingBatch, rollout: Rollout) -> Losses:
@@ -225,11 +327,11 @@ class Learner:
         kl_reference = ppo.kl_to_reference(current_BT, rollout.reference_BT, mask_BT)
         entropy = ppo.masked_mean(entropy_BT, mask_BT)
         with torch.no_grad():
-            kl_proximal = ppo.kl_to_reference(current_BT, rollout.proximal_BT, mask_BT)
+            program_kl = ppo.program_distance(current_BT, rollout.proximal_BT, mask_BT)
         total = policy + value + options.kl_coefficient * kl_reference - options.entropy_coefficient * entropy
-        return Losses(total, policy, value, kl_reference, kl_proximal, clip_fraction, entropy)
+        return Losses(total, policy, value, kl_reference, program_kl, clip_fraction, entropy)
 
-    def _forward(self, networks: PolicyNetworks, batch: TrainingBatch) -> tuple[Tensor, Tensor, Tensor]:
+    def _forward(self, networks: PolicyNetworks, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Final hidden states [B, T, H], log-probabilities and entropies [B, T]. The critic stays in float32."""
         with precision(self._device):
             hidden = networks.hidden_states(batch.prompts, batch.text)
@@ -243,6 +345,23 @@ class Learner:
             return None
         self._value_optimizer.step(1.0, self._options.max_grad_norm)
         return self._policy_optimizer.step(policy_step_size, self._options.max_grad_norm)
+
+
+class _Progress:
+    """Tells of long updates in the log."""
+
+    def __init__(self) -> None:
+        self._started = self._told_at = time.monotonic()
+
+    def tell(self, done: int, planned: int, losses: Metrics) -> None:
+        now = time.monotonic()
+        if now - self._told_at < PROGRESS_S:
+            return
+        self._told_at = now
+        log.info(
+            "minibatch %d of at most %d after %.0f s: loss %.4f, %.3g nats a program from where it began",
+            done, planned, now - self._started, losses["total"], losses["program_kl"],
+        )  # fmt: skip
 
 
 class _Tally:
@@ -259,7 +378,7 @@ class _Tally:
             self._norms.append(norm)
 
     def metrics(self) -> Metrics:
-        """Means over the steps; of the distances from the proximal policy, the last."""
+        """Means over the steps."""
         means = {
             name: _mean([each[name] for each in self._losses])
             for name in ("policy", "value", "kl_reference", "clip_fraction", "entropy")
@@ -268,7 +387,6 @@ class _Tally:
             "policy_loss": means["policy"],
             "value_loss": means["value"],
             "kl_reference": means["kl_reference"],
-            "kl_proximal": self._losses[-1]["kl_proximal"] if self._losses else 0.0,
             "clip_fraction": means["clip_fraction"],
             "entropy": means["entropy"],
             "grad_norm": _mean(self._norms),
@@ -308,7 +426,7 @@ def _told(reward_B: Tensor) -> Tensor:
     return (reward_B.std(unbiased=False) / TELLING_REWARD_STD).clamp(max=1)
 
 
-def _num_prompt_tokens(batch: TrainingBatch) -> int:
+def _num_prompt_tokens(batch: SampleBatch) -> int:
     """Matrix tokens; the handful of header and feature tokens is left out."""
     return batch.prompts.points.shape[1]
 
@@ -319,6 +437,14 @@ def _mask(batch: TrainingBatch) -> Tensor:
 
 def _frozen(networks: PolicyNetworks) -> PolicyNetworks:
     return copy.deepcopy(networks).eval().requires_grad_(False)
+
+
+def _published(networks: PolicyNetworks) -> PolicyNetworks:
+    """A copy of the policy as a published file has it."""
+    copied = _frozen(PolicyNetworks(networks.model, networks.encoder))
+    for parameter in copied.parameters():
+        parameter.copy_(parameter.to(torch.bfloat16))
+    return copied
 
 
 def _all_finite(parameter: nn.Parameter) -> bool:

@@ -73,9 +73,17 @@ class Publisher:
         candidate.replace(self._folder / announced.weights)
         return True
 
+    def weights_of(self, version: PolicyVersion) -> Path | None:
+        """The published file of a version; None where it is gone."""
+        path = self._folder / f"policy-{version}.safetensors"
+        return path if path.is_file() else None
+
     def _prune(self) -> None:
+        """What serves stays, and the newest that were not turned down: an operator may go back to them."""
+        standing = self._channel.standing()
         versions = {int(named[1]): path for path in self._folder.iterdir() if (named := _NAME.fullmatch(path.name))}
-        for version in sorted(versions)[: -self._keep]:
+        wanted = sorted(version for version in versions if version not in standing.turned_down)
+        for version in versions.keys() - {*wanted[-self._keep :], standing.serving_version}:
             versions[version].unlink(missing_ok=True)
         for partial in self._folder.glob("*.safetensors.part"):
             partial.unlink(missing_ok=True)

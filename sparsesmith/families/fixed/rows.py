@@ -40,10 +40,10 @@ def has_no_empty_row(pattern: Pattern) -> bool:
     return bool(pattern.row_lengths.all())
 
 
-def _by_code(choice: Choice, launch: Launch, *functions: str) -> str:
-    """A program that reads `row_codes` and `row_values`."""
+def _by_code(choice: Choice, launch: Launch, *functions: str, **require: int) -> str:
+    """A program that reads `row_codes` and `row_values`; `require`: sizes that are written into it."""
     stored = replace(choice, compression=row_dictionary(choice.word("code")))
-    return program(stored, {}, launch, functions=functions)
+    return program(stored, {}, launch, functions=functions, require=require)
 
 
 def _write_dia_rows(choice: Choice) -> str:
@@ -55,7 +55,8 @@ def _write_dia_rows(choice: Choice) -> str:
         tile=block * rows,
         renew=choice.fill(_CUDA["renew"], count=len(offsets)) if rows > 1 else "",
     )
-    return _by_code(choice, main_launch(choice, f"ceil_div(num_rows,{block * rows})", body))
+    launch = main_launch(choice, f"ceil_div(num_rows,{block * rows})", body)
+    return _by_code(choice, launch, num_diagonals=len(offsets))
 
 
 def _write_dia_rows_wide(choice: Choice) -> str:
@@ -76,12 +77,13 @@ def _write_dia_rows_wide(choice: Choice) -> str:
         sums=", ".join(f"sum[{i}]" for i in range(rows)),
     )
     launch = main_launch(choice, f"ceil_div(num_rows,{choice.integer('block') * rows})", body)
-    return _by_code(choice, launch, part(choice, rows))
+    return _by_code(choice, launch, part(choice, rows), num_diagonals=len(offsets))
 
 
 def _write_row_by_row(choice: Choice, section: str) -> str:
     grid = f"ceil_div(num_rows,{choice.integer('block')})"
-    return _by_code(choice, main_launch(choice, grid, choice.fill(_CUDA[section])))
+    sizes = {"width": choice.integer("width")} if choice.format == "ell" else {}
+    return _by_code(choice, main_launch(choice, grid, choice.fill(_CUDA[section])), **sizes)
 
 
 def _write_sell_constant(choice: Choice) -> str:

@@ -108,7 +108,8 @@ def _write(choice: Choice, section: str, settings: dict[str, ParameterValue], **
         **places,
     )
     grid = grid_of(f"ceil_div(num_rows,{block // (tile.lanes * splits)})", tile)
-    return program(choice, settings, main_launch(choice, grid, body))
+    sizes = {"width": choice.integer("width")} if choice.format == "ell" else None
+    return program(choice, settings, main_launch(choice, grid, body), require=sizes)
 
 
 def _write_rows(choice: Choice) -> str:

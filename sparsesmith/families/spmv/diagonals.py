@@ -12,7 +12,6 @@ from sparsesmith.families.text.program import Choice, main_launch, program, vect
 from sparsesmith.families.text.residency import choose_policy, load_functions, load_kept, streams_or_keeps, value_kept
 from sparsesmith.families.text.template import cuda_beside
 from sparsesmith.formats.format import OneOf, numbers
-from sparsesmith.formats.values.storage import Float32
 
 _CUDA = cuda_beside(__name__)
 
@@ -29,7 +28,8 @@ def _write(choice: Choice) -> str:
         value=value_kept(choice, 1, slot),
     )
     launch = main_launch(choice, f"ceil_div(num_rows,{block})", body)
-    return program(choice, {"slice": slice_}, launch, functions=(load_functions(choice, 1),))
+    functions = (load_functions(choice, 1),)
+    return program(choice, {"slice": slice_}, launch, functions=functions, require={"num_diagonals": count})
 
 
 def _write_wide(choice: Choice) -> str:
@@ -52,7 +52,8 @@ def _write_wide(choice: Choice) -> str:
         sums=", ".join(f"sum[{i}]" for i in range(rows)),
     )
     launch = main_launch(choice, f"ceil_div(num_rows,{choice.integer('block') * rows})", body)
-    return program(choice, {"slice": slice_}, launch, functions=(part(choice, rows), load_functions(choice, rows)))
+    functions = (part(choice, rows), load_functions(choice, rows))
+    return program(choice, {"slice": slice_}, launch, functions=functions, require={"num_diagonals": len(offsets)})
 
 
 def _size(work: Work) -> float:
@@ -104,7 +105,7 @@ DIA_LITERAL = Family(
     suits=dia_suits,
     write=_write,
     allows=streams_or_keeps,
-    takes=lambda choice, storage: choice.integer("keep") == 0 or isinstance(storage, Float32),
+    takes=lambda choice, storage: choice.integer("keep") == 0,
     prospects=_prospects,
 )
 

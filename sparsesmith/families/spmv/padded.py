@@ -44,8 +44,8 @@ def _write_ell(choice: Choice) -> str:
 
 
 def _write_ell_fixed(choice: Choice) -> str:
-    body = choice.fill(_CUDA["ell_fixed"])
-    return program(choice, {}, main_launch(choice, f"ceil_div(num_rows,{choice.integer('block')})", body))
+    launch = main_launch(choice, f"ceil_div(num_rows,{choice.integer('block')})", choice.fill(_CUDA["ell_fixed"]))
+    return program(choice, {}, launch, require={"width": choice.integer("width")})
 
 
 def _write_ell_parts(choice: Choice) -> str:

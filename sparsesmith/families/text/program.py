@@ -170,13 +170,22 @@ def main_launch(
 
 
 def program(
-    choice: Choice, settings: Mapping[str, ParameterValue], *launches: Launch, functions: tuple[str, ...] = ()
+    choice: Choice,
+    settings: Mapping[str, ParameterValue],
+    *launches: Launch,
+    functions: tuple[str, ...] = (),
+    require: Mapping[str, int] | None = None,
 ) -> str:
     """The whole program text: format with its `settings`, launches, device functions (empty ones are left out), kernels
-    in launch order, one launched again only once."""
+    in launch order, one launched again only once.
+
+    `require`: sizes that are written into the kernels, so that the program is for matrices with just these.
+    """
     lines = [" ".join([f"//@ format {choice.format}", *(f"{name}={value}" for name, value in settings.items())])]
     if choice.compression is not None:
         lines.append(f"//@ values {choice.compression.storage}")
+    if require:
+        lines.append(" ".join(["//@ require", *(f"{name}={value}" for name, value in require.items())]))
     directives = [launch.directive for launch in launches]
     if choice.starts_early:
         directives[0] += " dependency=programmatic"

@@ -1,0 +1,43 @@
+"""What an operator may do, from this machine alone.
+
+Not protected against: a proxy on this machine that passes on what others ask of `/operator`; let it pass `/v1` only.
+"""
+
+import ipaddress
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.exceptions import HTTPException
+
+from services.generator.service import Service
+from sparsesmith_proto.api import PolicyStatus, Problem, RollbackRequest
+
+_PROBLEMS: dict[int | str, dict[str, object]] = {
+    status: {"model": Problem, "content": {"application/problem+json": {}}} for status in (403, 404, 409, 422, 503)
+}
+
+
+def _from_here(request: Request) -> None:
+    """Raises HTTPException for a request whose connection does not come from this machine."""
+    host = "" if request.client is None else request.client.host
+    try:
+        is_here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_here = False
+    if not is_here:
+        raise HTTPException(HTTPStatus.FORBIDDEN, f"operators ask from the server's own machine, not from {host!r}")
+
+
+router = APIRouter(prefix="/operator", dependencies=[Depends(_from_here)], responses=_PROBLEMS)
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+@router.post("/policy/rollback", response_model=PolicyStatus)
+async def roll_back_policy(wish: RollbackRequest, service: Annotated[Service, Depends(_service)]) -> PolicyStatus:
+    """Serve an earlier accepted version; what is newer is turned down, and training goes on from there."""
+    return await service.roll_back_policy(wish.version)

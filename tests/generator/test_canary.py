@@ -1,0 +1,518 @@
+"""Versions under probe in a real engine on a tiny policy; evaluators, trainer and users are the test's own."""
+
+import asyncio
+import copy
+import hashlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing import active_children
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from services.generator.policy.canary import Canary, CanaryOptions
+from services.generator.policy.comparison import GapLimits
+from services.generator.policy.probe_set import probe_set, probe_set_id
+from services.generator.policy.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.sampling_gate import SamplingGate
+from services.generator.policy.watch import PolicyWatch
+from sparsesmith.errors import Conflict, NotFound
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.policy.checkpoint import Policy
+from sparsesmith.policy.embedding import load_embedder
+from sparsesmith.prompts.arrays import prompt_inputs
+from sparsesmith.transport.connection import Redis
+from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import Candidate, Evaluation, Mismatch, ProbeWritten, Sampled, Workload
+from sparsesmith_proto.policy import LogprobGap, PolicyAnnouncement, ProbeQuestion, Verdict
+from tests.generator.conftest import LivePolicy
+from tests.generator.orders import make_task
+from tests.generator.reports import make_passed, make_timing, report_for
+from tests.generator.tiny_policy import HIDDEN, make_policy, publish, reference_logprobs
+
+CLOSE = 1e-4
+
+
+class Graders:
+    """Evaluators that find a share of each version's programs right: nine in ten unless a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.shares: dict[int, float] = {}
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self.num_graded = 0
+
+    async def grade(self, job: EvaluationJob) -> EvaluationReport:
+        await self.answering.wait()
+        self.num_graded += len(job.candidates)
+        report = report_for(job, make_passed(make_timing(5)))
+        evaluations = tuple(
+            each if self._is_right(each.candidate) else Evaluation(candidate=each.candidate, outcome=_WRONG)
+            for each in report.evaluations
+        )
+        return report.model_copy(update={"evaluations": evaluations})
+
+    def _is_right(self, candidate: Candidate) -> bool:
+        assert isinstance(candidate.origin, ProbeWritten)
+        chance = hashlib.sha256(candidate.program.encode()).digest()[0] / 256
+        return chance < self.shares.get(candidate.origin.version, 0.9)
+
+
+_WRONG = Mismatch(message="row 0 is wrong")
+
+
+class Publisher:
+    """A trainer: publishes what it is told to and knows the log-probabilities of what it published."""
+
+    def __init__(self, live: LivePolicy, folder: Path, channel: PolicyChannel) -> None:
+        self._live = live
+        self._folder = folder
+        self._channel = channel
+        self._policies = {0: live.policy}
+        self.answers = True
+        self.asked: list[ProbeQuestion] = []
+
+    def publish(self, policy: Policy) -> None:
+        self._policies[policy.description.version] = policy
+        self._channel.announce(publish(self._folder, policy))
+
+    def ask(self, question: ProbeQuestion) -> None:
+        self.asked.append(question)
+
+    def answered(self, probe_id: str) -> LogprobGap | None:
+        question = next(each for each in self.asked if each.probe_id == probe_id)
+        return self._gap(question) if self.answers else None
+
+    def embedded(self, version: int, pattern: Pattern, workload: Workload, sampled: Sampled) -> torch.Tensor:
+        """A prompt as the encoder of a version has it: its weights change with the language model's."""
+        embedder = load_embedder(self._live.folder.path)
+        if version:
+            embedder = embedder.with_weights(self._folder / f"policy-{version}.safetensors")
+        return embedder.embed([prompt_inputs(pattern, workload, sampled.prompt)])[0]
+
+    def _gap(self, question: ProbeQuestion) -> LogprobGap:
+        patterns = {asked.workload: asked.pattern for asked in probe_set()}
+        gaps = []
+        for each in question.samples[::8]:
+            embeddings = self.embedded(question.version, patterns[each.workload], each.workload, each.sampled)
+            expected = reference_logprobs(self._policies[question.version], embeddings, each.sampled.token_ids)
+            gaps.append(torch.tensor(each.sampled.logprobs) - expected)
+        return LogprobGap(
+            probe_id=question.probe_id,
+            version=question.version,
+            per_token=float(torch.cat(gaps).abs().mean()),
+            per_program=float(torch.stack([gap.sum().abs() for gap in gaps]).mean()),
+            num_tokens=sum(map(len, gaps)),
+        )
+
+
+class Bench:
+    """A generator's policy: engine, watch and users."""
+
+    def __init__(self, live: LivePolicy, exchange_dir: Path, connection: Redis, **options: Any) -> None:
+        self.live = live
+        self.channel = PolicyChannel(connection)
+        self.trainer = Publisher(live, exchange_dir, self.channel)
+        self.sampler = PolicySampler(live.host, live.writer, SamplingOptions("sm_90", 1.0, 40))
+        self.evaluators = Graders()
+        self.exchange_dir = exchange_dir
+        chosen = {"verdict_s": 60.0, "retry_s": 0.2, "gap": GapLimits(0.005, 0.1), **options}
+        canary = Canary(
+            probe_set_id(live.folder.weight_files, 1.0),
+            live.writer,
+            self.sampler.options,
+            self.evaluators,
+            PatternStore(connection),
+            self.trainer,
+            CanaryOptions(**chosen),
+        )
+        self.watch = PolicyWatch(
+            self.channel,
+            exchange_dir,
+            live.folder.weight_files,
+            live.folder.shapes,
+            live.writer,
+            self.sampler.gate,
+            canary,
+            poll_s=0.05,
+        )
+
+    def verdicts(self) -> dict[int, str]:
+        return {verdict.version: verdict.decision for verdict in self.channel.standing().verdicts}
+
+    def verdict(self, version: int) -> Verdict:
+        found = self.channel.standing().verdict(version)
+        assert found is not None
+        return found
+
+    async def judged(self, version: int) -> None:
+        while self.channel.standing().verdict(version) is None:
+            await asyncio.sleep(0.05)
+
+    async def serving(self, version: int) -> None:
+        """Until users are served by this version."""
+        while True:
+            engine = await self.live.host.serving()
+            if (engine.version, self.watch.version, self.watch.under_probe) == (version, version, None):
+                return
+            await asyncio.sleep(0.05)
+
+    async def user_samples(self, until: "asyncio.Task[Any]") -> list[Sampled]:
+        """What eight users are given while something goes on, and after it."""
+
+        async def one(number: int) -> list[Sampled]:
+            given: list[Sampled] = []
+            group = self.sampler.group(make_task(), number)
+            while not until.done():
+                given.append((await group.draw(len(given))).origin)  # type: ignore[arg-type]
+            return given
+
+        return [sampled for given in await asyncio.gather(*(one(number) for number in range(8))) for sampled in given]
+
+    async def a_few_samples(self) -> list[Sampled]:
+        return await self.user_samples(asyncio.create_task(asyncio.sleep(0.1)))
+
+    def run(self, work: Any) -> Any:
+        """With the watch in the background, at most four minutes."""
+
+        async def watched() -> Any:
+            watching = asyncio.create_task(self.watch.run(self.live.host))
+            try:
+                async with asyncio.timeout(240):
+                    return await work
+            finally:
+                watching.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watching
+
+        return self.live.run(watched())
+
+    def distance(self, policy: Policy, samples: list[Sampled]) -> float:
+        """Most nats between what a user's samples say of a token and what a policy says."""
+        task, worst = make_task(), 0.0
+        for each in samples:
+            version = policy.description.version
+            embeddings = self.trainer.embedded(version, task.pattern, task.order.workload, each)
+            expected = reference_logprobs(policy, embeddings, each.token_ids)
+            worst = max(worst, float((torch.tensor(each.logprobs) - expected).abs().max()))
+        return worst
+
+
+def changed_a_little(policy: Policy, version: int) -> Policy:
+    """As a small update leaves it."""
+    return _with_noise(policy, version, 0.002)
+
+
+def scaled_by_noise(policy: Policy, version: int) -> Policy:
+    """As a trainer that diverged leaves it."""
+    return _with_noise(policy, version, 1.0)
+
+
+def _with_noise(policy: Policy, version: int, size: float) -> Policy:
+    torch.manual_seed(version)
+    model = copy.deepcopy(policy.model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1 + size * torch.randn_like(parameter))
+            parameter.copy_(parameter.to(torch.bfloat16))
+    description = make_policy(version=version).description
+    return Policy(model, policy.encoder, description)
+
+
+@pytest.fixture
+def bench(live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis) -> Iterator[Bench]:
+    made = Bench(live_policy, exchange_dir, redis_connection)
+    yield made
+    restore(made)
+
+
+def restore(bench: Bench) -> None:
+    """The session's engine back at version 0."""
+
+    async def shipped() -> None:
+        engine = await bench.live.host.serving()
+        await engine.publish(bench.live.folder.weight_files, 0, bench.live.writer.use_shipped)
+
+    bench.live.run(shipped())
+
+
+def test_a_version_that_is_as_good_serves_after_its_canary_and_users_get_whole_versions_only(bench: Bench) -> None:
+    new = changed_a_little(bench.live.policy, 1)
+    bench.trainer.publish(new)
+
+    async def served() -> list[Sampled]:
+        return await bench.user_samples(asyncio.create_task(bench.serving(1)))
+
+    samples = bench.run(served())
+    verdict = bench.verdict(1)
+    assert (verdict.decision, bench.watch.announcement) == ("accepted", verdict.announcement)
+    assert verdict.scores is not None
+    assert verdict.scores.num_samples == 64
+    assert verdict.scores.logprob_gap is not None and verdict.scores.logprob_gap < 1e-3
+    assert {each.first_version for each in samples} <= {0, 1}
+    assert bench.distance(bench.live.policy, [each for each in samples if each.last_version == 0][:40]) < CLOSE
+    assert bench.distance(new, [each for each in samples if each.first_version == 1]) < CLOSE
+
+
+def test_a_diverging_trainer_never_reaches_a_user(bench: Bench) -> None:
+    async def diverge() -> None:
+        for version, share in ((1, 0.6), (2, 0.3), (3, 0.0)):
+            bench.evaluators.shares[version] = share
+            bench.trainer.publish(scaled_by_noise(bench.live.policy, version))
+            await bench.judged(version)
+
+    async def served() -> list[Sampled]:
+        return await bench.user_samples(asyncio.create_task(diverge()))
+
+    samples = bench.run(served())
+    assert bench.verdicts() == {1: "refused", 2: "refused", 3: "refused"}
+    assert "below that of the shipped version" in bench.verdict(3).reason
+    assert len(samples) > 50
+    assert {(each.first_version, each.last_version) for each in samples} == {(0, 0)}
+    assert bench.distance(bench.live.policy, samples) < CLOSE
+    assert (bench.watch.version, bench.watch.announcement) == (0, None)
+
+
+def test_each_version_is_held_against_the_one_in_service_too(bench: Bench) -> None:
+    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
+    bench.run(bench.serving(1))
+    bench.evaluators.shares[2] = 0.5
+    bench.trainer.publish(scaled_by_noise(bench.live.policy, 2))
+    bench.run(bench.judged(2))
+    assert bench.verdicts() == {1: "accepted", 2: "refused"}
+    assert "below that of version 1, which serves" in bench.verdict(2).reason
+    bench.run(bench.serving(1))
+
+
+def test_an_engine_that_computes_another_policy_than_the_trainer_does_not_serve(bench: Bench) -> None:
+    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
+    bench.trainer._policies[1] = _with_noise(bench.live.policy, 9, 0.05)
+    bench.run(bench.judged(1))
+    assert bench.verdict(1).decision == "refused"
+    assert "engine and trainer do not compute the same policy" in bench.verdict(1).reason
+
+
+def test_equal_texts_are_graded_once(bench: Bench) -> None:
+    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
+    bench.run(bench.judged(1))
+    texts = 64 * 5
+    assert 0 < bench.evaluators.num_graded <= texts
+
+
+def test_without_an_answer_of_the_evaluators_a_version_waits_and_the_last_good_one_goes_on(
+    live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis
+) -> None:
+    bench = Bench(live_policy, exchange_dir, redis_connection, verdict_s=1.0)
+    bench.trainer.publish(changed_a_little(live_policy.policy, 1))
+    bench.evaluators.answering.clear()
+
+    async def twice_postponed() -> list[Sampled]:
+        while bench.watch.num_postponed < 2:
+            await asyncio.sleep(0.05)
+        return await bench.a_few_samples()
+
+    samples = bench.run(twice_postponed())
+    assert bench.verdicts() == {}
+    assert {each.last_version for each in samples} == {0}
+    bench.evaluators.answering.set()
+    bench.run(bench.serving(1))
+    restore(bench)
+
+
+def test_without_an_answer_of_the_trainer_a_version_waits(
+    live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis
+) -> None:
+    bench = Bench(live_policy, exchange_dir, redis_connection, verdict_s=1.0)
+    bench.trainer.publish(changed_a_little(live_policy.policy, 1))
+    bench.trainer.answers = False
+
+    async def postponed() -> None:
+        while bench.watch.num_postponed < 1:
+            await asyncio.sleep(0.05)
+
+    bench.run(postponed())
+    assert (bench.verdicts(), bench.watch.version) == ({}, 0)
+
+
+def test_users_wait_no_longer_for_a_probe_than_they_are_told(
+    live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis
+) -> None:
+    bench = Bench(live_policy, exchange_dir, redis_connection, hold_s=0.3, samples=1024)
+    bench.trainer.publish(changed_a_little(live_policy.policy, 1))
+
+    async def postponed() -> list[Sampled]:
+        while bench.watch.num_postponed < 1:
+            await asyncio.sleep(0.02)
+        return await bench.a_few_samples()
+
+    samples = bench.run(postponed())
+    assert samples and bench.distance(live_policy.policy, samples) < CLOSE
+    assert bench.verdicts() == {}
+
+
+def test_an_operator_goes_back_to_an_accepted_version_or_to_the_shipped_one(bench: Bench) -> None:
+    for version in (1, 2):
+        bench.trainer.publish(changed_a_little(bench.live.policy, version))
+        bench.run(bench.serving(version))
+    bench.live.run(bench.watch.roll_back(None))
+    bench.run(bench.serving(1))
+    assert bench.verdicts() == {1: "accepted", 2: "rolled_back"}
+    with pytest.raises(NotFound, match="version 2 is not an accepted one"):
+        bench.live.run(bench.watch.roll_back(2))
+    with pytest.raises(Conflict, match="version 1 serves already"):
+        bench.live.run(bench.watch.roll_back(1))
+    bench.live.run(bench.watch.roll_back(0))
+    bench.run(bench.serving(0))
+    samples = bench.run(bench.a_few_samples())
+    assert bench.distance(bench.live.policy, samples) < CLOSE
+
+
+def corrupt_digest(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
+    return announcement.model_copy(update={"sha256": "0" * 64})
+
+
+def cut_short(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
+    path = folder / announcement.weights
+    path.write_bytes(path.read_bytes()[:-1000])
+    return announcement
+
+
+def name_another_folder(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
+    return announcement.model_copy(update={"weights": f"../{folder.name}/{announcement.weights}"})
+
+
+def lose(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
+    (folder / announcement.weights).unlink()
+    return announcement
+
+
+@pytest.mark.parametrize("spoil", [corrupt_digest, cut_short, name_another_folder, lose])
+def test_a_bad_file_is_refused_and_the_old_weights_go_on(
+    bench: Bench, spoil: Callable[[Path, PolicyAnnouncement], PolicyAnnouncement]
+) -> None:
+    policy = make_policy(seed=2, version=5)
+    refuse(bench, spoil(bench.exchange_dir, publish(bench.exchange_dir, policy)))
+
+
+def test_weights_that_are_not_finite_are_refused(bench: Bench) -> None:
+    broken = make_policy(seed=2, version=5)
+    with torch.no_grad():
+        broken.model.model.layers[0].mlp.up_proj.weight[0, 0] = torch.nan
+    refuse(bench, publish(bench.exchange_dir, broken))
+
+
+def test_weights_of_another_shape_are_refused(bench: Bench) -> None:
+    other = make_policy(seed=2, version=5)
+    other.model.model.layers[0].mlp.up_proj.weight = torch.nn.Parameter(torch.zeros(8, HIDDEN))
+    refuse(bench, publish(bench.exchange_dir, other))
+
+
+def refuse(bench: Bench, announcement: PolicyAnnouncement) -> None:
+    bench.channel.announce(announcement)
+    bench.run(bench.judged(5))
+    assert bench.verdict(5).decision == "refused"
+    assert (bench.watch.announcement, bench.trainer.asked) == (None, [])
+    samples = bench.run(bench.a_few_samples())
+    assert bench.distance(bench.live.policy, samples) < CLOSE
+
+
+def test_a_version_whose_file_is_gone_is_not_gone_back_to(bench: Bench) -> None:
+    for version in (1, 2):
+        bench.trainer.publish(changed_a_little(bench.live.policy, version))
+        bench.run(bench.serving(version))
+    (bench.exchange_dir / "policy-1.safetensors").unlink()
+    with pytest.raises(NotFound, match="version 1 cannot serve"):
+        bench.live.run(bench.watch.roll_back(1))
+    assert bench.channel.standing().serving_version == 2
+
+
+def test_a_restarted_generator_serves_the_accepted_version_without_another_canary(
+    bench: Bench, redis_connection: Redis
+) -> None:
+    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
+    bench.run(bench.serving(1))
+    restore(bench)
+    again = Bench(bench.live, bench.exchange_dir, redis_connection)
+
+    async def prepared() -> None:
+        await again.watch.prepare(await again.live.host.serving())
+
+    again.live.run(prepared())
+    again.run(again.serving(1))
+    assert again.trainer.asked == []
+
+
+def test_an_accepted_version_whose_file_is_lost_gives_way_to_the_shipped_one(
+    bench: Bench, redis_connection: Redis
+) -> None:
+    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
+    bench.run(bench.serving(1))
+    (bench.exchange_dir / "policy-1.safetensors").unlink()
+    restore(bench)
+    again = Bench(bench.live, bench.exchange_dir, redis_connection)
+
+    async def prepared() -> None:
+        await again.watch.prepare(await again.live.host.serving())
+
+    again.live.run(prepared())
+    again.run(again.serving(0))
+
+
+def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_version(bench: Bench) -> None:
+    """The last test of this file by choice: the session's engine is another one afterwards."""
+    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
+
+    async def kill_under_probe() -> list[Sampled]:
+        engine = await bench.live.host.serving()
+        while engine.version != 1:
+            await asyncio.sleep(0.001)
+        assert not bench.sampler.gate.is_open
+        for child in active_children():
+            assert child.pid is not None
+            os.kill(child.pid, signal.SIGKILL)
+        while bench.live.host.engine is engine or bench.live.host.engine is None:
+            await asyncio.sleep(0.05)
+        return await bench.user_samples(asyncio.create_task(bench.judged(1)))
+
+    samples = bench.run(kill_under_probe())
+    assert bench.verdicts() == {1: "accepted"}, "a death may be anybody's fault: it was probed again"
+    assert bench.distance(bench.live.policy, [each for each in samples if each.last_version == 0]) < CLOSE
+
+
+def test_a_gate_lets_nobody_in_while_it_is_closed_and_closes_when_all_are_out() -> None:
+    async def story() -> list[str]:
+        gate, told = SamplingGate(), list[str]()
+        first_may_end = asyncio.Event()
+
+        async def user(name: str, until: asyncio.Event) -> None:
+            async with gate.passing():
+                told.append(f"{name} in")
+                await until.wait()
+                told.append(f"{name} out")
+
+        async def probe() -> None:
+            async with gate.closed():
+                told.append("closed")
+                await asyncio.sleep(0.02)
+                told.append("open again")
+
+        done = asyncio.Event()
+        done.set()
+        first = asyncio.create_task(user("first", first_may_end))
+        await asyncio.sleep(0)
+        probing = asyncio.create_task(probe())
+        await asyncio.sleep(0)
+        second = asyncio.create_task(user("second", done))
+        await asyncio.sleep(0.01)
+        first_may_end.set()
+        await asyncio.gather(first, probing, second)
+        return told
+
+    expected = ["first in", "first out", "closed", "open again", "second in", "second out"]
+    assert asyncio.run(story()) == expected
