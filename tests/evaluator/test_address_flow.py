@@ -16,7 +16,7 @@ from tests.kernels.corpus import CorpusProgram, corpus
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         yield compiler
 
 
