@@ -23,6 +23,15 @@ class GeneratorSettings(BaseSettings):
     stop_grace_s: int = Field(default=10, ge=1, le=600)
     """How long open connections may finish when the service stops; read by `__main__`."""
 
+    max_header_bytes: int = Field(default=16 * 1024, ge=1024, le=2**20)
+    """Of a request's target and headers; more are answered 400 or 431. Read by `http.server` and `http.body_limit`."""
+    header_timeout_s: float = Field(default=10.0, gt=0, le=600)
+    """How long the headers of a request may take; then the connection is closed. Read by `http.server`."""
+    body_timeout_s: float = Field(default=30.0, gt=0, le=3600)
+    """Longest pause within a body; all of it may take this and a second for each 16 KiB. Read by `http.body_limit`."""
+    max_connections: int = Field(default=512, ge=8, le=100_000)
+    """Open connections; requests on others are answered 503. Read by `http.server`."""
+
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL"),
