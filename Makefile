@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check test-gpu test-containers bench report schema clean
+.PHONY: help install demo up test check fuzz-api test-gpu test-containers bench report schema clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,11 @@ check: $(INSTALLED) ## ruff, mypy --strict, import-linter, freshness of generate
 	$(if $(SPARSESMITH_PYTHON),lint-imports,.venv/bin/lint-imports)
 	$(PYTHON) -m sparsesmith_proto.schema --check
 	$(PYTHON) -m benchmarks.report --check
+
+fuzz-api: $(INSTALLED) ## Schemathesis against a real generator; the result goes to benchmarks/results/cpu
+	$(PYTHON) -m venv .sparsesmith/schemathesis
+	.sparsesmith/schemathesis/bin/pip install --quiet schemathesis==4.32.5
+	$(PYTHON) -m benchmarks.fuzz_api --schemathesis $(CURDIR)/.sparsesmith/schemathesis/bin/schemathesis
 
 test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu

@@ -148,7 +148,8 @@ def wait(url: str) -> None:
     end = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < end:
         with suppress(httpx.TransportError):
-            if httpx.get(f"{url}/readyz").status_code == 200:
+            readiness = httpx.get(f"{url}/readyz")
+            if readiness.status_code == 200 and readiness.json().get("degraded") is None:
                 return
         time.sleep(0.2)
     raise TimeoutError(f"{url} is not ready after {START_TIMEOUT_S} s")

@@ -320,3 +320,11 @@ class CandidatePage(Message):
     candidates: tuple[TriedCandidate, ...]
     next_offset: int | None
     """Where the next page starts; None: nothing more has been graded."""
+
+
+class Readiness(Message):
+    """`GET /readyz`: requests are taken and answered."""
+
+    status: Literal["ready"] = "ready"
+    degraded: str | None = None
+    """What does not work meanwhile."""

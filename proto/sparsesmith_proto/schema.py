@@ -18,6 +18,7 @@ from sparsesmith_proto.api import (
     KernelRequest,
     PolicyStatus,
     Problem,
+    Readiness,
     RollbackRequest,
     TuningOptions,
 )
@@ -35,6 +36,7 @@ MESSAGES: tuple[type[Message], ...] = (
     CandidatePage,
     Problem,
     PolicyStatus,
+    Readiness,
     RollbackRequest,
     EvaluationJob,
     EvaluationReport,

@@ -41,7 +41,9 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from services.evaluator.compiling.compiler import Compiler
     from services.evaluator.cores import num_cores
     from services.evaluator.devices import device_process
+    from services.evaluator.metrics import EvaluatorMetrics
     from sparsesmith.transport.connection import connect
+    from sparsesmith.transport.metrics_channel import MetricsChannel, published
     from sparsesmith.transport.pattern_store import PatternStore
     from sparsesmith.transport.queue import evaluation_worker
     from sparsesmith.transport.stream import RewardStream
@@ -65,8 +67,11 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
             waited_s=worker.waited_s,
             retire=worker.retire,
         )
-        jobs.install(jobs.GradingService(grader, PatternStore(connection), RewardStream(connection)))
-        worker.work(burst=burst, logging_level="WARNING")
+        metrics = EvaluatorMetrics(device)
+        stream = RewardStream(connection)
+        jobs.install(jobs.GradingService(grader, PatternStore(connection), stream, metrics.graded))
+        with published(metrics.registry, MetricsChannel(connection), worker.name):
+            worker.work(burst=burst, logging_level="WARNING")
     if worker.is_retiring:
         logger.error("%s does not start any more: its worker ends, its job goes to another", device.name)
         return DEVICE_GONE

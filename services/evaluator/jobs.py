@@ -125,14 +125,22 @@ class Grader:
 class GradingService:
     """A grader with its channels."""
 
-    def __init__(self, grader: Grader, patterns: PatternStore, stream: RewardStream) -> None:
+    def __init__(
+        self,
+        grader: Grader,
+        patterns: PatternStore,
+        stream: RewardStream,
+        on_report: Callable[[EvaluationReport], None] = lambda report: None,
+    ) -> None:
         self._grader = grader
         self._patterns = patterns
         self._stream = stream
+        self._on_report = on_report
 
     def grade(self, job: EvaluationJob) -> EvaluationReport:
         """Grades a job and publishes what the trainer learns from."""
         report = self._grader.grade(job, self._patterns)
+        self._on_report(report)
         for record in reward_records(job, report):
             self._stream.publish(record)
         return report

@@ -11,6 +11,9 @@ from pydantic import ValidationError
 from services.generator.heap import configure_heap
 from services.generator.settings import GeneratorSettings
 
+NOT_STARTED = 3
+"""Exit code of a service that could not listen."""
+
 
 def main() -> None:
     """Settings are read before anything heavy is imported."""
@@ -22,21 +25,24 @@ def main() -> None:
     # uvicorn takes the signals over, stops gracefully and then raises them again: an ordered end is a success.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     from services.generator.channels import Channels
     from services.generator.http.app import create_app
+    from services.generator.http.request_log import RequestIds
+    from services.generator.http.server import server_config
     from services.generator.service import Service
     from sparsesmith.transport.shelf import ShelfLimits
 
-    uvicorn.run(
-        create_app(Service(settings, Channels(settings.redis_url, ShelfLimits(max_bytes=settings.max_stored_bytes)))),
-        host=settings.host,
-        port=settings.port,
-        timeout_graceful_shutdown=settings.stop_grace_s,
-        log_config=None,
-        access_log=False,
+    handler = logging.StreamHandler()
+    handler.addFilter(RequestIds())
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s%(request)s", handlers=[handler]
     )
+    service = Service(settings, Channels(settings.redis_url, ShelfLimits(max_bytes=settings.max_stored_bytes)))
+    server = uvicorn.Server(server_config(create_app(service), settings, service.metrics))
+    server.run()
+    if not server.started:
+        sys.exit(NOT_STARTED)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ from services.generator.search.evaluations import WorkQueue
 from sparsesmith.transport.candidate_store import CandidateStore
 from sparsesmith.transport.connection import connect, is_answering
 from sparsesmith.transport.job_store import JobStore
+from sparsesmith.transport.metrics_channel import MetricsChannel
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
-from sparsesmith.transport.queue import EvaluationQueue
+from sparsesmith.transport.queue import EvaluationQueue, living_workers
 from sparsesmith.transport.shelf import ShelfLimits
 from sparsesmith.transport.tuned_kernel_store import TunedKernelStore
 
@@ -22,7 +23,16 @@ class Channels:
         self.candidates = CandidateStore(self._connection)
         self.evaluations: WorkQueue = EvaluationQueue(self._connection)
         self.policy = PolicyChannel(self._connection)
+        self.metrics = MetricsChannel(self._connection)
         self.tuned_kernels = TunedKernelStore(self._connection)
 
     def is_answering(self) -> bool:
         return is_answering(self._connection)
+
+    def num_evaluators(self) -> int:
+        """With a fresh heartbeat. Raises Unavailable."""
+        return len(living_workers(self._connection))
+
+    def queue_depth(self) -> int:
+        """Evaluation jobs that wait. Raises Unavailable."""
+        return EvaluationQueue(self._connection).depth()

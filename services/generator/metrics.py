@@ -1,17 +1,26 @@
 """What Prometheus sees of the generator."""
 
+import logging
 from collections.abc import Iterable
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from services.generator.channels import Channels
 from services.generator.jobs.jobs import Jobs
 from services.generator.policy.sampling import PolicySampler
 from services.generator.policy.watch import PolicyWatch
+from sparsesmith.errors import Unavailable
+from sparsesmith.transport.metrics_channel import MetricsChannel
 from sparsesmith_proto.api import JobState
 from sparsesmith_proto.evaluation import EvaluationReport
 
+log = logging.getLogger(__name__)
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 JOB_SECONDS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 
@@ -39,6 +48,25 @@ class Metrics:
         self._cached = Counter(
             "sparsesmith_cached_answers", "Requests answered from the cache of tuned kernels", registry=self.registry
         )
+
+        self._answers = Counter(
+            "sparsesmith_http_requests",
+            "Requests by method, route and status; 0: the client had left",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        self._answer_seconds = Histogram(
+            "sparsesmith_http_seconds",
+            "From a request's headers to the end of its answer",
+            ["route"],
+            buckets=REQUEST_SECONDS,
+            registry=self.registry,
+        )
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        known = method if method in METHODS else "other"
+        self._answers.labels(known, route, status).inc()
+        self._answer_seconds.labels(route).observe(seconds)
 
     def job_ended(self, kind: str, state: JobState, seconds: float) -> None:
         self._jobs.labels(kind, state.state).inc()
@@ -89,3 +117,50 @@ def _policy_gauges(watch: PolicyWatch) -> Iterable[GaugeMetricFamily]:
     for measure, value in ({} if newest is None else newest.model_dump(exclude_none=True)).items():
         scores.add_metric([measure], value)
     yield scores
+
+
+class SharedGauges(Collector):
+    """What the services share through Redis; nothing while it does not answer."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        try:
+            num_evaluators = self._channels.num_evaluators()
+            queue_depth = self._channels.queue_depth()
+            stored_bytes = self._channels.patterns.num_bytes()
+        except Unavailable:
+            return
+        yield GaugeMetricFamily("sparsesmith_evaluators", "Evaluators with a fresh heartbeat", num_evaluators)
+        yield GaugeMetricFamily("sparsesmith_evaluation_queue", "Evaluation jobs that wait", queue_depth)
+        yield GaugeMetricFamily("sparsesmith_stored_matrix_bytes", "Of all matrices in Redis", stored_bytes)
+
+
+class WorkerMetrics(Collector):
+    """What evaluators and trainer publish, each sample with the name of its worker."""
+
+    def __init__(self, channel: MetricsChannel) -> None:
+        self._channel = channel
+
+    def collect(self) -> Iterable[Metric]:
+        try:
+            texts = self._channel.latest()
+        except Unavailable:
+            return []
+        families: dict[str, Metric] = {}
+        for worker, text in texts.items():
+            for family in _families(worker, text):
+                merged = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                for sample in family.samples:
+                    merged.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
+        return families.values()
+
+
+def _families(worker: str, text: str) -> list[Metric]:
+    """None of a text that is no exposition, which is logged."""
+    try:
+        return [family for family in text_string_to_metric_families(text) if family.name.startswith("sparsesmith_")]
+    except ValueError as error:
+        log.warning("metrics of %s cannot be read: %s", worker, error)
+        return []

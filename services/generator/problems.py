@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from sparsesmith.errors import (
     Conflict,
@@ -33,6 +34,7 @@ _EXTRA_HEADERS: Mapping[int, Mapping[str, str]] = {
     HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_S)},
     # What is left of the body is not worth reading.
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: {"Connection": "close"},
+    HTTPStatus.REQUEST_TIMEOUT: {"Connection": "close"},
 }
 
 _STATUSES: tuple[tuple[type[SparsesmithError], HTTPStatus], ...] = (
@@ -115,7 +117,14 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     title = HTTPStatus(error.status_code).phrase
     problem = Problem(type="about:blank", title=title, status=error.status_code, detail=str(error.detail))
-    return response_of(problem, error.headers)
+    allowed = {"Allow": _allowed_methods(request)} if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else {}
+    return response_of(problem, {**(error.headers or {}), **allowed})
+
+
+def _allowed_methods(request: Request) -> str:
+    """Of all routes with the path, each of which knows its own only."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in routes for method in route.methods or ()}))
 
 
 async def _on_disconnect(request: Request, error: Exception) -> Response:

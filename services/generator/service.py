@@ -12,7 +12,7 @@ from services.generator.channels import Channels
 from services.generator.generation import Tools, generate_kernels
 from services.generator.jobs.jobs import JobLimits, Jobs, Tell
 from services.generator.jobs.ledger import AcceptedJob, Ledger
-from services.generator.metrics import Gauges, Metrics
+from services.generator.metrics import Gauges, Metrics, SharedGauges, WorkerMetrics
 from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.policy.canary import Canary, CanaryOptions
 from services.generator.policy.comparison import GapLimits
@@ -33,7 +33,7 @@ from services.generator.task import TuningTask
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, KernelReport, PolicyStatus
+from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, KernelReport, PolicyStatus, Readiness
 from sparsesmith_proto.evaluation import EvaluationJob
 from sparsesmith_proto.kernel import Candidate, UserWritten
 from sparsesmith_proto.message import PolicyVersion
@@ -63,7 +63,12 @@ class Service:
         if self.folder is not None and self.sampler is not None:
             self.watch = policy_watch(self.folder, self.sampler, self.evaluations, channels, settings)
         self.jobs = Jobs(self.ledger, self._work, JobLimits(settings.max_waiting_jobs, settings.max_running_jobs))
-        self.metrics.registry.register(Gauges(self.jobs, self.sampler, self.watch))
+        for collector in (
+            Gauges(self.jobs, self.sampler, self.watch),
+            SharedGauges(channels),
+            WorkerMetrics(channels.metrics),
+        ):
+            self.metrics.registry.register(collector)
         self._tools = Tools(
             sources=Sources(
                 self.sampler,
@@ -95,13 +100,17 @@ class Service:
                     log.error("a part of the service had failed", exc_info=ended)
             self.evaluations.close()
 
-    async def check_ready(self) -> None:
-        """Raises Unavailable naming what does not answer."""
+    async def readiness(self) -> Readiness:
+        """Without its engine the service is ready for all that needs no policy, and says so.
+
+        Raises Unavailable where nothing works.
+        """
         if not await asyncio.to_thread(self.channels.is_answering):
             raise Unavailable("Redis does not answer", field="redis_url")
-        if self.sampler is not None and self.sampler.host.engine is None:
-            state = "could not be loaded" if self.sampler.is_broken else "is loading"
-            raise Unavailable(f"the engine {state}", field="engine", value=state)
+        if self.sampler is None or self.sampler.host.engine is not None:
+            return Readiness()
+        state = "could not be loaded" if self.sampler.is_broken else "is loading"
+        return Readiness(degraded=f"the engine {state}: search=families works, search=auto without samples")
 
     def policy_status(self) -> PolicyStatus:
         """Raises NotFound where the service runs without a policy."""

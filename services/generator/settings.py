@@ -23,6 +23,15 @@ class GeneratorSettings(BaseSettings):
     stop_grace_s: int = Field(default=10, ge=1, le=600)
     """How long open connections may finish when the service stops; read by `__main__`."""
 
+    max_header_bytes: int = Field(default=16 * 1024, ge=1024, le=2**20)
+    """Of a request's target and headers; more are answered 400 or 431. Read by `http.server` and `http.body_limit`."""
+    header_timeout_s: float = Field(default=10.0, gt=0, le=600)
+    """How long the headers of a request may take; then the connection is closed. Read by `http.server`."""
+    body_timeout_s: float = Field(default=30.0, gt=0, le=3600)
+    """Longest pause within a body; all of it may take this and a second for each 16 KiB. Read by `http.body_limit`."""
+    max_connections: int = Field(default=512, ge=8, le=100_000)
+    """Open connections; requests on others are answered 503. Read by `http.server`."""
+
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL"),
@@ -80,7 +89,8 @@ class GeneratorSettings(BaseSettings):
     max_waiting_jobs: int = Field(default=256, ge=1, le=100_000)
     """Accepted jobs that wait for their turn; beyond it requests are answered 503. Read by `jobs`."""
     max_running_jobs: int = Field(default=4, ge=1, le=256)
-    """Jobs that share the engine and the evaluators at a time; read by `jobs`."""
+    """Jobs that share the engine and the evaluators at a time; where there are several, one in four of the places takes
+    only small ones. Read by `jobs`."""
     samples_in_flight: int = Field(default=16, ge=1, le=1024)
     """Samples that one job has in the engine at a time; read by `search.sample`."""
     batch_candidates: int = Field(default=16, ge=1, le=256)

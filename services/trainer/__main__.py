@@ -91,19 +91,23 @@ def check_health(settings: TrainerSettings) -> int:
 
 def _train(settings: TrainerSettings, must_stop: Callable[[], bool], max_updates: int | None) -> None:
     """Outages of Redis are waited out: what is not acknowledged comes again."""
+    from services.trainer.metrics import TrainerMetrics
     from services.trainer.service import open_workshop
     from services.trainer.training import train
     from sparsesmith.transport.connection import connect
+    from sparsesmith.transport.metrics_channel import MetricsChannel, published
 
-    workshop = open_workshop(settings, connect(settings.redis_url))
+    connection, metrics = connect(settings.redis_url), TrainerMetrics()
+    workshop = open_workshop(settings, connection, metrics.updated)
     logger.info("trains %s", settings.policy_dir)
-    while not must_stop():
-        try:
-            train(workshop, must_stop, max_updates)
-            return
-        except Unavailable as error:
-            logger.warning("%s; again in %g s", error.message, REDIS_PAUSE_S)
-            _wait(REDIS_PAUSE_S, must_stop)
+    with published(metrics.registry, MetricsChannel(connection), settings.consumer):
+        while not must_stop():
+            try:
+                train(workshop, must_stop, max_updates)
+                return
+            except Unavailable as error:
+                logger.warning("%s; again in %g s", error.message, REDIS_PAUSE_S)
+                _wait(REDIS_PAUSE_S, must_stop)
 
 
 def _stop_signal(heartbeat: Heartbeat) -> Callable[[], bool]:

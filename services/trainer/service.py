@@ -9,7 +9,7 @@ import torch
 from services.trainer.online.batch import BatchRules, RecordReader
 from services.trainer.online.checkpoints import CheckpointFolder, policy_identity
 from services.trainer.online.intake import IntakeOptions, RecordIntake
-from services.trainer.online.journal import Journal
+from services.trainer.online.journal import Journal, OnEntry, unheard
 from services.trainer.online.learner import Learner, LearnerOptions
 from services.trainer.online.publishing import Publisher
 from services.trainer.online.vouching import Vouching
@@ -28,7 +28,7 @@ SEED = 0
 Options = TypeVar("Options", LearnerOptions, IntakeOptions)
 
 
-def open_workshop(settings: TrainerSettings, connection: Redis) -> Workshop:
+def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEntry = unheard) -> Workshop:
     """Loads the policy. Raises InvalidOption where its folder was made for other features."""
     networks = load_networks(settings.policy_dir)
     learner = Learner(networks, _chosen(LearnerOptions, settings), _device(settings), SEED)
@@ -50,7 +50,7 @@ def open_workshop(settings: TrainerSettings, connection: Redis) -> Workshop:
         publisher=Publisher(settings.exchange_dir, channel, settings.keep_published),
         channel=channel,
         vouching=Vouching(learner, reader),
-        journal=Journal(settings.state_dir / "updates.jsonl"),
+        journal=Journal(settings.state_dir / "updates.jsonl", on_update),
         verdicts=Journal(settings.state_dir / "verdicts.jsonl"),
     )
 

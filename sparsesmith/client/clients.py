@@ -147,7 +147,7 @@ class Client:
         return self._run(flows.roll_back_policy(version))
 
     def is_ready(self) -> bool:
-        """Whether the server takes and answers requests now."""
+        """Whether the server answers and all of it works, the engine included."""
         return self._run(flows.ready())
 
     def health(self) -> Health:

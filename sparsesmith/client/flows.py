@@ -37,6 +37,7 @@ from sparsesmith_proto.api import (
     PolicyStatus,
     Problem,
     Queued,
+    Readiness,
     RollbackRequest,
     Running,
     TriedCandidate,
@@ -69,12 +70,12 @@ class Health:
     is_ready: bool
     """It takes and answers requests now."""
     problem: str | None
-    """What is missing, where it is not ready."""
+    """What is missing: all, where it is not ready; else what does not work meanwhile."""
 
     def describe(self) -> str:
         """One line."""
         if self.is_ready:
-            return "ready"
+            return "ready" if self.problem is None else f"ready, but {self.problem}"
         return f"not ready: {self.problem}" if self.is_alive else f"no answer: {self.problem}"
 
 
@@ -214,12 +215,11 @@ def roll_back_policy(version: int | None) -> Flow[PolicyStatus]:
 
 
 def ready() -> Flow[bool]:
-    """`GET /readyz`: whether the server takes and answers requests now."""
+    """`GET /readyz`: whether the server takes and answers requests now, and everything works."""
     try:
-        _checked((yield Call("GET", "/readyz", {})))
+        return _degraded(_checked((yield Call("GET", "/readyz", {})))) is None
     except Unavailable:
         return False
-    return True
 
 
 def health() -> Flow[Health]:
@@ -229,10 +229,18 @@ def health() -> Flow[Health]:
     except Unavailable as error:
         return Health(is_alive=False, is_ready=False, problem=error.message)
     try:
-        _checked((yield Call("GET", "/readyz", {})))
+        degraded = _degraded(_checked((yield Call("GET", "/readyz", {}))))
     except Unavailable as error:
         return Health(is_alive=True, is_ready=False, problem=error.message)
-    return Health(is_alive=True, is_ready=True, problem=None)
+    return Health(is_alive=True, is_ready=True, problem=degraded)
+
+
+def _degraded(response: httpx.Response) -> str | None:
+    """What a server that is ready says does not work; earlier releases did not say."""
+    try:
+        return Readiness.model_validate_json(response.content).degraded
+    except ValidationError:
+        return None
 
 
 def unfinished(job: JobStatus) -> SparsesmithError:

@@ -61,10 +61,10 @@ def test_every_route_is_on_the_page() -> None:
 def test_the_limits_of_the_page_are_the_defaults() -> None:
     settings = GeneratorSettings.model_fields
     shown = dict(re.findall(r"^\| [^|]+ \| ([^|]+) \| `([A-Z_]+)` \|$", PAGE, re.MULTILINE))
-    units = {"GiB": 2**30, "MiB": 2**20, "s": 1}
+    units = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "s": 1}
     found = {}
     for limit, name in shown.items():
         number, _, unit = limit.strip().partition(" ")
         found[name] = int(number.replace(",", "")) * units.get(unit, 1)
     assert found == {name: settings[name.lower()].default for name in found}
-    assert len(found) == 8
+    assert len(found) == 12

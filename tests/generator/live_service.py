@@ -12,6 +12,7 @@ import uvicorn
 
 from services.generator.channels import Channels
 from services.generator.http.app import create_app
+from services.generator.http.server import server_config
 from services.generator.service import Service
 from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import NotFound
@@ -55,11 +56,13 @@ def live_service(
     redis_url: str, evaluators: Evaluators, listen_port: int = 0, **settings: Any
 ) -> Iterator[httpx.Client]:
     """A client of a service without a policy. Leaving stops the service as SIGTERM does."""
-    chosen = GeneratorSettings(**{"redis_url": redis_url, "policy_dir": None, "exchange_dir": Path(), **settings})
+    defaults = {"redis_url": redis_url, "policy_dir": None, "exchange_dir": Path(), "stop_grace_s": 2}
+    chosen = GeneratorSettings(**{**defaults, **settings})
     channels = Channels(redis_url, ShelfLimits(max_bytes=chosen.max_stored_bytes))
     channels.evaluations = evaluators
-    app = create_app(Service(chosen, channels))
-    config = uvicorn.Config(app, port=listen_port, log_config=None, timeout_graceful_shutdown=2)
+    service = Service(chosen, channels)
+    config = server_config(create_app(service), chosen, service.metrics)
+    config.port = listen_port
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -317,7 +317,9 @@ def test_a_cancelled_job_stops_and_withdraws_its_evaluations(client: httpx.Clien
 def test_a_job_in_the_queue_knows_its_place_and_can_be_cancelled(redis_url: str, evaluators: Evaluators) -> None:
     evaluators.released.clear()
     with live_service(redis_url, evaluators, max_running_jobs=1) as client:
-        locations = [client.post("/v1/kernels", json=kernel_request()).headers["location"] for _ in range(4)]
+        # Equal requests would share one search.
+        orders = [kernel_request(operation="spmm", num_dense_cols=columns) for columns in (1, 2, 3, 4)]
+        locations = [client.post("/v1/kernels", json=order).headers["location"] for order in orders]
         while not evaluators.jobs:
             time.sleep(0.02)
         places = [client.get(location).json()["status"].get("position") for location in locations]
@@ -407,7 +409,7 @@ def test_sampling_without_a_policy_fails_plainly(client: httpx.Client) -> None:
 
 def test_health_readiness_and_metrics(client: httpx.Client) -> None:
     assert client.get("/healthz").json() == {"status": "alive"}
-    assert client.get("/readyz").json() == {"status": "ready"}
+    assert client.get("/readyz").json() == {"status": "ready", "degraded": None}
     client.post("/v1/kernels", json=kernel_request(), headers={"Prefer": "wait=10"})
     text = client.get("/metrics").text
     assert 'sparsesmith_candidates_total{origin="family",outcome="passed"} 6.0' in text

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from services.generator import problems
-from services.generator.http import operator_routes, routes
+from services.generator.http import openapi, operator_routes, routes
 from services.generator.http.body_limit import BodyLimit
 from services.generator.http.intake import Intake
 from services.generator.service import Service
@@ -20,15 +20,18 @@ def create_app(service: Service) -> FastAPI:
         async with service.running():
             yield
 
-    app = FastAPI(title="sparsesmith", version="1", lifespan=lifespan)
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, generate_unique_id_function=openapi.operation_id)
     app.state.service = service
     app.state.intake = Intake(service.settings)
     app.include_router(routes.router)
     app.include_router(operator_routes.router)
     app.add_middleware(
         BodyLimit,
+        max_header_bytes=service.settings.max_header_bytes,
         max_json_bytes=service.settings.max_json_bytes,
         max_body_bytes=service.settings.max_body_bytes,
+        timeout_s=service.settings.body_timeout_s,
     )
     problems.install(app)
+    openapi.install(app)
     return app

@@ -10,12 +10,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 
+from services.generator.http.openapi import problems
 from services.generator.service import Service
-from sparsesmith_proto.api import PolicyStatus, Problem, RollbackRequest
-
-_PROBLEMS: dict[int | str, dict[str, object]] = {
-    status: {"model": Problem, "content": {"application/problem+json": {}}} for status in (403, 404, 409, 422, 503)
-}
+from sparsesmith_proto.api import PolicyStatus, RollbackRequest
 
 
 def _from_here(request: Request) -> None:
@@ -29,7 +26,9 @@ def _from_here(request: Request) -> None:
         raise HTTPException(HTTPStatus.FORBIDDEN, f"operators ask from the server's own machine, not from {host!r}")
 
 
-router = APIRouter(prefix="/operator", dependencies=[Depends(_from_here)], responses=_PROBLEMS)
+router = APIRouter(
+    prefix="/operator", dependencies=[Depends(_from_here)], responses=problems(403, 404, 408, 409, 413, 503)
+)
 
 
 def _service(request: Request) -> Service:

@@ -7,13 +7,16 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from services.generator.http.docs_page import HEADERS, docs_page
 from services.generator.http.intake import Intake
+from services.generator.http.openapi import accepted, artifact_responses, job_body, problems, stream_responses
 from services.generator.jobs.ledger import has_ended
 from services.generator.service import Service
 from sparsesmith.artifacts import ArtifactKind, artifact
-from sparsesmith.errors import Conflict, InvalidOption
+from sparsesmith.errors import Conflict
 from sparsesmith_proto.api import (
     CandidatePage,
     EvaluationRequest,
@@ -23,7 +26,7 @@ from sparsesmith_proto.api import (
     KernelReport,
     KernelRequest,
     PolicyStatus,
-    Problem,
+    Readiness,
 )
 
 router = APIRouter()
@@ -46,48 +49,43 @@ def _intake(request: Request) -> Intake:
 
 ServiceOf = Annotated[Service, Depends(_service)]
 IntakeOf = Annotated[Intake, Depends(_intake)]
-Key = Annotated[str | None, Header(alias="Idempotency-Key")]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=MAX_KEY_CHARACTERS)]
 Prefer = Annotated[str | None, Header()]
 
-_BODY = {
-    "requestBody": {"required": True, "content": {"application/json": {"schema": KernelRequest.model_json_schema()}}}
-}
-_PROGRAM_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": EvaluationRequest.model_json_schema()}},
-    }
-}
-_PROBLEMS: dict[int | str, dict[str, object]] = {
-    status: {"model": Problem, "content": {"application/problem+json": {}}} for status in (404, 409, 413, 415, 422, 503)
-}
 
-
-@router.post("/v1/kernels", status_code=202, response_model=JobStatus, responses=_PROBLEMS, openapi_extra=_BODY)
+@router.post(
+    "/v1/kernels",
+    status_code=202,
+    response_model=JobStatus,
+    responses=accepted(),
+    openapi_extra=job_body(KernelRequest),
+)
 async def tune_kernel(
     request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
 ) -> Response:
     """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
-    _check_key(key)
     async with intake.kernel_order(request) as (order, matrix):
         status = await service.jobs.accept(order, matrix, key, _client(request))
     return await _accepted(service, status, prefer, "/v1/kernels")
 
 
 @router.post(
-    "/v1/evaluations", status_code=202, response_model=JobStatus, responses=_PROBLEMS, openapi_extra=_PROGRAM_BODY
+    "/v1/evaluations",
+    status_code=202,
+    response_model=JobStatus,
+    responses=accepted(),
+    openapi_extra=job_body(EvaluationRequest),
 )
 async def grade_program(
     request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
 ) -> Response:
     """Grade a kernel program of one's own on a matrix."""
-    _check_key(key)
     async with intake.evaluation_order(request) as (order, matrix):
         status = await service.jobs.accept(order, matrix, key, _client(request))
     return await _accepted(service, status, prefer, "/v1/evaluations")
 
 
-@router.get("/v1/kernels", response_model=JobPage, responses=_PROBLEMS)
+@router.get("/v1/kernels", response_model=JobPage, responses=problems(404, 503))
 async def list_jobs(
     service: ServiceOf,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE_JOBS)] = 20,
@@ -97,8 +95,8 @@ async def list_jobs(
     return await service.ledger.page(limit, before)
 
 
-@router.get("/v1/kernels/{job_id}", response_model=JobStatus, responses=_PROBLEMS)
-@router.get("/v1/evaluations/{job_id}", response_model=JobStatus, responses=_PROBLEMS)
+@router.get("/v1/kernels/{job_id}", response_model=JobStatus, responses=problems(404, 503))
+@router.get("/v1/evaluations/{job_id}", response_model=JobStatus, responses=problems(404, 503))
 async def job_status(job_id: str, service: ServiceOf, prefer: Prefer = None) -> Response:
     """State, best so far, position in the queue; the answer once there is one."""
     wait_s = _wait_s(prefer, service.settings.max_wait_s)
@@ -106,16 +104,16 @@ async def job_status(job_id: str, service: ServiceOf, prefer: Prefer = None) -> 
     return _json(status, HTTPStatus.OK, {} if wait_s is None else {"Preference-Applied": f"wait={wait_s}"})
 
 
-@router.delete("/v1/kernels/{job_id}", status_code=204, responses=_PROBLEMS)
-@router.delete("/v1/evaluations/{job_id}", status_code=204, responses=_PROBLEMS)
+@router.delete("/v1/kernels/{job_id}", status_code=204, responses=problems(404, 409, 503))
+@router.delete("/v1/evaluations/{job_id}", status_code=204, responses=problems(404, 409, 503))
 async def cancel_job(job_id: str, service: ServiceOf) -> Response:
     """Stop a job that has not ended."""
     await service.jobs.cancel(job_id)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@router.get("/v1/kernels/{job_id}/events", response_class=EventSourceResponse, responses=_PROBLEMS)
-@router.get("/v1/evaluations/{job_id}/events", response_class=EventSourceResponse, responses=_PROBLEMS)
+@router.get("/v1/kernels/{job_id}/events", response_class=EventSourceResponse, responses=stream_responses())
+@router.get("/v1/evaluations/{job_id}/events", response_class=EventSourceResponse, responses=stream_responses())
 async def job_events(
     job_id: str, service: ServiceOf, last_event_id: Annotated[str | None, Header()] = None
 ) -> EventSourceResponse:
@@ -124,8 +122,8 @@ async def job_events(
     return EventSourceResponse(_sent(service, job_id, last_event_id), ping=15)
 
 
-@router.get("/v1/kernels/{job_id}/candidates", response_model=CandidatePage, responses=_PROBLEMS)
-@router.get("/v1/evaluations/{job_id}/candidates", response_model=CandidatePage, responses=_PROBLEMS)
+@router.get("/v1/kernels/{job_id}/candidates", response_model=CandidatePage, responses=problems(404, 503))
+@router.get("/v1/evaluations/{job_id}/candidates", response_model=CandidatePage, responses=problems(404, 503))
 async def tried_candidates(
     job_id: str,
     service: ServiceOf,
@@ -137,7 +135,7 @@ async def tried_candidates(
     return await service.trials.page(job_id, offset, limit)
 
 
-@router.get("/v1/kernels/{job_id}/artifact", responses=_PROBLEMS)
+@router.get("/v1/kernels/{job_id}/artifact", response_class=Response, responses=artifact_responses())
 async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[ArtifactKind, Query()] = "zip") -> Response:
     """The program, the C++ header, the Python loader, the report, what was tried, or all of them."""
     report = _report(await service.jobs.status(job_id))
@@ -149,40 +147,46 @@ async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[Artif
     return Response(file.content, headers=headers, media_type=file.media_type)
 
 
-@router.get("/v1/policy", response_model=PolicyStatus, responses=_PROBLEMS)
+@router.get("/v1/policy", response_model=PolicyStatus, responses=problems(404, 503))
 async def policy(service: ServiceOf) -> PolicyStatus:
     """The policy that candidates are sampled from."""
     return service.policy_status()
 
 
-@router.get("/healthz")
+@router.get("/", include_in_schema=False)
+async def front() -> RedirectResponse:
+    """To the documentation."""
+    return RedirectResponse("docs")
+
+
+@router.get("/docs", include_in_schema=False)
+async def documentation(request: Request) -> HTMLResponse:
+    """The interface for people."""
+    return HTMLResponse(docs_page(request.app.openapi()), headers=HEADERS)
+
+
+@router.get("/healthz", responses=problems())
 async def alive() -> dict[str, str]:
     """The process answers."""
     return {"status": "alive"}
 
 
-@router.get("/readyz", responses={503: _PROBLEMS[503]})
-async def ready(service: ServiceOf) -> dict[str, str]:
-    """The engine serves and Redis answers. Raises Unavailable naming what does not."""
-    await service.check_ready()
-    return {"status": "ready"}
+@router.get("/readyz", response_model=Readiness, responses=problems(503))
+async def ready(service: ServiceOf) -> Readiness:
+    """Requests are taken and answered; `degraded` says what does not work meanwhile. 503 where nothing does."""
+    return await service.readiness()
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse, responses=problems())
 async def metrics(service: ServiceOf) -> Response:
-    """Prometheus."""
-    content, media_type = service.metrics.exposition()
+    """Prometheus: of the generator, and of evaluators and trainer as they published them within the last minute."""
+    content, media_type = await asyncio.to_thread(service.metrics.exposition)
     return Response(content, media_type=media_type)
 
 
 def _client(request: Request) -> str:
     """Whose turn a job takes."""
     return "" if request.client is None else request.client.host
-
-
-def _check_key(key: str | None) -> None:
-    if key is not None and not 1 <= len(key) <= MAX_KEY_CHARACTERS:
-        raise InvalidOption("Idempotency-Key: 1 to 255 characters", field="Idempotency-Key", limit=MAX_KEY_CHARACTERS)
 
 
 async def _accepted(service: Service, status: JobStatus, prefer: str | None, collection: str) -> Response:

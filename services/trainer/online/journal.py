@@ -2,21 +2,30 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+OnEntry = Callable[[Mapping[str, object]], None]
+"""Told of each entry."""
+
+
+def unheard(entry: Mapping[str, object]) -> None:
+    """Nobody listens."""
 
 
 class Journal:
     """updates.jsonl: what each update measured; verdicts.jsonl: what was decided of each version."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_entry: OnEntry = unheard) -> None:
         self._path = path
+        self._on_entry = on_entry
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, entry: Mapping[str, object]) -> None:
         """Appends a line."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
+        self._on_entry(entry)
 
     def last(self) -> dict[str, object]:
         """The last whole line; empty where there is none."""

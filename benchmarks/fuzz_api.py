@@ -1,0 +1,131 @@
+"""Schemathesis against a real generator: does every answer say what the OpenAPI document says, and is none a 500?
+
+    make fuzz-api        (python -m benchmarks.fuzz_api --schemathesis COMMAND [--examples N] [--out FILE.json])
+
+A generator process without policy and evaluator, on an embedded Valkey; jobs are accepted and wait. All checks run. A
+schema cannot say that indices lie within the shape: a request that fits it may be refused with 413 or 422, and one that
+does not with 413, where that is found first. Streams of events, which stay open, are left out. Exits with 1 where
+anything failed.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+
+from benchmarks.origin import source_commit
+from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
+from sparsesmith.runtime.ports import free_port
+from sparsesmith.runtime.processes import start, stop
+
+ROOT = Path(__file__).resolve().parents[1]
+DEFAULT_OUT = ROOT / "benchmarks" / "results" / "cpu" / "api-fuzzing.json"
+START_TIMEOUT_S = 60
+LEFT_OUT_PATHS = "events"
+SETTINGS = """
+[checks]
+positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 413, 422]
+negative_data_rejection.expected-statuses = [400, 404, 405, 409, 413, 415, 422, 431]
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--schemathesis", default="schemathesis", help="its command")
+    parser.add_argument(
+        "--examples", type=int, default=300, help="generated requests an operation, beside the coverage"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ss-") as folder:
+        state = Path(folder)
+        valkey = EmbeddedValkey(state / "valkey")
+        valkey.start()
+        port = free_port()
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")]),
+            "SPARSESMITH_REDIS_URL": valkey.address,
+            "SPARSESMITH_GENERATOR_POLICY_DIR": "",
+            "SPARSESMITH_GENERATOR_PORT": str(port),
+            "SPARSESMITH_GENERATOR_MAX_WAIT_S": "1",
+            "SPARSESMITH_GENERATOR_MAX_WAITING_JOBS": "100000",
+        }
+        generator = start([sys.executable, "-m", "services.generator"], state / "generator.log", environment)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            wait(url)
+            began = time.monotonic()
+            run = fuzz(url, options.schemathesis, options.examples, options.seed)
+            seconds = time.monotonic() - began
+        finally:
+            stop(generator, 20)
+            valkey.stop()
+        num_defects = (state / "generator.log").read_text(errors="replace").count("Traceback")
+    print(run.stdout)
+    result = {
+        "kind": "api-fuzzing",
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": source_commit(),
+        "command": "make fuzz-api",
+        "schemathesis": version(options.schemathesis),
+        "examples": options.examples,
+        "seed": options.seed,
+        "settings": SETTINGS.strip().splitlines(),
+        "left_out_paths": LEFT_OUT_PATHS,
+        **counts(run.stdout),
+        "tracebacks_in_the_log": num_defects,
+        "exit_code": run.returncode,
+        "seconds": round(seconds, 1),
+    }
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    return 1 if run.returncode or num_defects else 0
+
+
+def fuzz(url: str, command: str, examples: int, seed: int) -> "subprocess.CompletedProcess[str]":
+    arguments = [
+        command, "run", f"{url}/openapi.json", "--checks", "all", "--exclude-path-regex", LEFT_OUT_PATHS, "--phases", "examples,coverage,fuzzing", "--max-examples", str(examples),
+        "--seed", str(seed), "--request-timeout", "30", "--no-color",
+    ]  # fmt: skip
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "schemathesis.toml").write_text(SETTINGS)
+        return subprocess.run(arguments, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+
+
+def counts(output: str) -> dict[str, int]:
+    """Of the summary: operations tested, requests made, failures found."""
+    tested = re.search(r"Tested: (\d+)", output)
+    generated = re.search(r"([\d,]+) generated", output)
+    found = re.search(r"found ([\d,]+) unique", output)
+    numbers = {"operations": tested, "requests": generated, "failures": found}
+    return {name: 0 if match is None else int(match[1].replace(",", "")) for name, match in numbers.items()}
+
+
+def version(command: str) -> str:
+    answer = subprocess.run([command, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return answer.strip().rpartition(" ")[2]
+
+
+def wait(url: str) -> None:
+    end = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < end:
+        with suppress(httpx.TransportError):
+            if httpx.get(f"{url}/readyz").is_success:
+                return
+        time.sleep(0.2)
+    raise TimeoutError(f"{url} is not ready after {START_TIMEOUT_S} s")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

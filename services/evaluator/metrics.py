@@ -1,0 +1,36 @@
+"""What Prometheus sees of an evaluator; it travels through Redis (`sparsesmith.transport.metrics_channel`)."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from sparsesmith_proto.evaluation import EvaluationReport
+from sparsesmith_proto.kernel import DeviceDescription
+
+JOB_SECONDS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+
+
+class EvaluatorMetrics:
+    """Counters of one worker, in a registry of its own."""
+
+    def __init__(self, device: DeviceDescription) -> None:
+        self.registry = CollectorRegistry()
+        labels = {"kind": device.kind, "name": device.name, "architecture": device.architecture}
+        Gauge("sparsesmith_evaluator_device", "1: the device", list(labels), registry=self.registry).labels(
+            **labels
+        ).set(1)
+        self._seconds = Histogram(
+            "sparsesmith_evaluator_job_seconds",
+            "Seconds of an evaluation job that was answered",
+            buckets=JOB_SECONDS,
+            registry=self.registry,
+        )
+        self._outcomes = Counter(
+            "sparsesmith_evaluator_candidates",
+            "Graded candidates by origin and outcome",
+            ["origin", "outcome"],
+            registry=self.registry,
+        )
+
+    def graded(self, report: EvaluationReport) -> None:
+        self._seconds.observe(report.seconds)
+        for evaluation in report.evaluations:
+            self._outcomes.labels(evaluation.candidate.origin.kind, evaluation.outcome.outcome).inc()

@@ -1,0 +1,182 @@
+"""The interface as an OpenAPI 3.1 document: FastAPI's, with bodies, statuses and media types that it cannot know."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic.json_schema import models_json_schema
+
+import sparsesmith
+from sparsesmith.artifacts.bundle import MEDIA_TYPES
+from sparsesmith_proto.api import (
+    EvaluationRequest,
+    KernelReport,
+    KernelRequest,
+    Problem,
+    TriedCandidate,
+    TuningOptions,
+)
+from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS
+
+Document = dict[str, Any]
+Responses = dict[int | str, dict[str, Any]]
+
+PROBLEM = "application/problem+json"
+REF = "#/components/schemas/{model}"
+DESCRIPTION = """Post a sparse matrix, get back a CUDA kernel tuned for it. Errors are RFC 9457 problem documents. A
+schema cannot say that indices lie within the shape, nor that limits depend on each other: such requests are answered
+413 or 422."""
+
+_REASONS: Mapping[int, str] = {
+    400: "No HTTP request, or a form that is cut short",
+    403: "Operators ask from the server's own machine",
+    404: "No such job, pattern or policy",
+    405: "No such method here",
+    408: "The body paused or came too slowly",
+    409: "Not possible in the job's state, or the Idempotency-Key stands for another question",
+    413: "Larger than a setting allows",
+    415: "Neither application/json nor multipart/form-data",
+    422: "The request is wrong and will be wrong again",
+    431: "The target and the headers are too long",
+    500: "A defect of the server; its log says more",
+    503: "Redis does not answer, or the queue or the store is full",
+}
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds", "schema": {"type": "integer", "minimum": 0}}}
+_LOCATION = {"Location": {"description": "Path of the job", "schema": {"type": "string"}}}
+_APPLIED = {"Preference-Applied": {"description": "wait=SECONDS as granted", "schema": {"type": "string"}}}
+_REQUEST_ID = {"X-Request-Id": {"description": "The request's id, given or new", "schema": {"type": "string"}}}
+
+
+def problems(*statuses: int) -> Responses:
+    """Responses of a route that may answer with these, beside those that any may."""
+    every = sorted({*statuses, 422, 431, 500})
+    return {status: _problem(status) for status in every}
+
+
+def accepted() -> Responses:
+    """Responses of a route that takes a matrix."""
+    job = {"application/json": {"schema": _ref("JobStatus")}}
+    headers = _LOCATION | _APPLIED
+    return {
+        200: {"description": "The job has ended within `Prefer: wait`", "content": job, "headers": headers},
+        202: {"description": "The job is accepted", "content": job, "headers": headers},
+        **problems(400, 408, 409, 413, 415, 503),
+    }
+
+
+def job_body(request: type[KernelRequest] | type[EvaluationRequest]) -> Document:
+    """`openapi_extra` of a route that takes a matrix: as JSON, or as a form."""
+    form = _kernel_form() if request is KernelRequest else _evaluation_form()
+    content = {
+        "application/json": {"schema": _ref(request.__name__)},
+        "multipart/form-data": {"schema": form, "encoding": {"file": {"contentType": "application/octet-stream"}}},
+    }
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def artifact_responses() -> Responses:
+    """Each kind under its own media type."""
+    schemas: dict[str, Any] = {
+        media_type.partition(";")[0]: {"schema": {"type": "string"}} for media_type in MEDIA_TYPES.values()
+    }
+    schemas["application/zip"] = {"schema": {"type": "string", "format": "binary"}}
+    candidates = {"type": "array", "items": _ref("TriedCandidate")}
+    schemas["application/json"] = {"schema": {"anyOf": [_ref("KernelReport"), candidates]}}
+    disposition = {"Content-Disposition": {"description": "With the file's name", "schema": {"type": "string"}}}
+    return {200: {"description": "The file", "content": schemas, "headers": disposition}, **problems(404, 409, 503)}
+
+
+def stream_responses() -> Responses:
+    """Of server-sent events."""
+    content = {"text/event-stream": {"schema": {"type": "string", "description": "Each event's data is a JobStatus"}}}
+    return {200: {"description": "The job's states", "content": content}, **problems(404, 503)}
+
+
+def operation_id(route: APIRoute) -> str:
+    """A name for generated clients."""
+    return route.name + ("_of_evaluation" if route.path.startswith("/v1/evaluations/") else "")
+
+
+def install(app: FastAPI) -> None:
+    """`app.openapi` makes the document when it is first asked for."""
+    made: list[Document] = []
+
+    def openapi() -> Document:
+        if not made:
+            made.append(document(app))
+        return made[0]
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def document(app: FastAPI) -> Document:
+    """Made anew."""
+    made = get_openapi(
+        title="sparsesmith",
+        version=sparsesmith.__version__,
+        summary="Post a sparse matrix, get back a CUDA kernel tuned for it",
+        description=DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        routes=app.routes,
+    )
+    schemas = made.setdefault("components", {}).setdefault("schemas", {})
+    for name, schema in _request_schemas().items():
+        schemas.setdefault(name, schema)
+    for operation in _operations(made):
+        for status, response in operation["responses"].items():
+            response["headers"] = {**response.get("headers", {}), **_REQUEST_ID}
+            if status == "503":
+                response["headers"] |= _RETRY_AFTER
+    return made
+
+
+def _operations(made: Document) -> Iterator[Document]:
+    for path in made["paths"].values():
+        yield from path.values()
+
+
+def _request_schemas() -> Document:
+    """Of messages that routes read or answer without FastAPI's knowledge."""
+    models = (KernelRequest, EvaluationRequest, Problem, KernelReport, TriedCandidate)
+    _, shared = models_json_schema([(model, "validation") for model in models], ref_template=REF)
+    schemas: Document = shared["$defs"]
+    return schemas
+
+
+def _problem(status: int) -> dict[str, Any]:
+    return {"description": _REASONS[status], "content": {PROBLEM: {"schema": _ref("Problem")}}}
+
+
+def _ref(name: str) -> Document:
+    return {"$ref": REF.format(model=name)}
+
+
+def _kernel_form() -> Document:
+    """Options as fields of their own; those of the budget under `budget_`."""
+    options = TuningOptions.model_json_schema(ref_template=REF)
+    budget = options["$defs"]["Budget"]["properties"]
+    fields = {name: schema for name, schema in options["properties"].items() if name != "budget"}
+    return _form({**fields, **{f"budget_{name}": schema for name, schema in budget.items()}}, ("file",))
+
+
+def _evaluation_form() -> Document:
+    fields = EvaluationRequest.model_json_schema(ref_template=REF)["properties"]
+    options = {name: schema for name, schema in fields.items() if name not in ("matrix", "program")}
+    program = {"type": "string", "minLength": 1, "maxLength": MAX_PROGRAM_CHARACTERS, "description": "Field or file"}
+    return _form({**options, "program": program}, ("file", "program"))
+
+
+def _form(fields: Document, required: tuple[str, ...]) -> Document:
+    file = {
+        "type": "string",
+        "format": "binary",
+        "description": "The matrix: .mtx, .mtx.gz or SciPy .npz, known by the name of the file",
+    }
+    return {
+        "type": "object",
+        "properties": {"file": file, **fields},
+        "required": list(required),
+        "additionalProperties": False,
+    }
