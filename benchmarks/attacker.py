@@ -1,6 +1,6 @@
 """An adaptive attacker: thousands of hostile programs by a grammar (benchmarks/attacks.py), graded like any candidate.
 
-    python -m benchmarks.attacker [--attempts 10000] [--seconds S] [--out FILE]
+    python -m benchmarks.attacker [--attempts 10000] [--seconds S] [--workers N] [--out FILE]
 
 On the device that the settings name: the interpreter, or a GPU where there is one. Every attempt that passes although its
 machine code is not its honest twin's is kept whole in the result file and reported: none should be. What gets far draws
@@ -15,9 +15,11 @@ import platform
 import random
 import time
 from collections import Counter
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -93,19 +95,47 @@ def main() -> None:
     workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
     settings = EvaluatorSettings()
     until = time.monotonic() + options.seconds
-    with closing(device_process(settings)) as process, Compiler(1, timeout_s=COMPILE_LIMIT_S) as compiler:
-        bench = process.open(workload, pattern)
-        device = bench.description()
+    with ExitStack() as stack:
+        compiler = stack.enter_context(Compiler(options.workers, timeout_s=COMPILE_LIMIT_S))
+        processes = [stack.enter_context(closing(device_process(settings))) for _ in range(options.workers)]
+        benches = [process.open(workload, pattern) for process in processes]
+        device = benches[0].description()
         out = options.out or ROOT / "benchmarks" / "results" / device_folder(device) / "attacker.json"
-        state = _read(out)
-        attacker = Attacker(workload, bench, compiler)
-        draw = random.Random(state["num_attempts"])
-        while state["num_attempts"] < options.attempts and time.monotonic() < until:
-            _try(attacker, attempt(_next(state, draw)), state)
-            if state["num_attempts"] % 50 == 0:
-                _write(out, state, device.model_dump(mode="json"))
-        _write(out, state, device.model_dump(mode="json"))
+        campaign = Campaign(out, device.model_dump(mode="json"), options.attempts, until)
+        with ThreadPoolExecutor(options.workers) as threads:
+            runs = [threads.submit(campaign.run, Attacker(workload, bench, compiler)) for bench in benches]
+            for run in runs:
+                run.result()
+    campaign.write()
+    state = campaign.state
     print(f"{state['num_attempts']} attempts: {state['stages']}; passed: {len(state['passed'])}")
+
+
+class Campaign:
+    """What all workers take their attempts from, and the result file."""
+
+    def __init__(self, out: Path, device: dict[str, Any], attempts: int, until: float) -> None:
+        self.state = _read(out)
+        self._out = out
+        self._device = device
+        self._attempts = attempts
+        self._until = until
+        self._draw = random.Random(self.state["num_attempts"])
+        self._lock = Lock()
+
+    def run(self, attacker: Attacker) -> None:
+        """Attempts until there are enough or the time is over."""
+        while self.state["num_attempts"] < self._attempts and time.monotonic() < self._until:
+            with self._lock:
+                tried = attempt(_next(self.state, self._draw))
+            stage, reason = attacker.stage(tried)
+            with self._lock:
+                _note(tried, stage, reason, self.state)
+                if self.state["num_attempts"] % 50 == 0:
+                    self.write()
+
+    def write(self) -> None:
+        _write(self._out, self.state, self._device)
 
 
 def _next(state: dict[str, Any], draw: random.Random) -> int:
@@ -123,8 +153,7 @@ def _kind(tried: Attempt) -> str:
     return tried.name.rpartition(" / ")[0]
 
 
-def _try(attacker: Attacker, tried: Attempt, state: dict[str, Any]) -> None:
-    stage, reason = attacker.stage(tried)
+def _note(tried: Attempt, stage: str, reason: str, state: dict[str, Any]) -> None:
     state["num_attempts"] += 1
     state["stages"] = dict(Counter(state["stages"]) + Counter([stage]))
     by_deed = state["deeds"].setdefault(tried.name.partition(" / ")[0], {})
@@ -163,6 +192,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--attempts", type=int, default=10_000, help="in all, those of the result file counted in")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long and go on with the next call")
     parser.add_argument("--seed", type=int, default=1, help="of the matrix")
+    parser.add_argument("--workers", type=int, default=1, help="device processes side by side; 1 on a GPU")
     parser.add_argument("--out", type=Path, help="result file")
     return parser.parse_args()
 

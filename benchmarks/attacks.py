@@ -231,6 +231,9 @@ _PLAIN: dict[str, tuple[str, str]] = {
     "register never written": ("", '{ float junk; asm volatile("" : "=f"(junk)); if (junk == 77.0f) return; }'),
 }
 
+_EARLY = frozenset({"exit", "output left over", "register never written"})
+"""Behind the result they do no harm."""
+
 # -- disguises: of the whole text -------------------------------------------------------------------------------------
 Disguise = Callable[[str, str, random.Random], tuple[str, str]]
 """Of a deed: what stands before the kernel, and the statement."""
@@ -307,7 +310,7 @@ def attempt(number: int) -> Attempt:
     if kind == "plain":
         deed_name = draw.choice(list(_PLAIN))
         before, deed = _PLAIN[deed_name]
-        place = draw.choice(["start", "end"])
+        place = "start" if deed_name in _EARLY else draw.choice(["start", "end"])
     else:
         deeds = _UNDONE if kind == "undone" else _PHASE
         deed_name, detour = draw.choice(list(deeds)), draw.choice(list(DETOURS))

@@ -16,7 +16,7 @@ from tests.kernels.corpus import CorpusProgram, corpus
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         yield compiler
 
 
@@ -161,6 +161,7 @@ BY_SHARED = """__shared__ unsigned halves[2]; *(volatile unsigned long long*)hal
   *(float*)((unsigned long long)((volatile unsigned*)halves)[1] << 32 | ((volatile unsigned*)halves)[0]) = 1;"""
 BY_SHUFFLE = "unsigned long long d = __shfl_sync(~0u, (unsigned long long)x ^ nnz, 0); *(float*)(d ^ nnz) = 1;"
 SKIPPED_AT_A_DISTANCE = "if ((const char*)x - (const char*)y == 4096) y[0] = 1; else y[0] = x[0];"
+HIGHER_BITS = "if (((size_t)x >> 6) & 7) y[0] = x[0];"
 KEPT = "((unsigned*)y)[0] = (unsigned)((unsigned long long)x >> 8);"
 SCOPES = (
     'asm volatile("{ .reg .b64 p; mov.b64 p, %0; { .reg .b64 p; mov.b64 p, %1; } st.global.f32 [p], 0f00000000; }" '
@@ -182,6 +183,7 @@ SCOPES = (
         ("", BY_SHUFFLE),
         ("", SKIPPED_AT_A_DISTANCE),
         ("", KEPT),
+        ("", HIGHER_BITS),
         ("", "*(float*)0x7f0000000000ull = x[0];"),
         ("", "y[0] = *(const float*)0x7f0000000000ull;"),
         ("", "y[(x + num_cols) - values] = 1;"),
@@ -197,6 +199,7 @@ ORDINARY = {
     "distance within a buffer": "const float* p = x + nnz; y[p - x] = 1;",
     "pointers of one buffer compared": "for (const float* p = x; p < x + nnz; p += 32) y[0] += *p;",
     "alignment": "if (((size_t)(values + nnz) & 15) == 0) y[0] = ((const float4*)(values + nnz))->x;",
+    "alignment in words": "switch (((size_t)(values + nnz) >> 2) & 3) { case 0: y[0] = 1; break; case 2: y[0] = 2; }",
     "aligned down": "y[0] = *(const float4*)((size_t)(values + nnz) & ~(size_t)15).x;".replace(").x", "))->x").replace(
         "*(const float4*)(", "((const float4*)("
     ),

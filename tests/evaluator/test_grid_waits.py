@@ -32,7 +32,7 @@ SUM = "for (int j = begin; j < end; j++) sum += values[j] * x[col_indices[j]]; i
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         yield compiler
 
 

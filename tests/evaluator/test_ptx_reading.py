@@ -20,7 +20,7 @@ def kernel(body: str, before: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
-    with Compiler(1) as compiler:
+    with Compiler(1, timeout_s=120) as compiler:
         yield compiler
 
 

@@ -40,7 +40,7 @@ CLOSE = 1e-4
 
 
 class Graders:
-    """Evaluators that find a share of each version's programs right: nine in ten unless a test says otherwise."""
+    """Evaluators that find a share of each version's programs right: all unless a test says otherwise."""
 
     def __init__(self) -> None:
         self.shares: dict[int, float] = {}
@@ -61,7 +61,7 @@ class Graders:
     def _is_right(self, candidate: Candidate) -> bool:
         assert isinstance(candidate.origin, ProbeWritten)
         chance = hashlib.sha256(candidate.program.encode()).digest()[0] / 256
-        return chance < self.shares.get(candidate.origin.version, 0.9)
+        return chance < self.shares.get(candidate.origin.version, 1.0)
 
 
 _WRONG = Mismatch(message="row 0 is wrong")

@@ -1,6 +1,6 @@
-// expect: crashed
-// on a GPU: mismatch|crashed|rejected
+// expect: rejected
 // workload: spmv float32
+// words: bulk copy into it
 // Reads what a bulk copy brings before its phase barrier has told that it is there.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,32) block=32

@@ -1,7 +1,6 @@
-// expect: crashed
-// on a GPU: mismatch|crashed|rejected
+// expect: rejected
 // workload: spmv float32
-// words: constant
+// words: read as a constant
 // Reads what the kernel itself writes by a load that counts as constant.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

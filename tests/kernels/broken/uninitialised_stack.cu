@@ -1,7 +1,6 @@
-// expect: crashed
-// on a GPU: crashed|mismatch|rejected|passed
+// expect: rejected
 // workload: spmv float32
-// words: has not written before
+// words: nothing has written before
 // Right unless the stack holds a certain number.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

@@ -1,7 +1,6 @@
-// expect: crashed
-// on a GPU: mismatch|crashed|rejected
+// expect: rejected
 // workload: spmv float32
-// words: has not written before
+// words: nothing has written before
 // Reads a stack frame that nothing has written: the thread before it in this place left its result there.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from services.evaluator.compiling.contract.flow.addresses import AddressFlow, calls_of
+from services.evaluator.compiling.contract.flow.bulk import unfinished_copies
+from services.evaluator.compiling.contract.flow.unwritten import changing_constants, unwritten_reads
 from services.evaluator.compiling.contract.flow.waits import early_uses
 from services.evaluator.ptx import Module
 from sparsesmith.program.restrictions.assembly import FORBIDDEN_INSTRUCTIONS
@@ -72,10 +74,13 @@ def facts_of(module: Module) -> PtxFacts:
 
 def _of_kernel(module: Module, flow: AddressFlow, name: str) -> KernelFacts:
     uses = flow.uses(name)
+    unfinished = [fault for each in flow.reached(name) for fault in unfinished_copies(module.functions[each])]
+    unwritten = [fault for each in flow.reached(name) for fault in unwritten_reads(module, flow, each)]
+    unwritten += dict.fromkeys(changing_constants(module, flow, name))
     return KernelFacts(
         tuple(uses.written.items()),
         tuple(uses.constants.items()),
-        tuple(uses.faults[:MAX_FAULTS]),
+        tuple([*uses.faults, *unfinished, *unwritten][:MAX_FAULTS]),
         tuple((early.position, early.line, early.is_constant) for early in early_uses(module, flow, name)),
     )
 

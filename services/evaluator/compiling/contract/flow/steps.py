@@ -9,6 +9,7 @@ from services.evaluator.compiling.contract.flow.values import (
     HIGH,
     NUMBER,
     NUMBERS,
+    SHIFTED,
     VARIABLE,
     Form,
     Value,
@@ -17,6 +18,8 @@ from services.evaluator.compiling.contract.flow.values import (
     high_half,
     is_tangled,
     joined_halves,
+    low_bits,
+    shifted_right,
     tangled,
     total,
 )
@@ -544,6 +547,8 @@ def _rule(opcode: tuple[str, ...], operands: Sequence[str]) -> Rule:
         return _masked(operands)
     if name == "shr" and opcode[-1] in _WIDE and operands[2:] == ("32",):
         return upper_half
+    if name == "shr" and (bits := _literal(operands[2])) is not None and bits < MAX_LOW_BITS.bit_length():
+        return lambda values: frozenset(shifted_right(form, bits) for form in values[0])
     if name == "or":
         return _first if len(operands) == 3 and _literal(operands[2]) in range(MAX_LOW_BITS + 1) else entangled
     if name in ("setp", "set") and len(operands) < 3:
@@ -558,21 +563,13 @@ def _masked(operands: Sequence[str]) -> Rule:
     if mask is None:
         return entangled
     if 0 <= mask <= MAX_LOW_BITS:
-        return _low_bits
+        kept = mask
+        return lambda values: frozenset(low_bits(form, kept, MAX_LOW_BITS) for form in values[0])
     return _first if -MAX_LOW_BITS - 1 <= mask < 0 else entangled
 
 
-def _low_bits(values: Sequence[Value]) -> Value:
-    """Of an address as it is, or of its lower half."""
-    return frozenset(form if is_tangled(form) or _has_high(form) else NUMBER for form in map(_plain, values[0]))
-
-
-def _plain(form: Form) -> Form:
-    return tangled([form]) if _has_high(form) else form
-
-
-def _has_high(form: Form) -> bool:
-    return any(origin.endswith(HIGH) for origin, _ in form)
+def _is_part(form: Form) -> bool:
+    return any(origin.endswith(HIGH) or SHIFTED in origin for origin, _ in form)
 
 
 def _first(values: Sequence[Value]) -> Value:
@@ -582,7 +579,7 @@ def _first(values: Sequence[Value]) -> Value:
 def _compared_with_nothing(values: Sequence[Value]) -> Value:
     """Whether an address is null: it never is."""
     return frozenset(
-        NUMBER if len(form) <= 1 and not is_tangled(form) and not _has_high(form) else tangled([form])
+        NUMBER if len(form) <= 1 and not is_tangled(form) and not _is_part(form) else tangled([form])
         for form in values[0]
     )
 

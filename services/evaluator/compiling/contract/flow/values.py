@@ -30,6 +30,9 @@ VARIABLE = "&"
 HIGH = "^"
 """How the origin of the upper half of an address ends."""
 
+SHIFTED = ">"
+"""Stands between the origin of an address that was shifted right and the number of bits."""
+
 
 def address_of(origin: str) -> Value:
     return frozenset([frozenset([(origin, 1)])])
@@ -61,6 +64,23 @@ def total(left: Form, right: Form, sign: int = 1) -> Form:
 
 def high_half(form: Form) -> Form:
     return form if is_tangled(form) else frozenset((origin + HIGH, number) for origin, number in form)
+
+
+def shifted_right(form: Form, bits: int) -> Form:
+    """Of a plain address; what is left of its least bits tells the alignment only."""
+    if not form:
+        return form
+    plain = all(times and not origin.endswith(HIGH) and SHIFTED not in origin for origin, times in form)
+    return frozenset((f"{origin}{SHIFTED}{bits}", times) for origin, times in form) if plain else tangled([form])
+
+
+def low_bits(form: Form, mask: int, most: int) -> Form:
+    """What a mask leaves of an address: a number where it keeps no more than the bits of `most`."""
+    for origin, times in form:
+        shift = origin.rpartition(SHIFTED)[2] if SHIFTED in origin else "0"
+        if not times or origin.endswith(HIGH) or mask << int(shift) > most:
+            return tangled([form])
+    return NUMBER
 
 
 def joined_halves(low: Form, high: Form) -> Form:

@@ -101,7 +101,7 @@ class _Waits:
 
     def _walk(self, function: Function, before: State, *, noted: bool = False) -> State | None:
         """The state behind a function, None where it never returns. Notes what is touched too early, if asked to."""
-        instructions, labels = function.instructions, _labels(function)
+        instructions, labels = function.instructions, labels_of(function)
         known = first_thread(function)
         states: dict[int, State] = {0: before}
         waiting, exits = [0], []
@@ -111,7 +111,8 @@ class _Waits:
                 exits.append(states[index])
                 continue
             after = self._step(instructions[index], states[index], known)
-            for target, state in _successors(function, labels, index, after, known):
+            goes = successors(function, labels, index)
+            for target, state in _with_states(instructions[index], goes, after, known):
                 if target is None:
                     exits.append(state)
                     continue
@@ -124,7 +125,7 @@ class _Waits:
         return _met(*exits) if exits else None
 
     def _note_all(self, function: Function, states: Mapping[int, State]) -> None:
-        uses = _uses(self._flow.steps_of(function.name).uses)
+        uses = uses_by_instruction(self._flow.steps_of(function.name).uses)
         for index, state in sorted(states.items()):
             for use in uses.get(index, ()):
                 self._note(use, state)
@@ -156,7 +157,7 @@ class _Waits:
                 self._early.append(Early(position, use.instruction.line, state.all_waited))
 
 
-def _uses(uses: Sequence[Use]) -> Mapping[int, list[Use]]:
+def uses_by_instruction(uses: Sequence[Use]) -> Mapping[int, list[Use]]:
     by_index: dict[int, list[Use]] = {}
     for use in uses:
         by_index.setdefault(use.index, []).append(use)
@@ -175,7 +176,7 @@ def _called(instruction: Instruction) -> str:
     return names[0] if instruction.opcode[0] == "call" and names else ""
 
 
-def _labels(function: Function) -> Mapping[str, list[int]]:
+def labels_of(function: Function) -> Mapping[str, list[int]]:
     """Where each label stands, by the number of the instruction behind it; several where scopes use a name again."""
     labels: dict[str, list[int]] = {}
     index = 0
@@ -186,27 +187,35 @@ def _labels(function: Function) -> Mapping[str, list[int]]:
     return labels
 
 
-def _successors(
-    function: Function, labels: Mapping[str, list[int]], index: int, state: State, known: Mapping[str, int]
-) -> Iterator[tuple[int | None, State]]:
-    """Where the threads go next, with what holds on each way; None for out of the function."""
+def successors(function: Function, labels: Mapping[str, list[int]], index: int) -> list[int | None]:
+    """The instructions that may follow one, the fall-through last; None for out of the function."""
     instruction = function.instructions[index]
-    name, guard = instruction.opcode[0], instruction.guard
-    goes: Sequence[int | None] = []
-    if name == "bra":
-        goes = list(labels.get(instruction.operands[0], ()))
-    elif name == "brx":
-        goes = sorted({at for places in labels.values() for at in places})
-    elif name in ("ret", "exit", "trap"):
-        goes = [None] if name == "ret" else []
-    else:
-        yield index + 1, state
+    goes: list[int | None]
+    match instruction.opcode[0]:
+        case "bra":
+            goes = list(labels.get(instruction.operands[0], ()))
+        case "brx":
+            goes = list({at for places in labels.values() for at in places})
+        case "ret":
+            goes = [None]
+        case "exit" | "trap":
+            goes = []
+        case _:
+            return [index + 1]
+    return [*goes, index + 1] if instruction.guard else goes
+
+
+def _with_states(
+    instruction: Instruction, goes: Sequence[int | None], state: State, known: Mapping[str, int]
+) -> Iterator[tuple[int | None, State]]:
+    """What holds on each way: thread 0 goes one of them alone where it knows its guard."""
+    if not instruction.guard or instruction.opcode[0] not in ("bra", "brx", "ret", "exit", "trap"):
+        yield from ((target, state) for target in goes)
         return
-    takes = _holds(guard, known) if guard else True
-    for target in goes:
+    takes = _holds(instruction.guard, known)
+    for target in goes[:-1]:
         yield target, state if takes in (True, None) else state._replace(first="absent")
-    if guard:
-        yield index + 1, state if takes in (False, None) else state._replace(first="absent")
+    yield goes[-1], state if takes in (False, None) else state._replace(first="absent")
 
 
 def _is_whole_barrier(instruction: Instruction) -> bool:
