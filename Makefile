@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check fuzz-api test-gpu test-containers bench report schema clean
+.PHONY: help install demo up test test-slow check fuzz-api test-gpu test-containers bench report schema clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ fuzz-api: $(INSTALLED) ## Schemathesis against a real generator; the result goes
 	$(PYTHON) -m venv .sparsesmith/schemathesis
 	.sparsesmith/schemathesis/bin/pip install --quiet schemathesis==4.32.5
 	$(PYTHON) -m benchmarks.fuzz_api --schemathesis $(CURDIR)/.sparsesmith/schemathesis/bin/schemathesis
+
+test-slow: $(INSTALLED) ## Tests that take minutes each: an engine killed under a probe
+	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_canary.py
 
 test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu

@@ -178,13 +178,13 @@ class Bench:
     async def a_few_samples(self) -> list[Sampled]:
         return await self.user_samples(asyncio.create_task(asyncio.sleep(0.1)))
 
-    def run(self, work: Any) -> Any:
-        """With the watch in the background, at most four minutes."""
+    def run(self, work: Any, limit_s: float = 240) -> Any:
+        """With the watch in the background."""
 
         async def watched() -> Any:
             watching = asyncio.create_task(self.watch.run(self.live.host))
             try:
-                async with asyncio.timeout(240):
+                async with asyncio.timeout(limit_s):
                     return await work
             finally:
                 watching.cancel()
@@ -464,6 +464,11 @@ def test_an_accepted_version_whose_file_is_lost_gives_way_to_the_shipped_one(
     again.run(again.serving(0))
 
 
+@pytest.mark.skipif(
+    "SPARSESMITH_SLOW_TESTS" not in os.environ,
+    reason="takes minutes: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
+)
+@pytest.mark.timeout(900)
 def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_version(bench: Bench) -> None:
     """The last test of this file by choice: the session's engine is another one afterwards."""
     bench.trainer.publish(changed_a_little(bench.live.policy, 1))
@@ -480,7 +485,7 @@ def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_ver
             await asyncio.sleep(0.05)
         return await bench.user_samples(asyncio.create_task(bench.judged(1)))
 
-    samples = bench.run(kill_under_probe())
+    samples = bench.run(kill_under_probe(), limit_s=800)
     assert bench.verdicts() == {1: "accepted"}, "a death may be anybody's fault: it was probed again"
     assert bench.distance(bench.live.policy, [each for each in samples if each.last_version == 0]) < CLOSE
 
