@@ -26,5 +26,7 @@ else
   .venv/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
   "${pip[@]}" -e '.[generator,evaluator,trainer,test]'
 fi
+# Tests make a client of our interface with it. By itself: its bound on typer is below ours, and it works with ours.
+"${pip[@]}" --no-deps 'openapi-python-client==0.29.1'
 .venv/bin/python -c 'import lightgbm' 2>/dev/null || \
   echo "LightGBM does not start: it needs the system's libgomp (apt-get install libgomp1). Until then families are ranked by estimates." >&2

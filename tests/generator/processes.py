@@ -43,7 +43,7 @@ class ServiceProcess:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(10)
 
-    def terminate(self, timeout_s: float = 60) -> int:
+    def terminate(self, timeout_s: float = 120) -> int:
         """SIGTERM and wait; the exit status."""
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(timeout_s)

@@ -17,7 +17,7 @@ from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from tests.trainer.conftest import make_program, make_record
 
 SETTINGS = SupervisedSettings(
-    seconds=120, max_epochs=160, batch_sequences=4, checks=3, matrix_rate=5e-3, other_rate=5e-3
+    seconds=120, max_epochs=320, batch_sequences=4, checks=3, matrix_rate=5e-3, other_rate=5e-3
 )
 
 

@@ -42,6 +42,8 @@ _DECLARATION = re.compile(
 _INITIAL = re.compile(r"[\w$.+\-,\s{}()]*")
 _INSTRUCTION = re.compile(r"(?:@(!?[%\w$]+) )?([a-z][\w.:]*)(?: (.*))?")
 _OPERANDS = re.compile(r"[\w$%.,+\-\[\](){}|!\s]*")
+_TIGHT_REGISTERS = re.compile(r"^\.reg\.")
+"""As the header of 16-bit floats writes them: `.reg.b32 f`."""
 _REGISTERS = re.compile(r"\.reg \.\w+ [%\w$<>, ]+")
 _LABELS = re.compile(r"\.(?:branchtargets|calltargets) [\w$, ]+")
 _PROTOTYPE = re.compile(r"\.callprototype [^;{}\"]*")
@@ -215,6 +217,7 @@ class _Reader:
         if variable := self._take(_VARIABLE):
             return Statement("variable", self._variable(variable).text, self._line)
         text = _collapsed(self._need(_STATEMENT, "a statement's end")[1])
+        text = _TIGHT_REGISTERS.sub(".reg .", text)
         if not text.startswith("."):
             return Statement("instruction", self._instruction(text), self._line)
         for kind, pattern in (("registers", _REGISTERS), ("targets", _LABELS), ("prototype", _PROTOTYPE)):
