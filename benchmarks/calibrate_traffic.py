@@ -103,7 +103,8 @@ def interpret(name: str, pattern: Pattern, rows: Sequence[Mapping[str, Any]], co
 
 
 def with_constants(logs: Sequence[float]) -> DeviceDescription:
-    return replace(H200, **{name: exp(value) for name, value in zip(FITTED, logs, strict=True)})
+    fitted: dict[str, Any] = {name: exp(value) for name, value in zip(FITTED, logs, strict=True)}
+    return replace(H200, **fitted)
 
 
 def fit(samples: Sequence[Sample]) -> DeviceDescription:

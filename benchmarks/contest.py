@@ -5,7 +5,7 @@ timed again in turns with the best routine. What a job queue adds is not in thes
 """
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -42,7 +42,7 @@ COMPILE_S = 120
 class StageSeconds:
     """Wall seconds by stage. All but `compile_wait` pass while the device's process works."""
 
-    spent: Counter[str] = field(default_factory=Counter)
+    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @contextmanager
     def of(self, stage: str) -> Iterator[None]:

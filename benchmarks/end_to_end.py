@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.generated import stencil_3d, uniform_rows
-from benchmarks.run import _commit
+from benchmarks.origin import source_commit
 from benchmarks.suites import example_matrices
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client.clients import Client, matrix_file
@@ -49,7 +49,7 @@ def main() -> None:
     result = {
         "kind": "end_to_end",
         "device": device,
-        "commit": options.commit or _commit(),
+        "commit": options.commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": "python -m benchmarks.end_to_end",
         "ready_s": ready_s,

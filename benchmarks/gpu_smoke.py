@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -24,13 +24,15 @@ import scipy.sparse
 from benchmarks.generated import fem_blocks, power_law, stencil_2d, uniform_rows
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
-from services.evaluator.cuda.device import CudaDevice
 from services.evaluator.isolation.workbench import LocalWorkbench, Stored
 from sparsesmith.families import propose
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import MeasuredTiming, Workload
 from sparsesmith_proto.message import ElementType, Operation
+
+if TYPE_CHECKING:
+    from services.evaluator.cuda.device import CudaDevice
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ def main() -> None:
     arguments = _arguments()
     logging.basicConfig(level=logging.INFO, format="  %(message)s")
     started = time.perf_counter()
+    from services.evaluator.cuda.device import CudaDevice  # Needs CuPy, which --help does not.
+
     device = CudaDevice()
     start_s = time.perf_counter() - started
     description = device.description()
@@ -105,7 +109,7 @@ def main() -> None:
                 arguments.out.write_text(json.dumps(report, indent=1))
 
 
-def _look_at(case: Case, device: CudaDevice, compiler: Compiler, num_families: int) -> dict[str, Any]:
+def _look_at(case: Case, device: "CudaDevice", compiler: Compiler, num_families: int) -> dict[str, Any]:
     pattern = case.make()
     workload = Workload(
         pattern=pattern.digest,
@@ -187,7 +191,7 @@ def _graded(
     if not isinstance(verdict, Correct):
         return {"problem": verdict.message}
     with _clock(stages.quick):
-        timing = bench.time(kernel_id, "quick")
+        timing = bench.time(kernel_id)
     if not isinstance(timing, MeasuredTiming):
         return {"problem": getattr(timing, "message", str(timing))}
     return {"median_us": timing.median_us, "timing": timing, "worst_error": verdict.worst_error,

@@ -275,7 +275,7 @@ _SHARED_FIELDS = ("job_id", "workload", "candidates", "budget_s")
 def _rate(rounds: Sequence[Mapping[str, Any]]) -> float:
     """Candidates a second."""
     number = sum(len(report["outcomes"]) for each in rounds for report in each["reports"])
-    return number / sum(each["seconds"] for each in rounds)
+    return float(number / sum(each["seconds"] for each in rounds))
 
 
 def costs(

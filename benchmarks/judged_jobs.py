@@ -6,6 +6,7 @@ JOBS.json: `{"pack": FILE, "matrices": [names], "warm_up": job, "rounds": [[job,
 as a file, so that `benchmarks` and everything else is the tree's own.
 """
 
+import argparse
 import json
 import sys
 import time
@@ -16,13 +17,17 @@ WARM_UP_S = 600
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
     # The file's own folder must not come before the tree.
     sys.path = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
     from benchmarks.suites import core_sources
     from benchmarks.throughput import _evaluator, graded
     from sparsesmith_proto.evaluation import EvaluationJob
 
-    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    asked = json.loads(options.jobs.read_text(encoding="utf-8"))
     sources = {source.name: source for source in core_sources(Path(asked["pack"]))}
     rounds = []
     with _evaluator() as (patterns, queue):
@@ -34,7 +39,7 @@ def main() -> None:
             began = time.monotonic()
             reports = graded(messages, queue, 600)
             rounds.append({"seconds": time.monotonic() - began, "reports": [_report(report) for report in reports]})
-    Path(sys.argv[2]).write_text(json.dumps(rounds), encoding="utf-8")
+    options.out.write_text(json.dumps(rounds), encoding="utf-8")
 
 
 def _report(report: Any) -> dict[str, Any]:

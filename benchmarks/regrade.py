@@ -128,10 +128,8 @@ def main() -> None:
     options = _options()
     folder = ROOT / "benchmarks" / "results" / "h200"
     chosen = [winner for name in options.suites for winner in winners(folder / f"{name}.json")]
-    sources: dict[str, Source] = {
-        source.name: source
-        for source in (*core_sources(options.pack), *held_out_sources(options.pack), *generated_sources())
-    }
+    known: list[Source] = [*core_sources(options.pack), *held_out_sources(options.pack), *generated_sources()]
+    sources = {source.name: source for source in known}
     chosen = [winner for winner in chosen if winner.matrix in sources]
     settings, rows = EvaluatorSettings(), []
     with (

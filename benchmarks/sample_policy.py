@@ -17,8 +17,13 @@ from services.trainer.offline.prompt_pool import build_pool, header_tensor
 from services.trainer.policy_model import PolicyNetworks
 from services.trainer.tokenizer import load_tokenizer
 from sparsesmith.policy.checkpoint import load_policy
+from sparsesmith_proto.message import ElementType, Operation
 
-WORKLOADS = (("spmv", "float32", 1), ("spmv", "float64", 1), ("spmm", "float32", 32))
+WORKLOADS: tuple[tuple[Operation, ElementType, int], ...] = (
+    ("spmv", "float32", 1),
+    ("spmv", "float64", 1),
+    ("spmm", "float32", 32),
+)
 
 
 def main() -> None:

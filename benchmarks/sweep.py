@@ -101,7 +101,7 @@ class Proposals:
 
 def parse_plan(text: str) -> Plan:
     operation, element_type, num_dense_cols, limit = text.split(":")
-    return Plan(cast(Operation, operation), cast(ElementType, element_type), int(num_dense_cols), int(limit))
+    return Plan(operation, cast(ElementType, element_type), int(num_dense_cols), int(limit))
 
 
 def main() -> None:

@@ -133,4 +133,5 @@ def _sha256(text: str) -> str:
 
 
 if __name__ == "__main__":
-    make(*map(Path, sys.argv[1:4]), Wishes.of_environment())
+    redis_folder, service_folder, queue_folder = map(Path, sys.argv[1:4])
+    make(redis_folder, service_folder, queue_folder, Wishes.of_environment())

@@ -60,6 +60,7 @@ Version = Annotated[bool, typer.Option("--version", help="Print the version and 
 OPTIONS_OF_THE_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 USER_MISTAKE = 2
+NOT_READY = 4
 INTERRUPTED = 130
 
 
@@ -205,6 +206,17 @@ def health(url: Url = None, header: Headers = None, as_json: Json = False) -> No
 
     with connection(url, header) as client:
         raise typer.Exit(show_health(client, as_json=as_json))
+
+
+@app.command()
+def doctor(url: Url = None, header: Headers = None, as_json: Json = False) -> None:
+    """Say what is here and what to do about what is not. Exits with 4 unless the server is ready."""
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.doctor import show_findings
+
+    with connection(url, header) as client:
+        if not show_findings(client, as_json=as_json):
+            raise typer.Exit(NOT_READY)
 
 
 @app.command()

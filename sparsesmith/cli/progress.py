@@ -58,6 +58,8 @@ def describe(state: JobState) -> str:
     match state:
         case Queued(position=position):
             return f"queued, {position} ahead"
+        case Running(num_graded=0, budget_candidates=budget):
+            return f"graded 0 of {budget} candidates; the routines that they are held against come first"
         case Running(num_graded=graded, budget_candidates=budget, best_us=None):
             return f"graded {graded} of {budget} candidates; none has passed yet"
         case Running(num_graded=graded, budget_candidates=budget, best_us=best, best_speedup=speedup):

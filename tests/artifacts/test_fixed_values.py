@@ -190,6 +190,6 @@ def test_headers_of_compressed_programs_compile_together(tmp_path: Path) -> None
         includes += f'#include "kernel{number}.hpp"\n'
         includes += f"sparsesmith_{workload_name(workload)}::Kernel* kernel{number}();\n"
     (tmp_path / "main.cu").write_text(includes)
-    command = ["nvcc", "-std=c++17", "-arch=sm_90", "-Xcompiler", "-Wall", "-c", "-o", tmp_path / "main.o"]
-    run = subprocess.run([*command, tmp_path / "main.cu"], capture_output=True, text=True, cwd=tmp_path)
+    command = ["nvcc", "-std=c++17", "-arch=sm_90", "-Xcompiler", "-Wall", "-c", "-o", str(tmp_path / "main.o")]
+    run = subprocess.run([*command, str(tmp_path / "main.cu")], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stderr

@@ -6,7 +6,7 @@ from benchmarks.order_independence import compared, graded_in_orders
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import InterpreterFactory
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
-from sparsesmith_proto.kernel import EstimatedTiming, Mismatch, Passed, Resources
+from sparsesmith_proto.kernel import EstimatedTiming, Mismatch, Outcome, Passed, Resources
 from tests.evaluator.grading_tools import make_pattern
 
 
@@ -24,7 +24,7 @@ def passed(median_us: float) -> Passed:
 
 def test_spreads_are_those_of_programs_that_always_passed() -> None:
     wrong = Mismatch(message="wrong")
-    runs = [
+    runs: list[dict[str, Outcome]] = [
         {"a": passed(10), "b": passed(40), "c": wrong},
         {"a": passed(10.2), "b": passed(44), "c": wrong},
     ]

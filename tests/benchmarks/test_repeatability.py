@@ -30,7 +30,8 @@ def suite(factor: Callable[[int], float] = lambda number: 1.0, **changes: Any) -
 
 def test_a_run_agrees_with_itself() -> None:
     same = compared(suite(), suite())
-    assert (same.matrices, same.time_ratio, same.speedup_ratio) == (NUM_MATRICES, pytest.approx(1), pytest.approx(1))
+    assert same.matrices == NUM_MATRICES
+    assert [same.time_ratio, same.speedup_ratio] == pytest.approx([1, 1])
     assert (same.share_within_tolerance, same.worst_difference, same.agrees) == (1, 0, True)
 
 

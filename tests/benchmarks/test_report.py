@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from benchmarks.causes import cause
@@ -10,12 +12,12 @@ from tests.benchmarks.suites import make_kernel, make_row, make_suite, make_time
 CSR_ROUTINE = {"routine": "cusparse_csr_alg2", **make_times(10, preparation_ms=0)}
 
 
-def suite_of(*rows: dict[str, object], **changes: object) -> Suite:
+def suite_of(*rows: dict[str, Any], **changes: Any) -> Suite:
     (suite,) = read_suites([make_suite(*rows, **changes)])
     return suite
 
 
-def lost_to(**changes: object) -> str:
+def lost_to(**changes: Any) -> str:
     """The cause of a loss on a row with these changes; ours takes 20 us where the best routine takes 10."""
     suite = suite_of(make_row(kernel=make_kernel(20), **changes))
     return cause(suite, suite.rows[0])
@@ -36,7 +38,7 @@ def test_no_class_carries_the_mean_of_classes() -> None:
     rows = [make_row(f"small{number}", make_kernel(2.5)) for number in range(9)]
     suite = suite_of(*rows, make_row("large", make_kernel(10), nnz=2_000_000))
     means = class_means(suite.rows, "best", "warm")
-    assert (means[0], means[2]) == (pytest.approx(4), pytest.approx(1))
+    assert [means[0], means[2]] == pytest.approx([4, 1])
     assert mean_of_classes(means) == pytest.approx(2)
 
 
@@ -99,7 +101,7 @@ def test_the_bandwidth_table_shows_format_bytes_alone_and_with_the_vectors() -> 
 
 
 def test_small_or_irregular_matrices_are_not_held_to_the_copy_bandwidth() -> None:
-    assert bandwidth_table(suite_of(make_row("small"), make_row("graph", nnz=20_000_000, **{"class": "graph"}))) == []
+    assert bandwidth_table(suite_of(make_row("small"), make_row("graph", nnz=20_000_000) | {"class": "graph"})) == []
 
 
 def test_break_even_is_never_where_most_matrices_never_repay() -> None:

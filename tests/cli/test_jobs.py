@@ -1,6 +1,7 @@
 """Jobs and the server from the command line, against a real generator; the evaluators' outcomes are the test's."""
 
 import json
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -128,6 +129,22 @@ def test_health_tells_a_server_that_is_ready_from_none(sparsesmith_command: Shel
     away = sparsesmith_command("health", "--url", nobody)
     assert (away.code, away.err) == (4, "")
     assert away.out.startswith(f"{nobody}  no answer: ")
+
+
+def test_the_doctor_names_what_is_here_and_what_to_do_about_what_is_not(
+    sparsesmith_command: Shell, server: str
+) -> None:
+    here = sparsesmith_command("doctor")
+    assert here.code == 0
+    assert f"{server} ready" in here.out
+    nobody = f"http://127.0.0.1:{free_port()}"
+    away = sparsesmith_command("doctor", "--url", nobody, "--json")
+    assert away.code == 4
+    found = {finding["what"]: finding for finding in json.loads(away.out)}
+    assert found["Python"]["found"].endswith(sys.executable)
+    assert found["server"]["found"].startswith(f"{nobody} no answer")
+    assert "make up" in found["server"]["advice"]
+    assert bool(found["GPU"]["advice"]) == found["GPU"]["found"].startswith("none")
 
 
 def test_headers_of_the_command_line_are_checked_before_anything_is_sent(

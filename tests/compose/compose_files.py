@@ -40,17 +40,20 @@ _Loader.add_constructor("!override", _replacing)
 
 def document(path: Path) -> Document:
     """One file, with variables at their defaults and the tags resolved as if it stood alone."""
-    return _plain(_load(path))
+    plain: Document = _plain(_load(path))
+    return plain
 
 
 def cpu_document() -> Document:
     """Both files, merged."""
-    return _plain(_merged(_load(GPU_FILE), _load(CPU_FILE)))
+    merged: Document = _plain(_merged(_load(GPU_FILE), _load(CPU_FILE)))
+    return merged
 
 
 def _load(path: Path) -> Document:
     text = re.sub(r"\$\{(\w+):-([^}]*)\}", lambda match: os.environ.get(match[1], match[2]), path.read_text())
-    return yaml.load(text, Loader=_Loader)
+    loaded: Document = yaml.load(text, Loader=_Loader)
+    return loaded
 
 
 def _merged(base: Any, change: Any) -> Any:

@@ -223,8 +223,8 @@ def test_what_a_service_is_told_is_what_its_settings_read(
     told = services[name]["environment"]
     for variable, value in told.items():
         monkeypatch.setenv(variable, value)
-    folders = [make_folder(tmp_path / folder) for folder in ("redis", "services", "queue")]
-    make(*folders, Wishes("a-password-of-sixteen", "", ("localhost",), 6380))
+    mine, theirs, guests = (make_folder(tmp_path / folder) for folder in ("redis", "services", "queue"))
+    make(mine, theirs, guests, Wishes("a-password-of-sixteen", "", ("localhost",), 6380))
     settings = SETTINGS[name](_secrets_dir=tmp_path / "services").model_dump()
     assert settings["redis_url"] == "redis://:a-password-of-sixteen@redis:6379/0"
     own = {

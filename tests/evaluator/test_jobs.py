@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -248,16 +248,19 @@ class CountingCompiler(Compiler):
         super().__init__(1)
         self.sources: list[str] = []
 
-    def submit(self, source: str, architecture: str) -> "Future[Compiled | CompileError]":
+    def submit(
+        self, source: str, architecture: str, *, definitions: Mapping[str, str] | None = None
+    ) -> "Future[Compiled | CompileError]":
         self.sources.append(source)
-        return super().submit(source, architecture)
+        return super().submit(source, architecture, definitions=definitions)
 
 
 def test_a_program_for_another_matrix_is_rejected_and_never_compiled(connection: Redis) -> None:
     requiring = program_text("right 5").replace("//@ launch", "//@ require num_rows=21\n//@ launch")
     process = DeviceProcess(MisbehavingFactory(), LIMITS)
     try:
-        with CountingCompiler() as compiler:
+        compiler = CountingCompiler()
+        with compiler:
             report = grade(make_job(requiring, program_text("right 6")), Grader(process, compiler), connection)
     finally:
         process.close()

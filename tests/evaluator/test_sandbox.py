@@ -95,7 +95,7 @@ def test_a_wrong_kernel_is_a_mismatch_and_keeps_its_process(bench: SandboxedWork
     ],
 )
 def test_what_ends_the_process_is_an_outcome_and_the_next_kernel_gets_a_clean_one(
-    bench: SandboxedWorkbench, behaviour: str, outcome: type, words: str
+    bench: SandboxedWorkbench, behaviour: str, outcome: type[Crashed | Mismatch | TimedOut], words: str
 ) -> None:
     before = child_pid(bench._process)
     verdict = check(bench, behaviour)

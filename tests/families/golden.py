@@ -11,12 +11,13 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.families import FAMILIES, Family, FamilyInstance, propose
-from sparsesmith.families.fixed.family import FixedFamily
+from sparsesmith.families.family import KernelFamily
 from sparsesmith.families.fixed.proposal import propose_fixed
 from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.families.proposal import FamilyProspect, prospects_of, work_of
@@ -156,7 +157,7 @@ PATTERNS: dict[str, Callable[[], Pattern]] = {
 
 FIXED_PATTERNS = ("one entry", "five points", "nine points", "seven points", "wide band", "random", "blocks of three",
                   "power law", "large band", "random, tall")  # fmt: skip
-VALUES: dict[str, Callable[[Pattern], npt.NDArray[np.float64]]] = {
+VALUES: dict[str, Callable[[Pattern], npt.NDArray[np.floating[Any]]]] = {
     "equal": lambda pattern: np.full(pattern.nnz, 3.0),
     "by diagonal": lambda pattern: 1.0 + (pattern.col_indices - pattern.row_indices()) % 5,
     "thousands": lambda pattern: 1.0 + np.arange(pattern.nnz) % 1999,
@@ -209,9 +210,7 @@ def values_of(spec: ParameterSpec) -> tuple[ParameterValue, ...]:
             return tuple(value for value in lists if spec.is_legal(value))
 
 
-def choices(
-    family: Family | FixedFamily, element_type: ElementType, columns: int
-) -> Iterator[dict[str, ParameterValue]]:
+def choices(family: KernelFamily, element_type: ElementType, columns: int) -> Iterator[dict[str, ParameterValue]]:
     """Legal choices, drawn evenly; the draw depends on names and values alone."""
     draw = random.Random(f"{family.name} {element_type} {columns}")
     names = sorted(family.parameters)
@@ -220,7 +219,7 @@ def choices(
     return itertools.islice((choice for choice in drawn if family.accepts(choice, element_type, columns)), CHOICES)
 
 
-def texts_of(family: Family | FixedFamily) -> Iterator[tuple[str, str]]:
+def texts_of(family: KernelFamily) -> Iterator[tuple[str, str]]:
     """What is written, and the text: a part of the grid, and the compressed forms of some."""
     element_types: tuple[ElementType, ...] = ("float32", "float64")
     for element_type, columns in itertools.product(element_types, (8, 32, 100) if family.operation == "spmm" else (1,)):
@@ -234,7 +233,7 @@ def texts_of(family: Family | FixedFamily) -> Iterator[tuple[str, str]]:
                     yield f"{title} {compression}", str(compressed)
 
 
-def of_family(family: Family | FixedFamily) -> str:
+def of_family(family: KernelFamily) -> str:
     return digest(*(text for _, text in texts_of(family)))
 
 

@@ -67,7 +67,7 @@ def test_packing_stores_every_value_once_and_zeros_elsewhere(
     layout = format_.build(pattern, data.draw(parameters_of(format_)))
     values = np.arange(1, pattern.nnz + 1, dtype=np.float32)
     packed = layout.pack(values)
-    assert (packed.size, packed.dtype) == (layout.num_slots, np.float32)
+    assert (packed.size, packed.dtype) == (layout.num_slots, np.dtype(np.float32))
     np.testing.assert_array_equal(np.sort(packed[packed != 0]), values)
 
 

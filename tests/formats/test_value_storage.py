@@ -1,5 +1,7 @@
 """Values stored smaller are the same values, whatever the format and the pattern."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +17,7 @@ from sparsesmith.formats.values.storage import (
     Dictionary,
     Float32,
     RowDictionary,
+    ValueStorage,
     distinct,
     unpacked,
 )
@@ -44,7 +47,7 @@ def test_unpacking_gives_every_slot_its_value_back(name: str, data: st.DataObjec
     format_ = format_named(name)
     parameters = data.draw(parameters_of(format_))
     values = some_values(data, pattern)
-    storages = [Dictionary("u8"), Dictionary("u16"), Float32()]
+    storages: list[ValueStorage] = [Dictionary("u8"), Dictionary("u16"), Float32()]
     slots = format_.grid_of_slots
     if slots is not None:
         storages += [RowDictionary("u8"), RowDictionary("u16")]
@@ -87,7 +90,9 @@ def test_a_compressed_layout_holds_just_the_arguments_of_the_catalogue(
         assert layout.num_bytes(8) == scratch_bytes + sum(array.nbytes for array in layout.indices.values())
 
 
-def layout_of(rows: tuple[str, ...], values: list[float], name: str, storage: str, **given: ParameterValue) -> dict:
+def layout_of(
+    rows: tuple[str, ...], values: list[float], name: str, storage: str, **given: ParameterValue
+) -> dict[str, Any]:
     format_ = compressed(format_named(name), VALUE_STORAGES[storage])
     layout = format_.build_with(
         make_pattern(*rows), complete_parameters(format_, given), fixed_values(np.array(values), "float32")

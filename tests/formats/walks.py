@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ class Operands:
     num_cols: int
     layout: Layout
     parameters: Parameters
-    values: Vector
+    values: npt.NDArray[np.floating[Any]]
     """In stored order."""
     x: Vector
 
@@ -204,7 +205,8 @@ def _row_bins_columns(o: Operands) -> list[int]:
         return low
     bits = 2 if index == "u18" else 4
     slots, high = 8 // bits, o.array("high_bits")
-    columns, first_byte = [], 0
+    columns: list[int] = []
+    first_byte = 0
     bins = [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
     for (warp, _, _, slot), (past_warp, _, _, past_slot) in itertools.pairwise(bins):
         steps = (past_slot - slot) // (past_warp - warp) // 32

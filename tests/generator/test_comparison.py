@@ -45,6 +45,15 @@ def test_at_least_nine_in_ten_versions_that_are_as_good_are_let_through() -> Non
     assert share_refused() <= 0.10
 
 
+def test_two_programs_in_64_that_do_not_compile_are_no_evidence() -> None:
+    """As an H200 showed: versions as good as the shipped one fell by this alone."""
+    shipped = [[1.0] * 32] * 8
+    for failures in ([2, 0], [1, 1]):
+        own = [[0.0] * count + [1.0] * (8 - count) for count in (*failures, 0, 0, 0, 0, 0, 0)]
+        assert shortfall(own, shipped)[1] > Z_LIMIT
+        assert shortfall(own, shipped, continuity=0.5)[1] < Z_LIMIT
+
+
 def test_the_measured_drift_from_93_to_70_per_cent_is_found() -> None:
     assert share_refused(loss=0.23) >= 0.99
 

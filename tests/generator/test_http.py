@@ -358,7 +358,8 @@ def events_of(
     client: httpx.Client, location: str, last_event_id: str | None = None
 ) -> list[tuple[str, str, JobStatus]]:
     headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
-    events, current = [], {}
+    events: list[tuple[str, str, JobStatus]] = []
+    current: dict[str, str] = {}
     with client.stream("GET", f"{location}/events", headers=headers) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         for line in stream.iter_lines():

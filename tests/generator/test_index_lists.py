@@ -42,10 +42,16 @@ def refusal(rows: str, piece_bytes: int = 1 << 16) -> InvalidMatrix:
 def test_a_body_in_pieces_is_read_as_json_reads_it(
     rows: list[int], cols: list[int], text: str, indent: int | None, piece_bytes: int
 ) -> None:
-    matrix = {"num_rows": 3, "row_indices": rows, "col_indices": cols, text + "x": [1, {"row_indices": [2]}]}
+    matrix: dict[str, object] = {
+        "num_rows": 3,
+        "row_indices": rows,
+        "col_indices": cols,
+        text + "x": [1, {"row_indices": [2]}],
+    }
     body = {"program": text, "row_indices": [4], "matrix": matrix, "list": [text, {"matrix": [5]}]}
     remaining, lists = read(json.dumps(body, indent=indent), piece_bytes)
-    expected = {**body, "matrix": {**matrix, "row_indices": [], "col_indices": []}}
+    without: dict[str, object] = {"row_indices": [], "col_indices": []}
+    expected = {**body, "matrix": matrix | without}
     assert json.loads(remaining) == expected
     assert {name: array.tolist() for name, array in lists.items()} == {"row_indices": rows, "col_indices": cols}
 

@@ -96,7 +96,7 @@ def test_a_folder_without_an_encoder_is_prompted_in_text(tmp_path: Path) -> None
     arguments = pattern, make_workload(pattern), make_prompt(encoder="text")
     written = writer.write(*arguments)
     assert isinstance(written, TokenPrompt)
-    assert writer._tokenizer.decode(written.token_ids) == text_prompt(*arguments)
+    assert writer._tokenizer.decode(list(written.token_ids)) == text_prompt(*arguments)
 
 
 @pytest.mark.parametrize("operation", ["spmv", "spmm"])

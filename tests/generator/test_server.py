@@ -108,7 +108,7 @@ def test_an_answer_may_take_longer_than_headers_and_connections_are_kept(redis_u
 def test_a_request_keeps_the_id_it_came_with_and_gets_one_otherwise(client: httpx.Client) -> None:
     assert client.get("/healthz", headers={"X-Request-Id": "batch-7.a"}).headers["x-request-id"] == "batch-7.a"
     for hostile in ("", "a b", "x" * 200, "é"):
-        given = client.get("/nowhere", headers={"X-Request-Id": hostile.encode()}).headers["x-request-id"]
+        given = client.get("/nowhere", headers={b"X-Request-Id": hostile.encode()}).headers["x-request-id"]
         assert re.fullmatch("[0-9a-f]{16}", given)
 
 
@@ -122,7 +122,7 @@ def test_a_request_is_logged_with_its_job_and_under_its_id(
     client.get(f"{location}?a=b%0Ac")
     client.get("/healthz")
     time.sleep(0.1)
-    lines = [(record.getMessage(), record.request) for record in caplog.records if "requests" in record.name]
+    lines = [(record.getMessage(), vars(record)["request"]) for record in caplog.records if "requests" in record.name]
     job_id = location.rpartition("/")[2]
     assert re.fullmatch(rf"POST /v1/kernels 200 in [\d.]+ s, \d+ bytes from 127.0.0.1, job '{job_id}'", lines[0][0])
     assert lines[0][1] == " [request r1]"
@@ -148,11 +148,15 @@ def test_figures_of_evaluators_and_trainer_come_through_the_generator(client: ht
         evaluator.graded(make_report([make_passed(make_timing(1))] * (number + 1)))
     trainer = TrainerMetrics()
     trainer.updated({"version": 3, "seconds": 2.5, "skipped": {"stale": 2}, "mean_reward": 0.5, "unknown": "x"})
-    registries = {"evaluator-a": evaluators[0], "evaluator-b": evaluators[1], "trainer": trainer}
+    registries = {
+        "evaluator-a": evaluators[0].registry,
+        "evaluator-b": evaluators[1].registry,
+        "trainer": trainer.registry,
+    }
     with connect(redis_url) as connection:
         channel = MetricsChannel(connection)
-        for worker, metrics in registries.items():
-            with published(metrics.registry, channel, worker):
+        for worker, registry in registries.items():
+            with published(registry, channel, worker):
                 pass
         channel.publish("broken", b"} no exposition {")
         text = client.get("/metrics").text

@@ -124,7 +124,7 @@ def test_a_full_store_is_told_and_goes_on_when_there_is_room(redis_url: str, red
     evaluators = Evaluators()
     evaluators.released.clear()
     with live_service(redis_url, evaluators, max_stored_bytes=2**20) as client:
-        locations = []
+        locations: list[str] = []
         while (response := post(client, scattered(len(locations)))).status_code == 202:
             locations.append(response.headers["location"])
         assert (response.status_code, response.json()["field"]) == (503, "max_stored_bytes")

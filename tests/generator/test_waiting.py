@@ -132,7 +132,7 @@ def test_a_search_that_is_cancelled_decides_nothing_for_those_who_joined_it() ->
             await first
         await asyncio.sleep(0.01)
         searching.released.set()
-        assert await asyncio.gather(second, third) == [REPORT] * 2
+        assert list(await asyncio.gather(second, third)) == [REPORT] * 2
         return searching.begun
 
     assert asyncio.run(run()) == 2

@@ -45,7 +45,7 @@ def make_policy(seed: int = 0, version: int = 0) -> Policy:
         eos_token_id=0,
         pad_token_id=2,
     )
-    model = Qwen3ForCausalLM(config).eval()
+    model = Qwen3ForCausalLM(config).eval()  # type: ignore[no-untyped-call]
     with torch.no_grad():  # What is saved in bfloat16 and loaded again is the same policy.
         for parameter in model.parameters():
             parameter.copy_(parameter.to(torch.bfloat16))

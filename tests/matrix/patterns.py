@@ -12,8 +12,8 @@ Mask = npt.NDArray[np.bool_]
 
 
 def pattern_of(mask: Mask) -> Pattern:
-    rows, cols = np.nonzero(mask)
-    return pattern_from_indices(*mask.shape, rows, cols)
+    (num_rows, num_cols), (rows, cols) = mask.shape, np.nonzero(mask)
+    return pattern_from_indices(num_rows, num_cols, rows, cols)
 
 
 def make_pattern(*rows: str) -> Pattern:

@@ -16,7 +16,7 @@ def test_a_digest_tells_values_and_types_apart_and_nothing_else() -> None:
 
 
 def test_values_are_rounded_to_the_element_type() -> None:
-    assert fixed_values([0.1], "float32").digest == fixed_values(np.float32([0.1]), "float32").digest
+    assert fixed_values([0.1], "float32").digest == fixed_values(np.array([0.1], np.float32), "float32").digest
 
 
 @pytest.mark.parametrize("value", [1e39, float("nan"), float("-inf")])

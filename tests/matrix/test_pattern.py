@@ -1,5 +1,7 @@
 """Patterns from SciPy matrices and from index lists."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -20,7 +22,7 @@ def test_indices_in_any_order_with_duplicates_make_a_canonical_pattern(entries: 
     rows, cols = zip(*entries, strict=True)
     pattern = pattern_from_indices(9, 6, rows, cols)
     assert entries_of(pattern) == sorted(set(entries))
-    assert (pattern.row_offsets.dtype, pattern.col_indices.dtype) == (np.int32, np.int32)
+    assert pattern.row_offsets.dtype == pattern.col_indices.dtype == np.dtype(np.int32)
 
 
 @given(patterns(), st.sampled_from(["csr", "csc", "coo", "bsr", "lil", "dok"]))
@@ -79,7 +81,7 @@ def test_coordinates_changed_behind_scipys_back_are_refused() -> None:
         ([], [], "nnz"),
     ],
 )
-def test_bad_index_lists_are_refused_with_the_entry(rows: list[object], cols: list[object], field: str) -> None:
+def test_bad_index_lists_are_refused_with_the_entry(rows: list[Any], cols: list[Any], field: str) -> None:
     with pytest.raises(InvalidMatrix) as refusal:
         pattern_from_indices(2, 3, rows, cols)
     assert refusal.value.field == field

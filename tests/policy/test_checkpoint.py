@@ -40,7 +40,8 @@ def make_policy(version: int = 0, seed: int = 0) -> Policy:
         tie_word_embeddings=True,
     )
     encoder = MatrixEncoder("structural", HIDDEN)
-    return Policy(Qwen3ForCausalLM(config), encoder, PolicyDescription("tiny", version=version, training={"steps": 3}))
+    model: Qwen3ForCausalLM = Qwen3ForCausalLM(config)  # type: ignore[no-untyped-call]
+    return Policy(model, encoder, PolicyDescription("tiny", version=version, training={"steps": 3}))
 
 
 def rounded(tensor: torch.Tensor) -> torch.Tensor:

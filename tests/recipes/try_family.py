@@ -11,6 +11,7 @@ from sparsesmith.program.program import parse_program
 from sparsesmith.tuning.columns import all_words, columns_of
 from sparsesmith.tuning.grid import grid_of
 from sparsesmith_proto.kernel import Passed
+from sparsesmith_proto.message import ElementType
 from tests.artifacts.answers import make_device, make_matrix, make_report, make_workload
 from tests.recipes.grading import outcomes
 
@@ -25,7 +26,8 @@ def main() -> None:
     (text, *_) = (entry.program for entry in propose(pattern, "spmv", "float32", limit=400) if entry.family == NAME)
     grid = grid_of(pattern, "spmv", "float32")
     assert NAME in grid.families and "family" in columns_of(grid, all_words())
-    texts = {kind: FAMILIES[NAME].render({"block": 64}, kind) for kind in ("float32", "float64")}
+    element_types: tuple[ElementType, ...] = ("float32", "float64")
+    texts = {kind: FAMILIES[NAME].render({"block": 64}, kind) for kind in element_types}
     for outcome in outcomes(texts):
         assert isinstance(outcome, Passed), outcome
     compressed = FAMILIES[NAME].compressed({"block": 64}, "float32", 1, Compression(Dictionary("u8"), "shared"))

@@ -40,7 +40,7 @@ def compare_builders(folder: Path) -> None:
         code = (cpp / "layout.hpp").read_text() + (cpp / f"{NAME}.hpp").read_text()
         code += MAIN.replace("BUILD", f"build_{NAME}").replace("PARAMETERS", cpp_parameters(FORMATS[NAME], parameters))
         (folder / f"{base}.cpp").write_text(code)
-        command = ["g++", "-std=c++17", "-Wall", "-Werror", "-o", folder / base, folder / f"{base}.cpp"]
+        command = ["g++", "-std=c++17", "-Wall", "-Werror", "-o", str(folder / base), str(folder / f"{base}.cpp")]
         subprocess.run(command, check=True)
         for matrix in PATTERNS.values():
             pattern = pattern_from_scipy(scipy.sparse.csr_matrix(matrix))

@@ -12,11 +12,11 @@ from services.trainer.muon import Muon, orthogonalized
 DEFAULTS = (3.4445, -4.7750, 2.0315), 5, 1e-7
 
 
-class ProductTypes(TorchDispatchMode):
+class ProductTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Remembers the types of all matrix products."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen: set[torch.dtype] = set()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -21,7 +21,7 @@ from tests.transport.messages import make_announcement
 
 def make_verdict(version: int, decision: str = "accepted") -> Verdict:
     announcement = make_announcement(version)
-    return Verdict(announcement=announcement, decision=decision, reason="so", decided_at="now")  # type: ignore[arg-type]
+    return Verdict(announcement=announcement, decision=decision, reason="so", decided_at="now")
 
 
 def make_probe(version: int, share: bool = True) -> Probe:

@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+from functools import partial
 
 import pytest
 from rq import Queue
@@ -20,6 +21,21 @@ from tests.transport.workers import Workers, wait_until
 @pytest.fixture
 def queue(redis_connection: Redis) -> EvaluationQueue:
     return EvaluationQueue(redis_connection, LIMITS)
+
+
+def has_begun(workers: Workers, name: str) -> bool:
+    return name in workers.began("hold-1")
+
+
+def began_or_ended(workers: Workers, queue: EvaluationQueue, name: str) -> bool:
+    return has_begun(workers, name) or queue.wait("hold-1", 0.1) is not None
+
+
+def error_of(job: Job) -> str:
+    """Why a job failed."""
+    result = job.latest_result()
+    assert result is not None
+    return str(result.exc_string)
 
 
 def test_a_job_goes_to_a_worker_and_its_report_comes_back(queue: EvaluationQueue, workers: Workers) -> None:
@@ -70,7 +86,7 @@ def test_a_job_that_kills_every_worker_fails(queue: EvaluationQueue, workers: Wo
     queue.submit(make_job("hold-1"))
     for name in ("a", "b", "c"):
         workers.start(name)
-        wait_until(lambda name=name: name in workers.began("hold-1") or queue.wait("hold-1", 0.1))
+        wait_until(partial(began_or_ended, workers, queue, name))
         workers.kill(name)
     with pytest.raises(Unavailable, match="every worker that had the job died"):
         queue.wait("hold-1", timeout_s=30)
@@ -132,7 +148,7 @@ def test_a_worker_that_is_told_to_stop_gives_its_job_back_at_no_attempt(
     queue.submit(make_job("hold-1"))
     for name in ("a", "b", "c", "d"):  # More often than there are attempts.
         workers.start(name)
-        wait_until(lambda name=name: name in workers.began("hold-1"))
+        wait_until(partial(has_begun, workers, name))
         workers.send(name, signal.SIGTERM)
         assert workers.wait_for_end(name) == 0
         assert queue.depth() == 1
@@ -230,7 +246,7 @@ def test_a_job_for_another_function_is_refused_and_never_run(
     workers.start("a")
     wait_until(lambda: job.get_status() == JobStatus.FAILED)
     assert not place.exists()
-    assert f"refused: {reason}" in job.latest_result().exc_string
+    assert f"refused: {reason}" in error_of(job)
     assert_it_still_works(EvaluationQueue(redis_connection, LIMITS))
 
 
@@ -239,7 +255,7 @@ def test_a_job_that_names_a_callback_is_refused(workers: Workers, redis_connecti
     job = queue.enqueue_call(GRADE_FUNCTION, args=[make_job().model_dump_json()], on_success=Callback("os.getcwd"))
     workers.start("a")
     wait_until(lambda: job.get_status() == JobStatus.FAILED)
-    assert "refused: it names a callback" in job.latest_result().exc_string
+    assert "refused: it names a callback" in error_of(job)
 
 
 def test_a_job_in_an_unknown_coding_is_refused(workers: Workers, redis_connection: Redis) -> None:

@@ -6,8 +6,9 @@ n mean(x) and variance n (N - n) / (N (N - 1)) sum((x - mean(x))^2). Sums and va
 
     z = sum(n mean(x) - candidate's sum) / sqrt(sum of variances)
 
-For values 0 and 1 this is the test of Mantel and Haenszel (1959) for stratified two-by-two tables, without continuity
-correction; for rewards Mantel's extension of it (1963). Prompts differ far more than versions do, and drop out. z is
+For values 0 and 1 this is the test of Mantel and Haenszel (1959) for stratified two-by-two tables, with the continuity
+correction of a half: shares of rare failures take few values, and two failures of 64 are no evidence. For rewards it
+is Mantel's extension (1963), without. Prompts differ far more than versions do, and drop out. z is
 nearly normal: above `Z_LIMIT` lie some two probes in 100 of an equally good version. What limit and tolerances find and
 what they let pass is simulated in tests/generator/test_comparison.py.
 
@@ -31,6 +32,18 @@ REWARD_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
+class Measure:
+    """How losses of a measure are told from chance."""
+
+    tolerance: float
+    continuity: float
+
+
+SHARE = Measure(SHARE_TOLERANCE, continuity=0.5)
+REWARD = Measure(REWARD_TOLERANCE, continuity=0.0)
+
+
+@dataclass(frozen=True)
 class GapLimits:
     """How far engine and trainer may be apart beyond what they are for the shipped version, in nats."""
 
@@ -50,8 +63,13 @@ def complaint(candidate: Probe, references: Sequence[Probe], limits: GapLimits) 
     return "; ".join(told) or None
 
 
-def shortfall(candidate: Sequence[Sequence[float]], reference: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """What the candidate lacks against the reference, prompt by prompt: the mean over its samples, and z."""
+def shortfall(
+    candidate: Sequence[Sequence[float]], reference: Sequence[Sequence[float]], continuity: float = 0.0
+) -> tuple[float, float]:
+    """What the candidate lacks against the reference, prompt by prompt: the mean over its samples, and z.
+
+    `continuity` is taken off what it lacks in all, before that is held against chance.
+    """
     lack = variance = 0.0
     for own, other in zip(candidate, reference, strict=True):
         pooled = np.array([*own, *other], np.float64)
@@ -61,7 +79,7 @@ def shortfall(candidate: Sequence[Sequence[float]], reference: Sequence[Sequence
     mean = sum(
         math.fsum(own) - len(own) * float(np.mean(other)) for own, other in zip(candidate, reference, strict=True)
     )
-    z = lack / math.sqrt(variance) if variance > 1e-12 else 0.0
+    z = (lack - continuity) / math.sqrt(variance) if variance > 1e-12 else 0.0
     return -mean / sum(map(len, candidate)), z
 
 
@@ -69,11 +87,9 @@ def _losses(candidate: Probe, reference: Probe) -> list[str | None]:
     name = "the shipped version" if reference.version == 0 else f"version {reference.version}, which serves"
     own, other = candidate.prompts, reference.prompts
     return [
-        _loss(
-            "compile share", [each.compiled for each in own], [each.compiled for each in other], SHARE_TOLERANCE, name
-        ),
-        _loss("pass share", [each.passed for each in own], [each.passed for each in other], SHARE_TOLERANCE, name),
-        _loss("mean reward", [each.rewards for each in own], [each.rewards for each in other], REWARD_TOLERANCE, name),
+        _loss("compile share", [each.compiled for each in own], [each.compiled for each in other], SHARE, name),
+        _loss("pass share", [each.passed for each in own], [each.passed for each in other], SHARE, name),
+        _loss("mean reward", [each.rewards for each in own], [each.rewards for each in other], REWARD, name),
     ]
 
 
@@ -81,11 +97,11 @@ def _loss(
     what: str,
     candidate: Sequence[Sequence[float]],
     reference: Sequence[Sequence[float]],
-    tolerance: float,
+    measure: Measure,
     name: str,
 ) -> str | None:
-    lack, z = shortfall(candidate, reference)
-    if lack <= tolerance or z <= Z_LIMIT:
+    lack, z = shortfall(candidate, reference, measure.continuity)
+    if lack <= measure.tolerance or z <= Z_LIMIT:
         return None
     return f"{what} is {lack:.3f} below that of {name} (z = {z:.1f}, limit {Z_LIMIT})"
 

@@ -50,8 +50,8 @@ def test_vectors_and_cache_hints(run: RUN) -> None:
     a, b = generator.standard_normal(128).astype(np.float32), generator.standard_normal(64)
     c = generator.integers(0, 9, 64, np.int32)
     x, y, z = np.zeros(128, np.float32), np.zeros(64), np.zeros(64, np.int32)
-    inputs = [Buffer(name, array, False) for name, array in zip("abc", (a, b, c), strict=True)]
-    outputs = [Buffer(name, array, True) for name, array in zip("xyz", (x, y, z), strict=True)]
+    inputs = [Buffer("a", a, False), Buffer("b", b, False), Buffer("c", c, False)]
+    outputs = [Buffer("x", x, True), Buffer("y", y, True), Buffer("z", z, True)]
     report = run(source, 1, 32, *inputs, *outputs)
     assert report.finding is None, report.finding
     shifted, counted = a.copy(), c.copy()
@@ -125,7 +125,8 @@ def test_device_variables_keep_their_values_between_launches(load: Callable[[str
 def test_arguments_that_do_not_fit_the_kernel_are_refused(load: Callable[[str], PtxModule]) -> None:
     module = load('extern "C" __global__ void k(int* y, int n) { y[0] = n; }')
     y = Buffer("y", np.zeros(1, np.int32), True)
-    for arguments in ([y], [y, 1, 2], [1, y], [y, 0.5]):
+    wrong: tuple[list[Buffer | int | float], ...] = ([y], [y, 1, 2], [1, y], [y, 0.5])
+    for arguments in wrong:
         with pytest.raises(ValueError, match="argument"):
             launch(module, "k", 1, 1, arguments)
     with pytest.raises(ValueError, match="contiguous"):

@@ -26,7 +26,8 @@ def from_bfloat(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
 def half_values() -> NDArray[np.float16]:
     """All finite float16 values, subnormal ones included."""
     every = np.arange(65536, dtype=np.uint16).view(np.float16)
-    return every[np.isfinite(every)][:63488]
+    finite: NDArray[np.float16] = every[np.isfinite(every)][:63488]
+    return finite
 
 
 def test_every_half_converts_to_float_and_back(run: RUN) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ RUN = Callable[..., LaunchReport]
 GRID_BLOCKS = 1000
 
 
-def make_counts(**changes: int) -> Counts:
+def make_counts(**changes: Any) -> Counts:
     return replace(Counts(blocks=1000, warp_instructions=8000, longest_warp_instructions=1), **changes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -214,7 +215,7 @@ def test_atomic_operations(run: RUN, element: str, dtype: type, call: str, start
     source = (
         f"""extern "C" __global__ void k({element}* x) {{ int i = blockIdx.x * blockDim.x + threadIdx.x; {call}; }}"""
     )
-    value = np.array([start], dtype)
+    value: NDArray[Any] = np.array([start], dtype)
     report = run(source, 2, 48, Buffer("x", value, True))
     assert report.finding is None, report.finding
     assert value[0] == np.array([expected]).astype(dtype)[0]
