@@ -73,7 +73,7 @@ def about(version: Version = False) -> None:
 
 
 @app.command()
-def tune(
+def tune(  # noqa: PLR0913
     matrix: MatrixFile,
     operation: OperationOption = "spmv",
     element_type: ElementTypeOption = "float32",
@@ -109,7 +109,7 @@ def tune(
 
 
 @app.command()
-def grade(
+def grade(  # noqa: PLR0913
     program: Annotated[Path, typer.Argument(help="A kernel program (.cu)", metavar="KERNEL.cu")],
     matrix: MatrixFile,
     operation: OperationOption = "spmv",

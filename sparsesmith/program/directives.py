@@ -140,7 +140,7 @@ def is_directive(line: str) -> bool:
     return line.lstrip(" \t").startswith(PREFIX)
 
 
-def parse_directives(text: str) -> Directives:
+def parse_directives(text: str) -> Directives:  # noqa: C901
     """Raises InvalidProgram for a missing, repeated, unknown or malformed directive, with its line."""
     formats: list[tuple[Format, dict[str, ParameterValue]]] = []
     launches: list[Launch] = []

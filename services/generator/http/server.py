@@ -32,7 +32,7 @@ def server_config(app: FastAPI, settings: GeneratorSettings, metrics: Metrics) -
     )
 
 
-def timed_headers(timeout_s: float) -> type[H11Protocol]:
+def timed_headers(timeout_s: float) -> type[H11Protocol]:  # noqa: C901
     """uvicorn's protocol, which closes a connection whose next request's headers have not come in time."""
 
     class TimedHeaders(H11Protocol):

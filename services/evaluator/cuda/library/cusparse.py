@@ -184,7 +184,7 @@ def sliced_ell(
     )  # fmt: skip
 
 
-def bsr(
+def bsr(  # noqa: PLR0913
     library: CuSparse,
     num_block_rows: int,
     num_block_cols: int,

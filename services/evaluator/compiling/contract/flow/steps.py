@@ -533,7 +533,7 @@ _NUM_OPERANDS = {"mov": 2, "cvta": 2, "add": 3, "sub": 3, "neg": 2, "not": 2, "m
 _FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "tf32", "e4m3", "e5m2")
 
 
-def _rule(opcode: tuple[str, ...], operands: Sequence[str]) -> Rule:
+def _rule(opcode: tuple[str, ...], operands: Sequence[str]) -> Rule:  # noqa: C901
     name = opcode[0]
     if any(part in _FLOATS for part in opcode) and name not in ("mov", "selp"):
         return entangled
