@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test test-slow check fuzz-api test-gpu test-containers bench report schema clean
+.PHONY: help install demo up test test-slow check fuzz-api test-gpu test-containers soak bench report schema clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 
 test-containers: $(INSTALLED) ## Build the images and put the composed stack through its life (Docker or Podman)
 	$(PYTHON) -m benchmarks.containers
+
+soak: $(INSTALLED) ## The stack under load while its processes are killed: every accepted job is answered
+	$(PYTHON) -m benchmarks.soak
 
 bench: $(INSTALLED) ## Measure on this machine's device, write benchmarks/results and regenerate the report
 	$(PYTHON) -m benchmarks.run
