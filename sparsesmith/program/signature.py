@@ -1,14 +1,13 @@
 """Kernel signatures: what the catalogue demands, and whether a program's text declares just that."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from sparsesmith.elements import c_type
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import HEAD, Argument, Format, Parameters
 from sparsesmith.operations import operation_named
+from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.restrictions.tokens import SourceTokens, Token, closing
 from sparsesmith_proto.message import ElementType, Operation
 
@@ -20,10 +19,9 @@ def signature_of(
     format_: Format, parameters: Parameters, operation: Operation, element_type: ElementType
 ) -> tuple[Argument, ...]:
     """The arguments of every kernel of a program, in order, with the element type filled in."""
-    element = c_type(element_type)
     tail = (operand.argument for operand in operation_named(operation).operands)
     return tuple(
-        replace(argument, c_type=re.sub(r"\bT\b", element, argument.c_type))
+        replace(argument, c_type=with_element_type(argument.c_type, element_type))
         for argument in (*HEAD, *format_.arguments(parameters), *tail)
     )
 
