@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -17,6 +17,7 @@ from sparsesmith_proto.kernel import (
     Workload,
 )
 from sparsesmith_proto.message import (
+    Axes,
     ElementType,
     Identifier,
     Message,
@@ -29,6 +30,10 @@ from sparsesmith_proto.message import (
 from sparsesmith_proto.policy import PolicyAnnouncement, Verdict
 from sparsesmith_proto.words import SearchStrategy as SearchStrategy
 from sparsesmith_proto.words import ValuesOption as ValuesOption
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class Budget(Message):
@@ -44,6 +49,8 @@ class TuningOptions(Message):
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
     num_dense_cols: int = Field(default=1, ge=1, le=1024)
+    axes: Axes = Field(default={}, exclude_if=lambda axes: not axes)
+    """Sizes that the operation has beside those of a matrix and `num_dense_cols`."""
     values: ValuesOption = "any"
     search: SearchStrategy = "auto"
     budget: Budget = Budget()
@@ -60,21 +67,43 @@ class MatrixIndices(Message):
     """One for each pair of indices, for `values="fixed"`. Those of duplicates are added up."""
 
 
-class KernelRequest(TuningOptions):
-    """`POST /v1/kernels` as JSON."""
+def check_subject(matrix: object, task: str | None) -> None:
+    """Raises ValueError unless a request names one of the two."""
+    if (matrix is None) == (task is None):
+        raise ValueError(f"matrix and task: {'neither' if task is None else 'both'} given, one is needed")
 
-    matrix: MatrixIndices
+
+class KernelRequest(TuningOptions):
+    """`POST /v1/kernels` as JSON: for a matrix, or for a task with its axes."""
+
+    matrix: MatrixIndices | None = Field(default=None, exclude_if=_is_none)
+    task: Operation | None = Field(default=None, exclude_if=_is_none)
+    """In the place of `matrix` and `operation`: an operation that has no matrix."""
+
+    @model_validator(mode="after")
+    def _is_about_one_thing(self) -> "KernelRequest":
+        check_subject(self.matrix, self.task)
+        return self
 
 
 class EvaluationRequest(Message):
-    """`POST /v1/evaluations` as JSON: grade this program on this matrix."""
+    """`POST /v1/evaluations` as JSON: grade this program on this matrix, or on this task with its axes."""
 
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
     num_dense_cols: int = Field(default=1, ge=1, le=1024)
+    axes: Axes = Field(default={}, exclude_if=lambda axes: not axes)
+    """Sizes that the operation has beside those of a matrix and `num_dense_cols`."""
     values: ValuesOption = "any"
     program: ProgramText
-    matrix: MatrixIndices
+    matrix: MatrixIndices | None = Field(default=None, exclude_if=_is_none)
+    task: Operation | None = Field(default=None, exclude_if=_is_none)
+    """In the place of `matrix` and `operation`: an operation that has no matrix."""
+
+    @model_validator(mode="after")
+    def _is_about_one_thing(self) -> "EvaluationRequest":
+        check_subject(self.matrix, self.task)
+        return self
 
 
 class BreakEven(Message):
@@ -155,9 +184,10 @@ class KernelReport(Message):
     """The whole answer to a request: what to use and the numbers behind it."""
 
     workload: Workload
-    num_rows: int = Field(ge=1)
-    num_cols: int = Field(ge=1)
-    nnz: int = Field(ge=1)
+    num_rows: int | None = Field(default=None, ge=1)
+    """Of the matrix, as the next two; None: a task without one."""
+    num_cols: int | None = Field(default=None, ge=1)
+    nnz: int | None = Field(default=None, ge=1)
     answer: Answer
     baselines: Baselines
     device: DeviceDescription

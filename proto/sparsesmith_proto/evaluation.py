@@ -36,6 +36,7 @@ class EvaluationReport(Message):
     baselines: Baselines
     evaluations: tuple[Evaluation, ...]
     csr_bytes: Bytes
-    """Device memory of the workload's matrix in CSR, for comparison with each `format_bytes`."""
+    """Device memory of the workload's matrix in CSR, for comparison with each `format_bytes`; of a task without a
+    matrix, of its operands."""
     seconds: Seconds
     """Wall time of the whole job on the evaluator."""

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from sparsesmith_proto.message import (
     Architecture,
+    Axes,
     Bytes,
     Digest,
     ElementType,
@@ -22,14 +23,25 @@ from sparsesmith_proto.message import (
 class Workload(Message):
     """What a kernel is tuned for."""
 
-    pattern: Digest
-    """Digest of the sparsity pattern; the pattern itself lies in the pattern store."""
+    pattern: Digest | None = None
+    """Digest of the sparsity pattern; the pattern itself lies in the pattern store. None: a task without a matrix."""
     operation: Operation
     element_type: ElementType
     num_dense_cols: int = Field(default=1, ge=1, le=1024)
     """Columns of the dense operand: 1 for spmv."""
     values: Digest | None = None
     """Digest of the values where the request fixes them: kernels are right for these only. None: for any values."""
+    axes: Axes = Field(default={}, exclude_if=lambda axes: not axes)
+    """Sizes that the operation has beside those of a matrix and `num_dense_cols`."""
+
+    def __hash__(self) -> int:
+        return hash((self.pattern, self.operation, self.element_type, self.num_dense_cols, self.values))
+
+    @model_validator(mode="after")
+    def _values_are_of_a_matrix(self) -> "Workload":
+        if self.values is not None and self.pattern is None:
+            raise ValueError("values: a task without a matrix has none")
+        return self
 
 
 class Parent(Message):

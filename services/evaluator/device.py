@@ -13,13 +13,15 @@ CUDA error) raises DeviceLost: the child ends, the candidate becomes Crashed, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from sparsesmith.formats.format import Layout
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Problem
+from sparsesmith.operations.operation import Expected, Residual
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -30,7 +32,6 @@ from sparsesmith_proto.kernel import (
     Mismatch,
     Rejected,
     TimedOut,
-    Workload,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 Array = Any
 """An array of the device's own library (NumPy, CuPy); `correctness` uses operators, `.all()`, `.max()`, `.copy()`."""
+
+Starts = Mapping[str, Array]
+"""What outputs hold before a run, by operand."""
 
 Timing = MeasuredTiming | EstimatedTiming
 
@@ -58,37 +62,90 @@ class DeviceLost(Exception):
 SMALLEST = 1e-300
 """Keeps 0 / 0 of empty rows at 0: where the magnitude is 0 the bound is 0, so the error is too."""
 
+VALUES = "values"
+"""Those of a matrix among the inputs of a draw."""
+
+
+def wrong_entries(output: Array, reference: Array, bound: Array) -> Array:
+    """Whether each entry is beyond its bound. Infinities and NaN are right where the reference has the same."""
+    same = (output == reference) | ((output != output) & (reference != reference))
+    with np.errstate(invalid="ignore"):
+        return ~((abs(output - reference) <= bound) | same)
+
 
 def largest_error(output: Array, reference: Array, bound: Array, magnitude: Array) -> float:
-    """The largest |output - reference| / magnitude; infinite where an entry is NaN or beyond its bound."""
-    error = abs(output - reference)
-    is_right = error <= bound
-    return float((error / (magnitude + SMALLEST)).max()) if bool(is_right.all()) else float("inf")
+    """The largest |output - reference| / magnitude; infinite where an entry is beyond its bound, or NaN alone."""
+    if not output.size:
+        return 0.0
+    if bool(wrong_entries(output, reference, bound).any()):
+        return float("inf")
+    with np.errstate(invalid="ignore"):
+        scaled = abs(output - reference) / (magnitude + SMALLEST)
+    # What is infinite or NaN and right has no distance.
+    scaled[scaled != scaled] = 0
+    return float(scaled.max())
+
+
+Judge = Callable[[Array, Array, Array, Array], float]
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """One set of values for A and the dense operand, with the result and its error bound.
+    """One set of inputs with what is right of the outputs.
 
     Made once a batch by `Bench.draw`, used for all candidates.
     """
 
     name: str
     """How it was drawn: `uniform`, `one_hot`, ..."""
-    values: Array
-    """Element type, shape [nnz], in CSR order."""
-    dense: Array
-    """Element type: x, shape [num_cols], or b, shape [num_cols, num_dense_cols], row-major."""
-    reference: Array
-    """float64: y, shape [num_rows], or c, shape [num_rows, num_dense_cols]."""
-    bound: Array
-    """float64, shape of the reference: the largest |y - reference| that is accepted."""
-    magnitude: Array
-    """float64, shape of the reference: |A| |x|, the scale of the error."""
-    largest_error: Callable[[Array, Array, Array, Array], float] = largest_error
+    inputs: Mapping[str, Array]
+    """By operand, in its type and shape, row-major: what is read, and what is changed in place as it is at the start;
+    VALUES are those of the matrix, shape [nnz], in CSR order."""
+    expected: Mapping[str, Expected]
+    """By operand: outputs, and what is changed in place."""
+    types: Mapping[str, Any]
+    """Of the elements of what is expected."""
+    largest_error: Judge = largest_error
     """As the function of this name; a device may have a faster one for its own arrays."""
-    output: str = "y"
-    """The output's name, for messages."""
+    residuals: Callable[[Mapping[str, Array]], Mapping[str, Residual]] | None = None
+    """Of outputs: what is judged where they may differ though all are right, in the place of `expected`."""
+
+    @property
+    def right(self) -> Mapping[str, Array]:
+        """Outputs as they should be, in their own types."""
+        return {name: each.reference.astype(self.types[name]) for name, each in self.expected.items()}
+
+    @property
+    def values(self) -> Array:
+        """Of the matrix."""
+        return self.inputs[VALUES]
+
+    @property
+    def dense(self) -> Array:
+        """The one input beside the matrix, of operations that have one."""
+        (name,) = (name for name in self.inputs if name != VALUES)
+        return self.inputs[name]
+
+    @property
+    def output(self) -> str:
+        """The name of the one output, of operations that have one."""
+        (name,) = self.expected
+        return name
+
+    @property
+    def reference(self) -> Array:
+        """Of the one output: float64."""
+        return self.expected[self.output].reference
+
+    @property
+    def bound(self) -> Array:
+        """Of the one output: the largest |y - reference| that is accepted."""
+        return self.expected[self.output].bound
+
+    @property
+    def magnitude(self) -> Array:
+        """Of the one output: the scale of the error, |A| |x|."""
+        return self.expected[self.output].magnitude
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +164,13 @@ class StoredMatrix:
 class Ran:
     """One execution of all launches of a program."""
 
-    output: Array
-    """Element type, shape of the reference. A copy: later runs do not change it."""
+    outputs: Mapping[str, Array]
+    """By operand: outputs and what is changed in place, in their types and shapes. Copies: later runs do not change
+    them."""
     guards_intact: bool
-    """Nothing outside y (and scratch) was written that lies in a guard zone."""
+    """Nothing outside the outputs (and scratch) was written that lies in a guard zone."""
     inputs_intact: bool
-    """A and the dense operand are bit for bit what they were. When they are not, the device has restored them."""
+    """A and the inputs are bit for bit what they were. When they are not, the device has restored them."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +185,12 @@ class Retimed:
 class LoadedKernel(Protocol):
     """A program in the device's memory: its format, its modules, its own output and operand buffers."""
 
-    def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
+    def run(self, draw: Draw, start: Starts | None) -> Ran | RunFailure:
         """Packs the draw's values into the format and runs every launch once, in order, then waits.
 
-        A, the dense operand and y lie at offsets (multiples of ALIGNMENT_BYTES) chosen anew for each call. y starts as
-        `start`, or where that is None as NaN; scratch starts as NaN. `draw` is one that the bench holds.
+        A, inputs and outputs lie at offsets (multiples of ALIGNMENT_BYTES) chosen anew for each call. Outputs start as
+        `start`, or where that is None as NaN (-1 of whole numbers), what is changed in place as the draw has it;
+        scratch starts as NaN. `draw` is one that the bench holds.
         """
         ...
 
@@ -143,10 +202,11 @@ class LoadedKernel(Protocol):
         """
         ...
 
-    def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
+    def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         """Runs what was timed once more, exactly as it was timed (same graph, same addresses, scratch as it was left).
 
-        Only the contents of A and the dense operand become the draw's, and y's become `start`. Called after `time`.
+        Only the contents of A and of the inputs become the draw's, and the outputs' become `start`. Called after
+        `time`.
         """
         ...
 
@@ -204,8 +264,8 @@ class Device(Protocol):
 
     def description(self) -> DeviceDescription: ...
 
-    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> Bench:
-        """`values`: where the workload fixes them. Raises LimitExceeded where it does not fit the device's memory."""
+    def open(self, problem: Problem) -> Bench:
+        """Raises LimitExceeded where it does not fit the device's memory."""
         ...
 
     def close(self) -> None: ...

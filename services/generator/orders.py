@@ -1,25 +1,14 @@
-"""What was accepted: a request checked to the end, small enough to store, its matrix kept apart by digest."""
+"""What was accepted: a request checked to the end, small enough to store; its matrix, if any, kept apart by digest."""
 
 import hashlib
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Problem
 from sparsesmith_proto.api import TuningOptions
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message, ProgramText
-
-
-@dataclass(frozen=True, eq=False)
-class OrderedMatrix:
-    """What an order is about; stored apart from it."""
-
-    pattern: Pattern
-    values: FixedValues | None
-    """Where the order fixes them."""
 
 
 class KernelOrder(Message):
@@ -50,16 +39,17 @@ WORK_A_CANDIDATE = 100_000
 """What compiling and checking a candidate costs however small the matrix, in entries that a product touches."""
 
 
-def work_a_candidate(pattern: Pattern, workload: Workload) -> int:
-    """What sizes of jobs are compared by: entries of A and of the dense operands that a product touches, and a
-    constant."""
-    return WORK_A_CANDIDATE + pattern.nnz + (pattern.num_rows + pattern.num_cols) * workload.num_dense_cols
+def work_a_candidate(problem: Problem) -> int:
+    """What sizes of jobs are compared by: entries of A and of the operands that a product touches, multiply-adds of a
+    task where there are more of them, and a constant."""
+    touched = problem.nnz + problem.num_elements
+    return WORK_A_CANDIDATE + (touched if problem.matrix is not None else max(touched, problem.num_products))
 
 
-def work_of(order: KernelOrder | EvaluationOrder, pattern: Pattern) -> int:
+def work_of(order: KernelOrder | EvaluationOrder, problem: Problem) -> int:
     """Of all candidates that an order allows."""
     num_candidates = order.options.budget.candidates if isinstance(order, KernelOrder) else 1
-    return num_candidates * work_a_candidate(pattern, order.workload)
+    return num_candidates * work_a_candidate(problem)
 
 
 def fingerprint(order: KernelOrder | EvaluationOrder) -> str:

@@ -31,7 +31,7 @@ from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
 from sparsesmith.errors import NotFound, Unavailable
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import Problem
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, KernelReport, PolicyStatus, Readiness
 from sparsesmith_proto.evaluation import EvaluationJob
@@ -147,10 +147,10 @@ class Service:
 
     async def _work(self, job: AcceptedJob, tell: Tell) -> JobState:
         started = time.monotonic()
-        pattern = await self.ledger.pattern(job.order.workload.pattern)
+        problem = await self.ledger.problem(job.order.workload)
         match job.order:
             case KernelOrder():
-                state: JobState = await self._tune(job, job.order, pattern, tell)
+                state: JobState = await self._tune(job, job.order, problem, tell)
             case EvaluationOrder():
                 state = await self._grade(job, job.order)
             case _:
@@ -158,14 +158,13 @@ class Service:
         self.metrics.job_ended(job.order.kind, state, time.monotonic() - started)
         return state
 
-    async def _tune(self, job: AcceptedJob, order: KernelOrder, pattern: Pattern, tell: Tell) -> JobState:
+    async def _tune(self, job: AcceptedJob, order: KernelOrder, problem: Problem, tell: Tell) -> JobState:
         if (known := await self.cache.find(order, self._policy_version())) is not None:
             self.metrics.answered_from_cache()
             return Finished(report=known)
-        values = await self.ledger.values(order.workload)
 
         async def search() -> KernelReport:
-            task = TuningTask(job.job_id, job.new_run_id(), order, pattern, job.age_s, values)
+            task = TuningTask(job.job_id, job.new_run_id(), order, problem, job.age_s)
             return await generate_kernels(task, self._tools, tell)
 
         return Finished(report=await self._searches.run(order, search))

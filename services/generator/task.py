@@ -4,8 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from services.generator.orders import KernelOrder, work_a_candidate
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Problem
 
 
 @dataclass(frozen=True)
@@ -16,17 +15,15 @@ class TuningTask:
     run_id: str
     """Differs for each run of a job, so that evaluation jobs of a killed run are never taken for those of this one."""
     order: KernelOrder
-    pattern: Pattern
+    problem: Problem
     waited_s: float = 0.0
     """From acceptance to the start of this run."""
-    values: FixedValues | None = None
-    """Where the order fixes them."""
     started: float = field(default_factory=time.monotonic)
 
     @property
     def work_a_candidate(self) -> int:
         """See `orders.work_a_candidate`."""
-        return work_a_candidate(self.pattern, self.order.workload)
+        return work_a_candidate(self.problem)
 
     @property
     def elapsed_s(self) -> float:

@@ -43,15 +43,16 @@ class Artifact:
 def artifact(
     kind: ArtifactKind,
     report: KernelReport,
-    pattern: Pattern,
+    pattern: Pattern | None,
     values: FixedValues | None = None,
     candidates: Sequence[TriedCandidate] = (),
 ) -> Artifact:
     """The program (`cu`), the C++ header (`hpp`), the Python loader (`py`), the report (`json`), what was tried
     (`candidates`) or all of them (`zip`).
 
-    `values`: those that the workload fixes, where it does. `candidates`: where they are known.
-    Raises Conflict for `cu` and `hpp` where the answer is the vendor's routine: there is no program to hand out.
+    `pattern`: None of a task without a matrix. `values`: those that the workload fixes, where it does. `candidates`:
+    where they are known. Raises Conflict for `cu` and `hpp` where the answer is the vendor's routine: there is no
+    program to hand out; for `hpp` and `py` of a task.
     """
     bundle = _Bundle(report, pattern, values, candidates)
     content = bundle.zip() if kind == "zip" else bundle.text(kind).encode()
@@ -65,18 +66,19 @@ def artifact_name(workload: Workload, kind: ArtifactKind) -> str:
 
 
 def kinds_of(report: KernelReport) -> tuple[ArtifactKind, ...]:
-    """The single files that an answer has."""
+    """The single files that an answer has. A header and a loader are about a matrix: a task has none."""
+    is_task = report.workload.pattern is None
     match report.answer:
         case TunedAnswer():
-            return ("cu", "hpp", "py", "json")
+            return ("cu", "json") if is_task else ("cu", "hpp", "py", "json")
         case LibraryAnswer():
-            return ("py", "json")
+            return ("json",) if is_task else ("py", "json")
 
 
 @dataclass(frozen=True)
 class _Bundle:
     report: KernelReport
-    pattern: Pattern
+    pattern: Pattern | None
     values: FixedValues | None
     candidates: Sequence[TriedCandidate]
 
@@ -86,8 +88,10 @@ class _Bundle:
             case "cu":
                 return _program(report)
             case "hpp":
-                return cpp_header(_program(report), report.workload, self.pattern, report.device, self.values)
+                program = _program(report)
+                return cpp_header(program, report.workload, self._matrix("hpp"), report.device, self.values)
             case "py":
+                self._matrix("py")
                 return python_loader(report)
             case "json":
                 return report.model_dump_json(indent=2)
@@ -106,6 +110,18 @@ class _Bundle:
                 entry.external_attr = 0o644 << 16
                 archive.writestr(entry, self.text(kind), zipfile.ZIP_DEFLATED)
         return buffer.getvalue()
+
+    def _matrix(self, kind: ArtifactKind) -> Pattern:
+        """Raises Conflict where there is none."""
+        if self.pattern is None:
+            kinds = ", ".join(kinds_of(self.report))
+            raise Conflict(
+                f"{self.report.workload.operation} has no matrix, and its answer no {kind} (it has: {kinds})",
+                field="kind",
+                value=kind,
+                limit=kinds,
+            )
+        return self.pattern
 
 
 def _program(report: KernelReport) -> str:

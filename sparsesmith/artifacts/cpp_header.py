@@ -56,10 +56,14 @@ _EXTERN_C = re.compile(r'\bextern\s*"C"\s*(?!\s*\{)')
 
 
 def workload_name(workload: Workload) -> str:
-    """A name for files and namespaces: pattern, operation, element type and, where it has them, the dense columns."""
-    columns = f"_{workload.num_dense_cols}" if operation_named(workload.operation).axes else ""
+    """A name for files and namespaces: pattern, operation, element type and, where it has them, the dense columns and
+    axes; of a task without its pattern."""
+    axes = "".join(f"_{name}{size}" for name, size in workload.axes.items())
+    if workload.pattern is None:
+        return f"{workload.operation}_{workload.element_type}{axes}"
+    columns = f"_{workload.num_dense_cols}" if "num_dense_cols" in operation_named(workload.operation).axes else ""
     values = "" if workload.values is None else f"_values_{workload.values[:12]}"
-    return f"{workload.pattern[:12]}_{workload.operation}_{workload.element_type}{columns}{values}"
+    return f"{workload.pattern[:12]}_{workload.operation}_{workload.element_type}{columns}{axes}{values}"
 
 
 def cpp_header(

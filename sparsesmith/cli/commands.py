@@ -14,16 +14,18 @@ from typer.core import TyperGroup
 
 import sparsesmith
 from sparsesmith.cli.options import (
+    AxesOption,
     ElementTypeOption,
     Headers,
     JobId,
     JobIds,
     Json,
-    MatrixFile,
+    MatrixOrTask,
     NumDenseCols,
     OperationOption,
     OutFolder,
     State,
+    TaskName,
     Url,
     ValuesOf,
 )
@@ -74,7 +76,9 @@ def about(version: Version = False) -> None:
 
 @app.command()
 def tune(  # noqa: PLR0913
-    matrix: MatrixFile,
+    matrix: MatrixOrTask = None,
+    task: TaskName = None,
+    axes: AxesOption = "",
     operation: OperationOption = "spmv",
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
@@ -88,13 +92,14 @@ def tune(  # noqa: PLR0913
     header: Headers = None,
     as_json: Json = False,
 ) -> None:
-    """Tune a kernel for a matrix. Ctrl-C cancels the search."""
+    """Tune a kernel for a matrix, or for a task without one. Ctrl-C cancels the search."""
     from sparsesmith.cli.connection import connection
-    from sparsesmith.cli.tuning import submit_matrix, tune_matrix
+    from sparsesmith.cli.tuning import asked_operation, parsed_axes, submit, tune_and_show
     from sparsesmith.client.options import tuning_options
 
     options = tuning_options(
-        operation=operation,
+        operation=asked_operation(matrix, task, operation),
+        axes=parsed_axes(axes),
         element_type=element_type,
         num_dense_cols=num_dense_cols,
         values=values,
@@ -103,15 +108,17 @@ def tune(  # noqa: PLR0913
     )
     with connection(url, header) as client:
         if detach:
-            submit_matrix(client, matrix, options, as_json=as_json)
+            submit(client, matrix, options, as_json=as_json)
         else:
-            tune_matrix(client, matrix, options, out=out, as_json=as_json)
+            tune_and_show(client, matrix, options, out=out, as_json=as_json)
 
 
 @app.command()
 def grade(  # noqa: PLR0913
     program: Annotated[Path, typer.Argument(help="A kernel program (.cu)", metavar="KERNEL.cu")],
-    matrix: MatrixFile,
+    matrix: MatrixOrTask = None,
+    task: TaskName = None,
+    axes: AxesOption = "",
     operation: OperationOption = "spmv",
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
@@ -122,11 +129,15 @@ def grade(  # noqa: PLR0913
 ) -> None:
     """Grade a kernel program that you wrote. Exits with 3 unless it passed."""
     from sparsesmith.cli.connection import connection
-    from sparsesmith.cli.tuning import grade_program
+    from sparsesmith.cli.tuning import asked_operation, grade_program, parsed_axes
     from sparsesmith.client.options import tuning_options
 
     options = tuning_options(
-        operation=operation, element_type=element_type, num_dense_cols=num_dense_cols, values=values
+        operation=asked_operation(matrix, task, operation),
+        axes=parsed_axes(axes),
+        element_type=element_type,
+        num_dense_cols=num_dense_cols,
+        values=values,
     )
     with connection(url, header) as client:
         raise typer.Exit(grade_program(client, program, matrix, options, as_json=as_json))

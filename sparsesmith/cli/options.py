@@ -7,7 +7,15 @@ import typer
 
 from sparsesmith_proto.words import ElementType, ValuesOption
 
-MatrixFile = Annotated[Path, typer.Argument(help="A sparse matrix: .mtx, .mtx.gz or SciPy .npz", metavar="MATRIX")]
+MatrixOrTask = Annotated[
+    Path | None, typer.Argument(help="A sparse matrix: .mtx, .mtx.gz or SciPy .npz; none with --task", metavar="[MATRIX]")
+]
+TaskName = Annotated[
+    str | None, typer.Option("--task", help="In the place of a matrix: an operation without one", metavar="NAME")
+]
+AxesOption = Annotated[
+    str, typer.Option(help="Sizes that the operation names, such as rows=64,cols=128", metavar="NAME=SIZE,...")
+]
 JobId = Annotated[str, typer.Argument(help="A job's id, or its address as the server gave it", metavar="JOB")]
 JobIds = Annotated[list[str], typer.Argument(help="Ids of jobs, or their addresses", metavar="JOB...")]
 

@@ -57,8 +57,9 @@ def show_report(console: Console, report: KernelReport, known: str | None = None
     if known is not None:
         show_line(console, "elsewhere", known, style="bold")
     console.print()
-    show_line(console, "workload", f"{workload.operation} {workload.element_type}, {_dense_columns(workload)}")
-    show_line(console, "matrix", f"{report.num_rows:,} x {report.num_cols:,}, {report.nnz:,} nonzeros")
+    show_line(console, "workload", f"{workload.operation} {workload.element_type}, {_sizes(workload)}")
+    if report.num_rows is not None:
+        show_line(console, "matrix", f"{report.num_rows:,} x {report.num_cols:,}, {report.nnz:,} nonzeros")
     if workload.values is not None:
         show_line(console, "values", "fixed: a kernel is valid for this matrix's values only")
     show_line(console, "device", describe_device(report.device))
@@ -78,10 +79,12 @@ def verdict(report: KernelReport) -> str:
     """The answer in one sentence."""
     match report.answer:
         case TunedAnswer(speedup_over_best=over_best, speedup_over_default=over_default):
-            faster = f"a kernel, {over_best:.2f}x faster than {_against(report.baselines, report.device)}"
+            faster = f"a kernel, {over_best:.2f}x faster than {_against(report)}"
             default = f"{over_default:.2f}x faster than the default ({report.baselines.default})"
             return f"{_label(report.device)}{faster}, {default}"
         case LibraryAnswer(routine=routine, reason=reason):
+            if report.workload.pattern is None:
+                return f"{_label(report.device)}keep to the task's own program {routine}: {reason}"
             return f"{_label(report.device)}{describe_library(routine, report.device)}: {reason}"
 
 
@@ -90,7 +93,7 @@ def show_evaluation(console: Console, answer: EvaluationAnswer) -> None:
     outcome = answer.evaluation.outcome
     if isinstance(outcome, Passed):
         speedup = answer.baselines.best_routine().timing.median_us / outcome.timing.median_us
-        sentence = f"{speedup:.2f}x the speed of {_against(answer.baselines, answer.device)}"
+        sentence = f"{speedup:.2f}x the speed of {_against(answer)}"
         show_line(console, "verdict", f"{_label(answer.device)}{sentence}", style="bold")
     show_line(console, "outcome", describe_outcome(outcome))
     show_line(console, "device", describe_device(answer.device))
@@ -130,7 +133,7 @@ def describe_samples(report: KernelReport) -> str:
     if best is None or not isinstance(best.outcome, Passed):
         return f"{wrote}; none passed"
     speedup = report.baselines.best_routine().timing.median_us / best.outcome.timing.median_us
-    against = f"{speedup:.2f}x the speed of {_against(report.baselines, report.device)}"
+    against = f"{speedup:.2f}x the speed of {_against(report)}"
     return f"{_label(report.device)}{wrote}; the fastest has {against}"
 
 
@@ -244,17 +247,22 @@ def _time_cells(timing: Timing) -> tuple[str, str, str, str]:
     assert_never(timing)
 
 
-def _dense_columns(workload: Workload) -> str:
-    return "one column" if workload.num_dense_cols == 1 else f"{workload.num_dense_cols} columns"
+def _sizes(workload: Workload) -> str:
+    axes = [f"{name}={size:,}" for name, size in workload.axes.items()]
+    if workload.pattern is not None:
+        axes.insert(0, "one column" if workload.num_dense_cols == 1 else f"{workload.num_dense_cols} columns")
+    return ", ".join(axes)
 
 
 def _label(device: DeviceDescription) -> str:
     return "ESTIMATED, for no GPU is here: " if device.kind == "interpreter" else ""
 
 
-def _against(baselines: Baselines, device: DeviceDescription) -> str:
+def _against(answer: KernelReport | EvaluationAnswer) -> str:
     """What the best baseline is, by name."""
-    routine = baselines.best_routine().routine
+    routine, device = answer.baselines.best_routine().routine, answer.device
+    if answer.workload.pattern is None:
+        return f"the task's own program ({routine})"
     match device.kind:
         case "cuda":
             return f"the library's fastest routine ({routine})"

@@ -80,6 +80,11 @@ class Client:
         """Hand in a matrix file; the answer is there later."""
         return self._run(flows.submit_kernel(name, data, options or TuningOptions()))
 
+    def submit_task(self, options: TuningOptions) -> JobStatus:
+        """Hand in a task without a matrix: `operation` and `axes` of the options say which. The answer is there later.
+        """
+        return self._run(flows.submit_task(options))
+
     def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         """The answer of a job handed in; `on_progress` gets its state at every look.
 
@@ -116,6 +121,13 @@ class Client:
     def submit_program(self, program: str, name: str, data: bytes, options: TuningOptions | None = None) -> JobStatus:
         """Hand in a kernel program with a matrix file; what became of it is there later."""
         return self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
+
+    def grade_task(
+        self, program: str, options: TuningOptions, on_progress: OnProgress | None = None
+    ) -> EvaluationAnswer:
+        """Grade a kernel program on a task without a matrix."""
+        job = self._run(flows.submit_task_evaluation(program, options))
+        return self._run(flows.finished_evaluation(job.job_id, on_progress))
 
     def status(self, job_id: str) -> JobStatus:
         """State of a job, best so far, position in the queue. Raises NotFound."""
@@ -204,6 +216,9 @@ class AsyncClient:
     async def submit(self, name: str, data: bytes, options: TuningOptions | None = None) -> JobStatus:
         return await self._run(flows.submit_kernel(name, data, options or TuningOptions()))
 
+    async def submit_task(self, options: TuningOptions) -> JobStatus:
+        return await self._run(flows.submit_task(options))
+
     async def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         return await self._run(flows.finished_kernel(job_id, on_progress))
 
@@ -235,6 +250,12 @@ class AsyncClient:
         self, program: str, name: str, data: bytes, options: TuningOptions | None = None
     ) -> JobStatus:
         return await self._run(flows.submit_evaluation(program, name, data, options or TuningOptions()))
+
+    async def grade_task(
+        self, program: str, options: TuningOptions, on_progress: OnProgress | None = None
+    ) -> EvaluationAnswer:
+        job = await self._run(flows.submit_task_evaluation(program, options))
+        return await self._run(flows.finished_evaluation(job.job_id, on_progress))
 
     async def status(self, job_id: str) -> JobStatus:
         return await self._run(flows.status(job_id))

@@ -117,19 +117,40 @@ def submit_kernel(matrix_name: str, matrix: bytes, options: TuningOptions) -> Fl
     return _read(JobStatus, (yield Call("POST", "/v1/kernels", body)))
 
 
+def submit_task(options: TuningOptions) -> Flow[JobStatus]:
+    """`POST /v1/kernels` for the task that the options name, without a matrix."""
+    return _read(JobStatus, (yield Call("POST", "/v1/kernels", {"json": task_body(options)})))
+
+
+def submit_task_evaluation(program: str, options: TuningOptions) -> Flow[JobStatus]:
+    """`POST /v1/evaluations` with a program for a task. Of the options the workload's count."""
+    _encoded(program)
+    fields = task_body(options)
+    body = {name: fields[name] for name in ("task", "axes", "element_type")} | {"program": program}
+    return _read(JobStatus, (yield Call("POST", "/v1/evaluations", {"json": body})))
+
+
+def task_body(options: TuningOptions) -> dict[str, Any]:
+    """Options as the JSON of a request about a task."""
+    fields = options.model_dump(mode="json", exclude={"operation"})
+    return {"task": options.operation, "axes": {}, **fields}
+
+
 def submit_evaluation(program: str, matrix_name: str, matrix: bytes, options: TuningOptions) -> Flow[JobStatus]:
     """`POST /v1/evaluations` with a program and a matrix file. Of the options the workload's count."""
     fields = form_fields(options)
-    data = {name: fields[name] for name in ("operation", "element_type", "num_dense_cols", "values")}
+    kept = ("operation", "element_type", "num_dense_cols", "values", *(f"axes_{name}" for name in options.axes))
+    data = {name: fields[name] for name in kept}
     body = {"data": data, "files": {"file": (matrix_name, matrix), "program": ("program.cu", _encoded(program))}}
     return _read(JobStatus, (yield Call("POST", "/v1/evaluations", body)))
 
 
 def form_fields(options: TuningOptions) -> dict[str, str]:
-    """Options as the form fields of an upload; the budget's fields stand on their own."""
-    fields = options.model_dump(mode="json", exclude={"budget"}) | {
+    """Options as the form fields of an upload; the budget's fields and the axes stand on their own."""
+    fields = options.model_dump(mode="json", exclude={"budget", "axes"}) | {
         "budget_candidates": options.budget.candidates,
         "budget_seconds": options.budget.seconds,
+        **{f"axes_{name}": size for name, size in options.axes.items()},
     }
     return {name: str(value) for name, value in fields.items()}
 

@@ -1,6 +1,7 @@
 """Every family by name. A new family of ours is a module and its line here; other packages register theirs.
 
-An entry point of the group `sparsesmith.families` names a tuple of families, for our operations or for its own.
+An entry point of the group `sparsesmith.families` names a tuple of families, for our operations or for its own: those
+of tasks among them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,7 @@ from sparsesmith.families.spmv import (
     structured,
     tiles,
 )
+from sparsesmith.families.task import TaskFamily
 
 ENTRY_POINTS = "sparsesmith.families"
 
@@ -55,9 +57,12 @@ _LISTED = (
 )
 
 
-def _by_name(families: Iterable[Family]) -> Mapping[str, Family]:
+AnyFamily = Family | TaskFamily
+
+
+def _by_name(families: Iterable[AnyFamily]) -> Mapping[str, AnyFamily]:
     """Raises InvalidOption where two have one name."""
-    found: dict[str, Family] = {}
+    found: dict[str, AnyFamily] = {}
     for family in families:
         if family.name in found:
             raise InvalidOption(f"two families are called {family.name}", field="family", value=family.name)
@@ -65,11 +70,16 @@ def _by_name(families: Iterable[Family]) -> Mapping[str, Family]:
     return found
 
 
-def _registered() -> Iterable[Family]:
+def _registered() -> Iterable[AnyFamily]:
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         yield from entry.load()
 
 
-FAMILIES = _by_name([*_LISTED, *_registered()])
-"""Spmv families first, then those of spmm, then registered ones: the numbers of a cost model's words count from their
-order."""
+_ALL = _by_name([*_LISTED, *_registered()])
+
+FAMILIES: Mapping[str, Family] = {name: each for name, each in _ALL.items() if isinstance(each, Family)}
+"""Of operations on a matrix. Spmv families first, then those of spmm, then registered ones: the numbers of a cost
+model's words count from their order."""
+
+TASK_FAMILIES: Mapping[str, TaskFamily] = {name: each for name, each in _ALL.items() if isinstance(each, TaskFamily)}
+"""Of tasks."""

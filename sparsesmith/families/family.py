@@ -58,7 +58,7 @@ class KernelFamily:
         complete = parameters.keys() == self.parameters.keys()
         return (
             complete
-            and all(_within(spec, parameters[name]) for name, spec in self.parameters.items())
+            and all(within(spec, parameters[name]) for name, spec in self.parameters.items())
             and self.allows(self._choice(parameters, element_type, num_dense_cols))
         )
 
@@ -72,7 +72,7 @@ class KernelFamily:
                 f"family {self.name} does not accept {given} for {element_type}, num_dense_cols={num_dense_cols}",
                 field="parameters",
                 value=given,
-                limit="; ".join(f"{name}: {_limits(spec)}" for name, spec in self.parameters.items()),
+                limit="; ".join(f"{name}: {limits_of(spec)}" for name, spec in self.parameters.items()),
             )
         return self.write(self._choice(parameters, element_type, num_dense_cols))
 
@@ -124,7 +124,8 @@ def different(instances: Iterator[FamilyInstance]) -> Iterator[FamilyInstance]:
             yield instance
 
 
-def _within(spec: ParameterSpec, value: ParameterValue) -> bool:
+def within(spec: ParameterSpec, value: ParameterValue) -> bool:
+    """Whether a parameter may have that value."""
     match spec:
         case IntegerRange():
             return isinstance(value, int) and spec.low <= value <= spec.high
@@ -134,7 +135,8 @@ def _within(spec: ParameterSpec, value: ParameterValue) -> bool:
             return spec.is_legal(value)
 
 
-def _limits(spec: ParameterSpec) -> str:
+def limits_of(spec: ParameterSpec) -> str:
+    """What a parameter may be, for people."""
     match spec:
         case IntegerRange():
             return f"{spec.low}..{spec.high}"

@@ -1,26 +1,67 @@
 """The operations there are: ours, and those that other packages register by entry point."""
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import get_args
 
 from sparsesmith.errors import InvalidOption
+from sparsesmith.operations.operand import Dtype
 from sparsesmith.operations.operation import RESERVED_OPERATION_IDS, Operation
 from sparsesmith.operations.spmm import SPMM
 from sparsesmith.operations.spmv import SPMV
+from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import Axes, ElementType
 
 ENTRY_POINTS = "sparsesmith.operations"
 """Each names a value that keeps the Operation protocol."""
 
+OURS: tuple[Operation, ...] = (SPMV, SPMM)
+
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_PARTS = (
+    *("name", "version", "header_id", "formula", "takes_matrix", "element_types", "axes", "operands"),
+    *("sums_products", "draws", "expect", "floor", "programs", "naive", "trial"),
+)
+_MATRIX_SIZES = ("num_rows", "num_cols", "nnz")
+_DENSE_COLS = "num_dense_cols"
+"""The one axis that has a field of its own in requests."""
 
 
 @cache
 def operations() -> Mapping[str, Operation]:
     """By name, ours first. Raises InvalidOption for one that lacks a part or takes another's name or id."""
-    registered = [entry.load() for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)]
-    return checked_catalogue([SPMV, SPMM, *registered])
+    found = checked_catalogue(OURS)
+    for entry in registrations():
+        found = _with_registered(found, entry)
+    return found
+
+
+def registrations() -> list[EntryPoint]:
+    """What other packages register."""
+    return sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)
+
+
+def folder_of(entry: EntryPoint) -> str:
+    """Where a registered operation that was loaded lies."""
+    return str(Path(sys.modules[entry.module].__file__ or entry.module).parent)
+
+
+def _with_registered(found: Mapping[str, Operation], entry: EntryPoint) -> Mapping[str, Operation]:
+    try:
+        operation = entry.load()
+    except (ImportError, AttributeError) as error:
+        reason = f"operation {entry.name}: {entry.value} cannot be loaded: {error}"
+        raise InvalidOption(reason, field="operation", value=entry.value) from error
+    try:
+        return checked_catalogue([*found.values(), operation])
+    except InvalidOption as error:
+        reason = f"{error.message} (registered in {folder_of(entry)})"
+        raise InvalidOption(reason, field=error.field, value=error.value, limit=error.limit) from error
 
 
 def checked_catalogue(listed: Iterable[Operation]) -> Mapping[str, Operation]:
@@ -29,54 +70,120 @@ def checked_catalogue(listed: Iterable[Operation]) -> Mapping[str, Operation]:
     ids: dict[int, str] = {}
     for operation in listed:
         _check_parts(operation)
+        _check_operands(operation)
         if operation.name in found:
-            raise _refused(operation.name, "name", operation.name, "a name that no other operation has")
-        if operation.header_id in ids:
-            raise _refused(operation.name, "header_id", operation.header_id, f"not that of {ids[operation.header_id]}")
+            raise _refused(operation, "name", operation.name, "a name that no other operation has")
+        if operation.header_id is not None:
+            if operation.header_id in ids:
+                raise _refused(operation, "header_id", operation.header_id, f"not that of {ids[operation.header_id]}")
+            ids[operation.header_id] = operation.name
         found[operation.name] = operation
-        ids[operation.header_id] = operation.name
     return found
 
 
-def operation_named(name: str) -> Operation:
-    """Raises InvalidOption, listing what there is."""
+def operation_named(name: str, field: str = "operation") -> Operation:
+    """Raises InvalidOption, listing what there is, the nearest first."""
     found = operations().get(name)
     if found is None:
-        known = ", ".join(operations())
-        raise InvalidOption(
-            f"operation {name!r} is unknown (known: {known})", field="operation", value=name, limit=known
-        )
+        near = get_close_matches(name, operations(), n=3)
+        known = ", ".join(dict.fromkeys([*near, *operations()]))
+        raise InvalidOption(f"{field} {name!r} is unknown (known: {known})", field=field, value=name, limit=known)
     return found
 
 
-def check_axes(operation: Operation, num_dense_cols: int) -> None:
-    """Raises InvalidOption where a request names a size that the operation does not have."""
-    if "num_dense_cols" not in operation.axes and num_dense_cols != 1:
+def check_axes(operation: Operation, num_dense_cols: int, axes: Axes | None = None) -> None:
+    """Raises InvalidOption where a request names a size that the operation does not have, or leaves one out."""
+    if _DENSE_COLS not in operation.axes and num_dense_cols != 1:
+        has = "one dense column" if operation.takes_matrix else "no dense columns"
         raise InvalidOption(
-            f"num_dense_cols is {num_dense_cols}: {operation.name} has one dense column",
+            f"num_dense_cols is {num_dense_cols}: {operation.name} has {has}",
             field="num_dense_cols",
             value=num_dense_cols,
             limit=1,
         )
+    named = [name for name in operation.axes if name != _DENSE_COLS]
+    known = ", ".join(named) or "none"
+    for name, size in (axes or {}).items():
+        if name not in named:
+            raise InvalidOption(
+                f"axes.{name}: {operation.name} has no such axis (it has: {known})",
+                field=f"axes.{name}",
+                value=size,
+                limit=known,
+            )
+    for name in named:
+        if name not in (axes or {}):
+            raise InvalidOption(
+                f"axes.{name} is missing: {operation.name} has the axes {known}", field=f"axes.{name}", limit=known
+            )
 
 
-def _check_parts(operation: Operation) -> None:
-    for part in ("name", "version", "header_id", "formula", "axes", "operands", "programs", "naive"):
-        if not hasattr(operation, part):
-            raise _refused(getattr(operation, "name", operation), part, None, "to be there")
-    if not _NAME.fullmatch(operation.name):
-        raise _refused(operation.name, "name", operation.name, _NAME.pattern)
-    if not 0 <= operation.header_id < RESERVED_OPERATION_IDS:
-        raise _refused(operation.name, "header_id", operation.header_id, f"0..{RESERVED_OPERATION_IDS - 1}")
-    if not any(operand.role in ("output", "inout") for operand in operation.operands):
-        raise _refused(operation.name, "operands", len(operation.operands), "an output among them")
-    if operation.naive not in operation.programs:
-        raise _refused(
-            operation.name, "naive", operation.naive, f"one of the programs ({', '.join(operation.programs)})"
+def check_element_type(operation: Operation, element_type: ElementType) -> None:
+    """Raises InvalidOption for one that the operation is not offered for."""
+    if element_type not in operation.element_types:
+        offered = ", ".join(operation.element_types)
+        raise InvalidOption(
+            f"element_type: {operation.name} is not offered in {element_type} (offered: {offered})",
+            field="element_type",
+            value=element_type,
+            limit=offered,
         )
 
 
-def _refused(name: object, part: str, value: object, limit: str) -> InvalidOption:
+def check_workload(workload: Workload) -> None:
+    """Raises InvalidOption for one that its operation does not know."""
+    operation = operation_named(workload.operation)
+    if operation.takes_matrix != (workload.pattern is not None):
+        needed = "a matrix" if operation.takes_matrix else "no matrix"
+        raise InvalidOption(f"pattern: {operation.name} takes {needed}", field="pattern", limit=needed)
+    check_element_type(operation, workload.element_type)
+    check_axes(operation, workload.num_dense_cols, workload.axes)
+
+
+def _check_parts(operation: Operation) -> None:
+    for part in _PARTS:
+        if not hasattr(operation, part):
+            raise _refused(operation, part, None, "to be there")
+    if not _NAME.fullmatch(operation.name):
+        raise _refused(operation, "name", operation.name, _NAME.pattern)
+    _check_id(operation)
+    if not operation.element_types:
+        raise _refused(operation, "element_types", operation.element_types, "one at least")
+    if operation.naive not in operation.programs:
+        raise _refused(operation, "naive", operation.naive, f"one of the programs ({', '.join(operation.programs)})")
+
+
+def _check_id(operation: Operation) -> None:
+    if operation.header_id is None:
+        if operation.takes_matrix:
+            raise _refused(operation, "header_id", None, f"0..{RESERVED_OPERATION_IDS - 1}")
+    elif not 0 <= operation.header_id < RESERVED_OPERATION_IDS:
+        raise _refused(operation, "header_id", operation.header_id, f"0..{RESERVED_OPERATION_IDS - 1}")
+
+
+def _check_operands(operation: Operation) -> None:
+    """An output, names that differ, shapes of axes that there are, types that there are."""
+    if not any(operand.role in ("output", "inout") for operand in operation.operands):
+        raise _refused(operation, "operands", len(operation.operands), "an output among them")
+    axes = [*(_MATRIX_SIZES if operation.takes_matrix else ()), *operation.axes]
+    sizes = {*axes, _DENSE_COLS} if operation.takes_matrix else {*axes}
+    for axis in operation.axes:
+        if not _NAME.fullmatch(axis) or axes.count(axis) > 1 or axis == "num_sms":
+            raise _refused(operation, "axes", axis, "lower-case names that differ and that nothing else has")
+    names = [operand.name for operand in operation.operands]
+    for operand in operation.operands:
+        if names.count(operand.name) > 1:
+            raise _refused(operation, "operands", operand.name, "names that differ")
+        if operand.role != "size" and not set(operand.axes) <= sizes:
+            raise _refused(operation, f"operands.{operand.name}", operand.axes, f"axes among {', '.join(sorted(sizes))}")
+        if operand.dtype not in get_args(Dtype):
+            raise _refused(operation, f"operands.{operand.name}", operand.dtype, f"one of {', '.join(get_args(Dtype))}")
+
+
+def _refused(operation: Operation, part: str, value: object, limit: str) -> InvalidOption:
     return InvalidOption(
-        f"operation {name}: {part} is {value!r}, needed: {limit}", field=part, value=value, limit=limit
+        f"operation {getattr(operation, 'name', operation)}: {part} is {value!r}, needed: {limit}",
+        field=part,
+        value=value,
+        limit=limit,
     )

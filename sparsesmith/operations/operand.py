@@ -3,8 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any, Literal
 
+import numpy as np
+
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.formats.format import Argument, Role
+from sparsesmith_proto.message import ElementType
+
+Dtype = Literal["T", "int32"]
+"""Of an operand. `T`: the request's element type."""
+
+C_TYPES: Mapping[Dtype, str] = {"T": "T", "int32": "int"}
+"""As signatures spell them; `T` is filled in later."""
 
 Sizes = Mapping[str, int]
 """Every size of a problem by name: num_rows, num_cols, nnz, what the request names, what the format adds."""
@@ -18,8 +29,7 @@ class Operand:
     role: Role
     axes: tuple[str, ...] = ()
     """Its shape, row-major, by names of sizes; empty for a size."""
-    dtype: str = "T"
-    """`T`: the request's element type."""
+    dtype: Dtype = "T"
     meaning: str = ""
     """One sentence: contents and order."""
 
@@ -29,6 +39,15 @@ class Operand:
     def num_elements(self, sizes: Sizes) -> int:
         return prod(self.shape(sizes))
 
+    def num_bytes(self, sizes: Sizes, element_type: ElementType) -> int:
+        """Device memory."""
+        width = ELEMENTS[element_type].num_bytes if self.dtype == "T" else np.dtype(self.dtype).itemsize
+        return self.num_elements(sizes) * width
+
+    def array_type(self, element_type: ElementType) -> "np.dtype[Any]":
+        """Of its elements in host memory."""
+        return np.dtype(element_type if self.dtype == "T" else self.dtype)
+
     @property
     def argument(self) -> Argument:
         """As it stands in a kernel's signature."""
@@ -36,6 +55,6 @@ class Operand:
             case "size":
                 return Argument("int", self.name, "size", self.meaning)
             case "input" | "index" | "values":
-                return Argument(f"const {self.dtype}*", self.name, self.role, self.meaning)
+                return Argument(f"const {C_TYPES[self.dtype]}*", self.name, self.role, self.meaning)
             case "inout" | "output" | "scratch":
-                return Argument(f"{self.dtype}*", self.name, self.role, self.meaning)
+                return Argument(f"{C_TYPES[self.dtype]}*", self.name, self.role, self.meaning)

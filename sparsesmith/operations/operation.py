@@ -1,15 +1,23 @@
 """What a kernel computes, as a thing: its operands, its sizes, its first programs."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations.operand import Operand
 from sparsesmith_proto.message import ElementType
+
+if TYPE_CHECKING:
+    from sparsesmith.operations.problem import Problem
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+"""By the names of operands; `values` [nnz] are those of the matrix in CSR order."""
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -28,8 +36,22 @@ class Expected:
     """The largest |output - reference| that is accepted."""
 
 
+@dataclass(frozen=True)
+class Floor:
+    """What no correct program avoids."""
+
+    bytes_moved: int
+    """To and from the device's memory."""
+    flops: int
+    """A multiply-add counts as two."""
+
+
+Drawing = Callable[["Problem", np.random.Generator], Arrays]
+"""One set of inputs in their shapes, in any type: whoever draws rounds them to the operands' own."""
+
+
 class Operation(Protocol):
-    """One operation on a stored sparse matrix A. Implementations are frozen, in a folder of the operation's name."""
+    """What a kernel computes. Implementations are frozen, in a folder of the operation's name."""
 
     @property
     def name(self) -> str:
@@ -42,8 +64,9 @@ class Operation(Protocol):
         ...
 
     @property
-    def header_id(self) -> int:
-        """Of the operation in prompts: handed out once and for all, below RESERVED_OPERATION_IDS."""
+    def header_id(self) -> int | None:
+        """Of the operation in prompts: handed out once and for all, below RESERVED_OPERATION_IDS. None: a task, which
+        no matrix encoder is asked for."""
         ...
 
     @property
@@ -52,13 +75,24 @@ class Operation(Protocol):
         ...
 
     @property
+    def takes_matrix(self) -> bool:
+        """Whether it is about a stored sparse matrix A. Else it is a task: its programs say `//@ task NAME` where
+        others name a format."""
+        ...
+
+    @property
+    def element_types(self) -> tuple[ElementType, ...]:
+        """Those that it is offered for; what `T` may stand for."""
+        ...
+
+    @property
     def axes(self) -> tuple[str, ...]:
-        """Sizes that a request names beside its matrix, of those the wire knows (`num_dense_cols`)."""
+        """Sizes that a request names, beside its matrix where it has one."""
         ...
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """Behind the head (num_rows, num_cols, nnz) and the format's arguments, in order."""
+        """In order: behind the head (num_rows, num_cols, nnz) and the format's arguments, or behind a task's axes."""
         ...
 
     @property
@@ -69,13 +103,22 @@ class Operation(Protocol):
         """
         ...
 
-    def expect(
-        self, pattern: Pattern, inputs: Mapping[str, npt.NDArray[Any]], element_type: ElementType
-    ) -> Mapping[str, Expected]:
-        """What is right of each output, by name.
+    @property
+    def draws(self) -> Mapping[str, Drawing]:
+        """Kinds of inputs that programs are checked with, by name, where the general ones do not fit; the first is the
+        one that is timed. Empty: the general ones."""
+        ...
 
-        `inputs` by name, as kernels get them: `values` [nnz] in CSR order, and each input operand in its shape.
+    def expect(self, problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
+        """What is right of each output and of each operand that is changed in place, by name.
+
+        `inputs` as kernels get them: those of a matrix, each input operand, and what is changed in place as it is at
+        the start.
         """
+        ...
+
+    def floor(self, problem: Problem) -> Floor:
+        """What no correct program avoids."""
         ...
 
     @property
@@ -91,7 +134,33 @@ class Operation(Protocol):
         """The name, among the programs, of the plainest: one thread an output element."""
         ...
 
+    @property
+    def trial(self) -> Mapping[str, int]:
+        """Small axes, no multiples of a warp, on which the operation can be tried without a GPU."""
+        ...
+
 
 def operands_with_role(operation: Operation, *roles: str) -> tuple[Operand, ...]:
     """In order."""
     return tuple(operand for operand in operation.operands if operand.role in roles)
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """How far an output is from solving its problem; float64, of any one shape."""
+
+    found: Float64Array
+    """0: it solves it."""
+    magnitude: Float64Array
+    """The scale of rounding errors in what was found."""
+    bound: Float64Array
+    """The largest |found| that is accepted."""
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """Of an operation whose outputs may differ though all of them are right: residuals are judged, not entries."""
+
+    def residuals(self, problem: Problem, inputs: Arrays, outputs: Arrays) -> Mapping[str, Residual]:
+        """Of each output by name. NaN where an output is NaN."""
+        ...

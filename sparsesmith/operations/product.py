@@ -1,16 +1,21 @@
 """Products of a sparse matrix with dense operands: what spmv and spmm have in common."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy.typing as npt
+import numpy as np
 
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.operations.operand import Operand
-from sparsesmith.operations.operation import Expected
+from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor
 from sparsesmith.operations.sums import error_bound, product
 from sparsesmith_proto.message import ElementType
+
+if TYPE_CHECKING:
+    from sparsesmith.operations.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -26,12 +31,33 @@ class SparseProduct:
     programs: Mapping[str, str]
     naive: str
     sums_products: bool = True
+    element_types: tuple[ElementType, ...] = tuple(ELEMENTS)
+    draws: Mapping[str, Drawing] = field(default_factory=dict)
+    takes_matrix: bool = True
 
-    def expect(
-        self, pattern: Pattern, inputs: Mapping[str, npt.NDArray[Any]], element_type: ElementType
-    ) -> Mapping[str, Expected]:
+    @property
+    def trial(self) -> Mapping[str, int]:
+        """See Operation.trial."""
+        return dict.fromkeys(self.axes, 3)
+
+    def expect(self, problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
         """See Operation.expect."""
+        pattern = problem.pattern
         (dense,) = (inputs[operand.name] for operand in self.operands if operand.role == "input")
         (output,) = (operand.name for operand in self.operands if operand.role == "output")
         reference, magnitude = product(pattern, inputs["values"], dense)
-        return {output: Expected(reference, magnitude, error_bound(pattern, magnitude, element_type))}
+        return {output: Expected(reference, magnitude, error_bound(pattern, magnitude, problem.element_type))}
+
+    def floor(self, problem: Problem) -> Floor:
+        """See Operation.floor."""
+        return product_floor(problem)
+
+
+def product_floor(problem: Problem) -> Floor:
+    """Of A times a dense operand: values unless they are fixed, rows of the operand that are used, and the result."""
+    pattern, columns = problem.pattern, problem.sizes["num_dense_cols"]
+    used_columns = int(np.count_nonzero(np.bincount(pattern.col_indices, minlength=pattern.num_cols)))
+    # Fixed values may stand in the program.
+    value_elements = pattern.nnz if problem.values is None else 0
+    elements = value_elements + (pattern.num_rows + used_columns) * columns
+    return Floor(elements * ELEMENTS[problem.element_type].num_bytes, 2 * pattern.nnz * columns)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,8 @@ class PolicyDescription:
     """Policy version of these weights."""
     training: Mapping[str, Any] = field(default_factory=dict)
     """Reports of the stages that made them."""
+    operations: tuple[str, ...] = ("spmv", "spmm")
+    """Those that it was trained on."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ def load_language_model(folder: Path, dtype: torch.dtype = torch.float32) -> Qwe
 
 def load_description(folder: Path) -> PolicyDescription:
     """policy.json. Raises InvalidOption where the folder was made for other features."""
-    description = PolicyDescription(**json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8")))
+    fields = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
+    description = PolicyDescription(**fields)
+    description = replace(description, operations=tuple(description.operations))
     if description.feature_version != FEATURE_VERSION:
         raise InvalidOption(
             f"{folder} was trained on features of version {description.feature_version}, this is {FEATURE_VERSION}",

@@ -12,6 +12,7 @@ import numpy as np
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Int32Array, Pattern
 from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Problem
 from sparsesmith.transport.connection import Redis, answering
 from sparsesmith.transport.packed_arrays import Field, names, pack, unpack
 from sparsesmith.transport.shelf import Shelf, ShelfLimits
@@ -76,6 +77,12 @@ class PatternStore:
             raise Unavailable(f"values {digest} were damaged in the store", field="values", value=digest)
         return values
 
+    def problem(self, workload: Workload) -> Problem:
+        """The workload with what of it is stored. Raises InvalidOption for an operation that is not known here, else as
+        `get` and `get_values`."""
+        matrix = None if workload.pattern is None else self.get(workload.pattern)
+        return Problem(workload, matrix, None if workload.values is None else self.get_values(workload.values))
+
     def hold(self, workload: Workload, user: str) -> None:
         """A user of what is stored already, if it is. Raises Unavailable."""
         for key in _keys(workload):
@@ -101,8 +108,10 @@ _VALUES_FIELDS = ("element_type", "count", *names("values"))
 
 
 def _keys(workload: Workload) -> tuple[str, ...]:
+    """None of a task without a matrix."""
+    matrix = () if workload.pattern is None else (_PREFIX + workload.pattern,)
     values = () if workload.values is None else (_VALUES_PREFIX + workload.values,)
-    return (_PREFIX + workload.pattern, *values)
+    return (*matrix, *values)
 
 
 def _pattern_fields(pattern: Pattern) -> dict[str, Field | str]:

@@ -13,9 +13,10 @@ import lightgbm
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from sparsesmith.families import FAMILIES
 from sparsesmith.tuning.columns import columns_of, matrix_of
 from sparsesmith.tuning.cost import Doubt
-from sparsesmith.tuning.grid import FloatArray, Grid
+from sparsesmith.tuning.grid import Choices, FloatArray, Grid
 
 TREES_FILE = "trees.txt"
 DESCRIPTION_FILE = "cost.json"
@@ -95,7 +96,15 @@ class BoostedCost:
     def seldom_seen(self) -> frozenset[str]:
         return frozenset(self.description.seldom_seen)
 
-    def log_costs(self, grid: Grid) -> FloatArray:
+    def knows(self, operation: str) -> bool:
+        """Whether it was shown programs of the operation's families."""
+        families = (family.name for family in FAMILIES.values() if family.operation == operation)
+        return any(f"family={name}" in self.description.words for name in families)
+
+    def log_costs(self, grid: Choices) -> FloatArray:
+        """Of a grid that it knows the operation of. Raises TypeError for a task's."""
+        if not isinstance(grid, Grid):
+            raise TypeError("a learned cost model was shown matrices only")
         return self.log_costs_of(columns_of(grid, self.description.words))
 
     def log_costs_of(self, columns: Mapping[str, FloatArray]) -> FloatArray:

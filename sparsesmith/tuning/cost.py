@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sparsesmith.tuning.grid import FloatArray, Grid
+from sparsesmith.tuning.grid import Choices, FloatArray
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CostModel(Protocol):
         """Families of which little was measured, so that `doubt` says too little of them."""
         ...
 
-    def log_costs(self, grid: Grid) -> FloatArray:
+    def log_costs(self, grid: Choices) -> FloatArray:
         """Natural logarithm of the expected time but for a constant of the workload, shape [prospects]."""
         ...
 
@@ -52,5 +52,5 @@ class AnalyticCost:
     seldom_seen = frozenset[str]()
     doubt = Doubt(workload=1.0, family=0.35, parameters=0.2, noise=0.05, reach=2.0)
 
-    def log_costs(self, grid: Grid) -> FloatArray:
+    def log_costs(self, grid: Choices) -> FloatArray:
         return np.log(grid.estimates())

@@ -1,15 +1,20 @@
 """Everything that the families offer for one workload."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.families.estimates.cost import Work
+from sparsesmith.families import FamilyInstance
+from sparsesmith.families.catalogue import TASK_FAMILIES
+from sparsesmith.families.estimates.cost import Prospect, Work
 from sparsesmith.families.proposal import FamilyProspect, prospects_of, work_of
+from sparsesmith.families.task import TaskFamily, first_programs
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import Problem
 from sparsesmith_proto.message import ElementType, Operation
 
 FloatArray = npt.NDArray[np.float64]
@@ -20,38 +25,56 @@ SORT_EVERYTHING = 2.0**20
 """What sigma=0 stands for, on the scale of the other values of sigma."""
 
 
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """A workload and its prospects, family by family; hundreds to thousands."""
+class Named(Protocol):
+    """A family."""
 
-    work: Work
-    operation: Operation
-    element_type: ElementType
-    prospects: Sequence[FamilyProspect]
+    @property
+    def name(self) -> str: ...
+
+
+class Entry(Protocol):
+    """A family with parameters worth trying; its program is not written yet."""
+
+    @property
+    def family(self) -> Named: ...
+
+    @property
+    def parameters(self) -> Mapping[str, ParameterValue]: ...
+
+    @property
+    def estimated_us(self) -> float: ...
+
+
+class Choices:
+    """What there is to choose among for one problem, family by family; hundreds to thousands."""
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        raise NotImplementedError
+
+    def instance(self, index: int) -> FamilyInstance:
+        """An entry with its program written."""
+        raise NotImplementedError
 
     @property
     def families(self) -> list[str]:
-        return [entry.family.name for entry in self.prospects]
+        return [entry.family.name for entry in self.entries]
 
     def family_numbers(self) -> IntArray:
         """Equal for prospects of one family, shape [prospects]."""
         numbers: dict[str, int] = {}
         return np.array([numbers.setdefault(name, len(numbers)) for name in self.families], np.int64)
 
-    def subset(self, indices: Sequence[int]) -> "Grid":
-        """Some of the prospects."""
-        return replace(self, prospects=[self.prospects[index] for index in indices])
-
     def estimates(self) -> FloatArray:
         """Analytic estimates in microseconds, shape [prospects]."""
-        return np.array([entry.estimated_us for entry in self.prospects], np.float64)
+        return np.array([entry.estimated_us for entry in self.entries], np.float64)
 
     def coordinates(self) -> FloatArray:
         """Parameters as coordinates, shape [prospects, axes]: a step to the double or to another word has length 1."""
         axes: dict[str, int] = {}
         words = np.sqrt(0.5)
         entries: list[list[tuple[int, float]]] = []
-        for prospect in self.prospects:
+        for prospect in self.entries:
             row = []
             for name, value in prospect.parameters.items():
                 if isinstance(value, str):
@@ -66,6 +89,59 @@ class Grid:
         return coordinates
 
 
+@dataclass(frozen=True, eq=False)
+class Grid(Choices):
+    """A workload and its prospects."""
+
+    work: Work
+    operation: Operation
+    element_type: ElementType
+    prospects: Sequence[FamilyProspect]
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return self.prospects
+
+    def instance(self, index: int) -> FamilyInstance:
+        return self.prospects[index].instance(self.element_type, self.work.num_dense_cols)
+
+    def subset(self, indices: Sequence[int]) -> Self:
+        """Some of the prospects."""
+        return replace(self, prospects=[self.prospects[index] for index in indices])
+
+
+@dataclass(frozen=True, eq=False)
+class TaskProspect:
+    """A family of a task with parameters worth trying; implements Entry."""
+
+    family: TaskFamily
+    prospect: Prospect
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        return self.prospect.parameters
+
+    @property
+    def estimated_us(self) -> float:
+        return self.prospect.estimated_us
+
+
+@dataclass(frozen=True, eq=False)
+class TaskGrid(Choices):
+    """A task and its prospects."""
+
+    problem: Problem
+    prospects: Sequence[TaskProspect]
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return self.prospects
+
+    def instance(self, index: int) -> FamilyInstance:
+        entry = self.prospects[index]
+        return entry.family.instance(entry.parameters, self.problem)
+
+
 def scaled(name: str, value: ParameterValue) -> float:
     """A number of a parameter on a scale of doublings."""
     assert isinstance(value, int)
@@ -76,3 +152,18 @@ def grid_of(pattern: Pattern, operation: Operation, element_type: ElementType, n
     """All prospects of a workload; 10 to 60 ms up to 1e6 nonzeros."""
     work = work_of(pattern, element_type, num_dense_cols)
     return Grid(work, operation, element_type, prospects_of(work, operation, element_type))
+
+
+def grid_of_problem(problem: Problem) -> Choices:
+    """All prospects of a problem; of a task, its first programs among them."""
+    workload = problem.workload
+    if problem.matrix is not None:
+        return grid_of(problem.matrix, workload.operation, workload.element_type, workload.num_dense_cols)
+    own = [family for family in TASK_FAMILIES.values() if family.operation == workload.operation]
+    found = [
+        TaskProspect(family, prospect)
+        for family in (first_programs(problem.operation), *own)
+        for prospect in family.prospects(problem)
+        if family.accepts(prospect.parameters, problem)
+    ]
+    return TaskGrid(problem, found)

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class CostModels:
-    """A learned model for the device that it was trained on, the analytic estimate for every other.
+    """A learned model for the device and the operations that it was trained on, the analytic estimate for all others.
 
     The model is loaded when it is first asked for. A folder that is not there or cannot be loaded, or a machine where
     LightGBM does not start (it needs the system's libgomp), is a word in the log, never a failure.
@@ -25,17 +25,17 @@ class CostModels:
         self._analytic = AnalyticCost()
         self._device: str | None = None
 
-    def expected(self) -> CostModel:
+    def expected(self, operation: str = "spmv") -> CostModel:
         """Before a device has shown itself: of the device seen last; at first, the learned one."""
-        learned = self._learned
-        if learned is None:
-            return self._analytic
-        return learned if self._device is None else self.on(self._device)
+        if self._device is not None:
+            return self.on(self._device, operation)
+        return self._learned if self._learned is not None and self._learned.knows(operation) else self._analytic
 
-    def on(self, device: str) -> CostModel:
+    def on(self, device: str, operation: str = "spmv") -> CostModel:
         """Of a device, by the name that evaluators give it."""
         self._device = device
-        return self._learned if self._learned is not None and self._learned.device == device else self._analytic
+        learned = self._learned
+        return learned if learned is not None and learned.device == device and learned.knows(operation) else self._analytic
 
     @cached_property
     def _learned(self) -> "BoostedCost | None":

@@ -12,7 +12,7 @@ from copy import copy
 import numpy as np
 
 from sparsesmith.tuning.cost import Doubt
-from sparsesmith.tuning.grid import FloatArray, Grid
+from sparsesmith.tuning.grid import Choices, FloatArray
 
 MIN_VARIANCE = 1e-10
 STRANGE_FAMILY_DOUBT = 0.35
@@ -23,7 +23,7 @@ class Surrogate:
     """Posterior mean and deviation of the log time of every prospect of a grid."""
 
     def __init__(
-        self, grid: Grid, log_costs: FloatArray, doubt: Doubt, seldom_seen: frozenset[str] = frozenset()
+        self, grid: Choices, log_costs: FloatArray, doubt: Doubt, seldom_seen: frozenset[str] = frozenset()
     ) -> None:
         self._family = grid.family_numbers()
         self._coordinates = grid.coordinates()

@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from sparsesmith.families import FamilyInstance
 from sparsesmith.tuning.cost import CostModel
-from sparsesmith.tuning.grid import BoolArray, FloatArray, Grid
+from sparsesmith.tuning.grid import BoolArray, Choices, FloatArray
 from sparsesmith.tuning.surrogate import Surrogate
 
 Failure = Literal["rejected", "compile_failed", "mismatch", "crashed", "timed_out"]
@@ -52,7 +52,7 @@ class TuningLimits:
 class Tuner:
     """Proposes programs of a grid and learns from their times."""
 
-    def __init__(self, grid: Grid, cost: CostModel, limits: TuningLimits | None = None) -> None:
+    def __init__(self, grid: Choices, cost: CostModel, limits: TuningLimits | None = None) -> None:
         self._grid = grid
         self._limits = limits or TuningLimits()
         self._results: dict[int, float | Failure] = {}
@@ -95,7 +95,7 @@ class Tuner:
         while len(batch) < size and self.num_asked < self._limits.candidates and not self._taken.all():
             index = self._most_promising(surrogate)
             self._taken[index] = True
-            instance = self._grid.prospects[index].instance(self._grid.element_type, self._grid.work.num_dense_cols)
+            instance = self._grid.instance(index)
             if instance.program in self._index_of:
                 continue
             self._index_of[instance.program] = index
@@ -154,7 +154,7 @@ class Tuner:
         return float(ndtr(surest.max()))
 
 
-def _left_out(grid: Grid, log_costs: FloatArray, families: Collection[str]) -> BoolArray:
+def _left_out(grid: Choices, log_costs: FloatArray, families: Collection[str]) -> BoolArray:
     """Prospects of families that were the fastest of nothing, shape [prospects]; none where nothing else would stay.
 
     A family is let in where the cost model expects it to win: on a matrix unlike those that it was trained on.

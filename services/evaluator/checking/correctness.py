@@ -1,10 +1,10 @@
 """Whether a loaded kernel computes what it should: one protocol for every device.
 
-Every draw is executed twice, from a y of NaN and from a y that holds another draw's result, so that a program which
-leaves entries out, adds to what was there, reads it, or races is seen. After timing, the device runs single products
-with one entry changed (`LoadedKernel.time`), and then what was timed is executed again as it was timed: with the result
-already in y but for one entry, and on another draw in the same buffers. A program that remembers its input and skips
-work when nothing seems to have changed, or that counts its calls, fails there.
+Every draw is executed twice, from outputs of NaN and from outputs that hold another draw's result, so that a program
+which leaves entries out, adds to what was there, reads it, or races is seen. After timing, the device runs single
+products with one entry changed (`LoadedKernel.time`), and then what was timed is executed again as it was timed: with
+the result already in the outputs but for one entry of each, and on another draw in the same buffers. A program that
+remembers its input and skips work when nothing seems to have changed, or that counts its calls, fails there.
 
 Arrays are the device's own; only operators and methods that NumPy and CuPy share are used.
 
@@ -19,7 +19,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from services.evaluator.device import Array, Draw, LoadedKernel, Ran, RunFailure
+from services.evaluator.device import (
+    VALUES,
+    Array,
+    Draw,
+    LoadedKernel,
+    Ran,
+    RunFailure,
+    Starts,
+    largest_error,
+    wrong_entries,
+)
+from sparsesmith.operations.operation import Residual
 from sparsesmith_proto.kernel import Mismatch
 
 _NOT_REPEATED = "right when run before: it depends on what the output held, on a race, or on the order of blocks"
@@ -39,25 +50,25 @@ class Correct:
 
 
 def check(kernel: LoadedKernel, draws: Sequence[Draw], num_repeated: int) -> Correct | RunFailure:
-    """Executes every draw from a NaN output, and the last `num_repeated` once more from the result before.
+    """Executes every draw from NaN outputs, and the last `num_repeated` once more from the results before.
 
     Raises MemoryDamaged.
     """
     worst_error = 0.0
     # The first has no other's result to start from: what the last one's should be.
-    before: Array = draws[-1].reference.astype(draws[-1].dense.dtype) if len(draws) > 1 else None
+    before: Starts | None = draws[-1].right if len(draws) > 1 else None
     for position, held in enumerate(draws):
-        output: Array = None
+        outputs: Starts | None = None
         for start in [None] if position < len(draws) - num_repeated else [None, before]:
             ran = kernel.run(held, start)
             if not isinstance(ran, Ran):
                 return ran
             error = judge(ran, held)
             if isinstance(error, Mismatch):
-                return error if output is None else Mismatch(message=f"{error.message}; {_NOT_REPEATED}")
+                return error if outputs is None else Mismatch(message=f"{error.message}; {_NOT_REPEATED}")
             worst_error = max(worst_error, error)
-            output = ran.output
-        before = output
+            outputs = ran.outputs
+        before = outputs
     return Correct(worst_error, len(draws))
 
 
@@ -66,42 +77,81 @@ def check_as_timed(
 ) -> Correct | RunFailure:
     """Executes what was timed twice more (see above). Raises MemoryDamaged."""
     worst_error = 0.0
-    output = timed.reference.astype(timed.dense.dtype)
+    outputs = timed.right
     for held in (timed, other):
-        flat = output.reshape(-1)
-        flat[int(generator.integers(flat.size))] = generator.uniform(1e8, 1e9)
-        ran = kernel.replay(held, output)
+        for output in outputs.values():
+            _spoil(output, generator)
+        ran = kernel.replay(held, outputs)
         if not isinstance(ran, Ran):
             return ran
         error = judge(ran, held)
         if isinstance(error, Mismatch):
             return Mismatch(message=f"run again after timing: {error.message}")
         worst_error = max(worst_error, error)
-        output = ran.output.copy()
+        outputs = {name: output.copy() for name, output in ran.outputs.items()}
     return Correct(worst_error, 2)
+
+
+def _spoil(output: Array, generator: np.random.Generator) -> None:
+    """Changes one entry to a number that is right nowhere."""
+    flat = output.reshape(-1)
+    if flat.size:
+        flat[int(generator.integers(flat.size))] = generator.uniform(1e8, 1e9)
 
 
 def judge(ran: Ran, held: Draw) -> float | Mismatch:
     """The largest scaled error of a run, or what is wrong with it. Raises MemoryDamaged."""
     if not ran.inputs_intact:
-        raise MemoryDamaged(f"input {held.name}: the kernel changed A or the dense operand")
+        raise MemoryDamaged(f"input {held.name}: the kernel changed {_inputs_of(held)}")
     if not ran.guards_intact:
         raise MemoryDamaged(f"input {held.name}: the kernel wrote outside its output")
-    error = held.largest_error(ran.output, held.reference, held.bound, held.magnitude)
-    return error if error < math.inf else Mismatch(message=_describe(ran.output, held))
+    if held.residuals is not None:
+        return _judged_by_residuals(ran, held)
+    errors = {
+        name: held.largest_error(ran.outputs[name], each.reference, each.bound, each.magnitude)
+        for name, each in held.expected.items()
+    }
+    wrong = next((name for name, error in errors.items() if error == math.inf), None)
+    return max(errors.values()) if wrong is None else Mismatch(message=_describe(wrong, ran.outputs[wrong], held))
 
 
-def _describe(output: Array, held: Draw) -> str:
-    wrong = ~(abs(output - held.reference) <= held.bound)
+def _inputs_of(held: Draw) -> str:
+    return "A or the dense operand" if VALUES in held.inputs else "an input"
+
+
+def _judged_by_residuals(ran: Ran, held: Draw) -> float | Mismatch:
+    assert held.residuals is not None
+    worst = 0.0
+    for name, each in held.residuals(ran.outputs).items():
+        error = largest_error(each.found, np.zeros_like(each.found), each.bound, each.magnitude)
+        if error == math.inf:
+            return Mismatch(message=_describe_residual(name, each, held))
+        worst = max(worst, error)
+    return worst
+
+
+def _describe_residual(name: str, residual: Residual, held: Draw) -> str:
+    wrong = ~(abs(residual.found) <= residual.bound)
+    first = int(wrong.reshape(-1).argmax())
+    found, bound = float(residual.found.reshape(-1)[first]), float(residual.bound.reshape(-1)[first])
+    return (
+        f"input {held.name}: {name} does not solve the problem: residual {first} is {found:.9g}, accepted is "
+        f"{bound:.2g}; {int(wrong.sum())} of {wrong.size} residuals are too large"
+    )
+
+
+def _describe(name: str, output: Array, held: Draw) -> str:
+    expected = held.expected[name]
+    wrong = wrong_entries(output, expected.reference, expected.bound)
     first = int(wrong.reshape(-1).argmax())
     place = np.unravel_index(first, wrong.shape)
-    entry = f"{held.output}[{', '.join(str(int(index)) for index in place)}]"
+    entry = f"{name}[{', '.join(str(int(index)) for index in place)}]"
     got = float(output.reshape(-1)[first])
-    expected = float(held.reference.reshape(-1)[first])
-    bound = float(held.bound.reshape(-1)[first])
+    right = float(expected.reference.reshape(-1)[first])
+    bound = float(expected.bound.reshape(-1)[first])
     seen = f"{entry} was not written or is NaN" if got != got else f"{entry} is {got:.9g}"
     return (
-        f"input {held.name}: {seen}, expected {expected:.9g} within {bound:.2g}; "
+        f"input {held.name}: {seen}, expected {right:.9g} within {bound:.2g}; "
         f"{int(wrong.sum())} of {wrong.size} entries are wrong"
     )
 
@@ -119,6 +169,7 @@ class HostSeal:
     def _digested(self) -> bytes:
         digest = hashlib.blake2b()
         for held in self._draws:
-            for array in (held.values, held.dense, held.reference, held.bound, held.magnitude):
+            judged = (array for each in held.expected.values() for array in (each.reference, each.bound, each.magnitude))
+            for array in (*held.inputs.values(), *judged):
                 digest.update(np.ascontiguousarray(array).data.cast("B"))
         return digest.digest()

@@ -1,4 +1,5 @@
-"""Inputs that a kernel is checked with: values of A and a dense operand, drawn from the operating system's randomness.
+"""Inputs that a kernel is checked with, drawn from the operating system's randomness: those that the operation names,
+else those that suit most. What follows is of products of A with one dense operand.
 
 What it does not protect against: a program that is right for every distribution below and wrong for another. The
 draws differ in kind so that the usual shortcuts fail on one of them at least: skipped entries (one_hot), lost
@@ -12,20 +13,20 @@ bits where it is small is seen there), and in another quarter one product is all
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import frexp
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from services.evaluator.device import Draw
+from services.evaluator.device import VALUES, Draw
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
-from sparsesmith.operations import operation_named
-from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.operations import Operand, Problem
+from sparsesmith.operations.draws import GENERAL, inputs_of
+from sparsesmith.operations.operation import Arrays, Drawing, Expected, Judging, operands_with_role
 from sparsesmith.operations.sums import limit_to_exact_sums, limit_to_single_products
-from sparsesmith.program.binding import problem_sizes
-from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,49 +53,88 @@ def system_generator() -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(32), "little")))
 
 
-def choose_draws(num_products: int, max_products: int, generator: np.random.Generator) -> tuple[str, ...]:
-    """Names of the draws for a workload of `num_products` multiply-adds: all five where the device affords it.
+def choose_draws(
+    num_products: int, max_products: int, generator: np.random.Generator, names: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """Names of the draws for a workload of `num_products` multiply-adds: all where the device affords it.
 
-    A device that affords fewer than FULL_CHECK executions (the interpreter on a large matrix) gets `mixed` and a
-    random choice of the others, MIN_DRAWS in all at least.
+    A device that affords fewer than FULL_CHECK executions (the interpreter on a large matrix) gets the first, which is
+    timed, and a random choice of the others, MIN_DRAWS in all at least. `names`: those of the problem (`kinds_of`).
     """
+    known = CHECKED_DRAWS if names is None else tuple(names)
     affordable = max_products // max(num_products, 1)
-    if affordable >= FULL_CHECK:
-        return CHECKED_DRAWS
-    num_others = max(MIN_DRAWS, min(len(CHECKED_DRAWS), affordable // 2)) - 1
-    return (MIXED, *generator.choice(CHECKED_DRAWS[1:], size=num_others, replace=False).tolist())
+    if affordable >= 2 * len(known):
+        return known
+    num_others = max(MIN_DRAWS, min(len(known), affordable // 2)) - 1
+    return (known[0], *generator.choice(known[1:], size=min(num_others, len(known) - 1), replace=False).tolist())
 
 
-def draw(
-    name: str,
-    pattern: Pattern,
-    workload: Workload,
-    generator: np.random.Generator,
-    fixed: FixedValues | None = None,
-) -> Draw:
-    """One set of inputs of a kind with its reference and error bound, as host arrays.
+def kinds_of(problem: Problem) -> tuple[str, ...]:
+    """Names of the draws that programs are checked with; the first is the one that is timed."""
+    if problem.operation.draws:
+        return tuple(problem.operation.draws)
+    return CHECKED_DRAWS if _is_product(problem) else tuple(GENERAL)
 
-    `fixed`: the values of A where the request fixes them; then the dense operand alone is drawn.
+
+def draw(name: str, problem: Problem, generator: np.random.Generator) -> Draw:
+    """One set of inputs of a kind with what is right of the outputs, as host arrays.
+
+    Where the request fixes the values of A they are not drawn.
     """
-    operation = operation_named(workload.operation)
-    (given,) = operands_with_role(operation, "input")
-    (wanted,) = operands_with_role(operation, "output")
-    shape = given.shape(problem_sizes(workload, pattern))
+    operation = problem.operation
+    inputs = _rounded(problem, _drawn(name, problem, generator))
+    expected = operation.expect(problem, inputs)
+    if _is_product(problem):
+        _limit_product(name, problem, inputs, expected)
+    types = {each.name: each.array_type(problem.element_type) for each in operation.operands if each.name in expected}
+    residuals = None
+    if isinstance(operation, Judging):
+        judging = operation
+        residuals = lambda outputs: judging.residuals(problem, inputs, outputs)  # noqa: E731
+    return Draw(name, inputs, expected, types, residuals=residuals)
+
+
+def _is_product(problem: Problem) -> bool:
+    """Whether the draws below fit: A takes up the columns of one operand."""
+    read = operands_with_role(problem.operation, "input", "inout")
+    return problem.matrix is not None and len(read) == 1 and read[0].axes[:1] == ("num_cols",)
+
+
+def _drawn(name: str, problem: Problem, generator: np.random.Generator) -> Arrays:
+    own = problem.operation.draws.get(name)
+    if own is not None or not _is_product(problem):
+        return (own or GENERAL[name])(problem, generator)
+    (given,) = operands_with_role(problem.operation, "input", "inout")
+    shape = given.shape(problem.sizes)
     if name == MIXED:
-        wide_values, wide_dense = mixed(pattern, shape, workload.element_type, generator)
+        values, dense = mixed(problem.pattern, shape, problem.element_type, generator)
     else:
-        wide_values, wide_dense = _DRAWS[name](pattern, shape, generator)
-    values = wide_values.astype(workload.element_type) if fixed is None else fixed.array
-    dense = (wide_dense if fixed is None else wide_dense * dense_scale(fixed)).astype(workload.element_type)
-    expected = operation.expect(pattern, {"values": values, given.name: dense}, workload.element_type)[wanted.name]
-    bound, magnitude = expected.bound, expected.magnitude
-    if fixed is not None:
-        bound += underflow_bound(pattern, fixed)
-    elif operation.sums_products:
-        limit_to_single_products(bound, magnitude, pattern, values, dense, workload.element_type)
-        if name == INTEGERS:
-            limit_to_exact_sums(bound, magnitude, workload.element_type)
-    return Draw(name, values, dense, expected.reference, bound, magnitude, output=wanted.name)
+        values, dense = _DRAWS[name](problem.pattern, shape, generator)
+    return {VALUES: values, given.name: dense if problem.values is None else dense * dense_scale(problem.values)}
+
+
+def _rounded(problem: Problem, drawn: Arrays) -> Arrays:
+    """In the operands' own types; fixed values in the place of those drawn."""
+    rounded = {each.name: _in_type(drawn[each.name], each, problem.element_type) for each in inputs_of(problem)}
+    return rounded if problem.values is None else {**rounded, VALUES: problem.values.array}
+
+
+def _in_type(array: npt.NDArray[Any], operand: Operand, element_type: ElementType) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(array, operand.array_type(element_type))
+
+
+def _limit_product(name: str, problem: Problem, inputs: Arrays, expected: Mapping[str, Expected]) -> None:
+    """Bounds of a product as narrow as its inputs allow, in place."""
+    operation, pattern, element_type = problem.operation, problem.pattern, problem.element_type
+    (given,) = operands_with_role(operation, "input", "inout")
+    for each in expected.values():
+        if problem.values is not None:
+            each.bound[...] += underflow_bound(pattern, problem.values)
+        elif operation.sums_products:
+            values, dense = inputs[VALUES], inputs[given.name]
+            limit_to_single_products(each.bound, each.magnitude, pattern, values, dense, element_type)
+            if name == INTEGERS:
+                limit_to_exact_sums(each.bound, each.magnitude, element_type)
 
 
 def dense_scale(fixed: FixedValues) -> float:

@@ -1,4 +1,4 @@
-"""From an HTTP body to an order and a pattern: parsed in a thread, bounded, every refusal naming its field."""
+"""From an HTTP body to an order and its problem: parsed in a thread, bounded, every refusal naming its field."""
 
 import asyncio
 import shutil
@@ -20,24 +20,28 @@ from starlette.exceptions import HTTPException
 from services.generator.heap import trim_heap
 from services.generator.http.body_limit import JSON, media_type
 from services.generator.http.index_lists import PIECE_BYTES, BodyStream
-from services.generator.orders import EvaluationOrder, KernelOrder, OrderedMatrix
+from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption, LimitExceeded
 from sparsesmith.matrix.files import MatrixLimits, read_matrix, read_pattern
 from sparsesmith.matrix.limits import check_emptiness, check_limit
 from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
-from sparsesmith.matrix.values import fixed_values, values_of_entries
-from sparsesmith.operations import check_axes, operation_named
+from sparsesmith.matrix.values import FixedValues, fixed_values, values_of_entries
+from sparsesmith.operations import Problem, check_axes, operation_named
+from sparsesmith.operations.catalogue import check_element_type
 from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions, ValuesOption
 from sparsesmith_proto.kernel import Workload
-from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
+from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, Axes, ElementType, Message, Operation, ProgramText
 
 FORM = "multipart/form-data"
 MATRIX = "matrix"
+TASK = "task"
+OPERATION = "operation"
 FILE = "file"
 PROGRAM = "program"
-BUDGET_PREFIX = "budget_"
+NESTED = ("budget", "axes")
+"""Options that are objects: fields of a form have their names before theirs, `budget_seconds`."""
 INDEX_LISTS = ("row_indices", "col_indices")
 VALUES = "values"
 PART_BYTES = 4 * MAX_PROGRAM_CHARACTERS
@@ -55,6 +59,7 @@ class EvaluationOptions(Message):
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
     num_dense_cols: int = EvaluationRequest.model_fields["num_dense_cols"].default
+    axes: Axes = {}
     values: ValuesOption = "any"
     program: ProgramText
 
@@ -64,7 +69,8 @@ class Submission:
     """A request's parts before they are checked together: options as given, and the pattern."""
 
     options: Mapping[str, Any]
-    pattern: Pattern
+    pattern: Pattern | None
+    """None: a task without a matrix."""
     separator: str
     """Joins the parts of a nested option's name: "." in JSON, "_" in a form."""
     given_values: Float64Array | None
@@ -77,20 +83,43 @@ class Submission:
         except ValidationError as error:
             raise invalid_option(error, separator=self.separator) from error
 
-    def matrix(self, options: TuningOptions | EvaluationOptions) -> OrderedMatrix:
+    def problem(self, options: TuningOptions | EvaluationOptions) -> Problem:
+        """Computes the digests. Raises InvalidOption, and as `_fixed`."""
+        values = self._fixed(options)
+        operation = operation_named(options.operation)
+        if operation.takes_matrix != (self.pattern is not None):
+            raise _wrong_subject(options.operation, takes_matrix=operation.takes_matrix)
+        check_element_type(operation, options.element_type)
+        check_axes(operation, options.num_dense_cols, options.axes)
+        try:
+            workload = Workload(
+                pattern=None if self.pattern is None else self.pattern.digest,
+                operation=options.operation,
+                element_type=options.element_type,
+                num_dense_cols=options.num_dense_cols,
+                values=None if values is None else values.digest,
+                axes=options.axes,
+            )
+        except ValidationError as error:
+            raise invalid_option(error) from error
+        return Problem(workload, self.pattern, values)
+
+    def _fixed(self, options: TuningOptions | EvaluationOptions) -> FixedValues | None:
         """Raises InvalidMatrix where values are fixed and were not given or do not fit the element type, InvalidOption
         where they were given and are not fixed."""
         where = f"{MATRIX}.{VALUES}" if self.separator == "." else FILE
         match options.values, self.given_values:
             case "any", None:
-                return OrderedMatrix(self.pattern, None)
+                return None
+            case "fixed", None if self.pattern is None:
+                raise InvalidOption(f"{VALUES}: a task has no matrix whose values could be fixed", field=VALUES, limit="any")
             case "any", _:
                 raise InvalidOption(f"{where}: values are taken only with values=fixed", field=VALUES, value="any")
             case _, None:
                 raise InvalidMatrix(f"{where}: values=fixed needs the matrix's values, real numbers", field=where)
             case _, given:
                 with _named(where):
-                    return OrderedMatrix(self.pattern, fixed_values(given, options.element_type))
+                    return fixed_values(given, options.element_type)
 
 
 class Intake:
@@ -101,28 +130,29 @@ class Intake:
         self._parsing = asyncio.Semaphore(settings.max_parsed_matrices)
 
     @asynccontextmanager
-    async def kernel_order(self, request: Request) -> AsyncIterator[tuple[KernelOrder, OrderedMatrix]]:
+    async def kernel_order(self, request: Request) -> AsyncIterator[tuple[KernelOrder, Problem]]:
         """The matrix is in memory until the context ends, one of a few at a time."""
         async with self._submission(request) as submission:
             options = submission.read(TuningOptions)
-            matrix, workload = await self._matrix(submission, options)
+            problem = await self._problem(submission, options)
             use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
-            yield KernelOrder(workload=workload, options=options, use_cache=use_cache), matrix
+            yield KernelOrder(workload=problem.workload, options=options, use_cache=use_cache), problem
 
     @asynccontextmanager
-    async def evaluation_order(self, request: Request) -> AsyncIterator[tuple[EvaluationOrder, OrderedMatrix]]:
+    async def evaluation_order(self, request: Request) -> AsyncIterator[tuple[EvaluationOrder, Problem]]:
         """As `kernel_order`."""
         async with self._submission(request) as submission:
             options = submission.read(EvaluationOptions)
-            matrix, workload = await self._matrix(submission, options)
-            yield EvaluationOrder(workload=workload, program=options.program), matrix
+            problem = await self._problem(submission, options)
+            yield EvaluationOrder(workload=problem.workload, program=options.program), problem
 
-    async def _matrix(
-        self, submission: Submission, options: TuningOptions | EvaluationOptions
-    ) -> tuple[OrderedMatrix, Workload]:
-        _check_operands(submission.pattern, options, self._settings.max_operand_bytes)
-        matrix = await asyncio.to_thread(submission.matrix, options)
-        return matrix, await asyncio.to_thread(_workload, matrix, options)
+    async def _problem(self, submission: Submission, options: TuningOptions | EvaluationOptions) -> Problem:
+        limit = self._settings.max_operand_bytes
+        if submission.pattern is not None:
+            _check_operands(submission.pattern, options, limit)
+        problem = await asyncio.to_thread(submission.problem, options)
+        _check_task(problem, limit)
+        return problem
 
     @asynccontextmanager
     async def _submission(self, request: Request) -> AsyncIterator[Submission]:
@@ -131,7 +161,7 @@ class Intake:
         try:
             async with self._received(request) as parse, self._parsing:
                 submission = await asyncio.to_thread(parse)
-                num_bytes = submission.pattern.num_bytes
+                num_bytes = 0 if submission.pattern is None else submission.pattern.num_bytes
                 yield submission
         finally:
             if num_bytes >= TRIM_BYTES:
@@ -168,9 +198,11 @@ class Intake:
 
     def _from_json(self, text: bytearray, lists: Mapping[str, npt.NDArray[Any]]) -> Submission:
         fields = _json_object(text, "body")
-        matrix = fields.pop(MATRIX, None)
+        matrix, task = fields.pop(MATRIX, None), fields.pop(TASK, None)
+        if task is not None:
+            return _task_submission(matrix, task, _decoded(fields, "body"))
         if matrix is None:
-            raise InvalidMatrix("matrix: this field is required", field=MATRIX)
+            raise InvalidMatrix("matrix: this field is required (or task, of an operation without one)", field=MATRIX)
         parts = _json_object(matrix, MATRIX)
         for name in INDEX_LISTS:
             _check_was_list(name, parts.pop(name, None), "a list of whole numbers")
@@ -192,6 +224,8 @@ class Intake:
 
     async def _received_form(self, form: FormData) -> Callable[[], Submission]:
         fields = _given_once(form.multi_items())
+        if TASK in fields:
+            raise InvalidOption(f"{TASK}: a task is sent as JSON, a form has a matrix file", field=TASK, limit=JSON)
         upload = fields.pop(FILE, None)
         if not isinstance(upload, UploadFile):
             raise InvalidMatrix("file: send the matrix as a file part of this name (.mtx, .mtx.gz or .npz)", field=FILE)
@@ -226,19 +260,43 @@ def _check_operands(pattern: Pattern, options: TuningOptions | EvaluationOptions
         )
 
 
-def _workload(matrix: OrderedMatrix, options: TuningOptions | EvaluationOptions) -> Workload:
-    """Computes the digests. Raises InvalidOption."""
-    check_axes(operation_named(options.operation), options.num_dense_cols)
-    try:
-        return Workload(
-            pattern=matrix.pattern.digest,
-            operation=options.operation,
-            element_type=options.element_type,
-            num_dense_cols=options.num_dense_cols,
-            values=None if matrix.values is None else matrix.values.digest,
+def _check_task(problem: Problem, limit: int) -> None:
+    """Raises LimitExceeded for operands of a task that no GPU holds."""
+    num_bytes = problem.operand_bytes
+    if problem.matrix is None and num_bytes > limit:
+        axes = ", ".join(f"{name}={size}" for name, size in problem.workload.axes.items())
+        raise LimitExceeded(
+            f"axes: with {axes} the operands of {problem.workload.operation} take {num_bytes} bytes, at most {limit} "
+            "are taken",
+            field="axes",
+            value=num_bytes,
+            limit=limit,
         )
-    except ValidationError as error:
-        raise invalid_option(error) from error
+
+
+def _task_submission(matrix: msgspec.Raw | None, task: msgspec.Raw, options: dict[str, Any]) -> Submission:
+    """Raises InvalidOption where the request is about two things."""
+    for other, given in ((MATRIX, matrix is not None), (OPERATION, OPERATION in options)):
+        if given:
+            raise InvalidOption(f"{other} and {TASK}: both given, one is needed", field=TASK, limit=f"{other} or {TASK}")
+    name = _decoded({TASK: task}, "body")[TASK]
+    if not isinstance(name, str):
+        raise InvalidOption(f"{TASK}: expected a name", field=TASK, limit="a name")
+    operation_named(name, field=TASK)
+    return Submission({**options, OPERATION: name}, None, ".", None)
+
+
+def _wrong_subject(name: str, *, takes_matrix: bool) -> InvalidOption:
+    if takes_matrix:
+        return InvalidOption(
+            f"{TASK}: {name} takes a matrix: send {MATRIX} and {OPERATION}", field=TASK, value=name, limit=MATRIX
+        )
+    return InvalidOption(
+        f"{OPERATION}: {name} takes no matrix: send {TASK} and axes in its place",
+        field=OPERATION,
+        value=name,
+        limit=TASK,
+    )
 
 
 def _json_object(text: bytearray | msgspec.Raw, field: str) -> dict[str, msgspec.Raw]:
@@ -312,13 +370,14 @@ def _given_once(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _form_options(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Form fields with those of the budget gathered."""
+    """Form fields with those of nested options gathered."""
     options: dict[str, Any] = {}
     for name, value in fields.items():
         if not isinstance(value, str):
             raise InvalidOption(f"{name}: unexpected file part", field=name)
-        if name.startswith(BUDGET_PREFIX):
-            options.setdefault("budget", {})[name.removeprefix(BUDGET_PREFIX)] = value
+        parent, _, member = name.partition("_")
+        if parent in NESTED and member:
+            options.setdefault(parent, {})[member] = value
         else:
             options[name] = value
     return options

@@ -25,7 +25,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 PROBLEM = "application/problem+json"
 REF = "#/components/schemas/{model}"
-DESCRIPTION = """Post a sparse matrix, get back a CUDA kernel tuned for it. Errors are RFC 9457 problem documents. A
+DESCRIPTION = """Post a sparse matrix, or a task with its axes, get back a CUDA kernel tuned for it. Errors are RFC 9457 problem documents. A
 schema cannot say that indices lie within the shape, nor that limits depend on each other: such requests are answered
 413 or 422."""
 
@@ -154,16 +154,16 @@ def _ref(name: str) -> Document:
 
 
 def _kernel_form() -> Document:
-    """Options as fields of their own; those of the budget under `budget_`."""
+    """Options as fields of their own; those of the budget under `budget_`, of the axes under `axes_`."""
     options = TuningOptions.model_json_schema(ref_template=REF)
     budget = options["$defs"]["Budget"]["properties"]
-    fields = {name: schema for name, schema in options["properties"].items() if name != "budget"}
+    fields = {name: schema for name, schema in options["properties"].items() if name not in ("budget", "axes")}
     return _form({**fields, **{f"budget_{name}": schema for name, schema in budget.items()}}, ("file",))
 
 
 def _evaluation_form() -> Document:
     fields = EvaluationRequest.model_json_schema(ref_template=REF)["properties"]
-    options = {name: schema for name, schema in fields.items() if name not in ("matrix", "program")}
+    options = {name: schema for name, schema in fields.items() if name not in ("matrix", "task", "axes", "program")}
     program = {"type": "string", "minLength": 1, "maxLength": MAX_PROGRAM_CHARACTERS, "description": "Field or file"}
     return _form({**options, "program": program}, ("file", "program"))
 
@@ -177,6 +177,7 @@ def _form(fields: Document, required: tuple[str, ...]) -> Document:
     return {
         "type": "object",
         "properties": {"file": file, **fields},
+        "patternProperties": {"^axes_[a-z][a-z0-9_]*$": {"type": "integer", "minimum": 1}},
         "required": list(required),
         "additionalProperties": False,
     }

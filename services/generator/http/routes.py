@@ -63,9 +63,10 @@ Prefer = Annotated[str | None, Header()]
 async def tune_kernel(
     request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
 ) -> Response:
-    """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
-    async with intake.kernel_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, key, _client(request))
+    """Tune a kernel for a matrix (JSON index lists, or a form with a matrix file and the options as fields) or for a
+    task without one (JSON)."""
+    async with intake.kernel_order(request) as (order, problem):
+        status = await service.jobs.accept(order, problem, key, _client(request))
     return await _accepted(service, status, prefer, "/v1/kernels")
 
 
@@ -79,9 +80,9 @@ async def tune_kernel(
 async def grade_program(
     request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
 ) -> Response:
-    """Grade a kernel program of one's own on a matrix."""
-    async with intake.evaluation_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, key, _client(request))
+    """Grade a kernel program of one's own on a matrix or a task."""
+    async with intake.evaluation_order(request) as (order, problem):
+        status = await service.jobs.accept(order, problem, key, _client(request))
     return await _accepted(service, status, prefer, "/v1/evaluations")
 
 
@@ -139,10 +140,9 @@ async def tried_candidates(
 async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[ArtifactKind, Query()] = "zip") -> Response:
     """The program, the C++ header, the Python loader, the report, what was tried, or all of them."""
     report = _report(await service.jobs.status(job_id))
-    pattern = await service.ledger.pattern(report.workload.pattern)
-    values = await service.ledger.values(report.workload)
+    problem = await service.ledger.problem(report.workload)
     candidates = await service.trials.all(job_id) if kind in ("candidates", "zip") else ()
-    file = await asyncio.to_thread(artifact, kind, report, pattern, values, candidates)
+    file = await asyncio.to_thread(artifact, kind, report, problem.matrix, problem.values, candidates)
     headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
     return Response(file.content, headers=headers, media_type=file.media_type)
 

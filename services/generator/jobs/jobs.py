@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from services.generator.jobs.ledger import AcceptedJob, Ledger, has_ended
 from services.generator.jobs.waiting import WaitingJobs
-from services.generator.orders import Order, OrderedMatrix, work_of
+from services.generator.orders import Order, work_of
 from services.generator.problems import problem_of
 from sparsesmith.errors import Conflict, SparsesmithError, Unavailable
+from sparsesmith.operations import Problem as OrderedProblem
 from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued
 
 log = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class Jobs:
                 runners.create_task(self._run_jobs(SMALL_WORK if number % 4 == 1 else math.inf))
 
     async def accept(
-        self, order: Order, matrix: OrderedMatrix, idempotency_key: str | None, client: str = ""
+        self, order: Order, problem: OrderedProblem, idempotency_key: str | None, client: str = ""
     ) -> JobStatus:
         """Store the job, then queue it. The same key and order give the same job; clients are served in turns.
 
@@ -79,10 +80,10 @@ class Jobs:
             raise Unavailable(
                 f"{len(self._waiting)} jobs are waiting already", field="queue", limit=self._limits.max_waiting
             )
-        order = order.model_copy(update={"work": work_of(order, matrix.pattern)})
+        order = order.model_copy(update={"work": work_of(order, problem)})
         self._reserved += 1
         try:
-            job, is_new = await self._ledger.accept(order, matrix, idempotency_key, len(self._waiting))
+            job, is_new = await self._ledger.accept(order, problem, idempotency_key, len(self._waiting))
         finally:
             self._reserved -= 1
         if is_new:

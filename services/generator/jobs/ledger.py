@@ -12,10 +12,9 @@ from typing import assert_never
 
 from pydantic import TypeAdapter, ValidationError
 
-from services.generator.orders import Order, OrderedMatrix, fingerprint
+from services.generator.orders import Order, fingerprint
 from sparsesmith.errors import NotFound, Unavailable
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Problem
 from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith_proto.api import (
@@ -74,9 +73,9 @@ class Ledger:
         self._news: dict[str, asyncio.Event] = {}
 
     async def accept(
-        self, order: Order, matrix: OrderedMatrix, key: str | None, position: int
+        self, order: Order, problem: Problem, key: str | None, position: int
     ) -> tuple[AcceptedJob, bool]:
-        """Store matrix and job; the job that the key stands for already, and False, where there is one.
+        """Store the matrix, if there is one, and the job; the job that the key stands for already, and False, where there is one.
 
         Raises Conflict for a key that stands for another order, Unavailable, also where the store is full.
         """
@@ -85,9 +84,10 @@ class Ledger:
         status = job.status(Queued(position=position))
         job_id = None
         try:
-            await asyncio.to_thread(self._patterns.put, matrix.pattern, job.job_id)
-            if matrix.values is not None:
-                await asyncio.to_thread(self._patterns.put_values, matrix.values, job.job_id)
+            if problem.matrix is not None:
+                await asyncio.to_thread(self._patterns.put, problem.matrix, job.job_id)
+            if problem.values is not None:
+                await asyncio.to_thread(self._patterns.put_values, problem.values, job.job_id)
             job_id = await asyncio.to_thread(self._store.accept, status, order.model_dump_json(), idempotency)
         finally:
             if job_id != job.job_id:
@@ -127,13 +127,9 @@ class Ledger:
                 log.error("unfinished job %s cannot be taken up: %s", job_id, error)
         return jobs
 
-    async def pattern(self, digest: str) -> Pattern:
-        """Raises NotFound, Unavailable."""
-        return await asyncio.to_thread(self._patterns.get, digest)
-
-    async def values(self, workload: Workload) -> FixedValues | None:
-        """None where the workload does not fix them. Raises NotFound, Unavailable."""
-        return None if workload.values is None else await asyncio.to_thread(self._patterns.get_values, workload.values)
+    async def problem(self, workload: Workload) -> Problem:
+        """The workload with its matrix, and its values where it fixes them. Raises NotFound, Unavailable."""
+        return await asyncio.to_thread(self._patterns.problem, workload)
 
     async def status(self, job_id: str) -> JobStatus:
         """Raises NotFound, Unavailable."""

@@ -7,6 +7,8 @@ from typing import Literal, Protocol
 
 from services.generator.policy.engine import EmbeddingPrompt, EnginePrompt, TokenPrompt
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import Problem
+from sparsesmith.policy.checkpoint import load_description
 from sparsesmith.policy.embedding import PromptEmbedder, load_embedder
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith.prompts.text import text_prompt
@@ -18,6 +20,10 @@ class PromptWriter(Protocol):
 
     @property
     def encoder(self) -> Literal["structural", "sinusoidal", "text"]: ...
+
+    def knows(self, problem: Problem) -> bool:
+        """Whether prompts can be written for it, in a form that the policy was trained on."""
+        ...
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
         """Blocking: looks at the whole pattern."""
@@ -37,8 +43,13 @@ class MatrixPrompts:
 
     def __init__(self, folder: Path) -> None:
         self._shipped = load_embedder(folder)
+        self._operations = load_description(folder).operations
         self._embedder = self._shipped
         self.encoder: Literal["structural", "sinusoidal"] = self._shipped.encoder.kind
+
+    def knows(self, problem: Problem) -> bool:
+        """Those of its training alone: of another it has read an id that means nothing to it."""
+        return problem.workload.operation in self._operations
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
         return EmbeddingPrompt(self._embedder.embed([prompt_inputs(pattern, workload, prompt)])[0])
@@ -62,6 +73,10 @@ class TextPrompts:
         from transformers import AutoTokenizer
 
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def knows(self, problem: Problem) -> bool:
+        """Any operation on a matrix: the text says what it is."""
+        return problem.matrix is not None
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
         text = text_prompt(pattern, workload, prompt)

@@ -10,6 +10,7 @@ from services.generator.policy.prompts import PromptWriter
 from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
 from sparsesmith_proto.message import Architecture
 
@@ -40,6 +41,10 @@ class PolicySampler:
     def is_broken(self) -> bool:
         """The engine could not be loaded."""
         return self.host.is_broken
+
+    def knows(self, problem: Problem) -> bool:
+        """Whether the policy was trained to write for such a problem."""
+        return self.writer.knows(problem)
 
     def group(self, task: TuningTask, number: int) -> "SampleGroup":
         """Samples of one prompt, which no other group has."""
@@ -97,7 +102,7 @@ class SampleGroup:
                 version = engine.version
                 workload = self._task.order.workload
                 written = await asyncio.to_thread(
-                    self._sampler.writer.write, self._task.pattern, workload, self._prompt
+                    self._sampler.writer.write, self._task.problem.pattern, workload, self._prompt
                 )
                 self._written = version, written
             return self._written[1]

@@ -13,10 +13,12 @@ from sparsesmith_proto.api import SearchStrategy
 
 
 def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
-    """Families, and the policy where it pays; families alone where there is no policy or it cannot be loaded."""
+    """Families, and the policy where it pays; families alone where there is no policy, it cannot be loaded, or it was
+    not trained on such a problem."""
     proposers: list[Proposer] = [FamilyProposer(task, sources.cost_models, limit)]
-    if sources.sampler is not None and not sources.sampler.is_broken:
-        proposers.append(PolicyProposer(task, sources.sampler, limit, sources.samples_in_flight))
+    sampler = sources.sampler
+    if sampler is not None and not sampler.is_broken and sampler.knows(task.problem):
+        proposers.append(PolicyProposer(task, sampler, limit, sources.samples_in_flight))
     return _search(task, sources, proposers, standing)
 
 

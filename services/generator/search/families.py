@@ -14,7 +14,7 @@ from services.generator.task import TuningTask
 from sparsesmith.families import FamilyInstance
 from sparsesmith.families.fixed.proposal import compressed_instance, compressions
 from sparsesmith.tuning.cost import CostModel
-from sparsesmith.tuning.grid import grid_of
+from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.models import CostModels
 from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits
 from sparsesmith_proto.api import SourceName
@@ -70,9 +70,9 @@ class FamilyProposer:
         """Nothing is held."""
 
     async def _for_fixed_values(self) -> Batch:
-        if self._task.values is None:
+        if (values := self._task.problem.values) is None:
             return ()
-        return await asyncio.to_thread(fixed_value_families, self._task, self._task.values, (self._limit + 1) // 2)
+        return await asyncio.to_thread(fixed_value_families, self._task, values, (self._limit + 1) // 2)
 
 
 Form = Literal["plain", "compressed"]
@@ -95,13 +95,12 @@ class _Search:
     """
 
     def __init__(self, task: TuningTask, cost_models: CostModels, limit: int) -> None:
-        workload = task.order.workload
+        values = task.problem.values
         self._task = task
         self._cost_models = cost_models
-        self._cost: CostModel = cost_models.expected()
-        grid = grid_of(task.pattern, workload.operation, workload.element_type, workload.num_dense_cols)
-        self._tuner = Tuner(grid, self._cost, TuningLimits(candidates=limit))
-        self._compressions = () if task.values is None else tuple(compressions(task.values))
+        self._cost: CostModel = cost_models.expected(task.problem.workload.operation)
+        self._tuner = Tuner(grid_of_problem(task.problem), self._cost, TuningLimits(candidates=limit))
+        self._compressions = () if values is None else tuple(compressions(values))
         self._limit = limit
         self._sent: dict[str, _Sent] = {}
         self._best_us: dict[Form, float] = {}
@@ -118,7 +117,7 @@ class _Search:
         """Tell the tuner what became of its programs."""
         for report in standing.after(self._num_read):
             self._num_read += 1
-            self._rely_on(self._cost_models.on(report.device.name))
+            self._rely_on(self._cost_models.on(report.device.name, self._task.problem.workload.operation))
             self._tell(report)
 
     def _rely_on(self, cost: CostModel) -> None:

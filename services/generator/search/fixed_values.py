@@ -10,7 +10,7 @@ from sparsesmith_proto.kernel import Candidate, FromFamily
 def fixed_value_families(task: TuningTask, values: FixedValues, limit: int) -> Batch:
     """Programs of the families for fixed values, likely winners first; none where rows and values hardly repeat."""
     workload = task.order.workload
-    instances = own_instances(task.pattern, values, workload.operation, workload.element_type)
+    instances = own_instances(task.problem.pattern, values, workload.operation, workload.element_type)
     return tuple(
         Candidate(
             candidate_id=f"{task.run_id}-v{number}",

@@ -1,7 +1,7 @@
 """The cache of tuned kernels.
 
-An answer serves a request for the same pattern, operation, element type and dense columns, and the same values where
-they are fixed, on the device that was reported last, by the same search, with at least the request's budget. Where the
+An answer serves a request for the same pattern, operation, element type, dense columns and axes, and the same values
+where they are fixed, on the device that was reported last, by the same search, with at least the request's budget. Where the
 search samples, the policy version must be the same too; where it uses families, the release of this package.
 `Cache-Control: no-cache` passes the cache by, and its answer replaces what was kept.
 """
@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from services.generator.orders import KernelOrder
 from sparsesmith.errors import Unavailable
+from sparsesmith.operations import operation_named
 from sparsesmith_proto.api import Budget, KernelReport
 from sparsesmith_proto.message import Message
 
@@ -78,6 +79,9 @@ def question(order: KernelOrder, policy_version: int | None) -> str:
     parts: list[object] = [workload.pattern, workload.operation, workload.element_type, workload.num_dense_cols, search]
     if workload.values is not None:
         parts.append(f"values={workload.values}")
+    if (meaning := operation_named(workload.operation).version) > 1:
+        parts.append(f"version={meaning}")
+    parts += [f"{name}={size}" for name, size in sorted(workload.axes.items())]
     match search:
         case "families":
             parts.append(_release())

@@ -119,12 +119,13 @@ def is_below(timing: Timing, other: Timing) -> bool:
 def conclude(progress: Progress, sources: tuple[SourceReport, ...] = ()) -> KernelReport:
     """The whole answer, with what each source of candidates brought. At least one report must have been added."""
     report, task, best = progress.last_report, progress.task, progress.best
+    matrix = task.problem.matrix
     assert report is not None, "a search without a report has no answer"
     return KernelReport(
         workload=task.order.workload,
-        num_rows=task.pattern.num_rows,
-        num_cols=task.pattern.num_cols,
-        nnz=task.pattern.nnz,
+        num_rows=None if matrix is None else matrix.num_rows,
+        num_cols=None if matrix is None else matrix.num_cols,
+        nnz=None if matrix is None else matrix.nnz,
         answer=_answer(progress, report),
         baselines=report.baselines if best is None else best.baselines,
         device=report.device if best is None else best.device,

@@ -1,0 +1,97 @@
+"""Kernel families of tasks: operations without a matrix."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sparsesmith.elements import ELEMENTS
+from sparsesmith.errors import InvalidOption
+from sparsesmith.families.estimates.cost import DRAM_BYTES_A_US, L2_BYTES, L2_BYTES_A_US, LAUNCH_US, Prospect
+from sparsesmith.families.family import FamilyInstance, limits_of, within
+from sparsesmith.formats.format import OneOf, ParameterSpec, ParameterValue
+from sparsesmith.operations import Operation, Problem
+from sparsesmith.operations.texts import with_element_type
+
+
+@dataclass(frozen=True)
+class TaskChoice:
+    """A family's parameters filled in, for a problem."""
+
+    values: Mapping[str, ParameterValue]
+    problem: Problem
+
+    def integer(self, name: str) -> int:
+        value = self.values[name]
+        assert isinstance(value, int)
+        return value
+
+    @property
+    def element_bytes(self) -> int:
+        return ELEMENTS[self.problem.element_type].num_bytes
+
+
+def _anything(_: TaskChoice) -> bool:
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFamily:
+    """An expert strategy for one task."""
+
+    name: str
+    operation: str
+    strategy: str
+    """One sentence: what it does and where it wins."""
+    parameters: Mapping[str, ParameterSpec]
+    write: Callable[[TaskChoice], str]
+    """The program text of a legal choice, with `T` for the element type."""
+    prospects: Callable[[Problem], Iterator[Prospect]]
+    """Parameters worth trying for a problem."""
+    allows: Callable[[TaskChoice], bool] = _anything
+    """Whether parameters within their ranges go together, and with the problem."""
+
+    def accepts(self, parameters: Mapping[str, ParameterValue], problem: Problem) -> bool:
+        """Whether `instance` would give a program."""
+        complete = parameters.keys() == self.parameters.keys()
+        legal = complete and all(within(spec, parameters[name]) for name, spec in self.parameters.items())
+        return legal and self.allows(TaskChoice(parameters, problem))
+
+    def instance(self, parameters: dict[str, ParameterValue], problem: Problem) -> FamilyInstance:
+        """The choice with its program. Raises InvalidOption for one that it does not accept."""
+        if not self.accepts(parameters, problem):
+            given = " ".join(f"{name}={value}" for name, value in parameters.items())
+            raise InvalidOption(
+                f"family {self.name} does not accept {given} for {dict(problem.sizes)}",
+                field="parameters",
+                value=given,
+                limit="; ".join(f"{name}: {limits_of(spec)}" for name, spec in self.parameters.items()),
+            )
+        program = with_element_type(self.write(TaskChoice(parameters, problem)), problem.element_type)
+        return FamilyInstance(self.name, parameters, program, problem.element_type)
+
+
+FLOPS_A_US = 30e6
+"""Multiplications and additions in float32 that an H200 does of a program that is not tuned for them."""
+_FIRST = 2.0
+"""How much longer than the floor a first program is taken to need."""
+
+
+def first_programs(operation: Operation) -> TaskFamily:
+    """The programs that come with a task, as a family: what is proposed before, and where, it has no other."""
+    return TaskFamily(
+        name=f"{operation.name}_programs",
+        operation=operation.name,
+        strategy="The first programs of the task, as they stand in its folder.",
+        parameters={"program": OneOf(operation.naive, tuple(operation.programs))},
+        write=lambda choice: operation.programs[str(choice.values["program"])],
+        prospects=lambda problem: (
+            Prospect((_FIRST + place) * floor_us(problem), {"program": name})
+            for place, name in enumerate(operation.programs)
+        ),
+    )
+
+
+def floor_us(problem: Problem) -> float:
+    """About what no correct program of a task is faster than on an H200: a launch, and the bytes or the arithmetic."""
+    floor = problem.floor
+    bytes_a_us = L2_BYTES_A_US if floor.bytes_moved < L2_BYTES else DRAM_BYTES_A_US
+    return LAUNCH_US + max(floor.bytes_moved / bytes_a_us, floor.flops / FLOPS_A_US)

@@ -1,0 +1,66 @@
+"""Tasks: operations without a matrix, made of what they cannot do without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparsesmith.operations.operand import Operand, Sizes
+from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor, Residual
+from sparsesmith_proto.message import ElementType
+
+if TYPE_CHECKING:
+    from sparsesmith.operations.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Implements the Operation protocol."""
+
+    name: str
+    version: int = 1
+    formula: str
+    axes: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    right: Callable[[Problem, Arrays], Mapping[str, Expected]]
+    """See Operation.expect."""
+    flops: Callable[[Sizes], int]
+    """Of a correct program that wastes none; a multiply-add counts as two."""
+    programs: Mapping[str, str]
+    naive: str
+    trial: Mapping[str, int]
+    draws: Mapping[str, Drawing] = field(default_factory=dict)
+    element_types: tuple[ElementType, ...] = ("float32", "float64")
+    header_id: int | None = None
+    takes_matrix: bool = False
+    sums_products: bool = False
+
+    def expect(self, problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
+        """See Operation.expect."""
+        return self.right(problem, inputs)
+
+    def floor(self, problem: Problem) -> Floor:
+        """Every input read once, every output written once, what is changed in place both."""
+        return Floor(moved_bytes(problem), self.flops(problem.sizes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedTask(Task):
+    """A task whose outputs may differ though all of them are right; implements the Judging protocol as well."""
+
+    judged: Callable[[Problem, Arrays, Arrays], Mapping[str, Residual]]
+    """See Judging.residuals."""
+
+    def residuals(self, problem: Problem, inputs: Arrays, outputs: Arrays) -> Mapping[str, Residual]:
+        """See Judging.residuals."""
+        return self.judged(problem, inputs, outputs)
+
+
+def moved_bytes(problem: Problem) -> int:
+    """Of a program that reads each input once and writes each output once."""
+    times = {"input": 1, "output": 1, "inout": 2}
+    return sum(
+        times.get(operand.role, 0) * operand.num_bytes(problem.sizes, problem.element_type)
+        for operand in problem.arrays
+    )
