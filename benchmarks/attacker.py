@@ -62,7 +62,7 @@ class Attacker:
             binary = ahead.result(program)
             if isinstance(binary, CompileFailed | TimedOut):
                 return "compiler", binary.log if isinstance(binary, CompileFailed) else binary.message
-            reason = breach(program, binary, self._workload)
+            reason = breach(program, binary)
             if reason:
                 return "machine code", reason
             if _code(binary) == self._twin(tried.twin):

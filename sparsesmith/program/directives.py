@@ -1,8 +1,9 @@
-"""The `//@` lines of a kernel program: one `format`, one to eight `launch`, at most one `values`; any `require`.
+"""The `//@` lines of a kernel program: one `format`, 1 to 64 `launch`, at most one `values`, any `require`, `scratch`.
 
 //@ format sell slice=32 sigma=1024 index=u16
 //@ require num_rows=1000
 //@ values dictionary code=u8
+//@ scratch partial = num_slices * 32
 //@ launch spmv grid=ceil_div(num_slices,8) block=256 shared=4096 dependency=programmatic
 """
 
@@ -17,9 +18,13 @@ from sparsesmith.formats.format import ParameterValue
 from sparsesmith.formats.values.compressed import compressed
 from sparsesmith.formats.values.storage import VALUE_STORAGES, ValueStorage
 from sparsesmith.program.expression import Expression, parse_expression
+from sparsesmith.program.scratch import Scratch, parse_scratch
 
 PREFIX = "//@"
-MAX_LAUNCHES = 8
+MAX_LAUNCHES = 64
+"""Enough for sweeps over the levels of a graph. In a CUDA graph each costs about half a microsecond of an H200: more of
+them would take longer than the products that are tuned."""
+
 MAX_NAME_CHARACTERS = 64
 MAX_REQUIREMENTS = 8
 """In a line."""
@@ -134,6 +139,7 @@ class Directives:
     parameters: dict[str, ParameterValue]
     launches: tuple[Launch, ...]
     requirements: tuple[Requirement, ...] = ()
+    scratch: tuple[Scratch, ...] = ()
 
 
 def is_directive(line: str) -> bool:
@@ -146,6 +152,7 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
     launches: list[Launch] = []
     storages: list[ValueStorage] = []
     requirements: list[Requirement] = []
+    scratch: list[Scratch] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not is_directive(line):
             continue
@@ -159,8 +166,10 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
                 storages.append(_parse_value_storage(rest, number))
             case "require":
                 requirements += _parse_requirements(rest, number)
+            case "scratch":
+                scratch.append(parse_scratch(rest, number))
             case _:
-                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch, values, require")
+                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch, values, require, scratch")
     if len(formats) != 1:
         raise InvalidProgram(
             f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
@@ -186,7 +195,7 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
             )
     format_, parameters = formats[0]
     stored = compressed(format_, storages[0]) if storages else format_
-    return Directives(stored, parameters, tuple(launches), tuple(requirements))
+    return Directives(stored, parameters, tuple(launches), tuple(requirements), tuple(scratch))
 
 
 def _parse_format(rest: str, number: int) -> tuple[Format, dict[str, ParameterValue]]:

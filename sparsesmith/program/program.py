@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.formats.format import HEAD, Format, ParameterValue
+from sparsesmith.formats.format import HEAD, Argument, Format, ParameterValue
 from sparsesmith.program.directives import (
     WAIT_INSTRUCTION,
     Launch,
@@ -16,6 +16,7 @@ from sparsesmith.program.directives import (
 from sparsesmith.program.restrictions.includes import check_includes
 from sparsesmith.program.restrictions.rules import check_restrictions
 from sparsesmith.program.restrictions.tokens import tokenize
+from sparsesmith.program.scratch import Scratch, check_scratch
 from sparsesmith.program.signature import check_signature, signature_of
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
 
@@ -37,8 +38,12 @@ class KernelProgram:
     """In launch order."""
     source: str
     """What the compiler gets: directives blanked, so that line numbers hold and equal code compiles once."""
+    signature: tuple[Argument, ...]
+    """The arguments of every kernel, in order, C types filled in: of the format, the operation, and its own scratch."""
     requirements: tuple[Requirement, ...] = ()
     """Of the matrix; see `check_sizes`."""
+    scratch: tuple[Scratch, ...] = ()
+    """Its own; the format may have more."""
 
 
 def parse_program(text: str, operation: Operation, element_type: ElementType) -> KernelProgram:
@@ -53,8 +58,10 @@ def parse_program(text: str, operation: Operation, element_type: ElementType) ->
     tokens = tokenize(source)
     check_includes(tokens)
     check_restrictions(tokens)
-    signature = signature_of(directives.format, directives.parameters, operation, element_type)
+    given = signature_of(directives.format, directives.parameters, operation, element_type)
     known = launch_names(directives.format, directives.parameters)
+    check_scratch(directives.scratch, given, known)
+    signature = (*given, *(own.argument(element_type) for own in directives.scratch))
     _check_requirements(directives.requirements, [name for name in known if name not in DEVICE_NAMES])
     for launch in directives.launches:
         _check_names(launch, known)
@@ -62,7 +69,14 @@ def parse_program(text: str, operation: Operation, element_type: ElementType) ->
         check_signature(tokens, launch.kernel, signature)
         _check_wait(launch, source)
     return KernelProgram(
-        text, directives.format, directives.parameters, directives.launches, source, directives.requirements
+        text=text,
+        format=directives.format,
+        parameters=directives.parameters,
+        launches=directives.launches,
+        source=source,
+        signature=signature,
+        requirements=directives.requirements,
+        scratch=directives.scratch,
     )
 
 
