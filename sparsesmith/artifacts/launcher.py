@@ -20,7 +20,8 @@ from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.program.binding import bind
-from sparsesmith.program.program import KernelProgram, ResolvedLaunch, parse_program
+from sparsesmith.program.directives import ResolvedLaunch
+from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 

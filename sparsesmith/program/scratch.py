@@ -9,11 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from sparsesmith.elements import c_type
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.formats.format import Argument
 from sparsesmith.program.expression import MAX_CHARACTERS, Expression, parse_expression
-from sparsesmith_proto.message import ElementType
 
 TYPE_BYTES: Mapping[str, int] = {
     "float": 4,
@@ -52,9 +49,6 @@ class Scratch:
     """One of TYPE_BYTES; empty: the element type's."""
     line: int
 
-    def argument(self, element_type: ElementType) -> Argument:
-        return Argument(f"{self.c_type or c_type(element_type)}*", self.name, "scratch", "garbage at the start")
-
     def num_bytes(self, sizes: Mapping[str, int], element_bytes: int) -> int:
         """In whole words. Raises InvalidProgram for a length below 0."""
         length = self.length.evaluate(sizes)
@@ -85,18 +79,13 @@ def parse_scratch(rest: str, number: int) -> Scratch:
     return Scratch(name, parse_expression(length), type_, number)
 
 
-def check_scratch(lines: Sequence[Scratch], taken: Sequence[Argument], known: Sequence[str]) -> None:
-    """Raises InvalidProgram for too many lines, a name that another argument has, an unknown size, or a length that
-    no size makes legal."""
+def check_scratch(lines: Sequence[Scratch], known: Sequence[str]) -> None:
+    """Raises InvalidProgram for too many lines, an unknown size, or a length that no size makes legal."""
     if len(lines) > MAX_LINES:
         raise InvalidProgram(
             f"{len(lines)} `//@ scratch` lines: at most {MAX_LINES}", field="scratch", value=len(lines), limit=MAX_LINES
         )
-    names = {argument.name for argument in taken}
     for line in lines:
-        if line.name in names:
-            _refuse(line.line, f"there is another argument {line.name!r}", line.name, "a name of its own")
-        names.add(line.name)
         for unknown in sorted(line.length.names - set(known)):
             _refuse(line.line, f"scratch {line.name}: unknown name {unknown!r}", unknown, ", ".join(known))
         if not line.length.names:
