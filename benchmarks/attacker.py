@@ -28,7 +28,7 @@ import scipy.sparse
 from benchmarks.attacks import Attempt, attempt
 from benchmarks.origin import device_folder, source_commit
 from benchmarks.suites import ROOT
-from services.evaluator.candidates import parse_candidate
+from services.evaluator.candidates import parse_candidate, parse_text
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.compiling.contract.breach import breach
@@ -55,25 +55,26 @@ class Attacker:
 
     def stage(self, tried: Attempt) -> tuple[str, str]:
         """Where an attempt ended (`text`, `compiler`, `machine code`, `harmless`, or its outcome), and the reason."""
-        program = parse_candidate(tried.program, self._workload)
+        candidate = Candidate(candidate_id=f"a{tried.number}", program=tried.program, origin=UserWritten())
+        parsed = parse_candidate(candidate, self._workload)
+        program = parsed.program
         if isinstance(program, Rejected):
             return "text", program.message
         with CompilationsAhead(self._compiler, "sm_90", COMPILE_LIMIT_S) as ahead:
             binary = ahead.result(program)
             if isinstance(binary, CompileFailed | TimedOut):
                 return "compiler", binary.log if isinstance(binary, CompileFailed) else binary.message
-            reason = breach(program, binary, self._workload)
+            reason = breach(program, binary)
             if reason:
                 return "machine code", reason
             if _code(binary) == self._twin(tried.twin):
                 return "harmless", "the compiler left nothing of it"
-            candidate = Candidate(candidate_id=f"a{tried.number}", program=tried.program, origin=UserWritten())
-            outcome = evaluate_kernel(candidate, self._workload, ahead.result, self._bench, Race(baseline_us=1e9))
+            outcome = evaluate_kernel(parsed, ahead.result, self._bench, Race(baseline_us=1e9))
         return outcome.outcome, "" if isinstance(outcome, Passed) else getattr(outcome, "message", "")
 
     def _twin(self, text: str) -> str:
         if text not in self._twins:
-            program = parse_candidate(text, self._workload)
+            program = parse_text(text, self._workload)
             assert not isinstance(program, Rejected), program
             binary = self._compiler.compile(program.source, "sm_90")
             assert isinstance(binary, Compiled), binary

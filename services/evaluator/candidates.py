@@ -1,7 +1,7 @@
-"""What a candidate's text says: its program, or why it is none."""
+"""What a candidate's text says: its program, or why it is none. Read once, before anything else happens to it."""
 
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.known_sizes import known_sizes
@@ -11,23 +11,39 @@ from sparsesmith.program.program import KernelProgram, check_sizes, parse_progra
 from sparsesmith_proto.kernel import Candidate, Rejected, Workload
 
 
-@lru_cache(maxsize=1024)
-def parse_candidate(text: str, workload: Workload) -> KernelProgram | Rejected:
-    """The program in a candidate's text, which may be a model's raw answer."""
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """A candidate whose text was read."""
+
+    candidate: Candidate
+    program: KernelProgram | Rejected
+
+
+def parse_candidates(candidates: Iterable[Candidate], workload: Workload, pattern: Pattern) -> Iterator[Parsed]:
+    """Each as it is asked for. Refused is, too, what requires sizes that this matrix has not, as far as they are known
+    before anything is built."""
+    for candidate in candidates:
+        parsed = parse_candidate(candidate, workload)
+        yield Parsed(candidate, _misfit(parsed.program, pattern) or parsed.program)
+
+
+def parse_candidate(candidate: Candidate, workload: Workload) -> Parsed:
+    return Parsed(candidate, parse_text(candidate.program, workload))
+
+
+def parse_text(text: str, workload: Workload) -> KernelProgram | Rejected:
+    """The program in a text, which may be a model's raw answer."""
     try:
         return parse_program(extract_program(text), workload.operation, workload.element_type)
     except InvalidProgram as error:
         return Rejected(message=error.message)
 
 
-def misfits(candidates: Iterable[Candidate], workload: Workload, pattern: Pattern) -> dict[str, Rejected]:
-    """Texts that require what this matrix has not, as far as that is known before anything is built or compiled."""
-    refused = {}
-    for text in {candidate.program for candidate in candidates if "require" in candidate.program}:
-        program = parse_candidate(text, workload)
-        if isinstance(program, KernelProgram) and program.requirements:
-            try:
-                check_sizes(program, known_sizes(program.format, pattern))
-            except InvalidProgram as error:
-                refused[text] = Rejected(message=error.message)
-    return refused
+def _misfit(program: KernelProgram | Rejected, pattern: Pattern) -> Rejected | None:
+    if isinstance(program, Rejected) or not program.requirements:
+        return None
+    try:
+        check_sizes(program, known_sizes(program.format, pattern))
+    except InvalidProgram as error:
+        return Rejected(message=error.message)
+    return None

@@ -190,7 +190,7 @@ class LoadedKernel(Protocol):
 
         A, inputs and outputs lie at offsets (multiples of ALIGNMENT_BYTES) chosen anew for each call. Outputs start as
         `start`, or where that is None as NaN (-1 of whole numbers), what is changed in place as the draw has it;
-        scratch starts as NaN. `draw` is one that the bench holds.
+        scratch holds NaN or numbers that nobody knows. `draw` is one that the bench holds.
         """
         ...
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from services.evaluator.allowance import Stopped, allowance_of
-from services.evaluator.candidates import misfits
+from services.evaluator.candidates import parse_candidates
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Outcomes, grade_batch, was_reached
@@ -67,7 +67,7 @@ class Grader:
         device.
         """
         self._started()
-        allowance = allowance_of(job, self._waited_s(), self._must_stop)
+        allowance = allowance_of(job, self._waited_s(), self._must_stop, self._others_wait)
         pattern, fixed = patterns.get(job.workload.pattern), job.workload.values
         values = None if fixed is None else patterns.get_values(fixed)
         architecture = self._process.description().architecture
@@ -76,15 +76,14 @@ class Grader:
                 CompilationsAhead(self._compiler, architecture, self._compile_limit_s) as ahead,
                 ThreadPoolExecutor(1) as reader,
             ):
-                # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
                 known = self._known_of(job)
-                known.update(misfits(job.candidates, job.workload, pattern))
-                new = [candidate for candidate in job.candidates if candidate.program not in known]
-                started = reader.submit(ahead.start, new, job.workload)
+                new = {each.program: each for each in job.candidates if each.program not in known}
+                # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
+                reading = reader.submit(ahead.start, parse_candidates(new.values(), job.workload, pattern))
                 bench = self._process.open(job.workload, pattern, values, allowance)
                 baselines = self._baselines_of(job.workload, bench)
-                started.result()
-                return grade_batch(job, pattern, bench, ahead, baselines, allowance, self._others_wait, known)
+                parsed = reading.result()
+                return grade_batch(job, parsed, pattern, bench, ahead, baselines, allowance, known)
         except DeviceDoesNotStart:
             self._retire()
             raise

@@ -105,6 +105,7 @@ def cpp_header(
         num_dense_cols=workload.num_dense_cols,
         input=operand,
         output=result,
+        own_scratch=_own_scratch(plan),
         attributes=_attributes(plan),
         launches=_launches(plan),
     )
@@ -210,6 +211,11 @@ def _launch(launch: ResolvedLaunch, call: str) -> str:
 
 def _extent(extent: tuple[int, int, int]) -> str:
     return ", ".join(map(str, extent))
+
+
+def _own_scratch(plan: BoundProgram) -> str:
+    """What the program asks for beside its format's."""
+    return "".join(f'    upload("{name}", nullptr, {num_bytes});\n' for name, num_bytes in plan.own_scratch.items())
 
 
 def _attributes(plan: BoundProgram) -> str:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import scipy.sparse
 
 from sparsesmith.cuda.driver import KernelArguments, launch_programmatic
-from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith.formats.format import Argument
 from sparsesmith.formats.values.compressed import build_layout
@@ -21,7 +20,8 @@ from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.program.binding import bind
-from sparsesmith.program.program import KernelProgram, ResolvedLaunch, parse_program
+from sparsesmith.program.directives import ResolvedLaunch
+from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 
@@ -90,9 +90,8 @@ class _ProgramLauncher:
         self._bound = bind(program, self._layout, workload, pattern, num_sms)
         self._kernels = self._compiled(program)
         self._arrays = {name: self._cupy.asarray(array) for name, array in self._layout.indices.items()}
-        for name in self._bound.names("scratch"):
-            num_elements = self._bound.buffer(name).num_bytes // ELEMENTS[workload.element_type].num_bytes
-            self._arrays[name] = self._cupy.empty(num_elements, workload.element_type)
+        for buffer in self._bound.with_role("scratch"):
+            self._arrays[buffer.name] = self._cupy.empty(buffer.num_bytes, "uint8")
         self.update_values(matrix)
 
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:

@@ -1,8 +1,9 @@
-"""The `//@` lines of a kernel program: one `format`, one to eight `launch`, at most one `values`; any `require`.
+"""The `//@` lines of a kernel program: one `format`, 1 to 64 `launch`, at most one `values`, any `require`, `scratch`.
 
 //@ format sell slice=32 sigma=1024 index=u16
 //@ require num_rows=1000
 //@ values dictionary code=u8
+//@ scratch partial = num_slices * 32
 //@ launch spmv grid=ceil_div(num_slices,8) block=256 shared=4096 dependency=programmatic
 """
 
@@ -13,13 +14,17 @@ from typing import Literal, NoReturn, cast, get_args
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats import Format, complete_parameters, format_named
-from sparsesmith.formats.format import ParameterValue
+from sparsesmith.formats.format import HEAD, ParameterValue
 from sparsesmith.formats.values.compressed import compressed
 from sparsesmith.formats.values.storage import VALUE_STORAGES, ValueStorage
 from sparsesmith.program.expression import Expression, parse_expression
+from sparsesmith.program.scratch import Scratch, check_scratch, parse_scratch
 
 PREFIX = "//@"
-MAX_LAUNCHES = 8
+MAX_LAUNCHES = 64
+"""Enough for sweeps over the levels of a graph. In a CUDA graph each costs about half a microsecond of an H200: more of
+them would take longer than the products that are tuned."""
+
 MAX_NAME_CHARACTERS = 64
 MAX_REQUIREMENTS = 8
 """In a line."""
@@ -34,6 +39,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([a-z_]+)=([A-Za-z0-9_]+(?:,[0-9]+)*)")
 _REQUIREMENT = re.compile(r"([a-z_]+)=([0-9]{1,10})", re.ASCII)
 _LAUNCH_KEY = re.compile(r"(?:^|\s)([A-Za-z_]+)\s*=")
+
+DEVICE_NAMES = ("num_sms", "num_dense_cols")
+"""Names that expressions may use besides the sizes among the arguments."""
 
 Dimensions = tuple[int, int, int]
 
@@ -134,6 +142,7 @@ class Directives:
     parameters: dict[str, ParameterValue]
     launches: tuple[Launch, ...]
     requirements: tuple[Requirement, ...] = ()
+    scratch: tuple[Scratch, ...] = ()
 
 
 def is_directive(line: str) -> bool:
@@ -146,6 +155,7 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
     launches: list[Launch] = []
     storages: list[ValueStorage] = []
     requirements: list[Requirement] = []
+    scratch: list[Scratch] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not is_directive(line):
             continue
@@ -159,8 +169,10 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
                 storages.append(_parse_value_storage(rest, number))
             case "require":
                 requirements += _parse_requirements(rest, number)
+            case "scratch":
+                scratch.append(parse_scratch(rest, number))
             case _:
-                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch, values, require")
+                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch, values, require, scratch")
     if len(formats) != 1:
         raise InvalidProgram(
             f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
@@ -186,7 +198,64 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
             )
     format_, parameters = formats[0]
     stored = compressed(format_, storages[0]) if storages else format_
-    return Directives(stored, parameters, tuple(launches), tuple(requirements))
+    return Directives(stored, parameters, tuple(launches), tuple(requirements), tuple(scratch))
+
+
+def without_directives(text: str) -> str:
+    """What the compiler gets: directives blanked, so that line numbers hold."""
+    return "\n".join("" if is_directive(line) else line for line in text.split("\n"))
+
+
+def check_directives(directives: Directives, source: str) -> None:
+    """What can be told without a pattern. Raises InvalidProgram for names that are no size, launches and lengths that
+    no pattern makes legal, and a launch that starts early in a source that never waits."""
+    known = launch_names(directives.format, directives.parameters)
+    _check_requirements(directives.requirements, [name for name in known if name not in DEVICE_NAMES])
+    for launch in directives.launches:
+        _check_names(launch, known)
+        launch.check_constants()
+        _check_wait(launch, source)
+    check_scratch(directives.scratch, known)
+
+
+def launch_names(format_: Format, parameters: Mapping[str, ParameterValue]) -> tuple[str, ...]:
+    """Names that the expressions of a program in this format may use."""
+    own = (*HEAD, *format_.arguments(parameters))
+    return (*(argument.name for argument in own if argument.role == "size"), *DEVICE_NAMES)
+
+
+def _check_wait(launch: Launch, source: str) -> None:
+    """A word in time; whether the wait comes early enough is seen when the program runs."""
+    if launch.dependency == "programmatic" and WAIT_INSTRUCTION not in source:
+        raise InvalidProgram(
+            f"launch {launch.kernel}: dependency=programmatic needs `{WAIT_INSTRUCTION}` before the first access to a "
+            "vector or to scratch",
+            field="dependency",
+            value=launch.dependency,
+            limit=WAIT_INSTRUCTION,
+        )
+
+
+def _check_requirements(requirements: tuple[Requirement, ...], known: list[str]) -> None:
+    for required in requirements:
+        if required.name not in known:
+            raise InvalidProgram(
+                f"line {required.line}: unknown size {required.name!r} (known: {', '.join(known)})",
+                field="require",
+                value=required.name,
+                limit=", ".join(known),
+            )
+
+
+def _check_names(launch: Launch, known: tuple[str, ...]) -> None:
+    unknown = sorted(launch.names - set(known))
+    if unknown:
+        raise InvalidProgram(
+            f"launch {launch.kernel}: unknown name {unknown[0]!r} (known: {', '.join(known)})",
+            field="launch",
+            value=unknown[0],
+            limit=", ".join(known),
+        )
 
 
 def _parse_format(rest: str, number: int) -> tuple[Format, dict[str, ParameterValue]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.checking.draws import choose_draws, system_generator
 from services.evaluator.compiling.ahead import CompilationsAhead
@@ -56,7 +57,8 @@ def test_plain_programs_pass_the_whole_evaluation(
     bench = make_bench(workload)
     for text in plain_programs(workload).values():
         with CompilationsAhead(compiler, "sm_90", 20) as ahead:
-            outcome = evaluate_kernel(make_candidate(text), workload, ahead.result, bench, Race(baseline_us=1e9))
+            parsed = parse_candidate(make_candidate(text), workload)
+            outcome = evaluate_kernel(parsed, ahead.result, bench, Race(baseline_us=1e9))
         assert isinstance(outcome, Passed), outcome
         assert outcome.num_inputs == 5
         assert isinstance(outcome.timing, EstimatedTiming)

@@ -24,7 +24,7 @@ from services.evaluator.cuda.library.baselines import LibraryRoutines
 from services.evaluator.cuda.library.cusparse import CuSparse
 from services.evaluator.cuda.memory import SealedMemory, whole_array
 from services.evaluator.cuda.own_kernels import DeviceKernels
-from services.evaluator.cuda.program import DeviceProgram, MatrixShape
+from services.evaluator.cuda.program import DeviceProgram
 from services.evaluator.cuda.replays import MANY
 from services.evaluator.cuda.residents import HeldDraws, LayoutCache
 from services.evaluator.cuda.stopwatch import Stopwatch
@@ -37,6 +37,7 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.product import SparseProduct
+from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, MeasuredTiming, Rejected, Workload
 
@@ -214,10 +215,8 @@ class CudaBench:
 
     def _loaded(self, program: KernelProgram, matrix: StoredMatrix, cubin: bytes) -> CudaKernel:
         device = self._device
-        shape = MatrixShape(self._pattern.num_rows, self._pattern.num_cols, self._pattern.nnz)
-        loaded = DeviceProgram(
-            program, cubin, self._layouts.get(matrix), self._workload, shape, device.kernels, device.num_sms
-        )
+        bound = bind(program, matrix.layout, self._workload, self._pattern, device.num_sms)
+        loaded = DeviceProgram(bound, cubin, self._layouts.get(matrix), device.kernels)
         return CudaKernel(
             loaded, self._source, self._draws, device.kernels, device.instruments, self._floor, self._brief_placement
         )

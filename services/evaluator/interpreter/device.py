@@ -78,6 +78,9 @@ WARP_STEPS_A_RESULT = 256
 """A program may execute this many warp instructions a multiply-add, and this many an element of the result (a warp
 takes 60 for an empty row), before it counts as endless."""
 
+FULL_LAUNCHES = 8
+"""All launches of a program together may execute as much as so many that each execute all they may."""
+
 WARP_LANES = 32
 BLOCK_REGISTERS = 65_536
 REGISTER_UNIT = 8
@@ -85,6 +88,9 @@ REGISTER_UNIT = 8
 
 DEPENDENT_ROLES = ("input", *WRITABLE_ROLES)
 """What kernels before a program may still be using while it starts."""
+
+POISON = 0xFF
+"""Each byte of scratch before a run: NaN as a floating-point number, -1 as an index. Reading it is found anyway."""
 
 MAX_ROWS = 10_000_000
 MAX_ALL_PRODUCTS = 1_000_000_000
@@ -249,6 +255,7 @@ class InterpretedKernel:
         arrays = self._arrays(draw, start)
         arguments = [self._argument(argument, arrays) for argument in self._bound.arguments]
         counts = []
+        steps_left = FULL_LAUNCHES * self._max_warp_steps
         for resolved in self._bound.launches:
             report = launch(
                 self._module,
@@ -257,12 +264,13 @@ class InterpretedKernel:
                 resolved.block,
                 _dependent(arguments, self._bound.arguments) if resolved.dependency == "programmatic" else arguments,
                 dynamic_shared_bytes=resolved.shared_bytes,
-                max_warp_steps=self._max_warp_steps,
+                max_warp_steps=min(self._max_warp_steps, steps_left),
                 block_stride=block_stride,
             )
             if report.finding is not None:
                 return failure(report.finding, f"input {draw.name}, kernel {resolved.kernel}")
             counts.append(report.counts)
+            steps_left -= report.counts.warp_instructions
         self._counts = self._counts or tuple(counts)
         (name,) = self._bound.names("output")
         output = arrays[name].reshape(draw.reference.shape)
@@ -294,8 +302,7 @@ class InterpretedKernel:
                 case "values":
                     arrays[buffer.name] = layout.pack(draw.values)
                 case "scratch":
-                    num_elements = buffer.num_bytes // draw.dense.dtype.itemsize
-                    arrays[buffer.name] = np.full(num_elements, np.nan, draw.dense.dtype)
+                    arrays[buffer.name] = np.full(buffer.num_bytes, POISON, np.uint8)
                 case "input":
                     arrays[buffer.name] = draw.dense.reshape(-1)
                 case "output":
