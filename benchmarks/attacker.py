@@ -38,6 +38,7 @@ from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.race import Race
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Candidate, CompileFailed, Passed, Rejected, TimedOut, UserWritten, Workload
 
 MAX_KEPT = 200
@@ -99,7 +100,7 @@ def main() -> None:
     with ExitStack() as stack:
         compiler = stack.enter_context(Compiler(options.workers, timeout_s=COMPILE_LIMIT_S))
         processes = [stack.enter_context(closing(device_process(settings))) for _ in range(options.workers)]
-        benches = [process.open(workload, pattern) for process in processes]
+        benches = [process.open(Problem(workload, pattern)) for process in processes]
         device = benches[0].description()
         out = options.out or ROOT / "benchmarks" / "results" / device_folder(device) / "attacker.json"
         campaign = Campaign(out, device.model_dump(mode="json"), options.attempts, until)

@@ -35,6 +35,7 @@ from services.evaluator.interpreter import (
 from services.evaluator.interpreter.device import InterpretedKernel, InterpreterDevice
 from sparsesmith.matrix.pack import read_pack
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import Workload
 
@@ -88,8 +89,8 @@ def _spread(items: Sequence[Any], count: int) -> list[Any]:
 def interpret(name: str, pattern: Pattern, rows: Sequence[Mapping[str, Any]], compiler: Compiler) -> list[Sample]:
     """The programs that the interpreter models, run once each."""
     workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
-    bench = InterpreterDevice().open(workload, pattern)
-    inputs = draw("uniform", pattern, workload, system_generator())
+    bench = InterpreterDevice().open(Problem(workload, pattern))
+    inputs = draw("uniform", Problem(workload, pattern), system_generator())
     samples = []
     for row in rows:
         program = parse_program(row["program"], "spmv", "float32")

@@ -22,6 +22,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import FinalTimes, Stored, Workbench
 from services.evaluator.race import Race
 from sparsesmith.families import FAMILIES
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -118,7 +119,7 @@ def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProc
     Raises what the evaluator raises where the workload does not fit the device or the device is lost.
     """
     seconds, began = StageSeconds(), time.monotonic()
-    bench = ClockedBench(process.open(prepared.workload, prepared.matrix.pattern), seconds)
+    bench = ClockedBench(process.open(Problem(prepared.workload, prepared.matrix.pattern)), seconds)
     with prepared.ahead:
         baselines = bench.baselines()
         bench.draw()

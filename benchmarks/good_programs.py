@@ -28,6 +28,7 @@ from services.evaluator.interpreter.device import InterpreterDevice
 from services.evaluator.isolation.workbench import LocalWorkbench
 from sparsesmith.families import FamilyInstance, propose
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import Workload
 
@@ -83,7 +84,7 @@ def _judge(number: int, num_programs: int, compiler: Compiler, state: dict[str, 
         workload = Workload(
             pattern=pattern.digest, operation=operation, element_type=element_type, num_dense_cols=num_dense_cols
         )
-        bench = LocalWorkbench(InterpreterDevice(), workload, pattern)
+        bench = LocalWorkbench(InterpreterDevice(), Problem(workload, pattern))
         for instance in _chosen(pattern, workload, num_programs, number):
             outcome = _outcome(instance.program, workload, bench, compiler)
             state["num_programs"] += 1

@@ -27,6 +27,7 @@ from services.evaluator.compiling.compiler import Compiled, CompileError, Compil
 from services.evaluator.isolation.workbench import LocalWorkbench, Stored
 from sparsesmith.families import propose
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import MeasuredTiming, Workload
 from sparsesmith_proto.message import ElementType, Operation
@@ -117,7 +118,7 @@ def _look_at(case: Case, device: "CudaDevice", compiler: Compiler, num_families:
         element_type=case.element_type,
         num_dense_cols=case.num_dense_cols,
     )
-    bench = LocalWorkbench(device, workload, pattern)
+    bench = LocalWorkbench(device, Problem(workload, pattern))
     print(f"\n== {case.name}: {pattern.num_rows} x {pattern.num_cols}, {pattern.nnz} nonzeros")
     started = time.perf_counter()
     baselines = bench.baselines()

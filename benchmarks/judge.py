@@ -44,6 +44,7 @@ from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob
 from sparsesmith_proto.kernel import (
@@ -163,7 +164,7 @@ class Bench:
         """Outcome, brief and final time, and the seconds it took."""
         workload, began = self.workload_of(program), time.monotonic()
         if self._opened is None or self._opened[0] != workload:
-            self._opened = workload, self._process.open(workload, self.pattern_of(program))
+            self._opened = workload, self._process.open(Problem(workload, self.pattern_of(program)))
         bench = self._opened[1]
         candidate = _candidate(program)
         outcome = evaluate_kernel(parse_candidate(candidate, workload), self._ahead.result, bench, Race(1e12))

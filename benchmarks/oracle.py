@@ -24,7 +24,7 @@ from sparsesmith.formats.format import ParameterValue
 from sparsesmith.tuning.boosted import BoostedCost, load_boosted_cost
 from sparsesmith.tuning.columns import all_words
 from sparsesmith.tuning.cost import AnalyticCost, CostModel, Doubt
-from sparsesmith.tuning.grid import FloatArray, Grid
+from sparsesmith.tuning.grid import Choices, FloatArray
 from sparsesmith.tuning.tuner import Tuner, TuningLimits
 
 SHARES = (0.01, 0.02, 0.05, 0.10, 0.25)
@@ -41,7 +41,7 @@ class KnownCost:
     left_out: frozenset[str]
     seldom_seen: frozenset[str]
 
-    def log_costs(self, grid: Grid) -> FloatArray:
+    def log_costs(self, grid: Choices) -> FloatArray:
         return self.known
 
 

@@ -37,6 +37,7 @@ from services.evaluator.race import FINALIST_RATIO, Race
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.families import propose
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Candidate, FromFamily, Outcome, Passed, Workload
 
 COMPILE_WAIT_S = 600
@@ -115,10 +116,10 @@ def graded_in_orders(
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
         parsed = [parse_candidate(each, workload) for each in candidates]
         compiled = list(ahead.as_compiled(parsed, time.monotonic() + COMPILE_WAIT_S))
-        baselines = process.open(workload, pattern).baselines()
+        baselines = process.open(Problem(workload, pattern)).baselines()
         for _ in range(num_orders):
             SystemRandom().shuffle(compiled)
-            bench, race = process.open(workload, pattern), Race(baselines.best_routine().timing.median_us)
+            bench, race = process.open(Problem(workload, pattern)), Race(baselines.best_routine().timing.median_us)
             outcomes = {each.candidate.program: evaluate_kernel(each, ahead.result, bench, race) for each in compiled}
             outcomes, _ = run_finals(race, bench, compiled, outcomes, baselines)
             runs.append({each.candidate_id: outcomes[each.program] for each in candidates})

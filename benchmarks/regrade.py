@@ -35,6 +35,7 @@ from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FAMILIES
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Candidate, FromFamily, MeasuredTiming, Passed, Workload
 
 COMPILE_WAIT_S = 600
@@ -105,7 +106,7 @@ def regraded(
 
 def _row(winner: Winner, pattern: Pattern, process: DeviceProcess, ahead: CompilationsAhead) -> Row:
     workload = winner.workload.model_copy(update={"pattern": pattern.digest})
-    bench = process.open(workload, pattern)
+    bench = process.open(Problem(workload, pattern))
     outcome = evaluate_kernel(parse_candidate(winner.candidate, workload), ahead.result, bench, Race(1e12))
     row: Row = {"suite": winner.suite, "matrix": winner.matrix, "family": winner.candidate.program[:60].split("\n")[0]}
     row |= {"before_us": winner.us, "outcome": outcome.outcome, "message": getattr(outcome, "message", "")[:300]}

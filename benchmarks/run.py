@@ -35,11 +35,11 @@ from benchmarks.sweep import Plan, parse_plan
 from services.evaluator.candidates import parse_text
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
-from services.evaluator.grading import csr_bytes
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.settings import EvaluatorSettings
 from services.generator.search.verdict import Contender, break_even
 from sparsesmith.errors import SparsesmithError
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith.tuning.cost import AnalyticCost
 from sparsesmith.tuning.models import CostModels
@@ -213,7 +213,7 @@ def measured_row(prepared: Prepared, contest: Contest, device: DeviceDescription
         "num_cols": matrix.pattern.num_cols,
         "nnz": matrix.pattern.nnz,
         "structure": asdict(prepared.structure),
-        "csr_bytes": csr_bytes(matrix.pattern, prepared.workload),
+        "csr_bytes": Problem(prepared.workload, matrix.pattern).compared_bytes,
         "vector_bytes": vector_bytes(matrix.pattern, prepared.structure, element_bytes, plan.num_dense_cols),
         "default": _routine(default),
         "best_baseline": {"routine": best.routine, **_routine(best)},

@@ -42,6 +42,7 @@ from sparsesmith.families.family import different
 from sparsesmith.families.proposal import FamilyProspect, by_estimate, prospects_of, work_of
 from sparsesmith.matrix.pack import pack_index, read_pack
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Candidate, FromFamily, Passed, Workload
 from sparsesmith_proto.message import ElementType, Operation
 
@@ -210,7 +211,7 @@ def _measure(
     try:
         with CompilationsAhead(compiler, process.description().architecture, settings.compile_limit_s) as ahead:
             parsed = ahead.start(parse_candidate(each, workload) for each in candidates)
-            bench = process.open(workload, proposals.pattern)
+            bench = process.open(Problem(workload, proposals.pattern))
             for each in ahead.as_compiled(parsed, time.monotonic() + patience_s):
                 began = time.monotonic()
                 outcome = evaluate_kernel(each, ahead.result, bench, race)

@@ -32,7 +32,22 @@ def main(arguments: list[str] | None = None) -> int:
     except ValidationError as error:
         print(f"settings of the evaluator: {error}", file=sys.stderr)
         return 1
-    return check_health(settings) if options.check else serve(settings, burst=options.burst)
+    if options.check:
+        return check_health(settings)
+    return serve(settings, burst=options.burst) if operations_are_right() else 1
+
+
+def operations_are_right() -> bool:
+    """Whether those that other packages register can be graded; prints what is wrong with the first that cannot."""
+    from services.evaluator.vetting import vet_registered
+    from sparsesmith.errors import InvalidOption
+
+    try:
+        vet_registered()
+    except InvalidOption as error:
+        print(error.message, file=sys.stderr)
+        return False
+    return True
 
 
 def serve(settings: EvaluatorSettings, *, burst: bool) -> int:

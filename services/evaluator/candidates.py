@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.known_sizes import known_sizes
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import Problem
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import KernelProgram, check_sizes, parse_program
 from sparsesmith_proto.kernel import Candidate, Rejected, Workload
@@ -19,12 +19,12 @@ class Parsed:
     program: KernelProgram | Rejected
 
 
-def parse_candidates(candidates: Iterable[Candidate], workload: Workload, pattern: Pattern) -> Iterator[Parsed]:
-    """Each as it is asked for. Refused is, too, what requires sizes that this matrix has not, as far as they are known
+def parse_candidates(candidates: Iterable[Candidate], problem: Problem) -> Iterator[Parsed]:
+    """Each as it is asked for. Refused is, too, what requires sizes that this problem has not, as far as they are known
     before anything is built."""
     for candidate in candidates:
-        parsed = parse_candidate(candidate, workload)
-        yield Parsed(candidate, _misfit(parsed.program, pattern) or parsed.program)
+        parsed = parse_candidate(candidate, problem.workload)
+        yield Parsed(candidate, _misfit(parsed.program, problem) or parsed.program)
 
 
 def parse_candidate(candidate: Candidate, workload: Workload) -> Parsed:
@@ -39,11 +39,12 @@ def parse_text(text: str, workload: Workload) -> KernelProgram | Rejected:
         return Rejected(message=error.message)
 
 
-def _misfit(program: KernelProgram | Rejected, pattern: Pattern) -> Rejected | None:
+def _misfit(program: KernelProgram | Rejected, problem: Problem) -> Rejected | None:
     if isinstance(program, Rejected) or not program.requirements:
         return None
+    of_format = {} if problem.matrix is None else known_sizes(program.format, problem.matrix)
     try:
-        check_sizes(program, known_sizes(program.format, pattern))
+        check_sizes(program, {**problem.sizes, **of_format})
     except InvalidProgram as error:
         return Rejected(message=error.message)
     return None

@@ -14,7 +14,7 @@ CUDA error) raises DeviceLost: the child ends, the candidate becomes Crashed, an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -114,6 +114,14 @@ class Draw:
     def right(self) -> Mapping[str, Array]:
         """Outputs as they should be, in their own types."""
         return {name: each.reference.astype(self.types[name]) for name, each in self.expected.items()}
+
+    def copy(self) -> Draw:
+        """With arrays of its own, which may be changed."""
+        expected = {
+            name: Expected(each.reference.copy(), each.magnitude.copy(), each.bound.copy())
+            for name, each in self.expected.items()
+        }
+        return replace(self, inputs={name: array.copy() for name, array in self.inputs.items()}, expected=expected)
 
     @property
     def values(self) -> Array:

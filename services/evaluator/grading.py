@@ -5,8 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-import numpy as np
-
 from services.evaluator.allowance import Allowance, BudgetSpent, Stopped
 from services.evaluator.candidates import Parsed
 from services.evaluator.compiling.ahead import CompilationsAhead
@@ -14,7 +12,7 @@ from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
@@ -24,7 +22,6 @@ from sparsesmith_proto.kernel import (
     Outcome,
     Passed,
     TimedOut,
-    Workload,
 )
 
 STORE_AHEAD_SHARE = 0.25
@@ -41,7 +38,7 @@ Outcomes = dict[str, Outcome]
 def grade_batch(
     job: EvaluationJob,
     candidates: Sequence[Parsed],
-    pattern: Pattern,
+    problem: Problem,
     bench: Workbench,
     ahead: CompilationsAhead,
     baselines: Baselines,
@@ -80,7 +77,7 @@ def grade_batch(
             Evaluation(candidate=candidate, outcome=known.get(candidate.program, unreached(allowance)))
             for candidate in job.candidates
         ),
-        csr_bytes=csr_bytes(pattern, job.workload),
+        csr_bytes=problem.compared_bytes,
         seconds=time.monotonic() - started,
     )
 
@@ -115,11 +112,6 @@ def run_finals(
         for routine in baselines.routines
     )
     return _with_final_times(outcomes, retimed), Baselines(default=baselines.default, routines=routines)
-
-
-def csr_bytes(pattern: Pattern, workload: Workload) -> int:
-    """Device memory of the matrix in CSR with 32-bit indices, values included."""
-    return 4 * (pattern.num_rows + 1) + (4 + np.dtype(workload.element_type).itemsize) * pattern.nnz
 
 
 def _with_final_times(outcomes: Outcomes, retimed: Mapping[str, Timing | RunFailure]) -> Outcomes:

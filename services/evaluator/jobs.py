@@ -68,8 +68,7 @@ class Grader:
         """
         self._started()
         allowance = allowance_of(job, self._waited_s(), self._must_stop, self._others_wait)
-        pattern, fixed = patterns.get(job.workload.pattern), job.workload.values
-        values = None if fixed is None else patterns.get_values(fixed)
+        problem = patterns.problem(job.workload)
         architecture = self._process.description().architecture
         try:
             with (
@@ -79,11 +78,11 @@ class Grader:
                 known = self._known_of(job)
                 new = {each.program: each for each in job.candidates if each.program not in known}
                 # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
-                reading = reader.submit(ahead.start, parse_candidates(new.values(), job.workload, pattern))
-                bench = self._process.open(job.workload, pattern, values, allowance)
+                reading = reader.submit(ahead.start, parse_candidates(new.values(), problem))
+                bench = self._process.open(problem, allowance)
                 baselines = self._baselines_of(job.workload, bench)
                 parsed = reading.result()
-                return grade_batch(job, parsed, pattern, bench, ahead, baselines, allowance, known)
+                return grade_batch(job, parsed, problem, bench, ahead, baselines, allowance, known)
         except DeviceDoesNotStart:
             self._retire()
             raise

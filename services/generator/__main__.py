@@ -21,6 +21,7 @@ def main() -> None:
         settings = GeneratorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     except ValidationError as error:
         sys.exit(f"settings of the generator: {error}")
+    refuse_wrong_operations()
     configure_heap()
     # uvicorn takes the signals over, stops gracefully and then raises them again: an ordered end is a success.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -43,6 +44,17 @@ def main() -> None:
     server.run()
     if not server.started:
         sys.exit(NOT_STARTED)
+
+
+def refuse_wrong_operations() -> None:
+    """Ends the start where another package has registered one that lacks a part."""
+    from sparsesmith.errors import InvalidOption
+    from sparsesmith.operations import operations
+
+    try:
+        operations()
+    except InvalidOption as error:
+        sys.exit(error.message)
 
 
 if __name__ == "__main__":

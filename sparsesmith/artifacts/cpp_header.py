@@ -18,7 +18,7 @@ from sparsesmith.formats.values.compressed import Compressed, build_layout
 from sparsesmith.formats.values.storage import Constant, Dictionary, Float32, RowDictionary, ValueStorage
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
-from sparsesmith.operations import Sizes, operation_named
+from sparsesmith.operations import Problem, Sizes, operation_named
 from sparsesmith.program.binding import BoundProgram, bind
 from sparsesmith.program.directives import ResolvedLaunch
 from sparsesmith.program.program import KernelProgram, parse_program
@@ -79,7 +79,7 @@ def cpp_header(
     """
     program = parse_program(program_text, workload.operation, workload.element_type)
     layout = build_layout(program.format, program.parameters, pattern, values)
-    plan = bind(program, layout, workload, pattern, device.num_sms)
+    plan = bind(program, layout, Problem(workload, pattern, values), device.num_sms)
     includes, layout_code = _apart((_SOURCES / "layout.hpp").read_text())
     program_includes, device_code = _program_apart(program.source)
     (operand,), (result,) = plan.names("input"), plan.names("output")

@@ -17,7 +17,7 @@ from sparsesmith.formats.format import Argument
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
-from sparsesmith.operations import operation_named
+from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.program.binding import bind
 from sparsesmith.program.directives import ResolvedLaunch
@@ -87,7 +87,7 @@ class _ProgramLauncher:
         self._pattern = pattern
         self._layout = build_layout(program.format, program.parameters, pattern, values)
         num_sms = self._device.attributes["MultiProcessorCount"]
-        self._bound = bind(program, self._layout, workload, pattern, num_sms)
+        self._bound = bind(program, self._layout, Problem(workload, pattern, values), num_sms)
         self._kernels = self._compiled(program)
         self._arrays = {name: self._cupy.asarray(array) for name, array in self._layout.indices.items()}
         for buffer in self._bound.with_role("scratch"):
@@ -277,7 +277,7 @@ def _like(given: Any, result: Any) -> Any:
     return result.get() if isinstance(given, np.ndarray) else result
 
 
-def _another_pattern(found: str, expected: str) -> InvalidMatrix:
+def _another_pattern(found: str, expected: str | None) -> InvalidMatrix:
     return InvalidMatrix(
         "the matrix has another pattern than the kernel was tuned for", field="pattern", value=found, limit=expected
     )

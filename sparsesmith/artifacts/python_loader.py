@@ -53,7 +53,8 @@ def load(matrix: object) -> Launcher:
 def python_loader(report: KernelReport) -> str:
     """The loader's text."""
     workload = report.workload
-    title = f"Tuned by sparsesmith: {workload.operation} {workload.element_type} for pattern {workload.pattern[:12]}."
+    digest = (workload.pattern or "")[:12]
+    title = f"Tuned by sparsesmith: {workload.operation} {workload.element_type} for pattern {digest}."
     part = "pattern" if workload.values is None else "pattern and the values"
     words = {"title": title, "part": part, "workload": _literal(workload.model_dump_json())}
     match report.answer:

@@ -8,7 +8,8 @@ import typer
 from sparsesmith_proto.words import ElementType, ValuesOption
 
 MatrixOrTask = Annotated[
-    Path | None, typer.Argument(help="A sparse matrix: .mtx, .mtx.gz or SciPy .npz; none with --task", metavar="[MATRIX]")
+    Path | None,
+    typer.Argument(help="A sparse matrix: .mtx, .mtx.gz or SciPy .npz; none with --task", metavar="[MATRIX]"),
 ]
 TaskName = Annotated[
     str | None, typer.Option("--task", help="In the place of a matrix: an operation without one", metavar="NAME")

@@ -81,8 +81,7 @@ class Client:
         return self._run(flows.submit_kernel(name, data, options or TuningOptions()))
 
     def submit_task(self, options: TuningOptions) -> JobStatus:
-        """Hand in a task without a matrix: `operation` and `axes` of the options say which. The answer is there later.
-        """
+        """Hand in a task without a matrix, by `operation` and `axes` of the options; the answer is there later."""
         return self._run(flows.submit_task(options))
 
     def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:

@@ -170,6 +170,32 @@ class Format(Protocol):
         return None
 
 
+@dataclass(frozen=True)
+class NoFormat:
+    """What stands in a format's place where there is no matrix: nothing is stored. Implements Format."""
+
+    name: str = "none"
+    parameters: Mapping[str, ParameterSpec] = field(default_factory=dict)
+    has_padding: bool = False
+    grid_of_slots: GridOfSlots | None = None
+
+    def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
+        return ()
+
+    def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        """Raises TypeError: see EMPTY_LAYOUT."""
+        raise TypeError("a task has no matrix to store")
+
+    def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
+        """Raises TypeError."""
+        raise TypeError("a task has no matrix to restore")
+
+
+NO_FORMAT = NoFormat()
+
+EMPTY_LAYOUT = Layout(sizes={}, indices={}, value_sources=None, num_slots=0)
+"""Of a task."""
+
 HEAD = (
     Argument("int", "num_rows", "size", "rows of A"),
     Argument("int", "num_cols", "size", "columns of A"),

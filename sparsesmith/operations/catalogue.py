@@ -1,11 +1,11 @@
 """The operations there are: ours, and those that other packages register by entry point."""
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
@@ -47,15 +47,16 @@ def registrations() -> list[EntryPoint]:
 
 
 def folder_of(entry: EntryPoint) -> str:
-    """Where a registered operation that was loaded lies."""
-    return str(Path(sys.modules[entry.module].__file__ or entry.module).parent)
+    """Where a registered operation lies; its module's name where that is not found."""
+    spec = find_spec(entry.module)
+    return entry.module if spec is None or spec.origin is None else str(Path(spec.origin).parent)
 
 
 def _with_registered(found: Mapping[str, Operation], entry: EntryPoint) -> Mapping[str, Operation]:
     try:
         operation = entry.load()
-    except (ImportError, AttributeError) as error:
-        reason = f"operation {entry.name}: {entry.value} cannot be loaded: {error}"
+    except (ImportError, AttributeError, TypeError) as error:
+        reason = f"operation {entry.name}: {entry.value} cannot be loaded: {error} (registered in {folder_of(entry)})"
         raise InvalidOption(reason, field="operation", value=entry.value) from error
     try:
         return checked_catalogue([*found.values(), operation])
@@ -82,12 +83,12 @@ def checked_catalogue(listed: Iterable[Operation]) -> Mapping[str, Operation]:
 
 
 def operation_named(name: str, field: str = "operation") -> Operation:
-    """Raises InvalidOption, listing what there is, the nearest first."""
+    """Raises InvalidOption, listing what there is and naming the nearest."""
     found = operations().get(name)
     if found is None:
-        near = get_close_matches(name, operations(), n=3)
-        known = ", ".join(dict.fromkeys([*near, *operations()]))
-        raise InvalidOption(f"{field} {name!r} is unknown (known: {known})", field=field, value=name, limit=known)
+        known, near = ", ".join(operations()), get_close_matches(name, operations(), n=3)
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        raise InvalidOption(f"{field} {name!r} is unknown (known: {known}){hint}", field=field, value=name, limit=known)
     return found
 
 
@@ -175,7 +176,9 @@ def _check_operands(operation: Operation) -> None:
         if names.count(operand.name) > 1:
             raise _refused(operation, "operands", operand.name, "names that differ")
         if operand.role != "size" and not set(operand.axes) <= sizes:
-            raise _refused(operation, f"operands.{operand.name}", operand.axes, f"axes among {', '.join(sorted(sizes))}")
+            raise _refused(
+                operation, f"operands.{operand.name}", operand.axes, f"axes among {', '.join(sorted(sizes))}"
+            )
         if operand.dtype not in get_args(Dtype):
             raise _refused(operation, f"operands.{operand.name}", operand.dtype, f"one of {', '.join(get_args(Dtype))}")
 

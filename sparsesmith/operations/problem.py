@@ -1,13 +1,11 @@
 """What a request fixes: an operation and its sizes, on a matrix or on none."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 import numpy as np
 
-from sparsesmith.errors import InvalidOption, LimitExceeded
+from sparsesmith.errors import InvalidOption
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.operations.catalogue import check_workload, operation_named

@@ -2,29 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.formats.format import WRITABLE_ROLES, Argument, Layout, Role
-from sparsesmith.operations import Operand, Sizes, operation_named
+from sparsesmith.operations import Operand, Problem, Sizes
 from sparsesmith.program.directives import ResolvedLaunch
 from sparsesmith.program.program import KernelProgram
 from sparsesmith.program.scratch import scratch_bytes
-from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
-
-
-class Shape(Protocol):
-    """Of a sparse matrix."""
-
-    @property
-    def num_rows(self) -> int: ...
-
-    @property
-    def num_cols(self) -> int: ...
-
-    @property
-    def nnz(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -36,6 +21,8 @@ class BoundBuffer:
     num_bytes: int
     shape: tuple[int, ...] = ()
     """Of the operation's operands, row-major; empty for what the format holds."""
+    dtype: str = ""
+    """Of an operand's elements: `float32`, `int32`; empty for what the format holds."""
 
     @property
     def is_writable(self) -> bool:
@@ -78,30 +65,22 @@ class BoundProgram:
         return largest
 
 
-def problem_sizes(workload: Workload, matrix: Shape) -> Sizes:
-    """What a request fixes: the matrix's sizes and those that the request names."""
-    return {
-        "num_rows": matrix.num_rows,
-        "num_cols": matrix.num_cols,
-        "nnz": matrix.nnz,
-        "num_dense_cols": workload.num_dense_cols,
-    }
-
-
-def bind(program: KernelProgram, layout: Layout, workload: Workload, matrix: Shape, num_sms: int) -> BoundProgram:
+def bind(program: KernelProgram, layout: Layout, problem: Problem, num_sms: int) -> BoundProgram:
     """Raises InvalidProgram for a launch beyond CUDA's limits, or scratch beyond its own."""
-    sizes = {**problem_sizes(workload, matrix), "num_sms": num_sms, **layout.sizes}
-    operands = {operand.name: operand for operand in operation_named(workload.operation).operands}
-    width = ELEMENTS[workload.element_type].num_bytes
+    sizes = {**problem.sizes, "num_sms": num_sms, **layout.sizes}
+    operands = {operand.name: operand for operand in problem.operation.operands}
+    width = ELEMENTS[problem.element_type].num_bytes
     own = {line.name for line in program.scratch}
     buffers = tuple(
-        _buffer(argument, operands.get(argument.name), layout, sizes, width)
+        _of_operand(operands[argument.name], sizes, problem)
+        if argument.name in operands
+        else _of_format(argument, layout, sizes, width)
         for argument in program.signature
         if argument.role != "size" and argument.name not in own
     )
     scratch = scratch_bytes(program.scratch, sizes, width, sum(buffer.num_bytes for buffer in buffers))
     return BoundProgram(
-        element_type=workload.element_type,
+        element_type=problem.element_type,
         sizes=sizes,
         arguments=program.signature,
         launches=tuple(launch.resolve(sizes) for launch in program.launches),
@@ -110,8 +89,10 @@ def bind(program: KernelProgram, layout: Layout, workload: Workload, matrix: Sha
     )
 
 
-def _buffer(argument: Argument, operand: Operand | None, layout: Layout, sizes: Sizes, width: int) -> BoundBuffer:
-    if operand is not None:
-        num_bytes = operand.num_elements(sizes) * width
-        return BoundBuffer(argument.name, argument.role, num_bytes, operand.shape(sizes))
+def _of_operand(operand: Operand, sizes: Sizes, problem: Problem) -> BoundBuffer:
+    num_bytes, type_ = operand.num_bytes(sizes, problem.element_type), operand.array_type(problem.element_type)
+    return BoundBuffer(operand.name, operand.role, num_bytes, operand.shape(sizes), type_.name)
+
+
+def _of_format(argument: Argument, layout: Layout, sizes: Sizes, width: int) -> BoundBuffer:
     return BoundBuffer(argument.name, argument.role, layout.buffer_bytes(argument, width, sizes["num_dense_cols"]))

@@ -1,4 +1,5 @@
-"""The `//@` lines of a kernel program: one `format`, 1 to 64 `launch`, at most one `values`, any `require`, `scratch`.
+"""The `//@` lines of a kernel program: one `format` or `task`, 1 to 64 `launch`, at most one `values`, any `require`,
+`scratch`.
 
 //@ format sell slice=32 sigma=1024 index=u16
 //@ require num_rows=1000
@@ -14,9 +15,10 @@ from typing import Literal, NoReturn, cast, get_args
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats import Format, complete_parameters, format_named
-from sparsesmith.formats.format import HEAD, ParameterValue
+from sparsesmith.formats.format import HEAD, NO_FORMAT, ParameterValue
 from sparsesmith.formats.values.compressed import compressed
 from sparsesmith.formats.values.storage import VALUE_STORAGES, ValueStorage
+from sparsesmith.operations import Operation
 from sparsesmith.program.expression import Expression, parse_expression
 from sparsesmith.program.scratch import Scratch, check_scratch, parse_scratch
 
@@ -40,8 +42,8 @@ _PARAMETER = re.compile(r"([a-z_]+)=([A-Za-z0-9_]+(?:,[0-9]+)*)")
 _REQUIREMENT = re.compile(r"([a-z_]+)=([0-9]{1,10})", re.ASCII)
 _LAUNCH_KEY = re.compile(r"(?:^|\s)([A-Za-z_]+)\s*=")
 
-DEVICE_NAMES = ("num_sms", "num_dense_cols")
-"""Names that expressions may use besides the sizes among the arguments."""
+NUM_SMS, NUM_DENSE_COLS = "num_sms", "num_dense_cols"
+"""Names that expressions may use besides the sizes among the arguments; the second where there is a matrix."""
 
 Dimensions = tuple[int, int, int]
 
@@ -143,6 +145,8 @@ class Directives:
     launches: tuple[Launch, ...]
     requirements: tuple[Requirement, ...] = ()
     scratch: tuple[Scratch, ...] = ()
+    task: str = ""
+    """The operation that is named in the place of a format; empty: a format is."""
 
 
 def is_directive(line: str) -> bool:
@@ -151,7 +155,8 @@ def is_directive(line: str) -> bool:
 
 def parse_directives(text: str) -> Directives:  # noqa: C901
     """Raises InvalidProgram for a missing, repeated, unknown or malformed directive, with its line."""
-    formats: list[tuple[Format, dict[str, ParameterValue]]] = []
+    formats: list[_Stored] = []
+    tasks: list[str] = []
     launches: list[Launch] = []
     storages: list[ValueStorage] = []
     requirements: list[Requirement] = []
@@ -163,6 +168,8 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
         match keyword:
             case "format":
                 formats.append(_parse_format(rest, number))
+            case "task":
+                tasks.append(rest.strip())
             case "launch":
                 launches.append(_parse_launch(rest, number))
             case "values":
@@ -172,21 +179,15 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
             case "scratch":
                 scratch.append(parse_scratch(rest, number))
             case _:
-                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch, values, require, scratch")
-    if len(formats) != 1:
-        raise InvalidProgram(
-            f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
-        )
+                known = "format, task, launch, values, require, scratch"
+                _refuse(number, f"unknown directive {keyword!r}", keyword, known)
+    format_, parameters = _stored(formats, tasks, storages)
     if not 1 <= len(launches) <= MAX_LAUNCHES:
         raise InvalidProgram(
             f"{len(launches)} `//@ launch` lines: one to {MAX_LAUNCHES} are needed",
             field="launch",
             value=len(launches),
             limit=f"1..{MAX_LAUNCHES}",
-        )
-    if len(storages) > 1:
-        raise InvalidProgram(
-            f"{len(storages)} `//@ values` lines: at most one", field="values", value=len(storages), limit=1
         )
     for launch in launches[1:]:
         if launch.dependency != "full":
@@ -196,9 +197,37 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
                 value=launch.dependency,
                 limit="full",
             )
+    return Directives(
+        format_, parameters, tuple(launches), tuple(requirements), tuple(scratch), tasks[0] if tasks else ""
+    )
+
+
+_Stored = tuple[Format, dict[str, ParameterValue]]
+
+
+def _stored(formats: list[_Stored], tasks: list[str], storages: list[ValueStorage]) -> _Stored:
+    """How the matrix is stored; NO_FORMAT of a task. Raises InvalidProgram unless just one of the two is named."""
+    if tasks and (formats or len(tasks) > 1):
+        raise InvalidProgram(
+            f"{len(tasks)} `//@ task` and {len(formats)} `//@ format` lines: exactly one of either is needed",
+            field="task",
+            value=len(tasks) + len(formats),
+            limit=1,
+        )
+    if not tasks and len(formats) != 1:
+        raise InvalidProgram(
+            f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
+        )
+    allowed = 0 if tasks else 1
+    if len(storages) > allowed:
+        most = "a task has no matrix" if tasks else "at most one"
+        raise InvalidProgram(
+            f"{len(storages)} `//@ values` lines: {most}", field="values", value=len(storages), limit=allowed
+        )
+    if tasks:
+        return NO_FORMAT, {}
     format_, parameters = formats[0]
-    stored = compressed(format_, storages[0]) if storages else format_
-    return Directives(stored, parameters, tuple(launches), tuple(requirements), tuple(scratch))
+    return (compressed(format_, storages[0]) if storages else format_), parameters
 
 
 def without_directives(text: str) -> str:
@@ -206,11 +235,13 @@ def without_directives(text: str) -> str:
     return "\n".join("" if is_directive(line) else line for line in text.split("\n"))
 
 
-def check_directives(directives: Directives, source: str) -> None:
-    """What can be told without a pattern. Raises InvalidProgram for names that are no size, launches and lengths that
-    no pattern makes legal, and a launch that starts early in a source that never waits."""
-    known = launch_names(directives.format, directives.parameters)
-    _check_requirements(directives.requirements, [name for name in known if name not in DEVICE_NAMES])
+def check_directives(directives: Directives, source: str, operation: Operation) -> None:
+    """What can be told without a pattern. Raises InvalidProgram for another task than the operation, names that are no
+    size, launches and lengths that no pattern makes legal, and a launch that starts early in a source that never
+    waits."""
+    _check_task(directives.task, operation)
+    known = launch_names(directives.format, directives.parameters, operation)
+    _check_requirements(directives.requirements, [name for name in known if name not in (NUM_SMS, NUM_DENSE_COLS)])
     for launch in directives.launches:
         _check_names(launch, known)
         launch.check_constants()
@@ -218,10 +249,25 @@ def check_directives(directives: Directives, source: str) -> None:
     check_scratch(directives.scratch, known)
 
 
-def launch_names(format_: Format, parameters: Mapping[str, ParameterValue]) -> tuple[str, ...]:
+def launch_names(format_: Format, parameters: Mapping[str, ParameterValue], operation: Operation) -> tuple[str, ...]:
     """Names that the expressions of a program in this format may use."""
+    if not operation.takes_matrix:
+        return (*operation.axes, NUM_SMS)
     own = (*HEAD, *format_.arguments(parameters))
-    return (*(argument.name for argument in own if argument.role == "size"), *DEVICE_NAMES)
+    named = (name for name in operation.axes if name != NUM_DENSE_COLS)
+    return (*(argument.name for argument in own if argument.role == "size"), NUM_SMS, NUM_DENSE_COLS, *named)
+
+
+def _check_task(task: str, operation: Operation) -> None:
+    needed = "//@ format" if operation.takes_matrix else f"//@ task {operation.name}"
+    if task != ("" if operation.takes_matrix else operation.name):
+        given = f"//@ task {task}" if task else "//@ format"
+        raise InvalidProgram(
+            f"the program says `{given}`: for {operation.name} `{needed}` is needed",
+            field="task",
+            value=task or None,
+            limit=needed,
+        )
 
 
 def _check_wait(launch: Launch, source: str) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.formats.format import Argument, Format, ParameterValue
+from sparsesmith.formats.format import Argument, Format, NoFormat, ParameterValue
+from sparsesmith.operations import operation_named
 from sparsesmith.program.directives import (
     Launch,
     Requirement,
@@ -35,7 +36,7 @@ class KernelProgram:
     signature: tuple[Argument, ...]
     """The arguments of every kernel, in order, C types filled in: of the format, the operation, and its own scratch."""
     requirements: tuple[Requirement, ...] = ()
-    """Of the matrix; see `check_sizes`."""
+    """Of the matrix or the task; see `check_sizes`."""
     scratch: tuple[Scratch, ...] = ()
     """Its own; the format may have more."""
 
@@ -49,7 +50,7 @@ def parse_program(text: str, operation: Operation, element_type: ElementType) ->
     text = text.replace("\r\n", "\n")
     directives = parse_directives(text)
     source = without_directives(text)
-    check_directives(directives, source)
+    check_directives(directives, source, operation_named(operation))
     tokens = tokenize(source)
     check_includes(tokens)
     check_restrictions(tokens)
@@ -70,11 +71,12 @@ def parse_program(text: str, operation: Operation, element_type: ElementType) ->
 
 def check_sizes(program: KernelProgram, sizes: Mapping[str, int]) -> None:
     """Raises InvalidProgram where one of these sizes is not the one that the program requires."""
+    subject = "task" if isinstance(program.format, NoFormat) else "matrix"
     for required in program.requirements:
         name, actual = required.name, sizes.get(required.name, required.value)
         if actual != required.value:
             raise InvalidProgram(
-                f"line {required.line}: the program requires {name}={required.value}, this matrix has {actual}",
+                f"line {required.line}: the program requires {name}={required.value}, this {subject} has {actual}",
                 field=name,
                 value=required.value,
                 limit=actual,

@@ -7,6 +7,7 @@ from itertools import takewhile
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import HEAD, Argument, Format, Parameters
+from sparsesmith.operations import Operation as Computed
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.directives import Directives
@@ -21,11 +22,18 @@ def signature_of(
     format_: Format, parameters: Parameters, operation: Operation, element_type: ElementType
 ) -> tuple[Argument, ...]:
     """The arguments of every kernel of a program without scratch of its own, in order, element type filled in."""
-    tail = (operand.argument for operand in operation_named(operation).operands)
+    computed = operation_named(operation)
+    head = HEAD if computed.takes_matrix else task_head(computed)
+    tail = (operand.argument for operand in computed.operands)
     return tuple(
         replace(argument, c_type=with_element_type(argument.c_type, element_type))
-        for argument in (*HEAD, *format_.arguments(parameters), *tail)
+        for argument in (*head, *format_.arguments(parameters), *tail)
     )
+
+
+def task_head(operation: Computed) -> tuple[Argument, ...]:
+    """The first arguments of every kernel of a task: its axes, in the order in which it names them."""
+    return tuple(Argument("int", axis, "size", "") for axis in operation.axes)
 
 
 def program_signature(directives: Directives, operation: Operation, element_type: ElementType) -> tuple[Argument, ...]:

@@ -35,7 +35,8 @@ class CostModels:
         """Of a device, by the name that evaluators give it."""
         self._device = device
         learned = self._learned
-        return learned if learned is not None and learned.device == device and learned.knows(operation) else self._analytic
+        is_known = learned is not None and learned.device == device and learned.knows(operation)
+        return learned if learned is not None and is_known else self._analytic
 
     @cached_property
     def _learned(self) -> "BoostedCost | None":

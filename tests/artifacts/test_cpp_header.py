@@ -19,6 +19,7 @@ from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
 from sparsesmith.formats import FORMATS
 from sparsesmith.formats.format import Argument, Layout
 from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Workload
@@ -182,7 +183,8 @@ def expected_arguments(built: Built, layout: Layout) -> Iterator[npt.NDArray[Any
     pattern, columns = pattern_from_scipy(built.matrix), built.workload.num_dense_cols
     sizes = {"num_rows": pattern.num_rows, "num_cols": pattern.num_cols, "nnz": pattern.nnz, "num_dense_cols": columns}
     element = np.dtype(built.workload.element_type)
-    own = bind(built.program, layout, built.workload, pattern, make_device().num_sms).own_scratch
+    problem = Problem(built.workload, pattern)
+    own = bind(built.program, layout, problem, make_device().num_sms).own_scratch
     dense = {"x": pattern.num_cols, "b": pattern.num_cols, "y": pattern.num_rows, "c": pattern.num_rows}
     for argument in built.arguments:
         match argument.role:

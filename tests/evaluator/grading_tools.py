@@ -12,6 +12,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.race import Race
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Candidate, Outcome, UserWritten, Workload
 from sparsesmith_proto.message import ElementType, Operation
 
@@ -54,4 +55,4 @@ class Evaluator:
 def make_evaluator(process: DeviceProcess, compiler: Compiler) -> Evaluator:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    return Evaluator(workload, process.open(workload, pattern), compiler)
+    return Evaluator(workload, process.open(Problem(workload, pattern)), compiler)

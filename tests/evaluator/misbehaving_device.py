@@ -13,20 +13,19 @@ from services.evaluator.checking.draws import draw, system_generator
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import (
-    Array,
     DeviceLost,
     Draw,
     LoadedKernel,
     Ran,
     Retimed,
     RunFailure,
+    Starts,
     StoredMatrix,
 )
 from sparsesmith.errors import LimitExceeded
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
-from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, MeasuredTiming, Workload
+from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, MeasuredTiming
 
 WEDGED = "SPARSESMITH_TEST_WEDGED"
 """Names a file: a kernel that wedges the device makes it, once; no device starts while it is there. A kernel that hangs
@@ -92,10 +91,10 @@ class MisbehavingDevice:
             versions={"pid": str(os.getpid())},
         )
 
-    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "MisbehavingBench":
-        if pattern.nnz > MAX_NNZ:
-            raise LimitExceeded(f"nnz is {pattern.nnz}: at most {MAX_NNZ}", field="nnz")
-        return MisbehavingBench(workload, pattern, self._hold_s)
+    def open(self, problem: Problem) -> "MisbehavingBench":
+        if problem.nnz > MAX_NNZ:
+            raise LimitExceeded(f"nnz is {problem.nnz}: at most {MAX_NNZ}", field="nnz")
+        return MisbehavingBench(problem, self._hold_s)
 
     def close(self) -> None:
         pass
@@ -104,9 +103,8 @@ class MisbehavingDevice:
 class MisbehavingBench:
     max_products = 10**9
 
-    def __init__(self, workload: Workload, pattern: Pattern, hold_s: float) -> None:
-        self._workload = workload
-        self._pattern = pattern
+    def __init__(self, problem: Problem, hold_s: float) -> None:
+        self._problem = problem
         self._hold_s = hold_s
 
     def baselines(self) -> Baselines:
@@ -116,7 +114,7 @@ class MisbehavingBench:
 
     def draw(self, name: str) -> Draw:
         time.sleep(self._hold_s)
-        return draw(name, self._pattern, self._workload, system_generator())
+        return draw(name, self._problem, system_generator())
 
     def seal(self, draws: Sequence[Draw]) -> HostSeal:
         return HostSeal(draws)
@@ -138,21 +136,21 @@ class MisbehavingKernel:
         self._median_us = float(median_us or 5)
         self._has_run = 0
 
-    def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
+    def run(self, draw: Draw, start: Starts | None) -> Ran | RunFailure:
         behave(self._behaviour)
         output = draw.reference.astype(draw.dense.dtype)
         if self._behaviour == "wrong":
             output = output + 1
         if self._behaviour == "corrupt":
             draw.reference[0] += 1e-9
-        return Ran(output, self._behaviour != "overrun", self._behaviour != "overwrite")
+        return Ran({draw.output: output}, self._behaviour != "overrun", self._behaviour != "overwrite")
 
     def time(self, draw: Draw) -> MeasuredTiming:
         if self._behaviour == "die_timing":
             behave("die")
         return measured(self._median_us)
 
-    def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
+    def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         if self._behaviour == "lazy":
             return Ran(start, True, True)
         return self.run(draw, start)

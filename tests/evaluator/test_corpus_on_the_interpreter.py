@@ -14,6 +14,7 @@ from services.evaluator.devices import InterpreterFactory
 from services.evaluator.interpreter.device import InterpreterDevice
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.isolation.workbench import LocalWorkbench
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import CompileFailed, Outcome, Passed, Rejected, Timing
 from sparsesmith_proto.message import ElementType, Operation
@@ -38,7 +39,7 @@ class Grader:
         pattern = make_pattern(300, 301)
         workload = make_workload(pattern, operation, element_type, NUM_DENSE_COLS if operation == "spmm" else 1)
         if self._evaluator is None or self._evaluator.workload != workload:
-            self._evaluator = Evaluator(workload, self._process.open(workload, pattern), self._compiler)
+            self._evaluator = Evaluator(workload, self._process.open(Problem(workload, pattern)), self._compiler)
         return self._evaluator.outcome(text)
 
     def timing_after(self, operation: Operation, element_type: ElementType) -> Timing:
@@ -109,7 +110,9 @@ def test_state_that_the_text_does_not_show_is_rejected_before_it_runs() -> None:
         binary = compiler.compile(hidden, "sm_90")
     assert isinstance(binary, Compiled)
     pattern = make_pattern()
-    verdict = LocalWorkbench(InterpreterDevice(), make_workload(pattern), pattern).check("kernel", program, binary)
+    verdict = LocalWorkbench(InterpreterDevice(), Problem(make_workload(pattern), pattern)).check(
+        "kernel", program, binary
+    )
     assert isinstance(verdict, Rejected)
     assert verdict.message.startswith("variables in global memory outlive a launch")
     assert verdict.message.endswith(": calls")

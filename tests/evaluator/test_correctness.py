@@ -9,8 +9,9 @@ import scipy.sparse
 
 from services.evaluator.checking.correctness import Correct, HostSeal, MemoryDamaged, check, check_as_timed, judge
 from services.evaluator.checking.draws import draw, system_generator
-from services.evaluator.device import Array, Draw, Ran, RunFailure
+from services.evaluator.device import Draw, Ran, RunFailure, Starts
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import EstimatedTiming, Mismatch, TimedOut, Workload
 
 PATTERN = pattern_from_scipy(scipy.sparse.random(50, 30, 0.3, random_state=3))
@@ -27,20 +28,22 @@ class PythonKernel:
         self._multiply = multiply
         self._replayed = replayed or multiply
 
-    def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
-        return self._run(self._multiply, draw, np.full(draw.reference.shape, np.nan) if start is None else start)
+    def run(self, draw: Draw, start: Starts | None) -> Ran | RunFailure:
+        nothing = {draw.output: np.full(draw.reference.shape, np.nan)}
+        return self._run(self._multiply, draw, nothing if start is None else start)
 
     def time(self, draw: Draw) -> EstimatedTiming:
         return EstimatedTiming(median_us=1, traffic_model="none")
 
-    def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
+    def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         return self._run(self._replayed, draw, start)
 
     def close(self) -> None:
         pass
 
-    def _run(self, multiply: Multiply, draw: Draw, start: Array) -> Ran:
-        return Ran(multiply(PATTERN, draw, start.astype(draw.dense.dtype)), guards_intact=True, inputs_intact=True)
+    def _run(self, multiply: Multiply, draw: Draw, start: Starts) -> Ran:
+        output = multiply(PATTERN, draw, start[draw.output].astype(draw.dense.dtype))
+        return Ran({draw.output: output}, guards_intact=True, inputs_intact=True)
 
 
 def make_draws(num_dense_cols: int = 1) -> list[Draw]:
@@ -50,7 +53,7 @@ def make_draws(num_dense_cols: int = 1) -> list[Draw]:
         element_type="float32",
         num_dense_cols=num_dense_cols,
     )
-    return [draw(name, PATTERN, workload, system_generator()) for name in DRAW_NAMES]
+    return [draw(name, Problem(workload, PATTERN), system_generator()) for name in DRAW_NAMES]
 
 
 def right(pattern: Pattern, held: Draw, y: Any) -> Any:
@@ -114,7 +117,7 @@ def test_a_mismatch_names_input_entry_value_expectation_and_extent() -> None:
     held = make_draws()[4]
     output = held.reference.astype(np.float32)
     output[17] += 1
-    verdict = judge(Ran(output, guards_intact=True, inputs_intact=True), held)
+    verdict = judge(Ran({held.output: output}, guards_intact=True, inputs_intact=True), held)
     assert isinstance(verdict, Mismatch)
     expected = held.reference[17]
     assert verdict.message.startswith(f"input integers: y[17] is {expected + 1:.9g}, expected {expected:.9g} within ")
@@ -125,7 +128,7 @@ def test_an_entry_of_a_matrix_that_was_not_written_is_named_by_row_and_column() 
     held = make_draws(4)[0]
     output = held.reference.astype(np.float32)
     output[3, 2] = np.nan
-    verdict = judge(Ran(output, guards_intact=True, inputs_intact=True), held)
+    verdict = judge(Ran({held.output: output}, guards_intact=True, inputs_intact=True), held)
     assert isinstance(verdict, Mismatch)
     assert "c[3, 2] was not written or is NaN" in verdict.message
 
@@ -165,14 +168,14 @@ def test_a_write_outside_the_output_is_damage_even_when_the_result_is_right(
 ) -> None:
     held = make_draws()[0]
     with pytest.raises(MemoryDamaged):
-        judge(Ran(held.reference.astype(np.float32), guards_intact, inputs_intact), held)
+        judge(Ran({held.output: held.reference.astype(np.float32)}, guards_intact, inputs_intact), held)
 
 
 def test_a_run_that_was_stopped_is_the_verdict() -> None:
     stopped = TimedOut(stage="run", limit_s=1, message="stopped")
 
     class Stopped(PythonKernel):
-        def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
+        def run(self, draw: Draw, start: Starts | None) -> Ran | RunFailure:
             return stopped
 
     assert check(Stopped(right), make_draws(), 5) == stopped

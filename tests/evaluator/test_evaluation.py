@@ -18,6 +18,7 @@ from services.evaluator.grading import grade_batch, unreached
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.isolation.workbench import FinalTimes, Stored
 from services.evaluator.race import MAX_FINALISTS, Race
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, Passed, Rejected, Resources, TimedOut
@@ -65,8 +66,8 @@ def grade(
     stop_after: int | None = None,
     others_wait: bool = False,
 ) -> EvaluationReport:
-    pattern = make_pattern(20, 20, 0.2)
-    bench = process.open(job.workload, pattern)
+    problem = Problem(job.workload, make_pattern(20, 20, 0.2))
+    bench = process.open(problem)
     asked: list[None] = []
 
     def must_stop() -> bool:
@@ -76,8 +77,8 @@ def grade(
     with CompilationsAhead(compiler, "sm_90", 20) as ahead:
         allowance = allowance_of(job, 0, must_stop, lambda: others_wait)
         distinct = {each.program: each for each in job.candidates}
-        parsed = ahead.start(parse_candidates(distinct.values(), job.workload, pattern))
-        return grade_batch(job, parsed, pattern, bench, ahead, BASELINES, allowance)
+        parsed = ahead.start(parse_candidates(distinct.values(), problem))
+        return grade_batch(job, parsed, problem, bench, ahead, BASELINES, allowance)
 
 
 def outcomes(report: EvaluationReport) -> list[str]:
@@ -143,7 +144,7 @@ def test_a_stage_ends_soon_after_the_budget_and_its_process_with_it(compiler: Co
     try:
         process.start()
         began = time.monotonic()
-        bench = process.open(job.workload, make_pattern(20, 20, 0.2), None, allowance_of(job, 0, bool))
+        bench = process.open(Problem(job.workload, make_pattern(20, 20, 0.2)), allowance_of(job, 0, bool))
         with pytest.raises(BudgetSpent, match=r"of 1\.5 s was spent before anything was graded, in stage 'draw'"):
             bench.draw()
         assert time.monotonic() - began < 10  # seconds, of the 30 that it takes
@@ -158,7 +159,7 @@ def test_a_stage_of_a_job_that_is_cancelled_ends_and_its_process_with_it(compile
     cancelled = threading.Event()
     try:
         process.start()
-        bench = process.open(job.workload, make_pattern(20, 20, 0.2), None, allowance_of(job, 0, cancelled.is_set))
+        bench = process.open(Problem(job.workload, make_pattern(20, 20, 0.2)), allowance_of(job, 0, cancelled.is_set))
         threading.Timer(0.5, cancelled.set).start()
         began = time.monotonic()
         with pytest.raises(Stopped, match="stopped while draw was under way"):
@@ -171,7 +172,7 @@ def test_a_stage_of_a_job_that_is_cancelled_ends_and_its_process_with_it(compile
 
 def test_a_brief_stage_that_began_in_time_is_let_end(process: DeviceProcess) -> None:
     allowance = Allowance(1, time.monotonic() + 0.2)
-    bench = process.open(make_job("right").workload, make_pattern(20, 20, 0.2), None, allowance)
+    bench = process.open(Problem(make_job("right").workload, make_pattern(20, 20, 0.2)), allowance)
     process.start()
     child = process.num_started
     bench.draw()

@@ -18,6 +18,7 @@ from services.evaluator.isolation.workbench import LocalWorkbench
 from services.evaluator.race import Race
 from sparsesmith.errors import LimitExceeded
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import Crashed, EstimatedTiming, Mismatch, Passed, TimedOut, Workload
 from sparsesmith_proto.message import ElementType, Operation
@@ -31,7 +32,7 @@ def compiler() -> Iterator[Compiler]:
 
 
 def make_bench(workload: Workload) -> LocalWorkbench:
-    return LocalWorkbench(InterpreterDevice(), workload, make_pattern())
+    return LocalWorkbench(InterpreterDevice(), Problem(workload, make_pattern()))
 
 
 def workload_of(operation: Operation, element_type: ElementType) -> Workload:
@@ -99,7 +100,7 @@ def test_a_kernel_that_skips_zeros_is_timed_on_inputs_without_them(compiler: Com
     program = parse_program(SKIPS_ZEROS, "spmv", "float32")
     binary = compiler.compile(program.source, "sm_90")
     assert isinstance(binary, Compiled)
-    bench = InterpreterDevice().open(workload_of("spmv", "float32"), make_pattern())
+    bench = InterpreterDevice().open(Problem(workload_of("spmv", "float32"), make_pattern()))
     matrix = StoredMatrix("csr", program.format.build(make_pattern(), program.parameters), 0, 0)
     full, mostly_zeros = bench.draw("uniform"), bench.draw("one_hot")
     times_us = []
@@ -150,14 +151,14 @@ def make_hypersparse_pattern(num_rows: int, num_cols: int = 1) -> Pattern:
 
 def test_a_million_empty_rows_are_no_endless_loop() -> None:
     pattern = make_hypersparse_pattern(1_000_000)
-    bench = LocalWorkbench(InterpreterDevice(), make_workload(pattern), pattern)
+    bench = LocalWorkbench(InterpreterDevice(), Problem(make_workload(pattern), pattern))
     assert len(bench.baselines().routines) == 3
 
 
 def test_empty_rows_count_when_inputs_are_chosen() -> None:
     def num_draws(num_rows: int) -> int:
         pattern = make_hypersparse_pattern(num_rows)
-        bench = InterpreterDevice().open(make_workload(pattern), pattern)
+        bench = InterpreterDevice().open(Problem(make_workload(pattern), pattern))
         return len(choose_draws(pattern.nnz, bench.max_products, system_generator()))
 
     assert (num_draws(500_000), num_draws(2_000_000)) == (5, 2)
@@ -174,4 +175,4 @@ def test_what_the_interpreter_cannot_end_in_time_is_refused_at_once(
     pattern: Pattern, num_dense_cols: int, message: str
 ) -> None:
     with pytest.raises(LimitExceeded, match=message):
-        InterpreterDevice().open(make_workload(pattern, "spmm", num_dense_cols=num_dense_cols), pattern)
+        InterpreterDevice().open(Problem(make_workload(pattern, "spmm", num_dense_cols=num_dense_cols), pattern))

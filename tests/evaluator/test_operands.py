@@ -7,6 +7,7 @@ import scipy.sparse
 from services.evaluator.checking.draws import FULL_CHECK, choose_draws, draw, system_generator
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import fixed_values
+from sparsesmith.operations import Problem
 from sparsesmith.operations.sums import TOLERANCES, error_bound, product
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
@@ -30,7 +31,7 @@ def make_workload(
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
 def test_a_correctly_rounded_result_of_every_draw_is_within_the_bound(name: str, element_type: ElementType) -> None:
     pattern = make_pattern()
-    held = draw(name, pattern, make_workload(pattern, element_type=element_type), system_generator())
+    held = draw(name, Problem(make_workload(pattern, element_type=element_type), pattern), system_generator())
     single = pattern.to_scipy(held.values) @ held.dense
     assert held.values.dtype == held.dense.dtype == single.dtype == element_type
     assert np.all(np.abs(single.astype(np.float64) - held.reference) <= held.bound)
@@ -39,7 +40,7 @@ def test_a_correctly_rounded_result_of_every_draw_is_within_the_bound(name: str,
 @pytest.mark.parametrize("name", ALL_DRAWS)
 def test_spmm_draws_have_a_row_major_operand_and_a_reference_of_all_columns(name: str) -> None:
     pattern = make_pattern()
-    held = draw(name, pattern, make_workload(pattern, "spmm", "float64", 8), system_generator())
+    held = draw(name, Problem(make_workload(pattern, "spmm", "float64", 8), pattern), system_generator())
     assert held.dense.shape == (40, 8)
     assert held.dense.flags.c_contiguous
     assert held.reference.shape == held.bound.shape == held.magnitude.shape == (60, 8)
@@ -51,7 +52,7 @@ def test_spmm_draws_have_a_row_major_operand_and_a_reference_of_all_columns(name
 def test_fixed_values_stand_in_every_draw_and_a_rounded_result_is_within_the_bound(name: str, scale: float) -> None:
     pattern = make_pattern()
     fixed = fixed_values(np.random.default_rng(4).uniform(0.1, 1, pattern.nnz) * scale, "float32")
-    held = draw(name, pattern, make_workload(pattern), system_generator(), fixed)
+    held = draw(name, Problem(make_workload(pattern), pattern, fixed), system_generator())
     np.testing.assert_array_equal(held.values, fixed.array)
     single = pattern.to_scipy(held.values) @ held.dense
     assert np.all(np.isfinite(single))
@@ -62,27 +63,27 @@ def test_fixed_values_stand_in_every_draw_and_a_rounded_result_is_within_the_bou
 def test_one_hot_operands_pick_a_column_that_has_nonzeros() -> None:
     pattern = make_pattern()
     for _ in range(20):
-        held = draw("one_hot", pattern, make_workload(pattern), system_generator())
+        held = draw("one_hot", Problem(make_workload(pattern), pattern), system_generator())
         assert np.count_nonzero(held.dense) == 1
         assert np.any(held.reference != 0)
 
 
 def test_cancelling_rows_are_small_beside_their_magnitude() -> None:
     pattern = pattern_from_scipy(scipy.sparse.csr_matrix(np.ones((4, 100))))
-    held = draw("cancelling", pattern, make_workload(pattern), system_generator())
+    held = draw("cancelling", Problem(make_workload(pattern), pattern), system_generator())
     assert np.all(np.abs(held.reference) < 0.01 * held.magnitude)
 
 
 def test_wide_range_spans_twelve_decades() -> None:
     pattern = make_pattern(400, 400)
-    held = draw("wide_range", pattern, make_workload(pattern), system_generator())
+    held = draw("wide_range", Problem(make_workload(pattern), pattern), system_generator())
     decades = np.log10(np.abs(held.values))
     assert decades.min() < -5 and decades.max() > 5
 
 
 def test_two_draws_are_never_alike() -> None:
     pattern = make_pattern()
-    first, second = (draw("uniform", pattern, make_workload(pattern), system_generator()) for _ in range(2))
+    first, second = (draw("uniform", Problem(make_workload(pattern), pattern), system_generator()) for _ in range(2))
     assert not np.any(first.values == second.values)
 
 
@@ -118,7 +119,7 @@ def test_products_left_out_of_a_long_row_are_outside_the_bound_of_integers(num_l
     shortened = slice(0, row.nnz - num_left_out)
 
     def is_wrong(name: str) -> bool:
-        held = draw(name, row, workload, system_generator())
+        held = draw(name, Problem(workload, row), system_generator())
         result = float(held.values[shortened].astype(np.float64) @ held.dense[shortened])
         return abs(result - float(held.reference[0])) > float(held.bound[0])
 
@@ -131,7 +132,7 @@ def test_sums_of_integers_are_held_to_exactness_where_single_precision_holds_the
     num_products: int, exact: bool
 ) -> None:
     row = pattern_from_scipy(scipy.sparse.csr_array(np.ones((1, num_products), dtype=np.int8)))
-    held = draw("integers", row, make_workload(row), system_generator())
+    held = draw("integers", Problem(make_workload(row), row), system_generator())
     assert (float(held.bound[0]) == 0.5) == exact
     if exact:
         in_any_order = np.random.default_rng().permutation(held.values * held.dense)

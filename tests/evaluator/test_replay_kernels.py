@@ -1,6 +1,5 @@
 """The kernels that change one entry and account for it, run on the interpreter against SciPy."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from services.evaluator.interpreter import Buffer, PtxModule, launch, load_modul
 from sparsesmith.formats.format import complete_parameters
 from sparsesmith.formats.sell import Sell
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import Problem
 from sparsesmith.operations.sums import LONG_ROW, TOLERANCES, error_bound, product
 from sparsesmith_proto.message import ElementType
 from tests.evaluator.grading_tools import make_pattern, make_workload
@@ -52,11 +52,8 @@ class Replayed:
         self.element_type = element_type
         self.columns = max(num_dense_cols, 1)
         workload = make_workload(self.pattern, "spmm" if num_dense_cols else "spmv", element_type, self.columns)
-        self.drawn = draw("mixed", self.pattern, workload, system_generator())
-        arrays = {
-            name: getattr(self.drawn, name).copy() for name in ("values", "dense", "reference", "bound", "magnitude")
-        }
-        self.now: Draw = replace(self.drawn, **arrays)
+        self.drawn = draw("mixed", Problem(workload, self.pattern), system_generator())
+        self.now: Draw = self.drawn.copy()
         self.dense = self.drawn.dense.copy()
         self.layout = Sell().build(self.pattern, complete_parameters(Sell(), {}))
         self.packed = self.layout.pack(self.drawn.values)

@@ -18,6 +18,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkben
 from services.evaluator.isolation.workbench import FinalTimes
 from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch, TimedOut, Workload
 from tests.evaluator.misbehaving_device import (
@@ -63,7 +64,7 @@ def shared_process() -> Iterator[DeviceProcess]:
 @pytest.fixture
 def bench(shared_process: DeviceProcess) -> SandboxedWorkbench:
     pattern = make_pattern()
-    return shared_process.open(make_workload(pattern), pattern)
+    return shared_process.open(Problem(make_workload(pattern), pattern))
 
 
 def test_a_right_kernel_passes_with_five_inputs(bench: SandboxedWorkbench) -> None:
@@ -126,17 +127,17 @@ def test_a_kernel_that_dies_while_it_is_timed_is_reported_as_crashed(bench: Sand
 def test_a_workload_beyond_the_device_is_refused_and_the_process_goes_on(shared_process: DeviceProcess) -> None:
     large = make_pattern(MAX_NNZ + 1)
     with pytest.raises(LimitExceeded, match=f"nnz is {MAX_NNZ + 1}") as refusal:
-        shared_process.open(make_workload(large), large).baselines()
+        shared_process.open(Problem(make_workload(large), large)).baselines()
     assert refusal.value.field == "nnz"
     small = make_pattern()
-    assert shared_process.open(make_workload(small), small).baselines().default == "library"
+    assert shared_process.open(Problem(make_workload(small), small)).baselines().default == "library"
 
 
 def test_a_second_batch_on_the_same_workload_draws_anew_and_forgets_the_kernels(shared_process: DeviceProcess) -> None:
     pattern = make_pattern()
-    first = shared_process.open(make_workload(pattern), pattern)
+    first = shared_process.open(Problem(make_workload(pattern), pattern))
     assert isinstance(check(first, "right"), Correct)
-    second = shared_process.open(make_workload(pattern), pattern)
+    second = shared_process.open(Problem(make_workload(pattern), pattern))
     assert isinstance(check(second, "right"), Correct)
     assert isinstance(second.time("kernel"), MeasuredTiming)
 
@@ -146,7 +147,7 @@ def opened(factory: MisbehavingFactory, limits: StageLimits) -> Iterator[Sandbox
     pattern = make_pattern()
     process = DeviceProcess(factory, limits)
     try:
-        yield process.open(make_workload(pattern), pattern)
+        yield process.open(Problem(make_workload(pattern), pattern))
     finally:
         process.close()
 
@@ -190,7 +191,7 @@ def test_the_second_kernel_that_ends_its_process_finds_the_next_one_with_its_inp
     pattern = make_pattern()
     process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
     try:
-        bench = process.open(make_workload(pattern), pattern)
+        bench = process.open(Problem(make_workload(pattern), pattern))
         assert isinstance(check(bench, "right"), Correct)
         wait_for_spares(process)
         for kernel_id in ("first", "second"):
@@ -209,11 +210,11 @@ def test_a_spare_child_that_was_warm_for_one_batch_draws_anew_for_the_next() -> 
     pattern = make_pattern()
     process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
     try:
-        bench = process.open(make_workload(pattern), pattern)
+        bench = process.open(Problem(make_workload(pattern), pattern))
         assert isinstance(check(bench, "die", "first"), Crashed)
         assert isinstance(check(bench, "right", "second"), Correct)
         wait_for_spares(process)
-        bench = process.open(make_workload(pattern), pattern)
+        bench = process.open(Problem(make_workload(pattern), pattern))
         assert isinstance(check(bench, "die", "third"), Crashed)
         child = process._running_child()
         assert child.workload == bench._opening.workload
@@ -226,7 +227,7 @@ def test_a_spare_child_that_was_warm_for_one_batch_draws_anew_for_the_next() -> 
 def test_no_child_is_left_when_a_process_with_spares_is_closed() -> None:
     pattern, others = make_pattern(), multiprocessing.active_children()
     process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
-    bench = process.open(make_workload(pattern), pattern)
+    bench = process.open(Problem(make_workload(pattern), pattern))
     assert isinstance(check(bench, "die", "first"), Crashed)
     assert isinstance(check(bench, "right", "second"), Correct)
     children = [child for child in multiprocessing.active_children() if child not in others]
@@ -242,7 +243,7 @@ def test_a_child_that_is_forked_from_what_has_imported_its_device_grades_and_is_
     pattern = make_pattern()
     process = DeviceProcess(PreloadedFactory(), LIMITS, spare=True)
     try:
-        bench = process.open(make_workload(pattern), pattern)
+        bench = process.open(Problem(make_workload(pattern), pattern))
         assert isinstance(check(bench, "right"), Correct)
         first = child_pid(process)
         status = Path(f"/proc/{first}/status").read_text(encoding="utf-8")

@@ -6,7 +6,10 @@ import pytest
 from benchmarks.generated import stencil_2d
 from services.evaluator.isolation.built_formats import StoredMatrices
 from sparsesmith.errors import InvalidProgram
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram, parse_program
+from sparsesmith_proto.kernel import Workload
 
 PATTERN = stencil_2d(200, 5)
 ARGUMENTS = {
@@ -26,14 +29,18 @@ extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, {ARGUMENTS[
     return parse_program(text, "spmv", "float32")
 
 
+def problem_of(pattern: Pattern) -> Problem:
+    return Problem(Workload(pattern=pattern.digest, operation="spmv", element_type="float32"), pattern)
+
+
 def test_a_format_is_built_once() -> None:
-    matrices = StoredMatrices(PATTERN, "float32")
+    matrices = StoredMatrices(problem_of(PATTERN))
     assert matrices.get(program("ell")) is matrices.get(program("ell"))
     assert matrices.get(program("ell")).conversion_ms > 0
 
 
 def test_formats_built_ahead_are_those_that_are_asked_for() -> None:
-    ahead, alone = StoredMatrices(PATTERN, "float32"), StoredMatrices(PATTERN, "float32")
+    ahead, alone = StoredMatrices(problem_of(PATTERN)), StoredMatrices(problem_of(PATTERN))
     programs = [program(storage) for storage in ("csr", "ell", "coo", "ell")]
     ahead.build_ahead(programs, limit_s=60)
     assert len(ahead.held) == 3
@@ -47,22 +54,22 @@ def test_formats_built_ahead_are_those_that_are_asked_for() -> None:
 
 def test_a_format_that_does_not_fit_is_refused_when_it_is_asked_for() -> None:
     wide = stencil_2d(300, 5)
-    matrices = StoredMatrices(wide, "float32")
+    matrices = StoredMatrices(problem_of(wide))
     matrices.build_ahead([program("csr index=u16"), program("coo")], limit_s=60)
     with pytest.raises(InvalidProgram):
         matrices.get(program("csr index=u16"))
 
 
 def test_nothing_is_begun_when_the_time_is_over() -> None:
-    matrices = StoredMatrices(PATTERN, "float32")
+    matrices = StoredMatrices(problem_of(PATTERN))
     matrices.build_ahead([program("ell")], limit_s=-1)
     assert not matrices._matrices
 
 
 def test_the_least_recently_used_go_first() -> None:
-    unlimited = StoredMatrices(PATTERN, "float32")
+    unlimited = StoredMatrices(problem_of(PATTERN))
     csr, ell, coo = (unlimited.get(program(storage)).format_bytes for storage in ("csr", "ell", "coo"))
-    matrices = StoredMatrices(PATTERN, "float32", max_bytes=csr + max(ell, coo))
+    matrices = StoredMatrices(problem_of(PATTERN), max_bytes=csr + max(ell, coo))
     first, second = matrices.get(program("csr")), matrices.get(program("ell"))
     assert matrices.get(program("csr")) is first
     matrices.get(program("coo"))

@@ -8,6 +8,7 @@ import scipy.sparse
 from services.generator.orders import KernelOrder
 from services.generator.task import TuningTask
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith_proto.api import Budget, TuningOptions
 from sparsesmith_proto.kernel import Prompt, Workload
 
@@ -32,4 +33,5 @@ def make_order(pattern: Pattern, candidates: int = 8, seconds: float = 20, **opt
 
 def make_task(pattern: Pattern | None = None, **changes: Any) -> TuningTask:
     chosen = make_pattern() if pattern is None else pattern
-    return TuningTask(job_id="job-1", run_id="job-1.r", order=make_order(chosen, **changes), pattern=chosen)
+    order = make_order(chosen, **changes)
+    return TuningTask(job_id="job-1", run_id="job-1.r", order=order, problem=Problem(order.workload, chosen))

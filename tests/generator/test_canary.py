@@ -198,7 +198,7 @@ class Bench:
         task, worst = make_task(), 0.0
         for each in samples:
             version = policy.description.version
-            embeddings = self.trainer.embedded(version, task.pattern, task.order.workload, each)
+            embeddings = self.trainer.embedded(version, task.problem.pattern, task.order.workload, each)
             expected = reference_logprobs(policy, embeddings, each.token_ids)
             worst = max(worst, float((torch.tensor(each.logprobs) - expected).abs().max()))
         return worst

@@ -23,6 +23,7 @@ from services.generator.search.trials import Trials
 from services.generator.task import TuningTask
 from sparsesmith.errors import LimitExceeded
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith_proto.api import KernelReport, Running
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Candidate, UserWritten
@@ -77,7 +78,7 @@ def make_task(name: str, address: str, size: int, **budget: float) -> TuningTask
     pattern = pattern_from_scipy(sp.random(size, size, density, format="csr", rng=np.random.default_rng(1)))
     Channels(address).patterns.put(pattern)
     order = make_order(pattern, search="families", **budget)  # type: ignore[arg-type]
-    return TuningTask(job_id=name, run_id=f"{name}.r", order=order, pattern=pattern)
+    return TuningTask(job_id=name, run_id=f"{name}.r", order=order, problem=Problem(order.workload, pattern))
 
 
 async def unheard(running: Running) -> None:

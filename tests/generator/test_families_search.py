@@ -34,7 +34,8 @@ def larger_task(candidates: int = 60) -> TuningTask:
 
 def fixed_task() -> TuningTask:
     task = larger_task()
-    return replace(task, values=fixed_values(np.arange(task.pattern.nnz) % 7 / 2, "float32"))
+    values = fixed_values(np.arange(task.problem.nnz) % 7 / 2, "float32")
+    return replace(task, problem=replace(task.problem, values=values))
 
 
 def search(

@@ -133,7 +133,7 @@ def test_evaluators_are_told_how_long_a_report_is_waited_for_and_what_a_job_is_w
     assert 19 < second.patience_s <= 20
     assert first.budget_s <= 20
     small, large = (make_task(make_pattern(size, size, 0.1)) for size in (10, 1000))
-    assert work_of(small) == 2 * (WORK_A_CANDIDATE + small.pattern.nnz + 20)
+    assert work_of(small) == 2 * (WORK_A_CANDIDATE + small.problem.nnz + 20)
     assert work_of(large) > work_of(small)
 
 

@@ -40,7 +40,7 @@ def test_samples_come_in_groups_with_what_the_trainer_needs_to_rebuild_them(live
     groups = {origin.group: origin.prompt for origin in origins if isinstance(origin, Sampled)}
     assert len(groups) == 2
     assert len({prompt.sample_seed for prompt in groups.values()}) == 2
-    pattern = make_task().pattern
+    pattern = make_task().problem.pattern
     for origin in origins[:4]:
         assert isinstance(origin, Sampled)
         written = live_policy.writer.write(pattern, make_workload(pattern), origin.prompt)

@@ -9,6 +9,7 @@ from services.generator.jobs.ledger import AcceptedJob
 from services.generator.jobs.waiting import MOST_PASSES, WaitingJobs
 from services.generator.orders import KernelOrder, fingerprint, work_of
 from services.generator.search.joined import JoinedSearches
+from sparsesmith.operations import Problem
 from sparsesmith_proto.api import KernelReport
 from tests.artifacts.answers import make_matrix, make_report
 from tests.generator.orders import make_order, make_pattern
@@ -71,7 +72,9 @@ def test_a_runner_for_small_jobs_takes_no_other() -> None:
 
 def test_what_a_job_is_worth_is_no_part_of_what_was_asked_for() -> None:
     order = make_order(make_pattern())
-    assert fingerprint(order) == fingerprint(order.model_copy(update={"work": work_of(order, make_pattern())}))
+    assert fingerprint(order) == fingerprint(
+        order.model_copy(update={"work": work_of(order, Problem(order.workload, make_pattern()))})
+    )
 
 
 def test_an_order_of_an_earlier_release_is_read() -> None:

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from services.evaluator.isolation.sandbox import DeviceProcess
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch, Passed, Rejected, TimedOut
 from tests.gpu import programs
 from tests.gpu.programs import csr_program, grade, make_pattern, make_workload
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.gpu
 )
 def test_a_good_program_passes_with_a_measured_time(text: str, sandbox: DeviceProcess) -> None:
     pattern = make_pattern()
-    outcome = grade(text, workload := make_workload(pattern), sandbox.open(workload, pattern))
+    outcome = grade(text, workload := make_workload(pattern), sandbox.open(Problem(workload, pattern)))
     assert isinstance(outcome, Passed), outcome
     assert isinstance(outcome.timing, MeasuredTiming)
     assert 0.3 < outcome.timing.median_us < 500
@@ -47,7 +48,7 @@ def test_a_good_program_passes_with_a_measured_time(text: str, sandbox: DevicePr
 def test_float64_is_held_to_its_own_precision(sandbox: DeviceProcess) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern, element_type="float64")
-    bench = sandbox.open(workload, pattern)
+    bench = sandbox.open(Problem(workload, pattern))
     passed = grade(csr_program("y[row] = sum;", "float64"), workload, bench)
     assert isinstance(passed, Passed), passed
     assert passed.worst_error < 1e-14
@@ -58,7 +59,7 @@ def test_float64_is_held_to_its_own_precision(sandbox: DeviceProcess) -> None:
 def test_a_good_spmm_passes_at_any_width(num_dense_cols: int, sandbox: DeviceProcess) -> None:
     pattern = make_pattern(num_rows=700, num_cols=900)
     workload = make_workload(pattern, operation="spmm", num_dense_cols=num_dense_cols)
-    outcome = grade(programs.SPMM, workload, sandbox.open(workload, pattern))
+    outcome = grade(programs.SPMM, workload, sandbox.open(Problem(workload, pattern)))
     assert isinstance(outcome, Passed), outcome
 
 
@@ -82,7 +83,7 @@ def test_a_wrong_program_is_a_mismatch_that_says_why_and_the_next_passes(
 ) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = sandbox.open(workload, pattern)
+    bench = sandbox.open(Problem(workload, pattern))
     outcome = grade(text, workload, bench)
     assert isinstance(outcome, Mismatch), outcome
     assert expected in outcome.message
@@ -99,7 +100,7 @@ def test_a_program_that_writes_to_its_inputs_is_rejected_before_it_runs(
 ) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = sandbox.open(workload, pattern)
+    bench = sandbox.open(Problem(workload, pattern))
     outcome = grade(text, workload, bench)
     assert isinstance(outcome, Rejected), outcome
     assert outcome.message.endswith(f"the compiled program also writes to: {argument}")
@@ -114,7 +115,7 @@ def test_a_program_that_writes_to_its_inputs_is_rejected_before_it_runs(
 def test_a_program_that_destroys_the_context_is_a_crash_and_the_next_passes(text: str, sandbox: DeviceProcess) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = sandbox.open(workload, pattern)
+    bench = sandbox.open(Problem(workload, pattern))
     outcome = grade(text, workload, bench)
     assert isinstance(outcome, Crashed), outcome
     assert isinstance(grade(programs.GOOD, workload, bench), Passed)
@@ -123,7 +124,7 @@ def test_a_program_that_destroys_the_context_is_a_crash_and_the_next_passes(text
 def test_an_endless_program_is_killed_in_time_and_gives_the_gpu_back(sandbox: DeviceProcess) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = sandbox.open(workload, pattern)
+    bench = sandbox.open(Problem(workload, pattern))
     started = time.monotonic()
     outcome = grade(programs.ENDLESS, workload, bench)
     assert isinstance(outcome, TimedOut), outcome
@@ -137,6 +138,6 @@ def test_an_endless_program_is_killed_in_time_and_gives_the_gpu_back(sandbox: De
 def test_a_program_that_keeps_state_between_launches_is_rejected(sandbox: DeviceProcess) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    outcome = grade(programs.REMEMBERS, workload, sandbox.open(workload, pattern))
+    outcome = grade(programs.REMEMBERS, workload, sandbox.open(Problem(workload, pattern)))
     assert isinstance(outcome, Rejected), outcome
     assert "outlive a launch" in outcome.message

@@ -14,6 +14,7 @@ from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench
 from services.evaluator.race import Race
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import (
     Candidate,
@@ -77,7 +78,7 @@ class Grader:
     def outcome(self, program: CorpusProgram) -> Outcome:
         workload = workload_of(program)
         if self._bench is None or self._workload != workload:
-            self._workload, self._bench = workload, self._process.open(workload, pattern_for(program))
+            self._workload, self._bench = workload, self._process.open(Problem(workload, pattern_for(program)))
         candidate = Candidate(candidate_id="candidate", program=program.text, origin=UserWritten())
         parsed = parse_candidate(candidate, workload)
         return evaluate_kernel(parsed, self._compiled, self._bench, Race(1e12))

@@ -7,6 +7,7 @@ import pytest
 
 from services.evaluator.checking.draws import FULL_CHECK, choose_draws, system_generator
 from sparsesmith.matrix.pattern import pattern_from_indices
+from sparsesmith.operations import Problem
 from sparsesmith.operations.sums import (
     ROUNDOFF,
     SINGLE_ROUNDOFFS,
@@ -26,7 +27,7 @@ NAMES = choose_draws(1, FULL_CHECK, system_generator())
 
 def test_sums_of_integers_in_a_long_row_are_held_to_exactness(device: "CudaDevice") -> None:
     pattern = pattern_from_indices(1, 100_000, [0] * 100_000, list(range(100_000)))
-    bench = device.open(make_workload(pattern), pattern)
+    bench = device.open(Problem(make_workload(pattern), pattern))
     assert bench.draw("integers").bound.get().tolist() == [0.5]
     assert bench.draw("uniform").bound.get()[0] > 0.5
 
@@ -41,7 +42,7 @@ def test_a_draw_carries_the_product_of_scipy_and_its_bound(
     pattern = make_pattern(num_rows=700, num_cols=900)
     changes = {"operation": "spmm", "num_dense_cols": num_dense_cols} if num_dense_cols else {}
     workload = make_workload(pattern, element_type=element_type, **changes)
-    drawn = device.open(workload, pattern).draw(name)
+    drawn = device.open(Problem(workload, pattern)).draw(name)
     values, dense, reference, bound, magnitude = (
         array.get() for array in (drawn.values, drawn.dense, drawn.reference, drawn.bound, drawn.magnitude)
     )
@@ -63,7 +64,7 @@ def test_a_draw_carries_the_product_of_scipy_and_its_bound(
 
 def test_two_draws_differ_everywhere(device: "CudaDevice") -> None:
     pattern = make_pattern()
-    bench = device.open(make_workload(pattern), pattern)
+    bench = device.open(Problem(make_workload(pattern), pattern))
     first, second = bench.draw("uniform"), bench.draw("uniform")
     assert float((first.values == second.values).mean()) < 0.001
     assert float((first.dense == second.dense).mean()) < 0.001
@@ -74,7 +75,7 @@ def test_references_are_the_same_bits_for_the_same_inputs(device: "CudaDevice") 
     from services.evaluator.cuda.residents import HeldDraws
 
     pattern = make_pattern()
-    source = DeviceDraws(pattern, make_workload(pattern), device.kernels, HeldDraws(device.kernels))
+    source = DeviceDraws(Problem(make_workload(pattern), pattern), device.kernels, HeldDraws(device.kernels))
     key = system_key()
     once, again = (source._drawn("wide_range", key) for _ in range(2))
     assert bool((once.values == again.values).all())
@@ -83,7 +84,7 @@ def test_references_are_the_same_bits_for_the_same_inputs(device: "CudaDevice") 
 
 def test_a_write_into_a_draw_or_the_pattern_behind_it_breaks_the_seal(device: "CudaDevice") -> None:
     pattern = make_pattern()
-    bench = device.open(make_workload(pattern), pattern)
+    bench = device.open(Problem(make_workload(pattern), pattern))
     drawn = bench.draw("uniform")
     for array in (drawn.values, drawn.bound, bench._source.pattern_arrays()["col_indices"]):
         seal = bench.seal((drawn,))

@@ -11,6 +11,7 @@ from sparsesmith.families import propose
 from sparsesmith.families.fixed.proposal import propose_fixed
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import MeasuredTiming, Passed, Rejected, Workload
 from sparsesmith_proto.message import ElementType
 from tests.gpu.programs import grade
@@ -45,14 +46,14 @@ def test_proposals_for_fixed_values_pass_and_one_of_each_kind_is_refused_for_any
     pattern, values, workload = matrix_of(name, element_type)
     general = propose(pattern, "spmv", element_type, 1, limit=12)
     instances = propose_fixed(pattern, values, "spmv", element_type, general, limit=36)
-    bench = sandbox.open(workload, pattern, values)
+    bench = sandbox.open(Problem(workload, pattern, values))
     for instance in instances:
         outcome = grade(instance.program, workload, bench)
         assert isinstance(outcome, Passed), (instance.family, instance.parameters, outcome)
         assert isinstance(outcome.timing, MeasuredTiming)
         assert outcome.num_inputs == 5
     free = workload.model_copy(update={"values": None})
-    bench = sandbox.open(free, pattern)
+    bench = sandbox.open(Problem(free, pattern))
     stored = {
         text.split("\n")[1]: text for text in (instance.program for instance in instances) if "//@ values" in text
     }
@@ -67,7 +68,7 @@ def test_values_at_the_ends_of_the_range_are_judged_fairly(scale: float, sandbox
     pattern, values = pattern_from_scipy(matrix), fixed_values(matrix.data, "float32")
     workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32", values=values.digest)
     general = propose(pattern, "spmv", "float32", 1, limit=2)
-    bench = sandbox.open(workload, pattern, values)
+    bench = sandbox.open(Problem(workload, pattern, values))
     for instance in general:
         assert isinstance(outcome := grade(instance.program, workload, bench), Passed), outcome
 

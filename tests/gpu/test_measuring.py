@@ -11,6 +11,7 @@ from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import Draw, Ran, StoredMatrix
 from services.evaluator.measuring.placements import NUM_PLACEMENTS, PLACED_BELOW_US
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Rejected, Workload
 from tests.gpu import programs
@@ -53,7 +54,7 @@ def test_an_empty_kernel_in_a_graph_costs_about_a_microsecond(device: "CudaDevic
 def test_the_same_program_timed_twice_takes_the_same_time(device: "CudaDevice") -> None:
     pattern = stencil_2d(400, 5)
     workload = make_workload(pattern)
-    bench = device.open(workload, pattern)
+    bench = device.open(Problem(workload, pattern))
     held = bench.draw("uniform")
     first, second = (measured(loaded(programs.WARP_A_ROW, bench, pattern, workload), held) for _ in range(2))
     assert first.stable
@@ -64,7 +65,7 @@ def test_the_same_program_timed_twice_takes_the_same_time(device: "CudaDevice") 
 def test_a_program_against_itself_in_turns_is_a_draw(device: "CudaDevice") -> None:
     pattern = stencil_2d(400, 5)
     workload = make_workload(pattern)
-    bench = device.open(workload, pattern)
+    bench = device.open(Problem(workload, pattern))
     held = bench.draw("uniform")
     kernels = [loaded(programs.GOOD, bench, pattern, workload) for _ in range(2)]
     retimed = bench.retime(kernels, held, "cusparse_csr_default")
@@ -82,7 +83,7 @@ def test_a_program_against_itself_in_turns_is_a_draw(device: "CudaDevice") -> No
 def test_long_kernels_are_timed_at_one_placement(device: "CudaDevice") -> None:
     pattern = stencil_2d(2000, 9)
     workload = make_workload(pattern)
-    bench = device.open(workload, pattern)
+    bench = device.open(Problem(workload, pattern))
     kernels = [loaded(programs.GOOD, bench, pattern, workload)]
     (kernel,) = bench.retime(kernels, bench.draw("uniform"), "cusparse_csr_default").kernels
     assert isinstance(kernel, MeasuredTiming)
@@ -93,13 +94,13 @@ def test_long_kernels_are_timed_at_one_placement(device: "CudaDevice") -> None:
 def test_a_program_in_the_finals_gives_the_right_product_where_it_was_last_timed(device: "CudaDevice") -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = device.open(workload, pattern)
+    bench = device.open(Problem(workload, pattern))
     timed, other = (bench.draw(name) for name in ("uniform", "integers"))
     kernel = loaded(programs.GOOD, bench, pattern, workload)
     bench.retime([kernel], timed, "cusparse_coo_default")
-    ran = kernel.replay(other, timed.reference.astype("float32"))
+    ran = kernel.replay(other, timed.right)
     assert isinstance(ran, Ran), ran
-    assert bool((abs(ran.output - other.reference) <= other.bound).all())
+    assert bool((abs(ran.outputs["y"] - other.reference) <= other.bound).all())
 
 
 def test_the_time_of_a_short_kernel_is_the_mean_over_its_placements(device: "CudaDevice") -> None:
@@ -107,7 +108,7 @@ def test_the_time_of_a_short_kernel_is_the_mean_over_its_placements(device: "Cud
         scipy.sparse.random(2000, 2000, 0.01, format="csr", random_state=np.random.default_rng(31))
     )
     workload = make_workload(pattern)
-    bench = device.open(workload, pattern)
+    bench = device.open(Problem(workload, pattern))
     kernel = loaded(programs.WARP_A_ROW, bench, pattern, workload)
     (timing,) = bench.retime([kernel], bench.draw("uniform"), "cusparse_csr_default").kernels
     assert isinstance(timing, MeasuredTiming)
@@ -120,7 +121,7 @@ def test_the_time_of_a_short_kernel_is_the_mean_over_its_placements(device: "Cud
 def test_a_matrix_in_the_l2_is_slower_when_cold(device: "CudaDevice") -> None:
     pattern = stencil_2d(500, 9)
     workload = make_workload(pattern)
-    bench = device.open(workload, pattern)
+    bench = device.open(Problem(workload, pattern))
     timing = measured(loaded(programs.GOOD, bench, pattern, workload), bench.draw("uniform"))
     assert timing.cold_us > 1.1 * timing.median_us
 
@@ -128,7 +129,7 @@ def test_a_matrix_in_the_l2_is_slower_when_cold(device: "CudaDevice") -> None:
 def test_a_program_that_does_nothing_is_below_the_byte_floor(device: "CudaDevice") -> None:
     pattern = stencil_2d(2000, 9)
     workload = make_workload(pattern)
-    bench = device.open(workload, pattern)
+    bench = device.open(Problem(workload, pattern))
     nothing = programs.GOOD.replace("if (row >= num_rows) return;", "if (num_rows > 0) return;")
     timing = loaded(nothing, bench, pattern, workload).time(bench.draw("uniform"))
     assert not isinstance(timing, MeasuredTiming)
@@ -138,7 +139,7 @@ def test_a_program_that_does_nothing_is_below_the_byte_floor(device: "CudaDevice
 def test_a_program_that_works_only_when_its_output_was_lost_is_suspicious(device: "CudaDevice") -> None:
     pattern = stencil_2d(1000, 9)
     workload = make_workload(pattern)
-    bench = device.open(workload, pattern)
+    bench = device.open(Problem(workload, pattern))
     # Skips a row whose output is there already: right after NaN, and very fast when repeated.
     lazy = programs.GOOD.replace("float sum = 0;", "if (y[row] == y[row]) return; float sum = 0;")
     timing = loaded(lazy, bench, pattern, workload).time(bench.draw("uniform"))
@@ -149,13 +150,13 @@ def test_a_program_that_works_only_when_its_output_was_lost_is_suspicious(device
 def test_a_replay_gives_the_result_of_the_new_input(device: "CudaDevice") -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = device.open(workload, pattern)
+    bench = device.open(Problem(workload, pattern))
     timed, other = (bench.draw(name) for name in ("uniform", "integers"))
     kernel = loaded(programs.SELL_16_BIT, bench, pattern, workload)
     measured(kernel, timed)
-    ran = kernel.replay(other, timed.reference.astype("float32"))
+    ran = kernel.replay(other, timed.right)
     assert isinstance(ran, Ran), ran
-    assert bool((abs(ran.output - other.reference) <= other.bound).all())
+    assert bool((abs(ran.outputs["y"] - other.reference) <= other.bound).all())
     assert ran.guards_intact
     assert ran.inputs_intact
 
@@ -167,7 +168,7 @@ def test_references_are_hidden_while_a_program_runs(device: "CudaDevice") -> Non
     pattern = make_pattern()
     workload = make_workload(pattern)
     draws = HeldDraws(device.kernels)
-    held = DeviceDraws(pattern, workload, device.kernels, draws).draw("uniform")
+    held = DeviceDraws(Problem(workload, pattern), device.kernels, draws).draw("uniform")
     before = held.reference.get(stream=device.stream)
     with draws.hidden():
         hidden = held.reference.get(stream=device.stream)
@@ -179,7 +180,7 @@ def test_references_are_hidden_while_a_program_runs(device: "CudaDevice") -> Non
 def test_every_routine_of_the_library_is_checked_and_timed(device: "CudaDevice") -> None:
     pattern = fem_blocks(40, 3)
     workload = make_workload(pattern)
-    baselines = device.open(workload, pattern).baselines()
+    baselines = device.open(Problem(workload, pattern)).baselines()
     names = {routine.routine for routine in baselines.routines}
     assert {
         "cusparse_csr_default", "cusparse_csr_alg1", "cusparse_csr_alg2", "cusparse_coo_default", "cusparse_coo_alg1",
@@ -194,7 +195,7 @@ def test_every_routine_of_the_library_is_checked_and_timed(device: "CudaDevice")
 def test_spmm_routines_work_on_row_major_operands(element_type: str, device: "CudaDevice") -> None:
     pattern = make_pattern()
     workload = make_workload(pattern, operation="spmm", element_type=element_type, num_dense_cols=32)
-    names = {routine.routine for routine in device.open(workload, pattern).baselines().routines}
+    names = {routine.routine for routine in device.open(Problem(workload, pattern)).baselines().routines}
     assert {"cusparse_csr_default", "cusparse_csr_alg2", "cusparse_csr_alg3", "cusparse_coo_alg4"} <= names
 
 
@@ -226,7 +227,7 @@ KEPT = '"ld.global.nc.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(a) : "l"(values +
 def test_lines_that_a_program_asks_the_l2_to_keep_do_not_make_it_faster_when_cold(device: "CudaDevice") -> None:
     pattern = stencil_2d(700, 9)
     workload = make_workload(pattern)
-    bench = device.open(workload, pattern)
+    bench = device.open(Problem(workload, pattern))
     held = bench.draw("uniform")
     plain = programs.GOOD
     keeping = plain.replace(

@@ -11,6 +11,7 @@ from services.evaluator.compiling.contract.breach import breach
 from sparsesmith.errors import InvalidProgram, Unavailable
 from sparsesmith.formats import FORMATS
 from sparsesmith.matrix.pattern import pattern_from_indices
+from sparsesmith.operations import Problem
 from sparsesmith.program.binding import bind
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import KernelProgram, parse_program
@@ -36,7 +37,7 @@ def accepted(program: CorpusProgram) -> KernelProgram:
         element_type=program.element_type,
         num_dense_cols=8 if program.operation == "spmm" else 1,
     )
-    bind(parsed, parsed.format.build(pattern, parsed.parameters), workload, pattern, 132)
+    bind(parsed, parsed.format.build(pattern, parsed.parameters), Problem(workload, pattern), 132)
     return parsed
 
 

@@ -13,7 +13,7 @@ from services.evaluator.devices import device_process
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.artifacts.cpp_header import cpp_header
 from sparsesmith.matrix.pattern import pattern_from_scipy
-from sparsesmith.operations import operation_named
+from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.program import parse_program
 from sparsesmith.tuning.cost import AnalyticCost
@@ -31,7 +31,7 @@ def main() -> None:
     pattern = pattern_from_scipy(scipy.sparse.random(200, 150, 0.05, random_state=1, format="csr"))
     workload = make_workload(pattern, NAME)
     with closing(device_process(EvaluatorSettings(device="interpreter"))) as process, Compiler(1) as compiler:
-        evaluator = Evaluator(workload, process.open(workload, pattern), compiler)
+        evaluator = Evaluator(workload, process.open(Problem(workload, pattern)), compiler)
         baselines = evaluator.bench.baselines()
         evaluator.bench.draw()
         signed = naive.replace("(value < 0 ? -value : value)", "value")
@@ -54,7 +54,7 @@ def main() -> None:
                 "routines": [routine.routine for routine in baselines.routines],
                 "tried": len(times),
                 "best_us": tuner.best_us,
-                "header": f"sparsesmith_{workload.pattern[:12]}_{NAME}_float32" in header,
+                "header": f"sparsesmith_{pattern.digest[:12]}_{NAME}_float32" in header,
                 "launches": len(parse_program(naive, NAME, "float32").launches),
             }
         )

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats import FORMATS, complete_parameters
+from sparsesmith.operations import operation_named
 from sparsesmith.program.directives import launch_names
 from sparsesmith.program.program import parse_program
 from sparsesmith.program.signature import signature_of
@@ -62,7 +63,7 @@ def test_the_tail_depends_on_operation_and_element_type() -> None:
 
 
 def test_launch_names_are_the_sizes() -> None:
-    names = launch_names(FORMATS["ell"], complete_parameters(FORMATS["ell"], {}))
+    names = launch_names(FORMATS["ell"], complete_parameters(FORMATS["ell"], {}), operation_named("spmm"))
     assert names == ("num_rows", "num_cols", "nnz", "width", "stride", "num_sms", "num_dense_cols")
 
 

@@ -11,6 +11,7 @@ from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.known_sizes import known_sizes
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith.program.directives import Requirement, parse_directives
 from sparsesmith.program.program import KernelProgram, check_sizes, parse_program
 from sparsesmith_proto.kernel import Candidate, Rejected, UserWritten, Workload
@@ -83,8 +84,8 @@ def test_a_width_that_does_not_fit_the_matrix_is_refused_before_anything_is_buil
     narrow, wide = pattern_of(3), pattern_of(4)
     workload = Workload(pattern=wide.digest, operation="spmv", element_type="float32")
     for_three = next(each.program for each in propose(narrow, "spmv", "float32") if each.family == "ell_fixed")
-    (fits,) = parse_candidates([candidate(for_three)], workload, narrow)
-    (misfit,) = parse_candidates([candidate(for_three)], workload, wide)
+    (fits,) = parse_candidates([candidate(for_three)], Problem(workload, narrow))
+    (misfit,) = parse_candidates([candidate(for_three)], Problem(workload, wide))
     assert isinstance(fits.program, KernelProgram)
     assert misfit.program == Rejected(message="line 2: the program requires width=3, this matrix has 4")
 

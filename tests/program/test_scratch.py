@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats import FORMATS
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from sparsesmith.operations import Problem
 from sparsesmith.program.binding import BoundBuffer, BoundProgram, bind
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith.program.scratch import LEAST_BYTES_ALLOWED, TYPE_BYTES, parse_scratch
@@ -26,7 +27,7 @@ def diagonal(size: int) -> Pattern:
 
 def bound(program: KernelProgram, pattern: Pattern) -> BoundProgram:
     workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
-    return bind(program, FORMATS["csr"].build(pattern, program.parameters), workload, pattern, num_sms=132)
+    return bind(program, FORMATS["csr"].build(pattern, program.parameters), Problem(workload, pattern), num_sms=132)
 
 
 def test_scratch_is_the_last_argument_of_every_kernel_and_a_buffer_of_so_many_bytes() -> None:

@@ -11,7 +11,7 @@ from sparsesmith.families import FamilyInstance
 from sparsesmith.matrix.files import MatrixLimits, read_matrix
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.tuning.cost import Doubt
-from sparsesmith.tuning.grid import FloatArray, Grid, grid_of
+from sparsesmith.tuning.grid import Choices, FloatArray, Grid, grid_of
 from sparsesmith.tuning.tuner import Tuner
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ class KnownCost:
         self.seldom_seen = frozenset[str]()
         self.doubt = doubt or Doubt(workload=1.0, family=0.3, parameters=0.2, noise=0.02, reach=2.0)
 
-    def log_costs(self, grid: Grid) -> FloatArray:
+    def log_costs(self, grid: Choices) -> FloatArray:
         return self._log_costs
 
 

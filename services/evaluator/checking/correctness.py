@@ -169,7 +169,9 @@ class HostSeal:
     def _digested(self) -> bytes:
         digest = hashlib.blake2b()
         for held in self._draws:
-            judged = (array for each in held.expected.values() for array in (each.reference, each.bound, each.magnitude))
+            judged = (
+                array for each in held.expected.values() for array in (each.reference, each.bound, each.magnitude)
+            )
             for array in (*held.inputs.values(), *judged):
                 digest.update(np.ascontiguousarray(array).data.cast("B"))
         return digest.digest()

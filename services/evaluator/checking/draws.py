@@ -25,7 +25,7 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.operations import Operand, Problem
 from sparsesmith.operations.draws import GENERAL, inputs_of
-from sparsesmith.operations.operation import Arrays, Drawing, Expected, Judging, operands_with_role
+from sparsesmith.operations.operation import Arrays, Expected, Judging, operands_with_role
 from sparsesmith.operations.sums import limit_to_exact_sums, limit_to_single_products
 from sparsesmith_proto.message import ElementType
 

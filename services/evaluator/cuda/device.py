@@ -4,7 +4,7 @@ All of it runs in the sandbox's child process. What this does not protect agains
 kills the process; the driver then frees the GPU), and reads outside a buffer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -29,17 +29,16 @@ from services.evaluator.cuda.replays import MANY
 from services.evaluator.cuda.residents import HeldDraws, LayoutCache
 from services.evaluator.cuda.stopwatch import Stopwatch
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, measure_in_turns
-from services.evaluator.device import Draw, LoadedKernel, Ran, Retimed, StoredMatrix
+from services.evaluator.device import VALUES, Draw, LoadedKernel, Ran, Retimed, StoredMatrix
 from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, TimingBudget, l2_bandwidth_bound_gbs
 from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
 from sparsesmith.errors import InvalidProgram, LimitExceeded
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
-from sparsesmith.operations import operation_named
+from sparsesmith.operations import Problem
+from sparsesmith.operations.operation import Expected
 from sparsesmith.operations.product import SparseProduct
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram
-from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, MeasuredTiming, Rejected, Workload
+from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, MeasuredTiming, Rejected
 
 if TYPE_CHECKING:
     from services.evaluator.compiling.compiler import Compiled
@@ -128,18 +127,19 @@ class CudaDevice:
             },
         )
 
-    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "CudaBench":
+    def open(self, problem: Problem) -> "CudaBench":
         """See Device.open."""
-        if type(operation_named(workload.operation)) is not SparseProduct:
+        if type(problem.operation) is not SparseProduct:
+            name = problem.workload.operation
             raise LimitExceeded(
-                f"operation {workload.operation}: on a GPU references are computed of products A times a dense operand",
+                f"operation {name}: on a GPU references are computed of products A times a dense operand",
                 field="operation",
-                value=workload.operation,
+                value=name,
                 limit="a product",
             )
         cupy.get_default_memory_pool().free_all_blocks()
         free_bytes, _ = runtime.memGetInfo()
-        needed = resident_bytes(workload, pattern)
+        needed = resident_bytes(problem)
         if needed > free_bytes:
             raise LimitExceeded(
                 f"the workload needs about {needed >> 20} MiB of device memory, {free_bytes >> 20} MiB are free",
@@ -147,7 +147,7 @@ class CudaDevice:
                 value=needed,
                 limit=free_bytes,
             )
-        return CudaBench(self, workload, pattern, values)
+        return CudaBench(self, problem)
 
     def close(self) -> None:
         """See Device.close."""
@@ -157,17 +157,14 @@ class CudaDevice:
 class CudaBench:
     """Implements the Bench protocol."""
 
-    def __init__(
-        self, device: CudaDevice, workload: Workload, pattern: Pattern, values: FixedValues | None = None
-    ) -> None:
+    def __init__(self, device: CudaDevice, problem: Problem) -> None:
         self._device = device
-        self._workload = workload
-        self._pattern = pattern
+        self._problem = problem
         self._draws = HeldDraws(device.kernels)
-        self._source = DeviceDraws(pattern, workload, device.kernels, self._draws, values)
+        self._source = DeviceDraws(problem, device.kernels, self._draws)
         self._layouts = LayoutCache(device.kernels, int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE)
         self._kernels: list[CudaKernel] = []
-        self._floor = byte_floor(device, workload, pattern)
+        self._floor = byte_floor(device, problem)
         self._brief_placement = random_placement()
 
     @property
@@ -177,8 +174,8 @@ class CudaBench:
 
     @cached_property
     def _routines(self) -> LibraryRoutines:
-        device = self._device
-        return LibraryRoutines(device.library, self._pattern, self._workload, device.kernels, device.instruments)
+        device, problem = self._device, self._problem
+        return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
         """See Bench.baselines. Checked on two draws of its own."""
@@ -190,11 +187,7 @@ class CudaBench:
 
     def seal(self, draws: Sequence[Draw]) -> SealedMemory:
         """See Bench.seal."""
-        arrays = {
-            f"{field} of {held.name}": getattr(held, field)
-            for held in draws
-            for field in ("values", "dense", "reference", "bound", "magnitude")
-        }
+        arrays = {label: array for held in draws for label, array in _labelled(held)}
         segments = [whole_array(label, array) for label, array in (arrays | self._source.pattern_arrays()).items()]
         sealed = SealedMemory(segments, self._device.kernels)
         sealed.seal()
@@ -215,7 +208,7 @@ class CudaBench:
 
     def _loaded(self, program: KernelProgram, matrix: StoredMatrix, cubin: bytes) -> CudaKernel:
         device = self._device
-        bound = bind(program, matrix.layout, self._workload, self._pattern, device.num_sms)
+        bound = bind(program, matrix.layout, self._problem, device.num_sms)
         loaded = DeviceProgram(bound, cubin, self._layouts.get(matrix), device.kernels)
         return CudaKernel(
             loaded, self._source, self._draws, device.kernels, device.instruments, self._floor, self._brief_placement
@@ -279,33 +272,37 @@ def rehearse_judging() -> None:
         # Reductions of many entries are other kernels than those of few.
         for shape in ((4,), (4, 2), (4096,), (1024, 4)):
             ones, wide = cupy.zeros(shape, dtype), cupy.zeros(shape, "float64")
-            rehearsal = Draw("rehearsal", ones, ones, wide, wide, wide, largest_error)
-            judge(Ran(output=ones, guards_intact=True, inputs_intact=True), rehearsal)
-            judge(Ran(output=ones + 1, guards_intact=True, inputs_intact=True), rehearsal)
+            expected = {"y": Expected(wide, wide, wide)}
+            rehearsal = Draw("rehearsal", {VALUES: ones, "x": ones}, expected, {"y": dtype}, largest_error)
+            judge(Ran({"y": ones}, guards_intact=True, inputs_intact=True), rehearsal)
+            judge(Ran({"y": ones + 1}, guards_intact=True, inputs_intact=True), rehearsal)
             # As check_as_timed does: a starting output with one entry spoiled.
             spoiled = wide.astype(dtype).copy()
             spoiled.reshape(-1)[1] = 2.0
 
 
-def byte_floor(device: CudaDevice, workload: Workload, pattern: Pattern) -> ByteFloor:
-    """The bytes that every product on this pattern must move, and what this GPU can move at most."""
-    element_bytes = np.dtype(workload.element_type).itemsize
-    used_columns = int(np.count_nonzero(np.bincount(pattern.col_indices, minlength=pattern.num_cols)))
-    dense_elements = (pattern.num_rows + used_columns) * workload.num_dense_cols
-    # Fixed values may stand in the program.
-    value_elements = pattern.nnz if workload.values is None else 0
+def _labelled(held: Draw) -> Iterator[tuple[str, "cupy.ndarray"]]:
+    """Every array of a draw, with a name for it."""
+    yield from ((f"{name} of {held.name}", array) for name, array in held.inputs.items())
+    for name, each in held.expected.items():
+        for field in ("reference", "bound", "magnitude"):
+            yield f"{field} of {name} of {held.name}", getattr(each, field)
+
+
+def byte_floor(device: CudaDevice, problem: Problem) -> ByteFloor:
+    """The bytes that every program must move for this problem, and what this GPU can move at most."""
     return ByteFloor(
-        required_bytes=(value_elements + dense_elements) * element_bytes,
+        required_bytes=problem.floor.bytes_moved,
         l2_bytes=device.l2_bytes,
         dram_gbs=max(READ_MARGIN * device.description().copy_bandwidth_gbs, device.peak_memory_gbs),
         l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),
     )
 
 
-def resident_bytes(workload: Workload, pattern: Pattern) -> int:
+def resident_bytes(problem: Problem) -> int:
     """Device memory for the pattern, the draws, one format and one program's buffers, generously."""
-    element_bytes = np.dtype(workload.element_type).itemsize
-    columns = workload.num_dense_cols
+    pattern, element_bytes = problem.pattern, np.dtype(problem.element_type).itemsize
+    columns = problem.workload.num_dense_cols
     of_pattern = 4 * (pattern.nnz + pattern.num_rows + 1)
     a_draw = pattern.nnz * element_bytes + columns * (pattern.num_cols * element_bytes + 3 * 8 * pattern.num_rows)
     a_program = 3 * pattern.nnz * (element_bytes + 8) + columns * element_bytes * (pattern.num_cols + pattern.num_rows)

@@ -8,7 +8,7 @@ What it does not protect against: a defect of our kernel that spares `uniform` i
 """
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import cupy
 import numpy as np
@@ -18,15 +18,11 @@ from services.evaluator.cuda.changes import Drawn
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.residents import HeldDraws
-from services.evaluator.device import SMALLEST, Draw
+from services.evaluator.device import SMALLEST, VALUES, Draw
 from sparsesmith.errors import Unavailable
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
-from sparsesmith.operations import operation_named
-from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.operations import Problem
+from sparsesmith.operations.operation import Expected, operands_with_role
 from sparsesmith.operations.sums import ROUNDOFF, SINGLE_ROUNDOFFS, error_bound, limit_to_exact_sums, product
-from sparsesmith.program.binding import problem_sizes
-from sparsesmith_proto.kernel import Workload
 
 _VALUES_STREAM, _DENSE_STREAM, _SIZES_STREAM = 1, 2, 3
 _KINDS: dict[str, tuple[str, str]] = {
@@ -80,20 +76,20 @@ class DeviceDraws:
 
     def __init__(
         self,
-        pattern: Pattern,
-        workload: Workload,
+        problem: Problem,
         kernels: DeviceKernels,
         held: HeldDraws,
-        fixed: FixedValues | None = None,
     ) -> None:
         """Uploads the pattern, and the values where they are fixed. Raises cupy.cuda.memory.OutOfMemoryError."""
+        pattern, fixed = problem.pattern, problem.values
+        self._problem = problem
         self._fixed = fixed
         self._pattern = pattern
-        self._workload = workload
+        self._workload = problem.workload
         self._kernels = kernels
         self._held = held
         self._is_checked = False
-        self._operands = operands_with_role(operation_named(workload.operation), "input", "output")
+        self._operands = operands_with_role(problem.operation, "input", "output")
         with cuda_errors():
             self._row_offsets = cupy.asarray(pattern.row_offsets)
             self._col_indices = cupy.asarray(pattern.col_indices)
@@ -137,15 +133,12 @@ class DeviceDraws:
     def copy(self, draw: Draw) -> Draw:
         """A draw of its own arrays, which may be changed; hidden like the others while programs run."""
         with cuda_errors():
-            arrays = {
-                name: getattr(draw, name).copy() for name in ("values", "dense", "reference", "bound", "magnitude")
-            }
-        return self._held.hold(replace(draw, **arrays))
+            return self._held.hold(draw.copy())
 
     def _drawn(self, name: str, key: Key) -> Draw:
         workload, pattern, kernels = self._workload, self._pattern, self._kernels
         columns = workload.num_dense_cols
-        (given, output), sizes = self._operands, problem_sizes(workload, pattern)
+        (given, output), sizes = self._operands, self._problem.sizes
         kind_of_values, kind_of_dense = _KINDS[name]
         with cuda_errors():
             values = cupy.empty(pattern.nnz, workload.element_type) if self._values is None else self._values
@@ -165,7 +158,9 @@ class DeviceDraws:
         if self._fixed is not None:
             with cuda_errors():
                 dense *= dense_scale(self._fixed)
-        drawn = Draw(name, values, dense, reference, bound, magnitude, largest_error, output.name)
+        expected = {output.name: Expected(reference, magnitude, bound)}
+        types = {output.name: workload.element_type}
+        drawn = Draw(name, {VALUES: values, given.name: dense}, expected, types, largest_error)
         self.refer(drawn)
         return drawn
 

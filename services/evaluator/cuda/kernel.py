@@ -13,7 +13,7 @@ from services.evaluator.cuda.program import DeviceProgram, LaunchSequence
 from services.evaluator.cuda.replays import FEW, Replays
 from services.evaluator.cuda.residents import HeldDraws
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence
-from services.evaluator.device import Array, Draw, Ran, RunFailure
+from services.evaluator.device import Draw, Ran, RunFailure, Starts
 from services.evaluator.measuring.interval import QUICK, ByteFloor, TimingBudget, is_suspicious, runs_within
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch
 
@@ -46,7 +46,7 @@ class CudaKernel:
         self._timed: TimedSequence | None = None
         self._sequence: LaunchSequence | None = None
 
-    def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
+    def run(self, draw: Draw, start: Starts | None) -> Ran | RunFailure:
         """See LoadedKernel.run."""
         program = self._open_program()
         self._timed = None
@@ -117,7 +117,7 @@ class CudaKernel:
         problem = _described(program.arena.changed()) or problem
         return Mismatch(message=problem) if problem else timing
 
-    def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
+    def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         """See LoadedKernel.replay."""
         if self._timed is None:
             raise RuntimeError("replay() needs time() before it, and no run() between")
@@ -134,7 +134,7 @@ class CudaKernel:
             raise RuntimeError("the kernel was closed")
         return self._program
 
-    def _run(self, program: DeviceProgram, draw: Draw, start: Array | None, enqueue: Enqueue) -> Ran | RunFailure:
+    def _run(self, program: DeviceProgram, draw: Draw, start: Starts | None, enqueue: Enqueue) -> Ran | RunFailure:
         program.fill(draw, start)
         program.arena.seal()
         try:
@@ -142,10 +142,10 @@ class CudaKernel:
                 enqueue(self._kernels.stream.ptr)
         except LaunchRefused as refusal:
             return _refused(refusal)
-        output = program.output()
+        outputs = program.outputs()
         damage = self._damage(program)
         return Ran(
-            output=output,
+            outputs=outputs,
             guards_intact=not any(segment.is_guard for segment in damage),
             inputs_intact=all(segment.is_guard for segment in damage),
         )

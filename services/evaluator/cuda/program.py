@@ -14,10 +14,10 @@ from services.evaluator.cuda.launch import Enqueue, Launch, LoadedModule
 from services.evaluator.cuda.memory import Arena
 from services.evaluator.cuda.own_kernels import LATE_LEAD_US, DeviceKernels
 from services.evaluator.cuda.residents import DeviceLayout
-from services.evaluator.device import Array, Draw
+from services.evaluator.device import Draw, Starts
 from sparsesmith.cuda.driver import KernelArguments
 from sparsesmith.formats.format import Argument
-from sparsesmith.program.binding import BoundProgram
+from sparsesmith.program.binding import BoundBuffer, BoundProgram
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,8 @@ class DeviceProgram:
         self._functions = [
             self._module.function(launch.kernel, shared_bytes[launch.kernel]) for launch in bound.launches
         ]
-        (self._input,) = bound.with_role("input")
-        (self._output,) = bound.with_role("output")
+        self._inputs = bound.with_role("input")
+        self._outputs = bound.with_role("output")
         self._values_name = next(iter(bound.names("values")), None)
         """None: the format has the values in it."""
         self.arena = Arena(
@@ -64,8 +64,8 @@ class DeviceProgram:
         for name, array in self._layout.indices.items():
             self.arena.copy_in(name, array)
 
-    def fill(self, draw: Draw, start: Array | None) -> None:
-        """Puts a draw's values, its dense operand and the output's first contents (None: NaN) in place."""
+    def fill(self, draw: Draw, start: Starts | None) -> None:
+        """Puts a draw's values, its inputs and the outputs' first contents (None: NaN) in place."""
         if self._values_name is None:
             pass
         elif self._layout.value_sources is None:
@@ -78,11 +78,13 @@ class DeviceProgram:
                 self._layout.layout.num_slots,
                 self._bound.element_type,
             )
-        self.arena.copy_in(self._input.name, draw.dense)
-        if start is None:
-            self.arena.poison(self._output.name)
-        else:
-            self.arena.copy_in(self._output.name, cupy.ascontiguousarray(start))
+        for given in self._inputs:
+            self.arena.copy_in(given.name, draw.inputs[given.name])
+        for output in self._outputs:
+            if start is None:
+                self.arena.poison(output.name)
+            else:
+                self.arena.copy_in(output.name, cupy.ascontiguousarray(start[output.name]))
 
     def scatter_scratch(self) -> None:
         """Puts numbers that nobody knows into scratch, in the place of NaN, on the stream."""
@@ -97,8 +99,8 @@ class DeviceProgram:
             self.arena.poison(name)
 
     def rewrite_vectors(self) -> None:
-        """Writes dense operand, output and scratch as they are: the traffic of `renew_vectors`, and nothing new."""
-        for name in (self._input.name, *self._written_names):
+        """Writes inputs, outputs and scratch as they are: the traffic of `renew_vectors`, and nothing new."""
+        for name in (*self._bound.names("input"), *self._written_names):
             self.arena.rewrite(name)
 
     def target(self) -> Target:
@@ -116,10 +118,22 @@ class DeviceProgram:
         self.arena.copy_out(self._input.name, target)
 
     def output(self) -> "cupy.ndarray":
-        """A copy of the output."""
-        copied = cupy.empty(self._output.shape, dtype=self._bound.element_type)
-        self.arena.copy_out(self._output.name, copied)
-        return copied
+        """A copy of the one output."""
+        (output,) = self.outputs().values()
+        return output
+
+    def outputs(self) -> dict[str, "cupy.ndarray"]:
+        """Copies of the outputs, by name."""
+        copies = {output.name: cupy.empty(output.shape, dtype=output.dtype) for output in self._outputs}
+        for name, copied in copies.items():
+            self.arena.copy_out(name, copied)
+        return copies
+
+    @property
+    def _input(self) -> BoundBuffer:
+        """The dense operand of a product."""
+        (given,) = self._inputs
+        return given
 
     def sequence(self) -> LaunchSequence:
         """All launches at the present addresses."""
@@ -132,14 +146,15 @@ class DeviceProgram:
         )
 
     def behind_late_writes(
-        self, sequence: LaunchSequence, draw: Draw, start: Array | None, other: Draw | None
+        self, sequence: LaunchSequence, draw: Draw, start: Starts | None, other: Draw | None
     ) -> Enqueue:
-        """The sequence behind a kernel that lets it start at once and only then writes x, the output and scratch.
+        """The sequence behind a kernel that lets it start at once and only then writes inputs, outputs and scratch.
 
         What a program reads of them before `griddepcontrol.wait` is NaN or, with `other`, what that draw has there;
         what it writes there is lost. Order and time of the writes are random.
         """
-        sources = {self._input.name: draw.dense, self._output.name: start}
+        sources = {given.name: draw.inputs[given.name] for given in self._inputs}
+        sources |= {output.name: None if start is None else start[output.name] for output in self._outputs}
         sources |= {name: self._garbage(name) for name in self._bound.names("scratch")}
         held = {name: None if source is None else cupy.ascontiguousarray(source) for name, source in sources.items()}
         rows = [
@@ -148,14 +163,16 @@ class DeviceProgram:
         ]
         secrets.SystemRandom().shuffle(rows)
         table = cupy.asarray(np.array(rows, dtype=np.uint64))
-        result = None if other is None else other.reference.astype(self._bound.element_type)
+        result = None if other is None else other.right
 
         def enqueue(stream: int) -> None:
             for name in held:
                 self.arena.poison(name)
             if other is not None and result is not None:
-                self.arena.copy_in(self._input.name, other.dense)
-                self.arena.copy_in(self._output.name, result)
+                for given in self._inputs:
+                    self.arena.copy_in(given.name, other.inputs[given.name])
+                for output in self._outputs:
+                    self.arena.copy_in(output.name, result[output.name])
                 for name in self._bound.names("scratch"):
                     self.arena.scatter(name)
             self._kernels.delay(LATE_LEAD_US)

@@ -54,13 +54,14 @@ class HeldDraws:
     def _apply(self, draws: Sequence[Draw], key: int) -> None:
         if not draws:
             return
-        rows = [(int(draw.reference.data.ptr), int(draw.reference.size)) for draw in draws]
+        references: list[cupy.ndarray] = [each.reference for draw in draws for each in draw.expected.values()]
+        rows = [(int(reference.data.ptr), int(reference.size)) for reference in references]
         if rows != self._rows:
             with cuda_errors():
                 self._table = cupy.asarray(np.array(rows, dtype=np.uint64))
             self._rows = rows
             self._held = [weakref.ref(draw) for draw in draws]
-        self._kernels.apply_masks(int(self._table.data.ptr), len(draws), key)
+        self._kernels.apply_masks(int(self._table.data.ptr), len(rows), key)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,15 +24,15 @@ import numpy as np
 
 from services.evaluator.checking.correctness import Correct, HostSeal, check
 from services.evaluator.checking.draws import draw as draw_inputs
-from services.evaluator.checking.draws import system_generator
+from services.evaluator.checking.draws import kinds_of, system_generator
 from services.evaluator.compiling.compiler import Compiled, KernelResources, compile_program
 from services.evaluator.device import (
-    Array,
     Draw,
     LoadedKernel,
     Ran,
     Retimed,
     RunFailure,
+    Starts,
     StoredMatrix,
     Timing,
 )
@@ -51,11 +51,11 @@ from services.evaluator.interpreter.machine.launching import DEFAULT_MAX_WARP_ST
 from services.evaluator.interpreter.machine.traffic import H200, TRAFFIC_MODEL, estimate_time
 from services.evaluator.interpreter.plain_kernels import plain_programs
 from sparsesmith.errors import LimitExceeded, Unavailable
-from sparsesmith.formats.format import WRITABLE_ROLES
+from sparsesmith.formats.format import EMPTY_LAYOUT, WRITABLE_ROLES
 from sparsesmith.formats.format import Argument as KernelArgument
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
-from sparsesmith.program.binding import bind
+from sparsesmith.formats.values.compressed import build_layout
+from sparsesmith.operations import Problem
+from sparsesmith.program.binding import BoundBuffer, bind
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -66,7 +66,6 @@ from sparsesmith_proto.kernel import (
     Mismatch,
     Rejected,
     TimedOut,
-    Workload,
 )
 from sparsesmith_proto.message import Architecture
 
@@ -90,7 +89,8 @@ DEPENDENT_ROLES = ("input", *WRITABLE_ROLES)
 """What kernels before a program may still be using while it starts."""
 
 POISON = 0xFF
-"""Each byte of scratch before a run: NaN as a floating-point number, -1 as an index. Reading it is found anyway."""
+"""Each byte of scratch and outputs before a run: NaN as a floating-point number, -1 as an index. Reading it is found
+anyway."""
 
 MAX_ROWS = 10_000_000
 MAX_ALL_PRODUCTS = 1_000_000_000
@@ -115,22 +115,21 @@ class InterpreterDevice:
             versions={name: metadata.version(name) for name in ("numba", "nvidia-cuda-nvrtc")},
         )
 
-    def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "InterpreterBench":
+    def open(self, problem: Problem) -> "InterpreterBench":
         """See Device.open."""
-        check_size(workload, pattern)
-        return InterpreterBench(self, workload, pattern, values)
+        check_size(problem)
+        return InterpreterBench(self, problem)
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-def check_size(workload: Workload, pattern: Pattern) -> None:
+def check_size(problem: Problem) -> None:
     """Raises LimitExceeded where the interpreter would not come to an end in time."""
-    num_dense_cols = workload.num_dense_cols
     for what, value, limit in (
-        ("rows", pattern.num_rows, MAX_ROWS),
-        ("multiply-adds", pattern.nnz * num_dense_cols, MAX_ALL_PRODUCTS),
-        ("elements in the dense operands", (pattern.num_rows + pattern.num_cols) * num_dense_cols, MAX_DENSE_ELEMENTS),
+        ("rows", problem.sizes.get("num_rows", 0), MAX_ROWS),
+        ("multiply-adds", problem.num_products, MAX_ALL_PRODUCTS),
+        ("elements in the dense operands", problem.num_elements, MAX_DENSE_ELEMENTS),
     ):
         if value > limit:
             raise LimitExceeded(
@@ -139,32 +138,30 @@ def check_size(workload: Workload, pattern: Pattern) -> None:
 
 
 class InterpreterBench:
-    """One workload on the interpreter."""
+    """One problem on the interpreter."""
 
-    def __init__(
-        self, device: InterpreterDevice, workload: Workload, pattern: Pattern, values: FixedValues | None = None
-    ) -> None:
+    def __init__(self, device: InterpreterDevice, problem: Problem) -> None:
         self._device = device
-        self.workload = workload
-        self.pattern = pattern
-        self._values = values
+        self.problem = problem
         self._generator = system_generator()
         self._routines: dict[str, Timing] = {}
 
     @property
     def max_products(self) -> int:
-        """Fewer where there are fewer nonzeros than results, which take their time as well."""
-        return MAX_PRODUCTS * self.pattern.nnz // max(self.pattern.nnz, self.pattern.num_rows)
+        """Fewer where there are fewer products than results, which take their time as well."""
+        num_products = self.problem.num_products
+        return MAX_PRODUCTS * num_products // max(num_products, self.problem.num_results)
 
     def baselines(self) -> Baselines:
         """The plain kernels, checked on one draw. Raises Unavailable where they cannot be compiled or fail."""
-        checked = self.draw("uniform")
-        timed = tuple(self._routine(name, text, checked) for name, text in plain_programs(self.workload).items())
+        checked = self.draw("uniform" if self.problem.matrix is not None else kinds_of(self.problem)[0])
+        programs = plain_programs(self.problem.workload)
+        timed = tuple(self._routine(name, text, checked) for name, text in programs.items())
         self._routines = {routine.routine: routine.timing for routine in timed}
         return Baselines(default=timed[0].routine, routines=timed)
 
     def draw(self, name: str) -> Draw:
-        return draw_inputs(name, self.pattern, self.workload, self._generator, self._values)
+        return draw_inputs(name, self.problem, self._generator)
 
     def seal(self, draws: Sequence[Draw]) -> HostSeal:
         return HostSeal(draws)
@@ -188,12 +185,14 @@ class InterpreterBench:
         """Nothing is held."""
 
     def _routine(self, name: str, text: str, checked: Draw) -> BaselineTiming:
-        program = parse_program(text, self.workload.operation, self.workload.element_type)
+        problem = self.problem
+        program = parse_program(text, problem.workload.operation, problem.element_type)
         binary = compile_program(program.source, self._device.architecture)
         if not isinstance(binary, Compiled):
             raise Unavailable(f"the baseline {name} does not compile: {binary.log}")
         started = time.perf_counter()
-        layout = program.format.build(self.pattern, program.parameters)
+        matrix = problem.matrix
+        layout = EMPTY_LAYOUT if matrix is None else build_layout(program.format, program.parameters, matrix, None)
         preparation_ms = (time.perf_counter() - started) * 1e3
         kernel = self.load(program, StoredMatrix(name, layout, 0, preparation_ms), binary)
         if not isinstance(kernel, InterpretedKernel):
@@ -215,13 +214,11 @@ class InterpretedKernel:
         module: PtxModule,
     ) -> None:
         """Raises InvalidProgram for a launch beyond CUDA's limits."""
-        workload, pattern = bench.workload, bench.pattern
+        problem = bench.problem
         self._matrix = matrix
         self._module = module
-        self._bound = bind(program, matrix.layout, workload, pattern, NUM_MULTIPROCESSORS)
-        num_products = pattern.nnz * workload.num_dense_cols
-        num_results = pattern.num_rows * workload.num_dense_cols
-        allowance = WARP_STEPS_A_PRODUCT * num_products + WARP_STEPS_A_RESULT * num_results
+        self._bound = bind(program, matrix.layout, problem, NUM_MULTIPROCESSORS)
+        allowance = WARP_STEPS_A_PRODUCT * problem.num_products + WARP_STEPS_A_RESULT * problem.num_results
         self._max_warp_steps = max(DEFAULT_MAX_WARP_STEPS, allowance)
         self._counts: tuple[Counts, ...] = ()
         self._waits_for_blocks = False
@@ -238,7 +235,7 @@ class InterpretedKernel:
                 )
         return None
 
-    def run(self, draw: Draw, start: Array | None) -> Ran | RunFailure:
+    def run(self, draw: Draw, start: Starts | None) -> Ran | RunFailure:
         """See LoadedKernel.run. With a `start` blocks go from the last to the first: CUDA promises no order.
 
         A program whose blocks wait for earlier ones, which real devices start first, keeps the usual order.
@@ -251,7 +248,7 @@ class InterpretedKernel:
             return self._run(draw, start, block_stride=1)
         return ran
 
-    def _run(self, draw: Draw, start: Array | None, *, block_stride: int) -> Ran | RunFailure:
+    def _run(self, draw: Draw, start: Starts | None, *, block_stride: int) -> Ran | RunFailure:
         arrays = self._arrays(draw, start)
         arguments = [self._argument(argument, arrays) for argument in self._bound.arguments]
         counts = []
@@ -272,9 +269,9 @@ class InterpretedKernel:
             counts.append(report.counts)
             steps_left -= report.counts.warp_instructions
         self._counts = self._counts or tuple(counts)
-        (name,) = self._bound.names("output")
-        output = arrays[name].reshape(draw.reference.shape)
-        return Ran(output, guards_intact=True, inputs_intact=True)
+        written = self._bound.with_role("output", "inout")
+        outputs = {buffer.name: arrays[buffer.name].reshape(buffer.shape) for buffer in written}
+        return Ran(outputs, guards_intact=True, inputs_intact=True)
 
     def time(self, draw: Draw) -> EstimatedTiming:
         """The sum of the launches' estimates, from the counts of the first run: of `uniform` inputs, as a GPU times."""
@@ -287,13 +284,13 @@ class InterpretedKernel:
             (counts, prod(resolved.grid)) for counts, resolved in zip(self._counts, self._bound.launches, strict=True)
         ]
 
-    def replay(self, draw: Draw, start: Array) -> Ran | RunFailure:
+    def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         return self.run(draw, start)
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _arrays(self, draw: Draw, start: Array | None) -> dict[str, np.ndarray]:
+    def _arrays(self, draw: Draw, start: Starts | None) -> dict[str, np.ndarray]:
         """The array behind every pointer argument."""
         layout = self._matrix.layout
         arrays = {name: np.ascontiguousarray(array).reshape(-1) for name, array in layout.indices.items()}
@@ -304,11 +301,12 @@ class InterpretedKernel:
                 case "scratch":
                     arrays[buffer.name] = np.full(buffer.num_bytes, POISON, np.uint8)
                 case "input":
-                    arrays[buffer.name] = draw.dense.reshape(-1)
+                    arrays[buffer.name] = draw.inputs[buffer.name].reshape(-1)
+                case "inout":
+                    arrays[buffer.name] = draw.inputs[buffer.name].copy().reshape(-1)
                 case "output":
-                    contents = np.full(draw.reference.shape, np.nan) if start is None else start
-                    arrays[buffer.name] = contents.astype(draw.dense.dtype).reshape(-1)
-                case "inout" | "size" | "index":
+                    arrays[buffer.name] = _started(buffer, start)
+                case "size" | "index":
                     pass
         return arrays
 
@@ -317,8 +315,16 @@ class InterpretedKernel:
         if argument.role == "size":
             return self._bound.sizes[argument.name]
         array = arrays[argument.name]
+        is_garbage = argument.role in ("scratch", "output")
         is_writable = argument.role in WRITABLE_ROLES
-        return Buffer(argument.name, array, is_writable, nothing_written(array) if is_writable else None)
+        return Buffer(argument.name, array, is_writable, nothing_written(array) if is_garbage else None)
+
+
+def _started(buffer: BoundBuffer, start: Starts | None) -> np.ndarray:
+    """What an output holds before a run, in memory of its own."""
+    if start is None:
+        return np.full(buffer.num_bytes, POISON, np.uint8).view(buffer.dtype)
+    return np.array(start[buffer.name], buffer.dtype).reshape(-1)
 
 
 def _dependent(arguments: Sequence[Argument], signature: Sequence[KernelArgument]) -> list[Argument]:

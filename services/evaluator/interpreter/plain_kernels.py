@@ -9,6 +9,8 @@ from sparsesmith_proto.kernel import Workload
 
 
 def plain_programs(workload: Workload) -> dict[str, str]:
-    """Routine name -> kernel program text; the first is what a user gets without choosing."""
-    programs = operation_named(workload.operation).programs
-    return {name: with_element_type(text, workload.element_type) for name, text in programs.items()}
+    """Routine name -> kernel program text; the first is what a user gets without choosing. Of a task the naive one
+    alone: its others are candidates."""
+    operation = operation_named(workload.operation)
+    names = operation.programs if operation.takes_matrix else [operation.naive]
+    return {name: with_element_type(operation.programs[name], workload.element_type) for name in names}

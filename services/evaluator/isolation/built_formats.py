@@ -11,11 +11,10 @@ import numpy as np
 
 from services.evaluator.device import StoredMatrix
 from sparsesmith.errors import InvalidProgram
+from sparsesmith.formats.format import EMPTY_LAYOUT
 from sparsesmith.formats.values.compressed import build_layout, storage_name
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
-from sparsesmith_proto.message import ElementType
 
 MAX_CACHED_BYTES = 4 * 2**30
 """Host memory for formats built for one workload; the least recently used go first."""
@@ -25,20 +24,12 @@ MIN_NNZ_AHEAD = 100_000
 
 
 class StoredMatrices:
-    """Built when first asked for, or ahead on all cores."""
+    """Built when first asked for, or ahead on all cores. A task has nothing to build: its layout is empty."""
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        element_type: ElementType,
-        values: FixedValues | None = None,
-        *,
-        max_bytes: int = MAX_CACHED_BYTES,
-    ) -> None:
-        self._pattern = pattern
+    def __init__(self, problem: Problem, *, max_bytes: int = MAX_CACHED_BYTES) -> None:
+        self._problem = problem
         self._max_bytes = max_bytes
-        self._values = values
-        self._element_bytes = np.dtype(element_type).itemsize
+        self._element_bytes = np.dtype(problem.element_type).itemsize
         self._matrices: OrderedDict[str, StoredMatrix] = OrderedDict()
 
     def get(self, program: KernelProgram) -> StoredMatrix:
@@ -51,7 +42,7 @@ class StoredMatrices:
 
         To be called while nothing is timed. Formats that the pattern does not fit are left to `get`.
         """
-        if self._pattern.nnz < MIN_NNZ_AHEAD:
+        if self._problem.nnz < MIN_NNZ_AHEAD:
             return
         missing = {_key(program): program for program in programs if _key(program) not in self._matrices}
         remaining = iter(missing.items())
@@ -78,9 +69,12 @@ class StoredMatrices:
             return None
 
     def _build(self, key: str, program: KernelProgram) -> StoredMatrix:
+        problem = self._problem
+        if problem.matrix is None:
+            return StoredMatrix(key, EMPTY_LAYOUT, 0, 0.0)
         # The thread's own time: other threads build beside it, a user's conversion runs alone.
         started = time.thread_time()
-        layout = build_layout(program.format, program.parameters, self._pattern, self._values)
+        layout = build_layout(program.format, program.parameters, problem.matrix, problem.values)
         conversion_ms = (time.thread_time() - started) * 1e3
         return StoredMatrix(key, layout, layout.num_bytes(self._element_bytes), conversion_ms)
 

@@ -17,8 +17,7 @@ from services.evaluator.checking.correctness import MemoryDamaged
 from services.evaluator.device import Device, DeviceLost, RunFailure
 from services.evaluator.isolation.workbench import LocalWorkbench, damage
 from sparsesmith.errors import SparsesmithError, Unavailable
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Crashed, DeviceDescription, Mismatch, TimedOut, Workload
 
 if TYPE_CHECKING:
@@ -42,10 +41,8 @@ has none, each child starts afresh. What is imported must not touch the device: 
 @dataclass(frozen=True)
 class Open:
     workload: Workload
-    pattern: Pattern | None
+    problem: Problem | None
     """None: the child has this workload open and begins a new batch."""
-    values: FixedValues | None
-    """Where the workload fixes them."""
 
 
 @dataclass(frozen=True)
@@ -244,16 +241,16 @@ class _Servant:
             return Refused(request.number, error)
 
     def _open(self, opening: Open) -> None:
-        workload, pattern = opening.workload, opening.pattern
-        if self._workbench is not None and pattern is None and self._workbench.workload == workload:
+        workload, problem = opening.workload, opening.problem
+        if self._workbench is not None and problem is None and self._workbench.workload == workload:
             self._workbench.begin_batch()
             return
         if self._workbench is not None:
             self._workbench.close()
             self._workbench = None
-        if pattern is None:
+        if problem is None:
             raise DeviceLost("the workload is not open")
-        self._workbench = LocalWorkbench(self._device, workload, pattern, opening.values)
+        self._workbench = LocalWorkbench(self._device, problem)
 
 
 def _die_with_parent() -> None:

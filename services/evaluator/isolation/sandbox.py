@@ -21,10 +21,9 @@ from services.evaluator.isolation.child import Call, Child, DeviceFactory, Done,
 from services.evaluator.isolation.spares import MOST_SPARES, Spares, Warmth
 from services.evaluator.isolation.workbench import FinalTimes, Stored
 from sparsesmith.errors import Unavailable
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
-from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Rejected, Workload
+from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Rejected
 
 
 @dataclass(frozen=True)
@@ -75,19 +74,13 @@ class DeviceProcess:
             self._description = self._running_child().description
         return self._description
 
-    def open(
-        self,
-        workload: Workload,
-        pattern: Pattern,
-        values: FixedValues | None = None,
-        allowance: Allowance = UNHURRIED,
-    ) -> "SandboxedWorkbench":
+    def open(self, problem: Problem, allowance: Allowance = UNHURRIED) -> "SandboxedWorkbench":
         """A workbench for a new batch. The one returned before must not be used any more.
 
         Its stages raise BudgetSpent and Stopped as the allowance says; the child that was at work is gone then.
         """
         self._num_wanted, self._warmth, self._allowance = 1, Warmth(), allowance
-        return SandboxedWorkbench(self, self._limits, Open(workload, pattern, values))
+        return SandboxedWorkbench(self, self._limits, Open(problem.workload, problem))
 
     def close(self) -> None:
         """Ends the children. Safe to call twice."""
@@ -105,7 +98,7 @@ class DeviceProcess:
         child = self._running_child()
         if child.opening is not opening:
             is_known = child.workload == opening.workload
-            body = Open(opening.workload, None, None) if is_known else opening
+            body = Open(opening.workload, None) if is_known else opening
             child.workload, child.opening, child.has_drawn = None, None, False
             self._exchange(child, body, "opening the workload", self._limits.open_s)
             child.workload, child.opening = opening.workload, opening
@@ -130,8 +123,8 @@ class DeviceProcess:
 
     def _warm_spares(self, opening: Open, calls: Sequence[tuple[Call, float]]) -> None:
         """Spare children that this batch comes to need have done this much when they are taken."""
-        pattern, columns = opening.pattern, opening.workload.num_dense_cols
-        if pattern is None or pattern.nnz + (pattern.num_rows + pattern.num_cols) * columns > MAX_WARMED_ELEMENTS:
+        problem = opening.problem
+        if problem is None or problem.nnz + problem.num_elements > MAX_WARMED_ELEMENTS:
             return
         drawing = (Call("draw"), self._limits.draw_s)
         self._warmth = Warmth(opening, (*calls, drawing), self._limits.open_s)

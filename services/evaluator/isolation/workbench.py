@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from services.evaluator.checking.correctness import Correct, MemoryDamaged, check, check_as_timed
-from services.evaluator.checking.draws import FULL_CHECK, choose_draws, system_generator
+from services.evaluator.checking.draws import choose_draws, kinds_of, system_generator
 from services.evaluator.compiling.contract.breach import breach
 from services.evaluator.device import Device, Draw, LoadedKernel, RunFailure, Seal, Timing
 from services.evaluator.isolation.built_formats import StoredMatrices
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import Problem
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram, check_sizes
 from sparsesmith_proto.kernel import Baselines, DeviceDescription, EstimatedTiming, Mismatch, Rejected, Workload
@@ -85,18 +84,20 @@ class LocalWorkbench:
     Raises MemoryDamaged where a kernel wrote outside its output, whatever else it did.
     """
 
-    def __init__(self, device: Device, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> None:
-        self.workload = workload
-        self._pattern = pattern
-        self._values = values
+    def __init__(self, device: Device, problem: Problem) -> None:
+        self._problem = problem
         self._device = device
-        self._bench = device.open(workload, pattern, values)
-        self._matrices = StoredMatrices(pattern, workload.element_type, values)
+        self._bench = device.open(problem)
+        self._matrices = StoredMatrices(problem)
         self._kernels: dict[str, LoadedKernel] = {}
         self._generator = system_generator()
         self._draws: tuple[Draw, ...] = ()
         self._seal: Seal = self._bench.seal(())
         self._num_repeated = 1
+
+    @property
+    def workload(self) -> Workload:
+        return self._problem.workload
 
     def description(self) -> DeviceDescription:
         return self._device.description()
@@ -113,8 +114,8 @@ class LocalWorkbench:
     def store(self, program: KernelProgram) -> Stored | Rejected:
         try:
             matrix = self._matrices.get(program)
-            check_sizes(program, matrix.layout.sizes)
-            bound = bind(program, matrix.layout, self.workload, self._pattern, self.description().num_sms)
+            check_sizes(program, {**self._problem.sizes, **matrix.layout.sizes})
+            bound = bind(program, matrix.layout, self._problem, self.description().num_sms)
         except InvalidProgram as error:
             return Rejected(message=error.message)
         return Stored(matrix.format_bytes + sum(bound.own_scratch.values()), matrix.conversion_ms)
@@ -125,11 +126,11 @@ class LocalWorkbench:
     def draw(self) -> None:
         if self._draws:
             return
-        num_products = self._pattern.nnz * self.workload.num_dense_cols
-        names = choose_draws(num_products, self._bench.max_products, self._generator)
+        num_products, kinds = self._problem.num_products, kinds_of(self._problem)
+        names = choose_draws(num_products, self._bench.max_products, self._generator, kinds)
         self._draws = tuple(map(self._bench.draw, names))
         self._seal = self._bench.seal(self._draws)
-        everything_fits = self._bench.max_products >= FULL_CHECK * num_products
+        everything_fits = self._bench.max_products >= 2 * len(kinds) * num_products
         self._num_repeated = len(names) if everything_fits else 1
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:

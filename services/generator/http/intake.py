@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
@@ -59,7 +59,7 @@ class EvaluationOptions(Message):
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
     num_dense_cols: int = EvaluationRequest.model_fields["num_dense_cols"].default
-    axes: Axes = {}
+    axes: Axes = Field(default={})
     values: ValuesOption = "any"
     program: ProgramText
 
@@ -112,7 +112,9 @@ class Submission:
             case "any", None:
                 return None
             case "fixed", None if self.pattern is None:
-                raise InvalidOption(f"{VALUES}: a task has no matrix whose values could be fixed", field=VALUES, limit="any")
+                raise InvalidOption(
+                    f"{VALUES}: a task has no matrix whose values could be fixed", field=VALUES, limit="any"
+                )
             case "any", _:
                 raise InvalidOption(f"{where}: values are taken only with values=fixed", field=VALUES, value="any")
             case _, None:
@@ -278,7 +280,9 @@ def _task_submission(matrix: msgspec.Raw | None, task: msgspec.Raw, options: dic
     """Raises InvalidOption where the request is about two things."""
     for other, given in ((MATRIX, matrix is not None), (OPERATION, OPERATION in options)):
         if given:
-            raise InvalidOption(f"{other} and {TASK}: both given, one is needed", field=TASK, limit=f"{other} or {TASK}")
+            raise InvalidOption(
+                f"{other} and {TASK}: both given, one is needed", field=TASK, limit=f"{other} or {TASK}"
+            )
     name = _decoded({TASK: task}, "body")[TASK]
     if not isinstance(name, str):
         raise InvalidOption(f"{TASK}: expected a name", field=TASK, limit="a name")

@@ -25,9 +25,9 @@ Responses = dict[int | str, dict[str, Any]]
 
 PROBLEM = "application/problem+json"
 REF = "#/components/schemas/{model}"
-DESCRIPTION = """Post a sparse matrix, or a task with its axes, get back a CUDA kernel tuned for it. Errors are RFC 9457 problem documents. A
-schema cannot say that indices lie within the shape, nor that limits depend on each other: such requests are answered
-413 or 422."""
+DESCRIPTION = """Post a sparse matrix, or a task with its axes, get back a CUDA kernel tuned for it. Errors are RFC 9457
+problem documents. A schema cannot say that indices lie within the shape, nor that limits depend on each other: such
+requests are answered 413 or 422."""
 
 _REASONS: Mapping[int, str] = {
     400: "No HTTP request, or a form that is cut short",

@@ -72,10 +72,9 @@ class Ledger:
         self._patterns = patterns
         self._news: dict[str, asyncio.Event] = {}
 
-    async def accept(
-        self, order: Order, problem: Problem, key: str | None, position: int
-    ) -> tuple[AcceptedJob, bool]:
-        """Store the matrix, if there is one, and the job; the job that the key stands for already, and False, where there is one.
+    async def accept(self, order: Order, problem: Problem, key: str | None, position: int) -> tuple[AcceptedJob, bool]:
+        """Store the job, and its matrix if it has one; the job that the key stands for already, and False, where there
+        is one.
 
         Raises Conflict for a key that stands for another order, Unavailable, also where the store is full.
         """

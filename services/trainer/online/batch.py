@@ -122,6 +122,8 @@ class RecordReader:
 
     def prompt(self, workload: Workload, sampled: Sampled) -> PromptInputs | Skip:
         """What the policy was shown, or why that cannot be said. Raises Unavailable without a store."""
+        if workload.pattern is None:  # A task: no matrix encoder was asked for it.
+            return "pattern_gone"
         try:
             pattern = self._patterns.get(workload.pattern)
         except NotFound:

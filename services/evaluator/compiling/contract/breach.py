@@ -74,6 +74,6 @@ def _early_use(program: KernelProgram, facts: PtxFacts, roles: Mapping[int, Argu
     if first.dependency != "programmatic":
         return ""
     for position, line, is_constant in facts.kernels.get(first.kernel, KernelFacts()).early:
-        if position in roles and roles[position].role in ("input", "output", "scratch"):
+        if position in roles and roles[position].role in ("input", "inout", "output", "scratch"):
             return f"line {line}: {roles[position].name} is touched too early: {_CONSTANT if is_constant else _EARLY}"
     return ""

@@ -161,7 +161,7 @@ class PreparedRoutine:
             self._kernels.stream.synchronize()
             length = self._num_rows * self._workload.num_dense_cols
             output = self._output[:length].reshape(draw.reference.shape).copy()
-        match judge(Ran(output=output, guards_intact=True, inputs_intact=True), draw):
+        match judge(Ran({draw.output: output}, guards_intact=True, inputs_intact=True), draw):
             case Mismatch() as mismatch:
                 return mismatch.message
             case _:

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.operations import Operand
-from sparsesmith.operations.operation import Expected
+from sparsesmith.operations import Operand, Problem
+from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor
+from sparsesmith.operations.product import product_floor
 from sparsesmith.operations.sums import error_bound, product
 from sparsesmith.operations.texts import program_texts
 from sparsesmith_proto.message import ElementType
@@ -21,6 +19,8 @@ class AbsoluteProduct:
     version: int = 1
     header_id: int = 31
     formula: str = "y = |A| x"
+    takes_matrix: bool = True
+    element_types: tuple[ElementType, ...] = ("float32", "float64")
     axes: tuple[str, ...] = ()
     operands: tuple[Operand, ...] = (
         Operand("x", "input", ("num_cols",), meaning="dense vector, length num_cols"),
@@ -33,11 +33,20 @@ class AbsoluteProduct:
     def programs(self) -> Mapping[str, str]:
         return program_texts(__name__, "thread_a_row")
 
-    def expect(
-        self, pattern: Pattern, inputs: Mapping[str, npt.NDArray[Any]], element_type: ElementType
-    ) -> Mapping[str, Expected]:
-        reference, magnitude = product(pattern, np.abs(inputs["values"]), inputs["x"])
-        return {"y": Expected(reference, magnitude, error_bound(pattern, magnitude, element_type))}
+    @property
+    def draws(self) -> Mapping[str, Drawing]:
+        return {}
+
+    @property
+    def trial(self) -> Mapping[str, int]:
+        return {}
+
+    def expect(self, problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
+        reference, magnitude = product(problem.pattern, np.abs(inputs["values"]), inputs["x"])
+        return {"y": Expected(reference, magnitude, error_bound(problem.pattern, magnitude, problem.element_type))}
+
+    def floor(self, problem: Problem) -> Floor:
+        return product_floor(problem)
 
 
 OPERATION = AbsoluteProduct()
