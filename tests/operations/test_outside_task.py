@@ -53,8 +53,8 @@ WRONG = {
     "lacks a part": ('trial={"rows": 37, "cols": 53},', "", "'trial'"),
     "an axis that it does not have": ('"cols": 53},', '"cols": 53, "depth": 2},', "trial: axes.depth"),
     "a reference of another shape": (
-        "return {",
-        "y = y[:, :-1]\n    return {",
+        "Expected(y, y,",
+        "Expected(y[:, 1:], y,",
         "expect: the reference of y has the shape",
     ),
     "NaN on finite inputs": ("y = grown / grown", "y = np.nan * grown / grown", "expect: the reference of y is NaN"),
