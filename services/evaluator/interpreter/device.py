@@ -25,7 +25,9 @@ import numpy as np
 from services.evaluator.checking.correctness import Correct, HostSeal, check
 from services.evaluator.checking.draws import draw as draw_inputs
 from services.evaluator.checking.draws import system_generator
-from services.evaluator.compiling.compiler import Compiled, KernelResources, compile_program
+from services.evaluator.compiling.compiler import Compiled, compile_program
+from services.evaluator.compiling.log import KernelResources
+from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.device import (
     Array,
     Draw,
@@ -112,7 +114,7 @@ class InterpreterDevice:
             architecture=self.architecture,
             num_sms=NUM_MULTIPROCESSORS,
             copy_bandwidth_gbs=H200.dram_bytes_per_us / 1e3,
-            versions={name: metadata.version(name) for name in ("numba", "nvidia-cuda-nvrtc")},
+            versions={"numba": metadata.version("numba"), **toolchain_versions()},
         )
 
     def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "InterpreterBench":
