@@ -48,6 +48,7 @@ from services.evaluator.interpreter import (
     launch,
     load_module,
     nothing_written,
+    warm_up,
 )
 from services.evaluator.interpreter.machine.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
 from services.evaluator.interpreter.machine.traffic import H200, TRAFFIC_MODEL, estimate_time
@@ -105,7 +106,9 @@ class InterpreterDevice:
     """Constructed in the sandbox's child, which compiles its own stand-ins for the library."""
 
     def __init__(self, architecture: Architecture = "sm_90") -> None:
+        """Compiles the machine where no process of this computer has: minutes, which no stage's limit allows for."""
         self.architecture = architecture
+        warm_up()
 
     def description(self) -> DeviceDescription:
         return DeviceDescription(
