@@ -1,7 +1,7 @@
 """Every setting is there for something, and says what."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,11 @@ from services.generator.settings import GeneratorSettings
 from services.trainer.settings import TrainerSettings
 
 SERVICES = Path(__file__).parents[1] / "services"
-SETTINGS = {"evaluator": EvaluatorSettings, "generator": GeneratorSettings, "trainer": TrainerSettings}
+SETTINGS: Mapping[str, type[BaseSettings]] = {
+    "evaluator": EvaluatorSettings,
+    "generator": GeneratorSettings,
+    "trainer": TrainerSettings,
+}
 
 
 def names_read(service: str) -> Iterator[str]:
