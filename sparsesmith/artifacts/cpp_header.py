@@ -12,6 +12,7 @@ from string import Template
 
 import numpy as np
 
+from sparsesmith.cuda.options import CODE_OPTIONS
 from sparsesmith.elements import c_type
 from sparsesmith.formats.format import Argument, Format, NumberList, Parameters, ParameterValue, numbers
 from sparsesmith.formats.values.compressed import Compressed, build_layout
@@ -88,6 +89,8 @@ def cpp_header(
         digest=workload.pattern,
         device=device.name,
         architecture=device.architecture,
+        toolchain=device.toolchain,
+        options=" ".join(CODE_OPTIONS),
         name=f"sparsesmith_{workload_name(workload)}",
         includes="\n".join([*includes, *program_includes]),
         device_code=_EXTERN_C.sub("", device_code),

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from sparsesmith.cuda.driver import KernelArguments, launch_programmatic
+from sparsesmith.cuda.options import CODE_OPTIONS
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith.formats.format import Argument
 from sparsesmith.formats.values.compressed import build_layout
@@ -24,9 +25,6 @@ from sparsesmith.program.directives import ResolvedLaunch
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
-
-COMPILER_OPTIONS = ("-std=c++17",)
-"""Those of the evaluator that change the code, but that CuPy adds `-ftz=true` to all it compiles."""
 
 
 class Launcher(Protocol):
@@ -119,7 +117,7 @@ class _ProgramLauncher:
 
     def _compiled(self, program: KernelProgram) -> list[tuple[Any, Any]]:
         """Kernels and their launches, in order."""
-        module = self._cupy.RawModule(code=program.source, options=COMPILER_OPTIONS)
+        module = self._cupy.RawModule(code=program.source, options=CODE_OPTIONS)
         kernels = [(module.get_function(launch.kernel), launch) for launch in self._bound.launches]
         for kernel, launch in kernels:
             if needed := self._bound.shared_bytes[launch.kernel]:

@@ -133,17 +133,6 @@ class JobStore:
             for event_id, fields in entries
         ]
 
-    def request_cancel(self, job_id: str) -> None:
-        """Ask whoever works on the job to stop. Raises NotFound, Unavailable."""
-        self._field(job_id, "status")
-        with answering():
-            self._connection.hset(_job_key(job_id), "cancel", "1")
-
-    def is_cancel_requested(self, job_id: str) -> bool:
-        """Raises Unavailable."""
-        with answering():
-            return bool(self._connection.hexists(_job_key(job_id), "cancel"))
-
     def _earlier(self, pipeline: Pipeline, idempotency: IdempotencyKey | None) -> str | None:
         if idempotency is None:
             return None

@@ -10,8 +10,9 @@ from services.evaluator.allowance import Allowance, BudgetSpent, Stopped, allowa
 from services.evaluator.candidates import parse_candidates
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.ahead import CompilationsAhead
-from services.evaluator.compiling.compiler import Compiled, Compiler, KernelResources
+from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.compiling.contract.facts import NO_FACTS
+from services.evaluator.compiling.log import KernelResources
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import heaviest_kernel
 from services.evaluator.grading import grade_batch, unreached

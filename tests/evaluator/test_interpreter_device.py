@@ -142,7 +142,11 @@ def test_every_finding_has_an_outcome_that_keeps_its_message(kind: str, outcome:
 def test_the_device_says_that_it_is_an_interpreter() -> None:
     description = InterpreterDevice("sm_80").description()
     assert (description.kind, description.name, description.architecture) == ("interpreter", "PTX interpreter", "sm_80")
-    assert "nvidia-cuda-nvrtc" in description.versions
+    assert description.versions["numba"]
+    assert (description.versions["options"], description.toolchain.split(", ")[2:]) == (
+        "-std=c++17",
+        ["-std=c++17", "sm_80"],
+    )
 
 
 def make_hypersparse_pattern(num_rows: int, num_cols: int = 1) -> Pattern:

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -254,11 +254,9 @@ class CountingCompiler(Compiler):
         super().__init__(1)
         self.sources: list[str] = []
 
-    def submit(
-        self, source: str, architecture: str, *, definitions: Mapping[str, str] | None = None
-    ) -> "Future[Compiled | CompileError]":
+    def submit(self, source: str, architecture: str) -> "Future[Compiled | CompileError]":
         self.sources.append(source)
-        return super().submit(source, architecture, definitions=definitions)
+        return super().submit(source, architecture)
 
 
 @contextmanager

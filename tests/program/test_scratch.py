@@ -66,7 +66,7 @@ def test_any_line_is_understood_or_refused(text: str) -> None:
         ("2sums = nnz", "'2sums' is not the name of scratch", "2sums"),
         (f"{'s' * 65} = nnz", "is not the name of scratch", "s" * 65),
         ("sums = nnz half", "unknown type 'half' (expected: float, double, int", "half"),
-        ("sums = nnz float*", "unexpected '*'", None),
+        ("sums = nnz float*", "unexpected 'float'", None),
         ("sums = float", "unknown name 'float'", "float"),
         ("sums = width", "unknown name 'width'", "width"),
         ("y = nnz", "there is another argument 'y'", "y"),

@@ -14,6 +14,7 @@ import numpy as np
 from cupy.cuda import memory, runtime
 
 from services.evaluator.checking.correctness import judge
+from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.cuda.arena import Placement, random_placement
 from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
 from services.evaluator.cuda.clocks import Clocks
@@ -124,6 +125,7 @@ class CudaDevice:
                 "cupy": cupy.__version__,
                 "cusparse": self.library.version,
                 "sparsesmith": _package_version(),
+                **toolchain_versions(),
             },
         )
 

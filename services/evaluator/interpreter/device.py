@@ -25,7 +25,9 @@ import numpy as np
 from services.evaluator.checking.correctness import Correct, HostSeal, check
 from services.evaluator.checking.draws import draw as draw_inputs
 from services.evaluator.checking.draws import kinds_of, system_generator
-from services.evaluator.compiling.compiler import Compiled, KernelResources, compile_program
+from services.evaluator.compiling.compiler import Compiled, compile_program
+from services.evaluator.compiling.log import KernelResources
+from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.device import (
     Draw,
     LoadedKernel,
@@ -46,6 +48,7 @@ from services.evaluator.interpreter import (
     launch,
     load_module,
     nothing_written,
+    warm_up,
 )
 from services.evaluator.interpreter.machine.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
 from services.evaluator.interpreter.machine.traffic import H200, TRAFFIC_MODEL, estimate_time
@@ -103,7 +106,9 @@ class InterpreterDevice:
     """Constructed in the sandbox's child, which compiles its own stand-ins for the library."""
 
     def __init__(self, architecture: Architecture = "sm_90") -> None:
+        """Compiles the machine where no process of this computer has: minutes, which no stage's limit allows for."""
         self.architecture = architecture
+        warm_up()
 
     def description(self) -> DeviceDescription:
         return DeviceDescription(
@@ -112,7 +117,7 @@ class InterpreterDevice:
             architecture=self.architecture,
             num_sms=NUM_MULTIPROCESSORS,
             copy_bandwidth_gbs=H200.dram_bytes_per_us / 1e3,
-            versions={name: metadata.version(name) for name in ("numba", "nvidia-cuda-nvrtc")},
+            versions={"numba": metadata.version("numba"), **toolchain_versions()},
         )
 
     def open(self, problem: Problem) -> "InterpreterBench":
