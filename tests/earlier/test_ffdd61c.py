@@ -101,7 +101,7 @@ def test_its_statuses_requests_and_events_are_read(connection: Redis) -> None:
     jobs = asyncio.run(ledger.unfinished())
     assert [job.order.kind for job in jobs] == ["kernel", "evaluation"]
     running = jobs[0].order
-    assert isinstance(running, KernelOrder) and running.workload.values is not None
+    assert isinstance(running, KernelOrder) and running.workload.values is not None and running.workload.pattern
     values = PatternStore(connection).get_values(running.workload.values)
     assert np.array_equal(values.array, make_matrix().data)
     assert PatternStore(connection).get(running.workload.pattern).nnz == values.array.size

@@ -57,12 +57,12 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         valkey.stop()
 
 
-def post(url: str, path: str = "/v1/kernels", **body: Any) -> httpx.Response:
-    return httpx.post(f"{url}{path}", json=body, timeout=120, headers={"Prefer": "wait=60"})
+def post(url: str, **body: Any) -> httpx.Response:
+    return httpx.post(f"{url}/v1/kernels", json=body, timeout=120, headers={"Prefer": "wait=60"})
 
 
 def test_a_task_is_tuned_and_its_answer_kept(url: str) -> None:
-    asked = {"task": "row_softmax", "axes": AXES, "budget": {"candidates": 5, "seconds": 120}}
+    asked: dict[str, Any] = {"task": "row_softmax", "axes": AXES, "budget": {"candidates": 5, "seconds": 120}}
     status = JobStatus.model_validate_json(post(url, **asked).content)
     with Client(url) as client:
         report = client.wait(status.job_id)
@@ -127,7 +127,7 @@ def test_the_command_line_tunes_and_grades_a_task(url: str, tmp_path: Path) -> N
     assert (refused.returncode, refused.stderr.count("a matrix or --task: both are given")) == (2, 1)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], int, str, str]] = {
     "an unknown task": ({"task": "row_softmx"}, 422, "task", "nearest: row_softmax"),
     "an axis that is missing": ({"axes": {"rows": 4}}, 422, "axes.cols", "has the axes rows, cols"),
     "an axis that is unknown": ({"axes": {**AXES, "depth": 3}}, 422, "axes.depth", "has no such axis"),

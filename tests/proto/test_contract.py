@@ -11,10 +11,13 @@ import pydantic
 import pytest
 
 from sparsesmith_proto import schema
+from sparsesmith_proto.api import KernelRequest
+from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "proto" / "examples").glob("*.json"))
+MATRIX = {"num_rows": 1, "num_cols": 1, "row_indices": [0], "col_indices": [0]}
 SCHEMAS = ROOT / "proto" / "schema"
 BY_NAME = {schema.file_name(message).removesuffix(".json"): message for message in schema.MESSAGES}
 
@@ -66,6 +69,30 @@ def test_every_message_and_every_member_of_a_union_has_an_example() -> None:
     assert concrete_messages() - shown == set()
 
 
+@pytest.mark.parametrize("given", [{}, {"matrix": MATRIX, "task": "row_softmax"}])
+def test_a_request_is_about_a_matrix_or_a_task(given: dict[str, Any]) -> None:
+    with pytest.raises(pydantic.ValidationError, match=r"matrix and task: (neither|both) given, one is needed"):
+        KernelRequest.model_validate(given)
+
+
+def test_what_an_earlier_release_wrote_of_a_workload_is_read_and_written_as_it_was() -> None:
+    text = '{"pattern":"' + 64 * "a" + '","operation":"spmv","element_type":"float32","num_dense_cols":1,"values":null}'
+    assert Workload.model_validate_json(text).model_dump_json() == text
+
+
+def test_values_without_a_matrix_are_refused() -> None:
+    with pytest.raises(pydantic.ValidationError, match="values: a task without a matrix has none"):
+        Workload(operation="row_softmax", element_type="float32", values=64 * "a", axes={"rows": 2})
+
+
+def test_equal_workloads_are_equal_keys() -> None:
+    first, second = (
+        Workload(operation="row_softmax", element_type="float32", axes=axes)
+        for axes in ({"rows": 2, "cols": 3}, {"cols": 3, "rows": 2})
+    )
+    assert {first: 1}[second] == 1
+
+
 def test_the_schema_files_are_fresh() -> None:
     assert schema.main(["--check"]) == 0
 
@@ -101,7 +128,7 @@ def is_open(document: dict[str, Any]) -> bool:
     """Tables from names to numbers or texts, such as versions and metrics, have no fixed fields."""
     return document.keys() <= {
         *("driver", "nvrtc", "milestone", "paper", "policy_loss", "kl", "mean_reward"),
-        *("passed", "mismatch", "block", "index"),
+        *("passed", "mismatch", "block", "index", "rows", "cols"),
     }
 
 
