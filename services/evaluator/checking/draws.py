@@ -15,7 +15,7 @@ bits where it is small is seen there), and in another quarter one product is all
 import os
 from collections.abc import Callable, Mapping, Sequence
 from math import frexp
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.operations import Operand, Problem
 from sparsesmith.operations.draws import GENERAL, inputs_of
-from sparsesmith.operations.operation import Arrays, Expected, Judging, operands_with_role
+from sparsesmith.operations.operation import Arrays, Expected, Judging, Residual, operands_with_role
 from sparsesmith.operations.sums import limit_to_exact_sums, limit_to_single_products
 from sparsesmith_proto.message import ElementType
 
@@ -81,17 +81,35 @@ def draw(name: str, problem: Problem, generator: np.random.Generator) -> Draw:
 
     Where the request fixes the values of A they are not drawn.
     """
-    operation = problem.operation
     inputs = _rounded(problem, _drawn(name, problem, generator))
+    operands = {each.name: each for each in problem.operation.operands}
+    right = expected_of(name, problem, inputs)
+    types = {each: operands[each].array_type(problem.element_type) for each in right["expected"] if each in operands}
+    return Draw(name, inputs, types=types, **right)
+
+
+class Right(TypedDict):
+    """What a draw says of its outputs."""
+
+    expected: Mapping[str, Expected]
+    residuals: Callable[[Arrays], Mapping[str, Residual]] | None
+
+
+def expected_of(name: str, problem: Problem, inputs: Arrays) -> Right:
+    """What is right of the outputs for inputs in the operands' own types, of a kind."""
+    operation = problem.operation
     expected = operation.expect(problem, inputs)
     if _is_product(problem):
         _limit_product(name, problem, inputs, expected)
-    types = {each.name: each.array_type(problem.element_type) for each in operation.operands if each.name in expected}
-    residuals = None
-    if isinstance(operation, Judging):
-        judging = operation
-        residuals = lambda outputs: judging.residuals(problem, inputs, outputs)  # noqa: E731
-    return Draw(name, inputs, expected, types, residuals=residuals)
+    if not isinstance(operation, Judging):
+        return Right(expected=expected, residuals=None)
+    judging = operation
+    return Right(expected=expected, residuals=lambda outputs: judging.residuals(problem, inputs, outputs))
+
+
+def input_operands(problem: Problem) -> tuple[Operand, ...]:
+    """What is read and is drawn: values of a matrix unless they are fixed, inputs, and what is changed in place."""
+    return tuple(each for each in inputs_of(problem) if problem.values is None or each.name != VALUES)
 
 
 def _is_product(problem: Problem) -> bool:

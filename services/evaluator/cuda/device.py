@@ -14,17 +14,20 @@ import numpy as np
 from cupy.cuda import memory, runtime
 
 from services.evaluator.checking.correctness import judge
+from services.evaluator.checking.draws import kinds_of
 from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.cuda.arena import Placement, random_placement
 from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
 from services.evaluator.cuda.clocks import Clocks
 from services.evaluator.cuda.draws import DeviceDraws, largest_error
+from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, NUM_FRESH, HostDraws
 from services.evaluator.cuda.kernel import CudaKernel
 from services.evaluator.cuda.launch import LaunchRefused, cuda_errors
 from services.evaluator.cuda.library.baselines import LibraryRoutines
 from services.evaluator.cuda.library.cusparse import CuSparse
 from services.evaluator.cuda.memory import SealedMemory, whole_array
 from services.evaluator.cuda.own_kernels import DeviceKernels
+from services.evaluator.cuda.own_routines import OwnRoutines
 from services.evaluator.cuda.program import DeviceProgram
 from services.evaluator.cuda.replays import MANY
 from services.evaluator.cuda.residents import HeldDraws, LayoutCache
@@ -35,7 +38,7 @@ from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, 
 from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.operations import Problem
-from sparsesmith.operations.operation import Expected
+from sparsesmith.operations.operation import Expected, operands_with_role
 from sparsesmith.operations.product import SparseProduct
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram
@@ -131,13 +134,13 @@ class CudaDevice:
 
     def open(self, problem: Problem) -> "CudaBench":
         """See Device.open."""
-        if type(problem.operation) is not SparseProduct:
+        if operands_with_role(problem.operation, "inout"):
             name = problem.workload.operation
             raise LimitExceeded(
-                f"operation {name}: on a GPU references are computed of products A times a dense operand",
+                f"operation {name}: on a GPU what is changed in place cannot be timed yet",
                 field="operation",
                 value=name,
-                limit="a product",
+                limit="operands that are read or written",
             )
         cupy.get_default_memory_pool().free_all_blocks()
         free_bytes, _ = runtime.memGetInfo()
@@ -163,7 +166,11 @@ class CudaBench:
         self._device = device
         self._problem = problem
         self._draws = HeldDraws(device.kernels)
-        self._source = DeviceDraws(problem, device.kernels, self._draws)
+        self._source: DeviceDraws | HostDraws
+        if is_product(problem):
+            self._source = DeviceDraws(problem, device.kernels, self._draws)
+        else:
+            self._source = HostDraws(problem, self._draws)
         self._layouts = LayoutCache(device.kernels, int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE)
         self._kernels: list[CudaKernel] = []
         self._floor = byte_floor(device, problem)
@@ -175,13 +182,18 @@ class CudaBench:
         return MAX_PRODUCTS
 
     @cached_property
-    def _routines(self) -> LibraryRoutines:
+    def _routines(self) -> LibraryRoutines | OwnRoutines:
         device, problem = self._device, self._problem
+        if not is_product(problem):
+            return OwnRoutines(problem, self.load, device.architecture, self._draws)
         return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
         """See Bench.baselines. Checked on two draws of its own."""
-        return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
+        if is_product(self._problem):
+            return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
+        first, *others = kinds_of(self._problem)
+        return self._routines.baselines(self.draw(first), self.draw(others[-1] if others else first))
 
     def draw(self, name: str) -> Draw:
         """See Bench.draw."""
@@ -189,7 +201,8 @@ class CudaBench:
 
     def seal(self, draws: Sequence[Draw]) -> SealedMemory:
         """See Bench.seal."""
-        arrays = {label: array for held in draws for label, array in _labelled(held)}
+        beside = enumerate((*draws, *self._source.beside))
+        arrays = {f"{label}, {place}": array for place, held in beside for label, array in _labelled(held)}
         segments = [whole_array(label, array) for label, array in (arrays | self._source.pattern_arrays()).items()]
         sealed = SealedMemory(segments, self._device.kernels)
         sealed.seal()
@@ -301,8 +314,17 @@ def byte_floor(device: CudaDevice, problem: Problem) -> ByteFloor:
     )
 
 
+def is_product(problem: Problem) -> bool:
+    """Whether draws and references are computed on the device: of A times one dense operand."""
+    return type(problem.operation) is SparseProduct
+
+
 def resident_bytes(problem: Problem) -> int:
     """Device memory for the pattern, the draws, one format and one program's buffers, generously."""
+    if not is_product(problem):
+        a_draw = problem.operand_bytes + 3 * 8 * problem.num_results
+        judged = min(NUM_CHANGED * 3 * 8 * problem.num_results, MAX_CHANGED_BYTES)
+        return (_RESIDENT_DRAWS + NUM_FRESH) * a_draw + judged + 3 * (problem.operand_bytes + problem.compared_bytes)
     pattern, element_bytes = problem.pattern, np.dtype(problem.element_type).itemsize
     columns = problem.workload.num_dense_cols
     of_pattern = 4 * (pattern.nnz + pattern.num_rows + 1)

@@ -111,6 +111,11 @@ class DeviceDraws:
                 limit_to_exact_sums(drawn.bound, drawn.magnitude, self._workload.element_type)
         return self._held.hold(drawn)
 
+    @property
+    def beside(self) -> tuple[Draw, ...]:
+        """What stands in device memory beside the draws of a batch: nothing, changes are made as they are needed."""
+        return ()
+
     def pattern_arrays(self) -> dict[str, "cupy.ndarray"]:
         """What references are computed from, by name: no kernel may write into it."""
         return {"row_offsets": self._row_offsets, "col_indices": self._col_indices}

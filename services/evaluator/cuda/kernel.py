@@ -7,6 +7,8 @@ from cupy.cuda import memory
 
 from services.evaluator.cuda.arena import Placement, Segment, random_placement
 from services.evaluator.cuda.draws import DeviceDraws
+from services.evaluator.cuda.host_draws import HostDraws
+from services.evaluator.cuda.host_replays import HostReplays
 from services.evaluator.cuda.launch import Enqueue, LaunchRefused, cuda_errors
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.program import DeviceProgram, LaunchSequence
@@ -28,7 +30,7 @@ class CudaKernel:
     def __init__(
         self,
         program: DeviceProgram,
-        source: DeviceDraws,
+        source: DeviceDraws | HostDraws,
         draws: HeldDraws,
         kernels: DeviceKernels,
         instruments: Instruments,
@@ -105,9 +107,9 @@ class CudaKernel:
         problem = self._floor_problem(timing)
         try:
             if not problem:
-                replays = Replays(program, draw, self._source, self._draws, self._kernels)
+                replays = self._replays(program, draw)
                 replays.change(num_changes, self._timed, self._sequence)
-                problem = self._suspicion(self._timed, timing, budget)
+                problem = self._suspicion(self._timed, timing, budget, replays)
                 replays.verify_renewed()
                 problem = replays.problem() or problem
         except LaunchRefused as refusal:
@@ -163,18 +165,21 @@ class CudaKernel:
             return _below_floor("cold", timing.cold_us, floor.cold_us, floor.required_bytes)
         return ""
 
-    def _suspicion(self, timed: TimedSequence, timing: MeasuredTiming, budget: TimingBudget) -> str:
+    def _replays(self, program: DeviceProgram, draw: Draw) -> Replays | HostReplays:
+        if isinstance(self._source, HostDraws):
+            return HostReplays(program, self._source, self._draws, self._kernels)
+        return Replays(program, draw, self._source, self._draws, self._kernels)
+
+    def _suspicion(
+        self, timed: TimedSequence, timing: MeasuredTiming, budget: TimingBudget, replays: Replays | HostReplays
+    ) -> str:
         """Why single runs say that work is skipped when repeated; the last run was on a new x. Empty: they do not."""
         program, stopwatch = self._open_program(), self._instruments.stopwatch
         stale_us = fresh_us = 0.0
-
-        def renew() -> None:
-            program.renew_vectors(secrets.randbits(63))
-
         for most, lead_us in _FRESH_TRIES:
             runs = runs_within(most, timing.median_us, budget)
             with self._draws.hidden():
-                turns = stopwatch.in_turns_us(timed.single, (program.rewrite_vectors, renew), runs, lead_us)
+                turns = stopwatch.in_turns_us(timed.single, (program.rewrite_vectors, replays.renew), runs, lead_us)
             stale_us, fresh_us = map(min, turns)
             if not is_suspicious(fresh_us, stale_us, stopwatch.empty_single_us):
                 return ""

@@ -133,6 +133,10 @@ class Arena:
             raise ValueError(f"{name}: {target.nbytes} bytes for a buffer of {self._sizes[name]}")
         self._copy(int(target.data.ptr), self._addresses[name], target.nbytes)
 
+    def write(self, address: int, value: "cupy.ndarray") -> None:
+        """Copies an array to an address within a buffer, on the stream."""
+        self._copy(address, int(value.data.ptr), value.nbytes)
+
     def _copy(self, target: int, source: int, num_bytes: int) -> None:
         if num_bytes:
             with cuda_errors():

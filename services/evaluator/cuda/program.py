@@ -14,10 +14,12 @@ from services.evaluator.cuda.launch import Enqueue, Launch, LoadedModule
 from services.evaluator.cuda.memory import Arena
 from services.evaluator.cuda.own_kernels import LATE_LEAD_US, DeviceKernels
 from services.evaluator.cuda.residents import DeviceLayout
-from services.evaluator.device import Draw, Starts
+from services.evaluator.device import VALUES, Draw, Starts
 from sparsesmith.cuda.driver import KernelArguments
 from sparsesmith.formats.format import Argument
 from sparsesmith.program.binding import BoundBuffer, BoundProgram
+
+WORD_BYTES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,14 @@ class DeviceProgram:
 
     def fill(self, draw: Draw, start: Starts | None) -> None:
         """Puts a draw's values, its inputs and the outputs' first contents (None: NaN) in place."""
+        self._fill_inputs(draw)
+        for output in self._outputs:
+            if start is None:
+                self.arena.poison(output.name)
+            else:
+                self.arena.copy_in(output.name, cupy.ascontiguousarray(start[output.name]))
+
+    def _fill_inputs(self, draw: Draw) -> None:
         if self._values_name is None:
             pass
         elif self._layout.value_sources is None:
@@ -80,11 +90,6 @@ class DeviceProgram:
             )
         for given in self._inputs:
             self.arena.copy_in(given.name, draw.inputs[given.name])
-        for output in self._outputs:
-            if start is None:
-                self.arena.poison(output.name)
-            else:
-                self.arena.copy_in(output.name, cupy.ascontiguousarray(start[output.name]))
 
     def scatter_scratch(self) -> None:
         """Puts numbers that nobody knows into scratch, in the place of NaN, on the stream."""
@@ -97,6 +102,39 @@ class DeviceProgram:
         self._kernels.refresh(address, prod(self._input.shape), seed, self._bound.element_type)
         for name in self._written_names:
             self.arena.poison(name)
+
+    def renew_from(self, draw: Draw) -> None:
+        """Everything of another draw in the inputs, NaN in outputs and scratch, on the stream."""
+        self._fill_inputs(draw)
+        for name in self._written_names:
+            self.arena.poison(name)
+
+    def put(self, operand: str, index: int, value: "cupy.ndarray") -> None:
+        """Writes one entry of an input (VALUES: wherever the format stores it), on the stream."""
+        for address in self._places(operand, index):
+            self.arena.write(address, value)
+
+    @property
+    def late_inputs(self) -> tuple[str, ...]:
+        """Inputs that a program which starts early may not read before it has waited, in whole words."""
+        return tuple(given.name for given in self._inputs if np.dtype(given.dtype).itemsize % WORD_BYTES == 0)
+
+    def late_write(self, operand: str, index: int, value: "cupy.ndarray") -> "cupy.ndarray":
+        """What `DeviceKernels.write_late` is told to write one entry of one of `late_inputs`."""
+        words = value.nbytes // WORD_BYTES
+        rows = [[int(value.data.ptr), address, words] for address in self._places(operand, index)]
+        return cupy.asarray(np.array(rows, dtype=np.uint64))
+
+    def _places(self, operand: str, index: int) -> list[int]:
+        """Device addresses of an entry."""
+        if operand != VALUES:
+            return [self.arena.address(operand) + index * np.dtype(self._bound.buffer(operand).dtype).itemsize]
+        if self._values_name is None:
+            return []
+        sources = self._layout.layout.value_sources
+        slots = [index] if sources is None else np.flatnonzero(sources == index).tolist()
+        width = np.dtype(self._bound.element_type).itemsize
+        return [self.arena.address(self._values_name) + slot * width for slot in slots]
 
     def rewrite_vectors(self) -> None:
         """Writes inputs, outputs and scratch as they are: the traffic of `renew_vectors`, and nothing new."""
@@ -121,6 +159,11 @@ class DeviceProgram:
         """A copy of the one output."""
         (output,) = self.outputs().values()
         return output
+
+    @property
+    def output_bytes(self) -> int:
+        """Of copies of the outputs."""
+        return sum(output.num_bytes for output in self._outputs)
 
     def outputs(self) -> dict[str, "cupy.ndarray"]:
         """Copies of the outputs, by name."""

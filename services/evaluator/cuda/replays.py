@@ -117,6 +117,10 @@ class Replays:
             timed.single.launch()
         return self._program.output()
 
+    def renew(self) -> None:
+        """A dense operand that no launch has seen, NaN in output and scratch, on the stream."""
+        self._program.renew_vectors(secrets.randbits(63))
+
     def verify_renewed(self) -> None:
         """Verifies the last product, before which the program's dense operand was drawn anew, on the stream."""
         self._program.input_into(self._now.dense)

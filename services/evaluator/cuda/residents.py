@@ -35,8 +35,9 @@ class HeldDraws:
         return draw
 
     def another(self, draw: Draw) -> Draw | None:
-        """One at random of the draws held beside this one."""
-        others = [held for held in (reference() for reference in self._held) if held is not None and held is not draw]
+        """One at random of the draws with inputs that are held beside this one."""
+        held = [each for each in (reference() for reference in self._held) if each is not None and each.inputs]
+        others = [each for each in held if each is not draw]
         return secrets.choice(others) if others else None
 
     @contextmanager

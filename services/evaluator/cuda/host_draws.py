@@ -1,0 +1,123 @@
+"""Draws of any problem on a GPU, made on the host and uploaded: the same inputs and expectations as without a GPU.
+
+Beside the draws of a batch stand, ready before the first program runs, changed ones (`checking.changes`) and a few with
+everything new, on which what was timed is run again. They are the same for all programs of a batch, whose texts were
+fixed before; none sees what another left.
+
+What it does not protect against: what `checking.changes` names.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import cupy
+import numpy as np
+
+from services.evaluator.checking.changes import Change, changes
+from services.evaluator.checking.draws import draw as draw_inputs
+from services.evaluator.checking.draws import kinds_of, system_generator
+from services.evaluator.cuda.launch import cuda_errors
+from services.evaluator.cuda.residents import HeldDraws
+from services.evaluator.device import Array, Draw
+from sparsesmith.operations import Problem
+from sparsesmith.operations.operation import Expected
+
+NUM_CHANGED = 12
+"""As many as finals are vouched for with."""
+CHANGES_LIMIT_S = 5.0
+"""Of a batch: each costs a reference on the host or several. Large problems get fewer."""
+MAX_CHANGED_BYTES = 4 << 30
+"""Device memory of what changed draws are judged by."""
+NUM_FRESH = 3
+"""Draws with everything new, of the kind that is timed."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceChange:
+    """One entry of one input with another value."""
+
+    operand: str
+    index: int
+    value: "cupy.ndarray"
+    """Shape [1]."""
+    draw: Draw
+    """What is right then, without inputs: no program is given them as a whole."""
+
+
+class HostDraws:
+    """Of one problem."""
+
+    def __init__(self, problem: Problem, held: HeldDraws) -> None:
+        self._problem = problem
+        self._held = held
+        self._generator = system_generator()
+        self._host: dict[int, Draw] = {}
+        self.changed: tuple[DeviceChange, ...] = ()
+        """Of the draw that is timed, each on top of the one before."""
+        self.fresh: tuple[Draw, ...] = ()
+
+    def draw(self, name: str) -> Draw:
+        """One set of inputs, kept as long as somebody refers to it; of the kind that is timed with all that programs
+        are run again on. Raises cupy.cuda.memory.OutOfMemoryError."""
+        host = draw_inputs(name, self._problem, self._generator)
+        uploaded = self._held.hold(_uploaded(host))
+        if name == kinds_of(self._problem)[0]:
+            self._prepare(host)
+        return uploaded
+
+    def pattern_arrays(self) -> Mapping[str, Array]:
+        """Nothing that references are computed from lies in device memory."""
+        return {}
+
+    @property
+    def beside(self) -> tuple[Draw, ...]:
+        """What stands in device memory beside the draws of a batch."""
+        return (*self.fresh, *(change.draw for change in self.changed))
+
+    def next_fresh(self, before: Draw | None) -> Draw:
+        """A fresh draw, another than before."""
+        return secrets.choice([each for each in self.fresh if each is not before])
+
+    def _prepare(self, host: Draw) -> None:
+        judged = sum(
+            each.reference.nbytes + each.bound.nbytes + each.magnitude.nbytes for each in host.expected.values()
+        )
+        number = max(1, min(NUM_CHANGED, MAX_CHANGED_BYTES // max(judged, 1)))
+        made = changes(self._problem, host, number, self._generator, CHANGES_LIMIT_S)
+        self.changed = tuple(self._changed(each) for each in made)
+        fresh = (draw_inputs(host.name, self._problem, self._generator) for _ in range(NUM_FRESH))
+        self.fresh = tuple(self._held.hold(_uploaded(each)) for each in fresh)
+
+    def _changed(self, change: Change) -> DeviceChange:
+        with cuda_errors():
+            value = cupy.asarray(change.value)
+        judged = self._held.hold(replace(_judged(change.draw), inputs={}))
+        return DeviceChange(change.operand, change.index, value, judged)
+
+
+def _uploaded(host: Draw) -> Draw:
+    """With its arrays in device memory."""
+    with cuda_errors():
+        inputs = {name: cupy.asarray(array) for name, array in host.inputs.items()}
+    return replace(_judged(host), inputs=inputs)
+
+
+def _judged(host: Draw) -> Draw:
+    """With what it is judged by in device memory; residuals are found on the host."""
+    residuals = host.residuals
+    with cuda_errors():
+        expected = {
+            name: Expected(
+                *(cupy.asarray(np.ascontiguousarray(a)) for a in (each.reference, each.magnitude, each.bound))
+            )
+            for name, each in host.expected.items()
+        }
+    if residuals is None:
+        return replace(host, expected=expected)
+    found = residuals
+    return replace(
+        host,
+        expected=expected,
+        residuals=lambda outputs: found({name: output.get() for name, output in outputs.items()}),
+    )

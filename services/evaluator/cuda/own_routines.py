@@ -1,0 +1,73 @@
+"""The naive program of an operation that no library of the vendor's is asked for: its baseline, under the harness of
+candidates."""
+
+from collections.abc import Callable
+
+from services.evaluator.checking.correctness import Correct, check
+from services.evaluator.compiling.compiler import Compiled, compile_program
+from services.evaluator.cuda.arena import random_placement
+from services.evaluator.cuda.kernel import CudaKernel
+from services.evaluator.cuda.residents import HeldDraws
+from services.evaluator.cuda.timed_sequence import TimedSequence
+from services.evaluator.device import Draw, StoredMatrix
+from services.evaluator.isolation.built_formats import StoredMatrices
+from services.evaluator.measuring.interval import FULL, TimingBudget
+from sparsesmith.errors import Unavailable
+from sparsesmith.operations import Problem
+from sparsesmith.operations.texts import with_element_type
+from sparsesmith.program.program import KernelProgram, parse_program
+from sparsesmith_proto.kernel import Baselines, BaselineTiming, Crashed, Rejected
+from sparsesmith_proto.message import Architecture
+
+Load = Callable[[KernelProgram, StoredMatrix, Compiled], CudaKernel | Rejected | Crashed]
+
+
+class OwnRoutines:
+    """Of one problem; the same methods as `LibraryRoutines`."""
+
+    def __init__(self, problem: Problem, load: Load, architecture: Architecture, held: HeldDraws) -> None:
+        self._problem = problem
+        self._load = load
+        self._architecture = architecture
+        self._held = held
+        self._kernel: CudaKernel | None = None
+
+    def baselines(self, first: Draw, second: Draw) -> Baselines:
+        """The naive program, checked on two draws in device memory. Raises Unavailable where it does not work."""
+        kernel, conversion_ms = self._loaded()
+        verdict = check(kernel, [first, second], 0)
+        if not isinstance(verdict, Correct):
+            raise Unavailable(f"the program {self.name} fails: {verdict.message}")
+        sequence = self.sequence(self.name, first, FULL)
+        with self._held.hidden():
+            timing = sequence.measure(FULL)
+        routine = BaselineTiming(routine=self.name, timing=timing, preparation_ms=conversion_ms)
+        return Baselines(default=self.name, routines=(routine,))
+
+    def sequence(self, name: str, draw: Draw, budget: TimingBudget) -> TimedSequence:
+        """Ready to be timed until the next one is asked for, at an address of its own. Raises LaunchRefused."""
+        kernel, _ = self._loaded()
+        return kernel.timed_sequence(draw, budget, random_placement())
+
+    def move(self) -> None:
+        """Every sequence lies at other addresses than the one before."""
+
+    @property
+    def name(self) -> str:
+        return self._problem.operation.naive
+
+    def _loaded(self) -> tuple[CudaKernel, float]:
+        """Compiled and loaded once, and how long its format takes to build. Raises Unavailable."""
+        problem = self._problem
+        text = with_element_type(problem.operation.programs[self.name], problem.element_type)
+        program = parse_program(text, problem.workload.operation, problem.element_type)
+        stored = StoredMatrices(problem).get(program)
+        if self._kernel is None:
+            binary = compile_program(program.source, self._architecture)
+            if not isinstance(binary, Compiled):
+                raise Unavailable(f"the program {self.name} does not compile: {binary.log}")
+            kernel = self._load(program, stored, binary)
+            if not isinstance(kernel, CudaKernel):
+                raise Unavailable(f"the program {self.name} is refused: {kernel.message}")
+            self._kernel = kernel
+        return self._kernel, stored.conversion_ms
