@@ -80,7 +80,7 @@ def largest_error(output: Array, reference: Array, bound: Array, magnitude: Arra
     if bool(wrong_entries(output, reference, bound).any()):
         return float("inf")
     with np.errstate(invalid="ignore"):
-        scaled = abs(output - reference) / (magnitude + SMALLEST)
+        scaled = abs(output - reference).reshape(-1) / (magnitude.reshape(-1) + SMALLEST)
     # What is infinite or NaN and right has no distance.
     scaled[scaled != scaled] = 0
     return float(scaled.max())

@@ -145,7 +145,7 @@ def _describe(name: str, output: Array, held: Draw) -> str:
     wrong = wrong_entries(output, expected.reference, expected.bound)
     first = int(wrong.reshape(-1).argmax())
     place = np.unravel_index(first, wrong.shape)
-    entry = f"{name}[{', '.join(str(int(index)) for index in place)}]"
+    entry = f"{name}[{', '.join(str(int(index)) for index in place)}]" if place else name
     got = float(output.reshape(-1)[first])
     right = float(expected.reference.reshape(-1)[first])
     bound = float(expected.bound.reshape(-1)[first])

@@ -8,7 +8,6 @@ What it does not protect against: what `checking.changes` names.
 """
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import cupy
@@ -66,7 +65,7 @@ class HostDraws:
             self._prepare(host)
         return uploaded
 
-    def pattern_arrays(self) -> Mapping[str, Array]:
+    def pattern_arrays(self) -> dict[str, Array]:
         """Nothing that references are computed from lies in device memory."""
         return {}
 
@@ -80,9 +79,7 @@ class HostDraws:
         return secrets.choice([each for each in self.fresh if each is not before])
 
     def _prepare(self, host: Draw) -> None:
-        judged = sum(
-            each.reference.nbytes + each.bound.nbytes + each.magnitude.nbytes for each in host.expected.values()
-        )
+        judged = sum(3 * each.reference.nbytes for each in host.expected.values())
         number = max(1, min(NUM_CHANGED, MAX_CHANGED_BYTES // max(judged, 1)))
         made = changes(self._problem, host, number, self._generator, CHANGES_LIMIT_S)
         self.changed = tuple(self._changed(each) for each in made)
@@ -103,14 +100,16 @@ def _uploaded(host: Draw) -> Draw:
     return replace(_judged(host), inputs=inputs)
 
 
+def _on_device(array: Array) -> "cupy.ndarray":
+    return cupy.asarray(np.ascontiguousarray(array))
+
+
 def _judged(host: Draw) -> Draw:
     """With what it is judged by in device memory; residuals are found on the host."""
     residuals = host.residuals
     with cuda_errors():
         expected = {
-            name: Expected(
-                *(cupy.asarray(np.ascontiguousarray(a)) for a in (each.reference, each.magnitude, each.bound))
-            )
+            name: Expected(*map(_on_device, (each.reference, each.magnitude, each.bound)))
             for name, each in host.expected.items()
         }
     if residuals is None:
