@@ -102,6 +102,7 @@ def _state(status: JobStatus) -> str:
 
 
 def _report(report: KernelReport) -> str:
+    shown: Evaluation | None
     match report.answer:
         case TunedAnswer(best=best, break_even=even):
             shown, reason = best, ""
