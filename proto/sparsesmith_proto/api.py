@@ -293,7 +293,11 @@ class TriedCandidate(Message):
     """In the order of grading, from 0."""
     candidate_id: Identifier
     program: str
-    """As it was proposed: the text of a model may hold more than the program."""
+    """As it was graded, numbers filled in: the text of a model may hold more than the program."""
+    written: str | None = None
+    """As it was proposed, where that left numbers open."""
+    settings: dict[str, int | str] = Field(default_factory=dict)
+    """Of its knobs; one that is left out has its first value."""
     origin: Annotated[FromPolicy | FromFamily | UserWritten | ProbeWritten, Field(discriminator="kind")]
     outcome: Outcome
     graded_s: Seconds
