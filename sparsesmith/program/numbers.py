@@ -10,6 +10,7 @@ code, not inside quotes. What comes out is a program of plain numbers, without t
 """
 
 import math
+import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ MAX_KNOBS = 6
 MAX_KNOB_VALUES = 64
 MAX_NAME_CHARACTERS = 64
 MAX_PICKS = 4
+MAX_LISTED = 4096
+"""Settings that a search chooses from."""
 
 Settings = Mapping[str, ParameterValue]
 """Knob -> value."""
@@ -45,12 +48,15 @@ _WORDS = re.compile(
 )
 _RESERVED = frozenset(
     word
-    for words in ("alignas asm auto bool break case char const constexpr continue default do double else enum extern false float for",
-     "half if inline int long namespace operator register return short signed sizeof static struct switch template true",
-     "typedef typename union unsigned using void volatile while threadIdx blockIdx blockDim gridDim warpSize",
-     "format launch require values let tune pick ceil_div min max")
+    for words in (
+        "alignas asm auto bool break case char const constexpr continue default do double else enum extern false",
+        "float for half if inline int long namespace operator register return short signed sizeof static struct",
+        "switch template true typedef typename union unsigned using void volatile while threadIdx blockIdx",
+        "blockDim gridDim warpSize format launch require values let tune pick ceil_div min max",
+    )
     for word in words.split()
-)  # fmt: skip
+)
+"""Words of directives and of the language: no name of a number."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,24 @@ def settings_of(knobs: tuple[Knob, ...]) -> Iterator[dict[str, ParameterValue]]:
     """Every combination, that of first values first, the last knob changing fastest."""
     for values in product(*(knob.values for knob in knobs)):
         yield {knob.name: value for knob, value in zip(knobs, values, strict=True)}
+
+
+def listed_settings(knobs: tuple[Knob, ...], most: int = MAX_LISTED) -> list[dict[str, ParameterValue]]:
+    """Every combination; of more than `most` the first and others drawn at random, the same for the same knobs."""
+    count = num_settings(knobs)
+    if count <= most:
+        return list(settings_of(knobs))
+    drawn = random.Random(repr(knobs)).sample(range(1, count), most - 1)
+    return [_setting(knobs, number) for number in (0, *sorted(drawn))]
+
+
+def _setting(knobs: tuple[Knob, ...], number: int) -> dict[str, ParameterValue]:
+    """One combination by its place among all."""
+    chosen: dict[str, ParameterValue] = {}
+    for knob in reversed(knobs):
+        number, place = divmod(number, len(knob.values))
+        chosen[knob.name] = knob.values[place]
+    return {knob.name: chosen[knob.name] for knob in knobs}
 
 
 def set_knobs(text: str, settings: Settings) -> str:
