@@ -151,10 +151,10 @@ class Asked:
         index = str(self._row_bins().parameters["index"])
         if index not in HIGH_BITS:
             raise InvalidProgram(
-                f"bins have high bytes with index={' or '.join(HIGH_BITS)}, not {index}",
+                f"bins have high bytes with index={' or '.join(map(str, HIGH_BITS))}, not {index}",
                 field="index",
                 value=index,
-                limit=", ".join(HIGH_BITS),
+                limit=", ".join(map(str, HIGH_BITS)),
             )
         return high_bytes(self.bins, index)
 

@@ -34,12 +34,12 @@ extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, int width, 
 """
 
 
-def candidate(text: str, candidate_id: str = "one", **settings: ParameterValue) -> Candidate:
+def candidate(text: str, candidate_id: str, /, **settings: ParameterValue) -> Candidate:
     return Candidate(candidate_id=candidate_id, program=text, origin=UserWritten(), settings=settings)
 
 
 def bound_alone(text: str, **settings: ParameterValue) -> tuple[Candidate, Rejected | None]:
-    (filled,), refused = bound([candidate(text, **settings)], WORKLOAD, PATTERN, 132)
+    (filled,), refused = bound([candidate(text, "one", **settings)], WORKLOAD, PATTERN, 132)
     return filled, refused.get(filled.program)
 
 
@@ -61,7 +61,7 @@ def test_what_is_graded_is_a_program_of_plain_numbers_and_what_was_written_stays
 
 
 def test_a_candidate_that_leaves_nothing_open_is_left_alone() -> None:
-    plain = candidate("//@ format csr\r\nno program at all: let it be tuned")
+    plain = candidate("//@ format csr\r\nno program at all: let it be tuned", "one")
     assert bound([plain], WORKLOAD, PATTERN, 132) == ((plain,), {})
 
 
