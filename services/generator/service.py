@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import assert_never
 
 from services.generator.channels import Channels
+from services.generator.fleet import evaluator_views, trainer_views
 from services.generator.generation import Tools, generate_kernels
 from services.generator.jobs.jobs import JobLimits, Jobs, Tell
 from services.generator.jobs.ledger import AcceptedJob, Ledger
@@ -31,10 +32,11 @@ from services.generator.search.programs import ProgramTask, grade_program
 from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
+from services.generator.views import MatrixViews
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import Finished, Graded, JobState, KernelReport, PolicyStatus, Readiness
+from sparsesmith_proto.api import Finished, Fleet, Graded, JobState, KernelReport, PolicyStatus, Readiness
 from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ class Service:
         self.settings = settings
         self.channels = channels
         self.ledger = Ledger(channels.jobs, channels.patterns)
+        self.views = MatrixViews(self.ledger)
         self.metrics = Metrics()
         self.trials = Trials(channels.candidates)
         num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set())
@@ -111,6 +114,10 @@ class Service:
         state = "could not be loaded" if self.sampler.is_broken else "is loading"
         return Readiness(degraded=f"the engine {state}: search=families works, search=auto without samples")
 
+    async def fleet(self) -> Fleet:
+        """Raises Unavailable."""
+        return await asyncio.to_thread(self._fleet)
+
     def policy_status(self) -> PolicyStatus:
         """Raises NotFound where the service runs without a policy."""
         if self.folder is None or self.sampler is None or self.watch is None:
@@ -137,6 +144,19 @@ class Service:
                 "announcement": standing.serving,
                 "verdicts": standing.verdicts,
             }
+        )
+
+    def _fleet(self) -> Fleet:
+        texts = self.channels.metrics.latest()
+        return Fleet(
+            jobs_waiting=self.jobs.num_waiting,
+            jobs_running=self.jobs.num_running,
+            evaluations_waiting=self.channels.queue_depth(),
+            stored_matrix_bytes=self.channels.patterns.num_bytes(),
+            history_days=self.settings.history_days,
+            evaluators=evaluator_views(texts),
+            trainers=trainer_views(texts),
+            policy=None if self.folder is None else self.policy_status(),
         )
 
     def _policy_version(self) -> int | None:
