@@ -33,7 +33,8 @@ def record_of(family: str, /, **changes: Any) -> Record:
 
 
 def program_of(record: Record) -> str:
-    return next(iter(Rendering()([record])))["program"]
+    (rendered,) = Rendering()([record])
+    return str(rendered["program"])
 
 
 def test_the_committed_records_give_targets() -> None:
@@ -70,7 +71,9 @@ def test_a_program_whose_numbers_are_not_those_of_today_keeps_them() -> None:
 
 def test_a_family_without_such_numbers_is_written_as_ever() -> None:
     record = record_of("csr_vector")
-    assert [each["program"] for each in Rendering("open", {}.__getitem__)([record])] == [program_of(record)]
+    assert [each["program"] for each in Rendering("open", {"points": PATTERN}.__getitem__)([record])] == [
+        program_of(record)
+    ]
 
 
 def test_a_text_that_was_kept_is_taken() -> None:
