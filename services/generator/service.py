@@ -28,6 +28,7 @@ from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
 from services.generator.search.joined import JoinedSearches
 from services.generator.search.kernel_cache import TunedKernelCache
+from services.generator.search.programs import ProgramTask, grade_program
 from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
@@ -35,18 +36,7 @@ from services.generator.views import MatrixViews
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import (
-    EvaluationAnswer,
-    Finished,
-    Fleet,
-    Graded,
-    JobState,
-    KernelReport,
-    PolicyStatus,
-    Readiness,
-)
-from sparsesmith_proto.evaluation import EvaluationJob
-from sparsesmith_proto.kernel import Candidate, UserWritten
+from sparsesmith_proto.api import Finished, Fleet, Graded, JobState, KernelReport, PolicyStatus, Readiness
 from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
@@ -181,7 +171,7 @@ class Service:
             case KernelOrder():
                 state: JobState = await self._tune(job, job.order, pattern, tell)
             case EvaluationOrder():
-                state = await self._grade(job, job.order)
+                state = await self._grade(job, job.order, pattern, tell)
             case _:
                 assert_never(job.order)
         self.metrics.job_ended(job.order.kind, state, time.monotonic() - started)
@@ -199,21 +189,9 @@ class Service:
 
         return Finished(report=await self._searches.run(order, search))
 
-    async def _grade(self, job: AcceptedJob, order: EvaluationOrder) -> JobState:
-        candidate = Candidate(candidate_id="user", program=order.program, origin=UserWritten())
-        evaluation_job = EvaluationJob(job_id=job.new_run_id(), workload=order.workload, candidates=(candidate,))
-        await self.trials.begin(job.job_id)
-        started = time.monotonic()
-        report = await self.evaluations.grade(evaluation_job)
-        await self.trials.keep(job.job_id, report, time.monotonic() - started)
-        return Graded(
-            answer=EvaluationAnswer(
-                workload=order.workload,
-                evaluation=report.evaluations[0],
-                baselines=report.baselines,
-                device=report.device,
-            )
-        )
+    async def _grade(self, job: AcceptedJob, order: EvaluationOrder, pattern: Pattern, tell: Tell) -> JobState:
+        task = ProgramTask(job.job_id, job.new_run_id(), order, pattern)
+        return Graded(answer=await grade_program(task, self.evaluations, self.trials, tell))
 
 
 def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:

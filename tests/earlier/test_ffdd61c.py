@@ -184,6 +184,6 @@ def test_what_its_client_posts_is_accepted_and_answered(number: int, written: Pa
     request = requests_of(written)[number]
     with live_service(address, Evaluators()) as client:
         headers = {**request["headers"], "Prefer": "wait=60"}
-        answer = client.post(request["path"], content=request["body"].encode("latin-1"), headers=headers)
+        answer = client.post(request["path"], content=request["body"].encode("latin-1"), headers=headers, timeout=90)
         assert answer.is_success, answer.text
         assert isinstance(JobStatus.model_validate_json(answer.content).status, Finished | Graded)
