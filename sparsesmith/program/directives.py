@@ -10,7 +10,7 @@ Lines that leave numbers open (`let`, `tune`, `pick`) are filled in before: see 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn, cast, get_args
 
@@ -180,6 +180,11 @@ def parse_directives(text: str) -> Directives:
             case _:
                 _refuse(number, f"unknown directive {keyword!r}", keyword, KEYWORDS)
     stored, parameters = _stored(formats, storages)
+    _check_sequence(launches)
+    return Directives(stored, parameters, tuple(launches), tuple(requirements), tuple(scratch))
+
+
+def _check_sequence(launches: Sequence[Launch]) -> None:
     if not 1 <= len(launches) <= MAX_LAUNCHES:
         raise InvalidProgram(
             f"{len(launches)} `//@ launch` lines: one to {MAX_LAUNCHES} are needed",
@@ -195,7 +200,6 @@ def parse_directives(text: str) -> Directives:
                 value=launch.dependency,
                 limit="full",
             )
-    return Directives(stored, parameters, tuple(launches), tuple(requirements), tuple(scratch))
 
 
 def without_directives(text: str) -> str:
