@@ -1,4 +1,4 @@
-"""What a candidate's text says: its program, or why it is none. Read once, before anything else happens to it."""
+"""What a candidate's text says: its numbers filled in, its program, or why it is none. Read once, before all else."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,8 +7,21 @@ from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.known_sizes import known_sizes
 from sparsesmith.operations import Problem
 from sparsesmith.program.extraction import extract_program
+from sparsesmith.program.facts import Circumstances
+from sparsesmith.program.numbers import bind_numbers, is_open, set_knobs
 from sparsesmith.program.program import KernelProgram, check_sizes, parse_program
 from sparsesmith_proto.kernel import Candidate, Rejected, Workload
+
+
+@dataclass(frozen=True, eq=False)
+class Filled:
+    """A candidate without open numbers."""
+
+    candidate: Candidate
+    in_place: str = ""
+    """Its text with every line where it was written; empty where nothing was open."""
+    refused: Rejected | None = None
+    """Why its numbers cannot be filled in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,15 +32,29 @@ class Parsed:
     program: KernelProgram | Rejected
 
 
-def parse_candidates(candidates: Iterable[Candidate], problem: Problem) -> Iterator[Parsed]:
+def fill_numbers(candidates: Iterable[Candidate], problem: Problem, num_sms: int) -> tuple[Filled, ...]:
+    """In order. Lines in a message count as in the text as it was written."""
+    workload = problem.workload
+    circumstances = Circumstances(problem.matrix, workload.num_dense_cols, num_sms, workload.axes)
+    return tuple(
+        _filled(each, workload, circumstances) if is_open(each.program) or each.settings else Filled(each)
+        for each in candidates
+    )
+
+
+def parse_candidates(candidates: Iterable[Filled], problem: Problem) -> Iterator[Parsed]:
     """Each as it is asked for. Refused is, too, what requires sizes that this problem has not, as far as they are known
     before anything is built."""
-    for candidate in candidates:
-        parsed = parse_candidate(candidate, problem.workload)
-        yield Parsed(candidate, _misfit(parsed.program, problem) or parsed.program)
+    for each in candidates:
+        program = each.refused or parse_text(each.candidate.program, problem.workload)
+        if isinstance(program, Rejected):
+            yield Parsed(each.candidate, _as_written(each, problem.workload) or program)
+        else:
+            yield Parsed(each.candidate, _misfit(program, problem) or program)
 
 
 def parse_candidate(candidate: Candidate, workload: Workload) -> Parsed:
+    """Of one that leaves nothing open."""
     return Parsed(candidate, parse_text(candidate.program, workload))
 
 
@@ -39,8 +66,38 @@ def parse_text(text: str, workload: Workload) -> KernelProgram | Rejected:
         return Rejected(message=error.message)
 
 
-def _misfit(program: KernelProgram | Rejected, problem: Problem) -> Rejected | None:
-    if isinstance(program, Rejected) or not program.requirements:
+def _filled(candidate: Candidate, workload: Workload, circumstances: Circumstances) -> Filled:
+    text = candidate.program
+    try:
+        text = extract_program(text)
+        program = bind_numbers(text, candidate.settings, circumstances, workload.operation, workload.element_type)
+    except InvalidProgram as error:
+        known = candidate.model_copy(update={"program": _told_apart(text, candidate), "written": candidate.program})
+        return Filled(known, refused=Rejected(message=error.message))
+    known = candidate.model_copy(update={"program": program.text, "written": candidate.program})
+    return Filled(known, in_place=program.in_place)
+
+
+def _told_apart(text: str, candidate: Candidate) -> str:
+    """With its knobs set, where they can be: a text may be refused at one setting and not at another."""
+    try:
+        return set_knobs(text, candidate.settings)
+    except InvalidProgram:
+        return text
+
+
+def _as_written(filled: Filled, workload: Workload) -> Rejected | None:
+    """Why a filled-in text is no program, by the lines as they were written; None where nothing was open."""
+    if filled.in_place:
+        try:
+            parse_program(filled.in_place, workload.operation, workload.element_type)
+        except InvalidProgram as error:
+            return Rejected(message=error.message)
+    return None
+
+
+def _misfit(program: KernelProgram, problem: Problem) -> Rejected | None:
+    if not program.requirements:
         return None
     of_format = {} if problem.matrix is None else known_sizes(program.format, problem.matrix)
     try:

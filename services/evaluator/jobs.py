@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from services.evaluator.allowance import Stopped, allowance_of
-from services.evaluator.candidates import parse_candidates
+from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Outcomes, grade_batch, was_reached
@@ -69,14 +69,16 @@ class Grader:
         self._started()
         allowance = allowance_of(job, self._waited_s(), self._must_stop, self._others_wait)
         problem = patterns.problem(job.workload)
-        architecture = self._process.description().architecture
+        device = self._process.description()
+        filled = fill_numbers(job.candidates, problem, device.num_sms)
+        job = job.model_copy(update={"candidates": tuple(each.candidate for each in filled)})
         try:
             with (
-                CompilationsAhead(self._compiler, architecture, self._compile_limit_s) as ahead,
+                CompilationsAhead(self._compiler, device.architecture, self._compile_limit_s) as ahead,
                 ThreadPoolExecutor(1) as reader,
             ):
                 known = self._known_of(job)
-                new = {each.program: each for each in job.candidates if each.program not in known}
+                new = {each.candidate.program: each for each in filled if each.candidate.program not in known}
                 # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
                 reading = reader.submit(ahead.start, parse_candidates(new.values(), problem))
                 bench = self._process.open(problem, allowance)

@@ -123,10 +123,9 @@ def submit_task(options: TuningOptions) -> Flow[JobStatus]:
 
 
 def submit_task_evaluation(program: str, options: TuningOptions) -> Flow[JobStatus]:
-    """`POST /v1/evaluations` with a program for a task. Of the options the workload's count."""
+    """`POST /v1/evaluations` with a program for a task. Of the options the workload's and the budget count."""
     _encoded(program)
-    fields = task_body(options)
-    body = {name: fields[name] for name in ("task", "axes", "element_type")} | {"program": program}
+    body = {name: value for name, value in task_body(options).items() if name != "search"} | {"program": program}
     return _read(JobStatus, (yield Call("POST", "/v1/evaluations", {"json": body})))
 
 
@@ -137,10 +136,8 @@ def task_body(options: TuningOptions) -> dict[str, Any]:
 
 
 def submit_evaluation(program: str, matrix_name: str, matrix: bytes, options: TuningOptions) -> Flow[JobStatus]:
-    """`POST /v1/evaluations` with a program and a matrix file. Of the options the workload's count."""
-    fields = form_fields(options)
-    kept = ("operation", "element_type", "num_dense_cols", "values", *(f"axes_{name}" for name in options.axes))
-    data = {name: fields[name] for name in kept}
+    """`POST /v1/evaluations` with a program and a matrix file. Of the options the workload's and the budget count."""
+    data = {name: value for name, value in form_fields(options).items() if name != "search"}
     body = {"data": data, "files": {"file": (matrix_name, matrix), "program": ("program.cu", _encoded(program))}}
     return _read(JobStatus, (yield Call("POST", "/v1/evaluations", body)))
 

@@ -48,6 +48,8 @@ class TaskFamily:
     """Parameters worth trying for a problem."""
     allows: Callable[[TaskChoice], bool] = _anything
     """Whether parameters within their ranges go together, and with the problem."""
+    is_template: bool = True
+    """Whether `T` in the text stands for the element type."""
 
     def accepts(self, parameters: Mapping[str, ParameterValue], problem: Problem) -> bool:
         """Whether `instance` would give a program."""
@@ -65,7 +67,8 @@ class TaskFamily:
                 value=given,
                 limit="; ".join(f"{name}: {limits_of(spec)}" for name, spec in self.parameters.items()),
             )
-        program = with_element_type(self.write(TaskChoice(parameters, problem)), problem.element_type)
+        text = self.write(TaskChoice(parameters, problem))
+        program = with_element_type(text, problem.element_type) if self.is_template else text
         return FamilyInstance(self.name, parameters, program, problem.element_type)
 
 

@@ -6,11 +6,13 @@
 //@ values dictionary code=u8
 //@ scratch partial = num_slices * 32
 //@ launch spmv grid=ceil_div(num_slices,8) block=256 shared=4096 dependency=programmatic
+
+Lines that leave numbers open (`let`, `tune`, `pick`) are filled in before: see `numbers`.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NoReturn, cast, get_args
 
 from sparsesmith.errors import InvalidProgram
@@ -23,6 +25,7 @@ from sparsesmith.program.expression import Expression, parse_expression
 from sparsesmith.program.scratch import Scratch, check_scratch, parse_scratch
 
 PREFIX = "//@"
+KEYWORDS = "format, task, launch, values, require, scratch; let, tune and pick, which are filled in before"
 MAX_LAUNCHES = 64
 """Enough for sweeps over the levels of a graph. In a CUDA graph each costs about half a microsecond of an H200: more of
 them would take longer than the products that are tuned."""
@@ -42,7 +45,7 @@ _PARAMETER = re.compile(r"([a-z_]+)=([A-Za-z0-9_]+(?:,[0-9]+)*)")
 _REQUIREMENT = re.compile(r"([a-z_]+)=([0-9]{1,10})", re.ASCII)
 _LAUNCH_KEY = re.compile(r"(?:^|\s)([A-Za-z_]+)\s*=")
 
-NUM_SMS, NUM_DENSE_COLS = "num_sms", "num_dense_cols"
+DEVICE_NAMES = NUM_SMS, NUM_DENSE_COLS = ("num_sms", "num_dense_cols")
 """Names that expressions may use besides the sizes among the arguments; the second where there is a matrix."""
 
 Dimensions = tuple[int, int, int]
@@ -80,6 +83,8 @@ class Launch:
     shared: Expression
     """Bytes of dynamic shared memory."""
     dependency: Dependency = "full"
+    line: int = field(default=0, compare=False)
+    """Of the text; 0: none."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -118,11 +123,12 @@ class Launch:
         )
         return x, y, z
 
-    def _bounded(self, field: str, value: int, low: int, high: int) -> int:
+    def _bounded(self, what: str, value: int, low: int, high: int) -> int:
         if not low <= value <= high:
+            where = f"line {self.line}: " if self.line else ""
             raise InvalidProgram(
-                f"launch {self.kernel}: {field} is {value}, must be from {low} to {high}",
-                field=field,
+                f"{where}launch {self.kernel}: {what} is {value}, must be from {low} to {high}",
+                field=what,
                 value=value,
                 limit=f"{low}..{high}",
             )
@@ -153,9 +159,9 @@ def is_directive(line: str) -> bool:
     return line.lstrip(" \t").startswith(PREFIX)
 
 
-def parse_directives(text: str) -> Directives:  # noqa: C901
+def parse_directives(text: str) -> Directives:
     """Raises InvalidProgram for a missing, repeated, unknown or malformed directive, with its line."""
-    formats: list[_Stored] = []
+    formats: list[tuple[Format, dict[str, ParameterValue]]] = []
     tasks: list[str] = []
     launches: list[Launch] = []
     storages: list[ValueStorage] = []
@@ -164,7 +170,7 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
     for number, line in enumerate(text.split("\n"), start=1):
         if not is_directive(line):
             continue
-        keyword, _, rest = line.strip()[len(PREFIX) :].strip().partition(" ")
+        keyword, rest = _keyword(line)
         match keyword:
             case "format":
                 formats.append(_parse_format(rest, number))
@@ -179,9 +185,15 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
             case "scratch":
                 scratch.append(parse_scratch(rest, number))
             case _:
-                known = "format, task, launch, values, require, scratch"
-                _refuse(number, f"unknown directive {keyword!r}", keyword, known)
+                _refuse(number, f"unknown directive {keyword!r}", keyword, KEYWORDS)
     format_, parameters = _stored(formats, tasks, storages)
+    _check_sequence(launches)
+    return Directives(
+        format_, parameters, tuple(launches), tuple(requirements), tuple(scratch), tasks[0] if tasks else ""
+    )
+
+
+def _check_sequence(launches: Sequence[Launch]) -> None:
     if not 1 <= len(launches) <= MAX_LAUNCHES:
         raise InvalidProgram(
             f"{len(launches)} `//@ launch` lines: one to {MAX_LAUNCHES} are needed",
@@ -197,37 +209,6 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
                 value=launch.dependency,
                 limit="full",
             )
-    return Directives(
-        format_, parameters, tuple(launches), tuple(requirements), tuple(scratch), tasks[0] if tasks else ""
-    )
-
-
-_Stored = tuple[Format, dict[str, ParameterValue]]
-
-
-def _stored(formats: list[_Stored], tasks: list[str], storages: list[ValueStorage]) -> _Stored:
-    """How the matrix is stored; NO_FORMAT of a task. Raises InvalidProgram unless just one of the two is named."""
-    if tasks and (formats or len(tasks) > 1):
-        raise InvalidProgram(
-            f"{len(tasks)} `//@ task` and {len(formats)} `//@ format` lines: exactly one of either is needed",
-            field="task",
-            value=len(tasks) + len(formats),
-            limit=1,
-        )
-    if not tasks and len(formats) != 1:
-        raise InvalidProgram(
-            f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
-        )
-    allowed = 0 if tasks else 1
-    if len(storages) > allowed:
-        most = "a task has no matrix" if tasks else "at most one"
-        raise InvalidProgram(
-            f"{len(storages)} `//@ values` lines: {most}", field="values", value=len(storages), limit=allowed
-        )
-    if tasks:
-        return NO_FORMAT, {}
-    format_, parameters = formats[0]
-    return (compressed(format_, storages[0]) if storages else format_), parameters
 
 
 def without_directives(text: str) -> str:
@@ -241,7 +222,7 @@ def check_directives(directives: Directives, source: str, operation: Operation) 
     waits."""
     _check_task(directives.task, operation)
     known = launch_names(directives.format, directives.parameters, operation)
-    _check_requirements(directives.requirements, [name for name in known if name not in (NUM_SMS, NUM_DENSE_COLS)])
+    _check_requirements(directives.requirements, [name for name in known if name not in DEVICE_NAMES])
     for launch in directives.launches:
         _check_names(launch, known)
         launch.check_constants()
@@ -304,6 +285,51 @@ def _check_names(launch: Launch, known: tuple[str, ...]) -> None:
         )
 
 
+def stored_form(text: str) -> tuple[Format, dict[str, ParameterValue]]:
+    """What the `format` and `values` lines say, or a `task` line in their place, whatever the others hold.
+
+    Raises InvalidProgram as `parse_directives`.
+    """
+    lines = [(number, *_keyword(line)) for number, line in enumerate(text.split("\n"), start=1) if is_directive(line)]
+    formats = [_parse_format(rest, number) for number, keyword, rest in lines if keyword == "format"]
+    storages = [_parse_value_storage(rest, number) for number, keyword, rest in lines if keyword == "values"]
+    return _stored(formats, [rest for _, keyword, rest in lines if keyword == "task"], storages)
+
+
+def _keyword(line: str) -> tuple[str, str]:
+    """A directive and what follows it."""
+    keyword, _, rest = line.strip()[len(PREFIX) :].strip().partition(" ")
+    return keyword, rest
+
+
+_Stored = tuple[Format, dict[str, ParameterValue]]
+
+
+def _stored(formats: list[_Stored], tasks: list[str], storages: list[ValueStorage]) -> _Stored:
+    """How the matrix is stored; NO_FORMAT of a task. Raises InvalidProgram unless just one of the two is named."""
+    if tasks and (formats or len(tasks) > 1):
+        raise InvalidProgram(
+            f"{len(tasks)} `//@ task` and {len(formats)} `//@ format` lines: exactly one of either is needed",
+            field="task",
+            value=len(tasks) + len(formats),
+            limit=1,
+        )
+    if not tasks and len(formats) != 1:
+        raise InvalidProgram(
+            f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
+        )
+    allowed = 0 if tasks else 1
+    if len(storages) > allowed:
+        most = "a task has no matrix" if tasks else "at most one"
+        raise InvalidProgram(
+            f"{len(storages)} `//@ values` lines: {most}", field="values", value=len(storages), limit=allowed
+        )
+    if tasks:
+        return NO_FORMAT, {}
+    format_, parameters = formats[0]
+    return (compressed(format_, storages[0]) if storages else format_), parameters
+
+
 def _parse_format(rest: str, number: int) -> tuple[Format, dict[str, ParameterValue]]:
     name, *words = rest.split() or [""]
     given: dict[str, ParameterValue] = {}
@@ -356,6 +382,7 @@ def _parse_launch(rest: str, number: int) -> Launch:
         _dimension_expressions(values["block"], number),
         parse_expression(values.get("shared", "0")),
         _parse_dependency(values.get("dependency", "full").strip(), number),
+        number,
     )
 
 

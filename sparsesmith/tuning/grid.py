@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sparsesmith.families import FamilyInstance
 from sparsesmith.families.catalogue import TASK_FAMILIES
 from sparsesmith.families.estimates.cost import Prospect, Work
+from sparsesmith.families.knobs import family_of, prospects_of_program, task_family_of
 from sparsesmith.families.proposal import FamilyProspect, prospects_of, work_of
 from sparsesmith.families.task import TaskFamily, first_programs
 from sparsesmith.formats.format import ParameterValue
@@ -167,3 +168,14 @@ def grid_of_problem(problem: Problem) -> Choices:
         if family.accepts(prospect.parameters, problem)
     ]
     return TaskGrid(problem, found)
+
+
+def grid_of_program(text: str, problem: Problem) -> Choices:
+    """The settings of a program's knobs, on a problem. Raises InvalidProgram for knobs that are malformed."""
+    workload = problem.workload
+    if problem.matrix is None:
+        family = task_family_of(text, workload.operation)
+        return TaskGrid(problem, [TaskProspect(family, prospect) for prospect in family.prospects(problem)])
+    work = work_of(problem.matrix, workload.element_type, workload.num_dense_cols)
+    prospects = prospects_of_program(family_of(text, workload.operation), work)
+    return Grid(work, workload.operation, workload.element_type, prospects)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from services.generator.jobs.ledger import Ledger
 from services.generator.orders import KernelOrder
@@ -67,7 +68,7 @@ def connection(address: str) -> Iterator[Redis]:
     connection.close()
 
 
-def until(look: Callable[[], Any], seconds: float = 30) -> Any:
+def until(look: Callable[[], Any], seconds: float = 60) -> Any:
     end = time.monotonic() + seconds
     while not (found := look()) and time.monotonic() < end:
         time.sleep(0.05)
@@ -87,7 +88,9 @@ def test_jobs_that_it_accepted_are_answered_and_those_it_answered_are_kept(addre
         assert isinstance(graded, Graded)
         assert ended("finished") == Finished(report=make_answer(make_matrix()))
         listed = client.get("/v1/kernels").json()["jobs"]
-        assert {job["job_id"] for job in listed} == {"running", "queued", "finished", "failed"}
+        assert [job["job_id"] for job in listed] == ["queued", "running"], (
+            "it kept no list; those that it left are in ours"
+        )
         header = client.get("/v1/kernels/finished/artifact", params={"kind": "hpp"})
         assert header.is_success and "compiled by an unknown toolchain, sm_90" in header.text
 
@@ -160,7 +163,11 @@ def test_training_goes_on_from_its_checkpoint(written: Path, address: str, conne
     )
     workshop = open_workshop(settings, connection)
     state = resume(workshop)
-    assert (state.version, state.step, state.used) == (1, 1, ("used:0", "used:1"))
+    assert (state.step, state.used) == (1, ("used:0", "used:1"))
+    assert state.version == 2, "the weights are its own, with room for ids: another file than it published"
+    (path,) = (written / "state" / "checkpoints").glob("*.pt")
+    saved = torch.load(path, weights_only=True)["learner"]["networks"]["model.model.embed_tokens.weight"]
+    assert torch.equal(workshop.learner.networks.state_dict()["model.model.embed_tokens.weight"], saved)
     train(workshop, lambda: False, max_updates=1)
     assert RewardStream(connection).length() == 0
     updates = [json.loads(line) for line in (settings.state_dir / "updates.jsonl").read_text().splitlines()]
@@ -176,7 +183,7 @@ def requests_of(path: Path) -> list[dict[str, Any]]:
 def test_what_its_client_posts_is_accepted_and_answered(number: int, written: Path, address: str) -> None:
     request = requests_of(written)[number]
     with live_service(address, Evaluators()) as client:
-        headers = {**request["headers"], "Prefer": "wait=20"}
-        answer = client.post(request["path"], content=request["body"].encode("latin-1"), headers=headers)
+        headers = {**request["headers"], "Prefer": "wait=60"}
+        answer = client.post(request["path"], content=request["body"].encode("latin-1"), headers=headers, timeout=90)
         assert answer.is_success, answer.text
         assert isinstance(JobStatus.model_validate_json(answer.content).status, Finished | Graded)

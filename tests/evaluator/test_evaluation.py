@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from services.evaluator.allowance import Allowance, BudgetSpent, Stopped, allowance_of
-from services.evaluator.candidates import parse_candidates
+from services.evaluator.candidates import Filled, parse_candidates
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler
@@ -77,7 +77,7 @@ def grade(
 
     with CompilationsAhead(compiler, "sm_90", 20) as ahead:
         allowance = allowance_of(job, 0, must_stop, lambda: others_wait)
-        distinct = {each.program: each for each in job.candidates}
+        distinct = {each.program: Filled(each) for each in job.candidates}
         parsed = ahead.start(parse_candidates(distinct.values(), problem))
         return grade_batch(job, parsed, problem, bench, ahead, BASELINES, allowance)
 

@@ -30,7 +30,7 @@ from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.matrix.values import FixedValues, fixed_values, values_of_entries
 from sparsesmith.operations import Problem, check_axes, operation_named
 from sparsesmith.operations.catalogue import check_element_type
-from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions, ValuesOption
+from sparsesmith_proto.api import Budget, EvaluationRequest, MatrixIndices, TuningOptions, ValuesOption
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, Axes, ElementType, Message, Operation, ProgramText
 
@@ -62,6 +62,7 @@ class EvaluationOptions(Message):
     axes: Axes = Field(default={})
     values: ValuesOption = "any"
     program: ProgramText
+    budget: Budget = Budget()
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class Intake:
         async with self._submission(request) as submission:
             options = submission.read(EvaluationOptions)
             problem = await self._problem(submission, options)
-            yield EvaluationOrder(workload=problem.workload, program=options.program), problem
+            yield EvaluationOrder(workload=problem.workload, program=options.program, budget=options.budget), problem
 
     async def _problem(self, submission: Submission, options: TuningOptions | EvaluationOptions) -> Problem:
         limit = self._settings.max_operand_bytes

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from services.generator.orders import Order, fingerprint
 from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
 from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
@@ -125,6 +126,10 @@ class Ledger:
             except (ValidationError, NotFound) as error:
                 log.error("unfinished job %s cannot be taken up: %s", job_id, error)
         return jobs
+
+    async def pattern(self, digest: str) -> Pattern:
+        """Raises NotFound, Unavailable."""
+        return await asyncio.to_thread(self._patterns.get, digest)
 
     async def problem(self, workload: Workload) -> Problem:
         """The workload with its matrix, and its values where it fixes them. Raises NotFound, Unavailable."""
