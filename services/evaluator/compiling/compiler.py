@@ -28,6 +28,7 @@ from typing import Literal
 
 from services.evaluator.compiling.assembler import Assembled, Assembler, AssemblerNotFound
 from services.evaluator.compiling.contract.facts import NO_FACTS, PtxFacts, facts_of
+from services.evaluator.compiling.contract.flow.unset import with_registers_set
 from services.evaluator.compiling.nvrtc import PROGRAM_NAME, Nvrtc, NvrtcNotFound, find_include_folders, find_library
 from services.evaluator.ptx import MalformedPtx, print_module, read_module
 from sparsesmith.errors import Unavailable
@@ -345,7 +346,7 @@ def _build(
     if not result.succeeded:
         return _Built(False, log)
     try:
-        module = read_module(result.ptx)
+        module = with_registers_set(read_module(result.ptx))
     except MalformedPtx as error:
         return _Built(True, log, facts=NO_FACTS._replace(unreadable=str(error)))
     ptx = print_module(module)

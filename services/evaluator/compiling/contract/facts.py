@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 from services.evaluator.compiling.contract.flow.addresses import AddressFlow, calls_of
 from services.evaluator.compiling.contract.flow.bulk import unfinished_copies
-from services.evaluator.compiling.contract.flow.unwritten import changing_constants, unwritten_reads
+from services.evaluator.compiling.contract.flow.clocks import CLOCK, leak
+from services.evaluator.compiling.contract.flow.unwritten import changing_constants, never_filled, unwritten_reads
 from services.evaluator.compiling.contract.flow.waits import early_uses
 from services.evaluator.ptx import Module
 from sparsesmith.program.restrictions.assembly import FORBIDDEN_INSTRUCTIONS
 
 MAX_FAULTS = 8
+_CLOCK_REASON = "clocks could tell a timed run from a checked one; how long a wait sleeps is all that one may decide"
 
 
 class KernelFacts(NamedTuple):
@@ -76,7 +78,7 @@ def _of_kernel(module: Module, flow: AddressFlow, name: str) -> KernelFacts:
     uses = flow.uses(name)
     unfinished = [fault for each in flow.reached(name) for fault in unfinished_copies(module.functions[each])]
     unwritten = [fault for each in flow.reached(name) for fault in unwritten_reads(module, flow, each)]
-    unwritten += dict.fromkeys(changing_constants(module, flow, name))
+    unwritten += dict.fromkeys([*changing_constants(module, flow, name), *never_filled(module, flow, name)])
     return KernelFacts(
         tuple(uses.written.items()),
         tuple(uses.constants.items()),
@@ -94,11 +96,16 @@ def persistent_variables(module: Module) -> tuple[str, ...]:
 def forbidden_instruction(module: Module) -> str:
     """What no kernel may execute, with the line and the reason; empty where there is nothing."""
     for function in module.functions.values():
+        reads_clock = False
         for statement in function.body or ():
             for pattern, reason in FORBIDDEN_INSTRUCTIONS if statement.kind == "instruction" else ():
                 found = pattern.search(statement.text)
-                if found:
+                if found and found.group() == CLOCK and statement.text.startswith("mov."):
+                    reads_clock = True
+                elif found:
                     return f"{found.group()} (line {statement.line}): {reason}"
+        if reads_clock and (line := leak(function)) is not None:
+            return f"{CLOCK} (line {line}): {_CLOCK_REASON}"
     return ""
 
 

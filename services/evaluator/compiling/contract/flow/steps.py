@@ -225,6 +225,11 @@ class Scopes:
         return name
 
 
+def names_in(operand: str) -> list[str]:
+    """Registers, parameters, variables and labels that an operand names."""
+    return _NAME.findall(operand)
+
+
 def opcodes_name(declaration: str) -> str:
     return declaration.partition("=")[0].strip().rpartition(" ")[2].partition("[")[0]
 
@@ -248,11 +253,7 @@ class Steps:
         """Instructions that are not on the list, and calls of what has no code: the word and its line."""
         own = {*function.parameter_names, *function.result_names}
         self._parameters = own | {each.name for each in function.variables if each.space == "param"}
-        self._written: set[str] = set()
-        self._read: dict[str, int] = {}
-        scopes = Scopes(function)
-        for self._index, instruction in enumerate(scopes.instructions()):
-            self._note_registers(scopes, instruction)
+        for self._index, instruction in enumerate(Scopes(function).instructions()):
             self._add(instruction)
 
     def _add(self, instruction: Instruction) -> None:
@@ -273,21 +274,6 @@ class Steps:
                 self._call(instruction)
             case None:
                 self.unknown.append((".".join(instruction.opcode), instruction.line))
-
-    @property
-    def never_written(self) -> Mapping[str, int]:
-        """Registers that are read and that nothing in the function writes, with the first line."""
-        return {name: line for name, line in self._read.items() if name not in self._written}
-
-    def _note_registers(self, scopes: Scopes, instruction: Instruction) -> None:
-        for index, operand in enumerate((instruction.guard, *instruction.operands)):
-            for name in _NAME.findall(operand):
-                if not scopes.is_register(name):
-                    continue
-                if index == 1 and _gives_result(instruction):
-                    self._written.add(name)
-                else:
-                    self._read.setdefault(name, instruction.line)
 
     def _use(self, what: str, place: str, space: str, instruction: Instruction) -> None:
         self.uses.append(Use(what, place, space, instruction, self._index))
@@ -483,7 +469,7 @@ _MEMORIES = ("[local]", "[shared]")
 """What addresses were stored in the local memory of all functions, and in shared memory."""
 
 
-def _gives_result(instruction: Instruction) -> bool:
+def gives_result(instruction: Instruction) -> bool:
     """Whether the first operand is what an instruction gives, rather than takes."""
     opcode = instruction.opcode
     match opcodes.kind_of(opcode):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from services.evaluator.compiling.contract.flow.addresses import AddressFlow, called_by
+from services.evaluator.compiling.contract.flow.graph import edges_of
 from services.evaluator.compiling.contract.flow.steps import Use
 from services.evaluator.ptx import Function, Module
 from services.evaluator.ptx.module import Instruction
@@ -101,7 +102,7 @@ class _Waits:
 
     def _walk(self, function: Function, before: State, *, noted: bool = False) -> State | None:
         """The state behind a function, None where it never returns. Notes what is touched too early, if asked to."""
-        instructions, labels = function.instructions, labels_of(function)
+        instructions, edges = function.instructions, edges_of(function)
         known = first_thread(function)
         states: dict[int, State] = {0: before}
         waiting, exits = [0], []
@@ -111,8 +112,7 @@ class _Waits:
                 exits.append(states[index])
                 continue
             after = self._step(instructions[index], states[index], known)
-            goes = successors(function, labels, index)
-            for target, state in _with_states(instructions[index], goes, after, known):
+            for target, state in _with_states(instructions[index], edges[index], after, known):
                 if target is None:
                     exits.append(state)
                     continue
@@ -174,35 +174,6 @@ def _met(*states: State) -> State:
 def _called(instruction: Instruction) -> str:
     names = [operand for operand in instruction.operands if not operand.startswith("(")]
     return names[0] if instruction.opcode[0] == "call" and names else ""
-
-
-def labels_of(function: Function) -> Mapping[str, list[int]]:
-    """Where each label stands, by the number of the instruction behind it; several where scopes use a name again."""
-    labels: dict[str, list[int]] = {}
-    index = 0
-    for statement in function.body or ():
-        if statement.kind == "label":
-            labels.setdefault(statement.text, []).append(index)
-        index += statement.kind == "instruction"
-    return labels
-
-
-def successors(function: Function, labels: Mapping[str, list[int]], index: int) -> list[int | None]:
-    """The instructions that may follow one, the fall-through last; None for out of the function."""
-    instruction = function.instructions[index]
-    goes: list[int | None]
-    match instruction.opcode[0]:
-        case "bra":
-            goes = list(labels.get(instruction.operands[0], ()))
-        case "brx":
-            goes = list({at for places in labels.values() for at in places})
-        case "ret":
-            goes = [None]
-        case "exit" | "trap":
-            goes = []
-        case _:
-            return [index + 1]
-    return [*goes, index + 1] if instruction.guard else goes
 
 
 def _with_states(
