@@ -339,21 +339,21 @@ def _build(
     definitions: Iterable[tuple[str, str]],
 ) -> _Built:
     """Compiles to PTX, reads that, prints it anew, and assembles what was printed: what is checked is what runs."""
-    result = compiler.compile(source, _options(architecture, definitions, folders))
+    result = compiler.compile(source, nvrtc_options(architecture, definitions, folders))
     log = result.log
     for folder in sorted(folders, key=len, reverse=True):
         log = log.replace(folder + "/", "")
     if not result.succeeded:
         return _Built(False, log)
     try:
-        module = with_registers_set(read_module(result.ptx))
+        module, unset = with_registers_set(read_module(result.ptx))
     except MalformedPtx as error:
         return _Built(True, log, facts=NO_FACTS._replace(unreadable=str(error)))
     ptx = print_module(module)
     assembled = assembler.assemble(ptx, architecture)
     if not assembled.succeeded:
         return _Built(False, f"{log}{_with_lines(assembled, ptx)}")
-    facts = facts_of(module)
+    facts = facts_of(module, unset)
     facts = facts._replace(has_unbounded_stack=facts.has_unbounded_stack or UNBOUNDED_STACK in assembled.log)
     return _Built(True, log, assembled.log, ptx, assembled.cubin, facts)
 
@@ -374,7 +374,7 @@ def _with_lines(assembled: Assembled, ptx: str) -> str:
     return _PTX_LINE.sub(line_of_the_program, split_log(assembled.log)[0] or assembled.log)
 
 
-def _options(architecture: str, definitions: Iterable[tuple[str, str]], folders: Iterable[str]) -> list[str]:
+def nvrtc_options(architecture: str, definitions: Iterable[tuple[str, str]], folders: Iterable[str]) -> list[str]:
     return [
         f"--gpu-architecture={architecture.replace('sm_', 'compute_')}",
         "-std=c++17",

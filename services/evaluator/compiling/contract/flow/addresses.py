@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.evaluator.compiling.contract.flow.steps import PARAMETERS, Fetched, Step, Steps, Use, number, one_of
-from services.evaluator.compiling.contract.flow.unset import unset_registers
 from services.evaluator.compiling.contract.flow.values import (
     NUMBER,
     NUMBERS,
@@ -65,11 +64,6 @@ class AddressFlow:
                 found.faults.append(
                     f"line {line}: '{word}' is not an instruction that kernels may use: it counts as a store to "
                     "anywhere; use plain loads, stores and arithmetic"
-                )
-            for register, line in unset_registers(self._module.functions[name]).faulty.items():
-                found.faults.append(
-                    f"line {line}: a value is used that nothing sets, or assembly not on every path (register "
-                    f"{register.partition('#')[0]}): it would be what a program before left there; initialise it"
                 )
             for use in steps.uses:
                 self._judge(use, kernel, found)

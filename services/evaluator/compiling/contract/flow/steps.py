@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from services.evaluator.compiling.contract.flow import opcodes
 from services.evaluator.compiling.contract.flow.values import (
@@ -175,6 +176,8 @@ class Scopes:
         self._number = 0
         self._open: list[tuple[int, set[str], list[tuple[str, int]]]] = []
         self._variables: set[str] = set()
+        self._outermost: set[str] = set()
+        """Known to be registers of the outermost scope."""
 
     def instructions(self) -> Iterator[Instruction]:
         """With names of inner scopes made unique: `p#3`."""
@@ -198,9 +201,13 @@ class Scopes:
         """Of a name as `instructions` gives it, while it is there."""
         if "#" in name:
             return name not in self._variables
-        _, names, families = self._open[0]
-        declared = name in names and f"{name}#{self._open[0][0]}" not in self._variables
-        return declared or any(_is_of(name, prefix, count) for prefix, count in families)
+        if name not in self._outermost:
+            _, names, families = self._open[0]
+            declared = name in names and f"{name}#{self._open[0][0]}" not in self._variables
+            if not declared and not any(_is_of(name, prefix, count) for prefix, count in families):
+                return False
+            self._outermost.add(name)
+        return True
 
     def _declare(self, text: str) -> None:
         found = _DECLARED_REGISTERS.fullmatch(text)
@@ -342,11 +349,15 @@ class Steps:
             return
         address = self._place(where.base)
         self._use("load", address, space, instruction)
-        own = tuple(self._place(name, at) for name in sorted(self._parameters) for at in _OFFSETS)
-        places = (*_MEMORIES, *(own if space in ("", "param", "local") else ()))
+        may_be_own = space in ("", "param", "local")
+        places = (*_MEMORIES, *(self._own_places if may_be_own else ()))
         rule = Fetched(self._reaches(space), places, instruction.opcode[-1] in _WIDE)
         for target in targets:
             self._step(target, [address, *places], rule)
+
+    @cached_property
+    def _own_places(self) -> tuple[str, ...]:
+        return tuple(self._place(name, at) for name in sorted(self._parameters) for at in _OFFSETS)
 
     def _reaches(self, space: str) -> Callable[[Form, str], bool]:
         """Whether an access of a state space (empty: generic) may lead from an address to a place of memory."""

@@ -48,14 +48,17 @@ def unset_registers(function: Function) -> Unset:
     return Unset({name: line for name, line in unset.items() if name not in left}, left)
 
 
-def with_registers_set(module: Module) -> Module:
-    """The module with every register that some path leaves unset set to zero before anything else."""
-    changed = {
-        name: _with_zeros(function, unset.left)
-        for name, function in module.functions.items()
-        if function.body is not None and (unset := unset_registers(function)).left
-    }
-    return replace(module, functions={**module.functions, **changed}) if changed else module
+Faulty = Mapping[str, Mapping[str, int]]
+"""By function, registers that are read unset and stay so, with the line."""
+
+
+def with_registers_set(module: Module) -> tuple[Module, Faulty]:
+    """The module with every register that some path leaves unset set to zero before anything else; and the faulty."""
+    defined = {name: function for name, function in module.functions.items() if function.body is not None}
+    unset = {name: unset_registers(function) for name, function in defined.items()}
+    changed = {name: _with_zeros(defined[name], each.left) for name, each in unset.items() if each.left}
+    faulty = {name: each.faulty for name, each in unset.items() if each.faulty}
+    return (replace(module, functions={**module.functions, **changed}) if changed else module), faulty
 
 
 def _with_zeros(function: Function, names: Mapping[str, int]) -> Function:
