@@ -31,7 +31,7 @@ from services.evaluator.compiling.contract.facts import facts_of
 from services.evaluator.compiling.contract.flow.unset import with_registers_set
 from services.evaluator.compiling.nvrtc import Nvrtc, find_include_folders, find_library
 from services.evaluator.cores import num_cores
-from services.evaluator.ptx import print_module, read_module
+from services.evaluator.ptx import is_read_alike, print_module, read_module
 from sparsesmith.families import propose
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.message import ElementType, Operation
@@ -107,6 +107,7 @@ def stages(sources: Sequence[str]) -> dict[str, dict[str, float]]:
     watch = Stopwatch()
     for source in sources:
         ptx = watch.of("nvrtc", lambda text=source: compiler.compile(text, options).ptx)  # type: ignore[misc]
+        watch.of("compare", lambda text=ptx: is_read_alike(text))  # type: ignore[misc]
         module = watch.of("read", lambda text=ptx: read_module(text))  # type: ignore[misc]
         module, unset = watch.of("registers", lambda read=module: with_registers_set(read))  # type: ignore[misc]
         printed = watch.of("print", lambda read=module: print_module(read))  # type: ignore[misc]

@@ -10,7 +10,7 @@ from benchmarks.suites import ROOT
 def test_every_step_of_a_compilation_is_measured() -> None:
     (source,) = _sources(1)
     measured = stages([source])
-    assert list(measured) == ["nvrtc", "read", "registers", "print", "assemble", "judge"]
+    assert list(measured) == ["nvrtc", "compare", "read", "registers", "print", "assemble", "judge"]
     assert measured["nvrtc"]["mean"] > 1
 
 

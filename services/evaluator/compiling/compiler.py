@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -29,8 +29,15 @@ from typing import Literal
 from services.evaluator.compiling.assembler import Assembled, Assembler, AssemblerNotFound
 from services.evaluator.compiling.contract.facts import NO_FACTS, PtxFacts, facts_of
 from services.evaluator.compiling.contract.flow.unset import with_registers_set
-from services.evaluator.compiling.nvrtc import PROGRAM_NAME, Nvrtc, NvrtcNotFound, find_include_folders, find_library
-from services.evaluator.ptx import MalformedPtx, print_module, read_module
+from services.evaluator.compiling.nvrtc import (
+    PROGRAM_NAME,
+    Nvrtc,
+    NvrtcNotFound,
+    NvrtcResult,
+    find_include_folders,
+    find_library,
+)
+from services.evaluator.ptx import MalformedPtx, is_read_alike, print_module, read_module
 from sparsesmith.errors import Unavailable
 
 DEFAULT_TIMEOUT_S = 20.0
@@ -39,7 +46,7 @@ WORKER_MEMORY_BYTES = 4 << 30
 MAX_LOG_CHARACTERS = 16_384
 MAX_SOURCE_CHARACTERS = 1 << 20
 
-UNBOUNDED_STACK = "cannot be statically determined"
+UNBOUNDED_STACK = re.compile(r"^ptxas \w+\s*:.*cannot be statically determined", re.MULTILINE)
 """Some assemblers' words for recursion and calls through pointers."""
 
 CompileFailure = Literal["error", "timeout", "crashed"]
@@ -228,8 +235,7 @@ class _Worker:
             cubin = self._connection.recv_bytes()
         except (EOFError, ConnectionError):
             return CompileError("the compiler process crashed or ran out of memory", "crashed")
-        warnings, resources = split_log(header["assembled"])
-        log = "\n".join(filter(None, [header["log"].strip(), warnings]))
+        log, resources = split_log(header["log"])
         facts = PtxFacts.of_json(header["facts"])
         return Compiled(ptx, cubin, _bounded(log), resources, header["compile_ms"], facts)
 
@@ -307,8 +313,7 @@ def serve(descriptor: int) -> None:
         built = _build(compiler, assembler, folders, source, architecture, definitions)
         header = {
             "succeeded": built.succeeded,
-            "log": built.log[: 64 * MAX_LOG_CHARACTERS],
-            "assembled": built.assembled[: 64 * MAX_LOG_CHARACTERS],
+            "log": _ends_of(built.log),
             "compile_ms": (time.perf_counter() - started) * 1e3,
             "facts": built.facts.to_json(),
         }
@@ -318,13 +323,18 @@ def serve(descriptor: int) -> None:
             connection.send_bytes(built.cubin)
 
 
+def _ends_of(log: str) -> str:
+    """Of a long log the beginning, and the end, where the resources stand."""
+    part = 32 * MAX_LOG_CHARACTERS
+    return log if len(log) <= 2 * part else f"{log[:part]}\n{log[-part:]}"
+
+
 @dataclass(frozen=True)
 class _Built:
-    """What became of one source: `log` is the compiler's, `assembled` the assembler's."""
+    """What became of one source; the log is the compiler's, then the assembler's."""
 
     succeeded: bool
     log: str
-    assembled: str = ""
     ptx: str = ""
     cubin: bytes = b""
     facts: PtxFacts = NO_FACTS
@@ -338,24 +348,45 @@ def _build(
     architecture: str,
     definitions: Iterable[tuple[str, str]],
 ) -> _Built:
-    """Compiles to PTX, reads that, prints it anew, and assembles what was printed: what is checked is what runs."""
-    result = compiler.compile(source, nvrtc_options(architecture, definitions, folders))
+    """What is checked is what runs: the compiler's PTX is read, and its machine code taken where no reader could take
+    that text for anything else and nothing is to be changed; else it is printed anew and assembled."""
+    result = _compiled(compiler, source, architecture, definitions, folders)
     log = result.log
     for folder in sorted(folders, key=len, reverse=True):
         log = log.replace(folder + "/", "")
     if not result.succeeded:
         return _Built(False, log)
     try:
-        module, unset = with_registers_set(read_module(result.ptx))
+        read = read_module(result.ptx)
     except MalformedPtx as error:
-        return _Built(True, log, facts=NO_FACTS._replace(unreadable=str(error)))
+        return _Built(True, split_log(log)[0], facts=NO_FACTS._replace(unreadable=str(error)))
+    module, unset = with_registers_set(read)
     ptx = print_module(module)
-    assembled = assembler.assemble(ptx, architecture)
+    if module is read and is_read_alike(result.ptx) and _holds_what_was_read(result.cubin):
+        assembled = Assembled(True, log, result.cubin)
+    else:
+        assembled = assembler.assemble(ptx, architecture)
+        assembled = replace(assembled, log=f"{split_log(log)[0]}\n{assembled.log}".lstrip())
     if not assembled.succeeded:
-        return _Built(False, f"{log}{_with_lines(assembled, ptx)}")
+        return _Built(False, _with_lines(assembled, ptx))
     facts = facts_of(module, unset)
-    facts = facts._replace(has_unbounded_stack=facts.has_unbounded_stack or UNBOUNDED_STACK in assembled.log)
-    return _Built(True, log, assembled.log, ptx, assembled.cubin, facts)
+    facts = facts._replace(has_unbounded_stack=facts.has_unbounded_stack or bool(UNBOUNDED_STACK.search(assembled.log)))
+    return _Built(True, assembled.log, ptx, assembled.cubin, facts)
+
+
+def _holds_what_was_read(cubin: bytes) -> bool:
+    """Variables in global memory that nothing names, which headers declare, are not printed anew."""
+    return bool(cubin) and b".nv.global" not in cubin
+
+
+def _compiled(
+    compiler: Nvrtc, source: str, architecture: str, definitions: Iterable[tuple[str, str]], folders: Sequence[str]
+) -> NvrtcResult:
+    """To PTX and machine code at once; to PTX alone where that does not assemble: our assembler names the lines."""
+    result = compiler.compile(source, nvrtc_options(architecture, definitions, folders))
+    if result.succeeded or "ptxas" not in result.log:
+        return result
+    return compiler.compile(source, nvrtc_options(architecture.replace("sm_", "compute_"), definitions, folders))
 
 
 _PTX_LINE = re.compile(r"kernel\.ptx, line (\d+)")
@@ -376,9 +407,10 @@ def _with_lines(assembled: Assembled, ptx: str) -> str:
 
 def nvrtc_options(architecture: str, definitions: Iterable[tuple[str, str]], folders: Iterable[str]) -> list[str]:
     return [
-        f"--gpu-architecture={architecture.replace('sm_', 'compute_')}",
+        f"--gpu-architecture={architecture}",
         "-std=c++17",
         "-lineinfo",
+        "--ptxas-options=-v",
         *(f"-I{folder}" for folder in folders),
         *(f"-D{name}={value}" for name, value in definitions),
     ]

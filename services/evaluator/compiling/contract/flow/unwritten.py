@@ -47,7 +47,7 @@ def never_filled(module: Module, flow: AddressFlow, kernel: str) -> Iterator[str
 
 
 def changing_constants(module: Module, flow: AddressFlow, kernel: str, written: Mapping[int, int]) -> Iterator[str]:
-    """Loads that count as constant (ld.global.nc) from what the same kernel writes: parameters by position, with a line."""
+    """Loads that count as constant (ld.global.nc) from what the same kernel writes: by position, with a line."""
     origins = {f"{kernel}/{module.functions[kernel].parameter_names[position]}": position for position in written}
     for name in flow.reached(kernel):
         for use in flow.steps_of(name).uses:
