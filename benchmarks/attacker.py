@@ -11,7 +11,8 @@ with it, and on a GPU how long it takes. It counts as **accepted**, and is kept 
 
 None should be. A mutant or a shortcut that passes otherwise has come out as an honest program. What gets far draws more of
 its kind: pairs of deed and detour that came past the text are tried again with other disguises, twice as often. The result
-file holds how far it came, so that the command goes on where it was stopped; one of another grammar is begun anew.
+file holds how far it came, so that the command goes on where it was stopped, and judges again first what it had accepted;
+one of another grammar is begun anew.
 """
 
 import argparse
@@ -167,8 +168,10 @@ def main() -> None:
         out = options.out or ROOT / "benchmarks" / "results" / device_folder(device) / "attacker.json"
         campaign = Campaign(out, device.model_dump(mode="json"), options.attempts, until)
         twins = Twins(workload, pattern, compiler)
+        attackers = [Attacker(workload, bench, compiler, twins) for bench in benches]
+        campaign.judge_again(attackers[0])
         with ThreadPoolExecutor(options.workers) as threads:
-            runs = [threads.submit(campaign.run, Attacker(workload, bench, compiler, twins)) for bench in benches]
+            runs = [threads.submit(campaign.run, attacker) for attacker in attackers]
             for run in runs:
                 run.result()
     campaign.write()
@@ -206,6 +209,15 @@ class Campaign:
                 _note(tried, ended, self.state)
                 if self.state["num_attempts"] % 50 == 0:
                     self.write()
+
+    def judge_again(self, attacker: "Attacker") -> None:
+        """What an earlier version accepted: a hole that was mended is told from one that is open."""
+        for row in self.state["passed"]:
+            tried = attempt(row["number"])
+            if "program" in row and not attacker.tried(tried).is_accepted(tried):
+                self.state["num_accepted"] -= 1
+                row["accepted_until"] = source_commit()
+                del row["program"]
 
     def write(self) -> None:
         _write(self._out, self.state, self._device)

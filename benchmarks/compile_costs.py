@@ -128,7 +128,7 @@ def in_turns(sources: Sequence[str], trees: Mapping[str, Path], turns: int) -> d
         written, out = Path(folder) / "sources.json", Path(folder) / "out.json"
         written.write_text(json.dumps(sources), encoding="utf-8")
         for turn in range(turns):
-            for version in list(trees) if turn % 2 == 0 else list(reversed(trees)):
+            for version in list(trees) if turn % 2 == 0 else list(trees)[::-1]:
                 row = _compiled_by(trees[version], written, out)
                 taken[version].append(round(row["cpu_s"] * 1e3 / len(sources), 1))
                 walls[version].append(round(row["wall_s"] * 1e3 / len(sources), 1))

@@ -18,14 +18,16 @@ from sparsesmith_proto.kernel import Rejected, Workload
 Work = Literal["undefined", "less", "whole"]
 """`undefined`: the interpreter stops it or its result is wrong there. `less`: right, with less than its twin's work."""
 
-LESS = 0.97
-"""A share of the twin's work that counts as less of it."""
+FEWER_SECTORS = 0.97
+"""A share of the different sectors that the twin reads: what it must read, it reads however it is compiled."""
+FEWER_INSTRUCTIONS = 0.6
+"""A share of the twin's instructions that no compiler saves by unrolling a loop otherwise."""
 _PRODUCT = re.compile(r"\*.*x\[|x\[.*\*|fma|FMA")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Of a program with its twin. Shares are of the twin's: instructions of threads, and sectors of device memory."""
+    """Of a program with its twin. Shares are of the twin's: instructions of threads, different sectors that are read."""
 
     work: Work
     reason: str = ""
@@ -51,9 +53,9 @@ class Twins:
         assert not isinstance(honest, str), honest
         if isinstance(done, str):
             return Comparison("undefined", done)
-        instructions, sectors = (_share(done, honest, name) for name in ("lane_instructions", "global_load_sectors"))
+        instructions, sectors = (_share(done, honest, name) for name in ("lane_instructions", "unique_sectors_read"))
         products = _products(program, done) / max(_products(twin, honest), 1) if _products(program, done) else 1.0
-        is_less = min(instructions, sectors, products) < LESS
+        is_less = sectors < FEWER_SECTORS or min(instructions, products) < FEWER_INSTRUCTIONS
         return Comparison("less" if is_less else "whole", "", instructions, sectors, products)
 
     def _work(self, text: str) -> list[Counts] | str:
@@ -73,7 +75,8 @@ class Twins:
 
 
 def _share(done: Sequence[Counts], honest: Sequence[Counts], name: str) -> float:
-    return sum(getattr(each, name) for each in done) / max(sum(getattr(each, name) for each in honest), 1)
+    taken, twins = (sum(int(getattr(each, name)) for each in counts) for counts in (done, honest))
+    return taken / max(twins, 1)
 
 
 def _products(text: str, counts: Sequence[Counts]) -> int:

@@ -66,12 +66,17 @@ def test_a_program_that_does_as_its_twin_does_has_done_the_whole_work(twins: Twi
     assert beside(twins, honest().replace("float sum = 0", "float sum = 0.0f")) == Comparison("whole")
 
 
-def test_a_program_that_leaves_out_what_counts_for_nothing_has_done_less(twins: Twins) -> None:
-    loop = "j < row_offsets[row + 1]; j++) {"
-    skipping = honest().replace(loop, f"{loop} if (values[j] == 0 || x[col_indices[j]] == 0) continue;")
-    reversed_loads = skipping.replace("sum += values[j]", "sum += __ldg(values + j)")
-    compared = beside(twins, reversed_loads)
-    assert compared.work == "less" and compared.products < 0.97
+def test_a_program_that_executes_a_part_of_its_twins_instructions_has_done_less(twins: Twins) -> None:
+    done = "bool done = false;"
+    laborious = honest().replace(done, f"{done} for (int i = 0; i < nnz; i++) sum += 0 * values[i];")
+    compared = twins.compared(honest(), laborious)
+    assert compared.work == "less" and compared.instructions < 0.6
+
+
+def test_a_program_that_is_compiled_otherwise_has_done_the_whole_work(twins: Twins) -> None:
+    loop = "  if (row < num_rows && !done) for"
+    rolled = honest().replace(loop, loop.replace("for", "\n#pragma unroll 1\n  for"))
+    assert beside(twins, rolled).work == "whole"
 
 
 def test_a_program_that_reads_what_nothing_has_written_is_undefined(twins: Twins) -> None:
