@@ -1,6 +1,6 @@
 """The toolchain of this machine: NVRTC, the headers, `ptxas`, the options of both; found together and named as one.
 
-What is checked is what runs: the compiler's PTX is read, and its machine code taken where no reader could take that text
+What is checked is what runs: the compiler's PTX is read, and its machine code taken where no reader could take the text
 for anything else and nothing is to be changed; else it is printed anew and assembled. Both tools are native code that
 reads hostile input: build in a process that may be lost (see compiler.py).
 """
