@@ -17,103 +17,108 @@ class GeneratorSettings(BaseSettings):
     )
 
     host: str = "127.0.0.1"
-    """Address to listen on."""
+    """Address to listen on; read by `__main__`."""
     port: int = Field(default=8000, ge=1, le=65535)
-    """Port to listen on."""
+    """Port to listen on; read by `__main__`."""
     stop_grace_s: int = Field(default=10, ge=1, le=600)
-    """How long open connections may finish when the service stops."""
+    """How long open connections may finish when the service stops; read by `__main__`."""
 
     max_header_bytes: int = Field(default=16 * 1024, ge=1024, le=2**20)
-    """Of a request's target and headers; more are answered 400 or 431."""
+    """Of a request's target and headers; more are answered 400 or 431. Read by `http.server` and `http.body_limit`."""
     header_timeout_s: float = Field(default=10.0, gt=0, le=600)
-    """How long the headers of a request may take; then the connection is closed."""
+    """How long the headers of a request may take; then the connection is closed. Read by `http.server`."""
     body_timeout_s: float = Field(default=30.0, gt=0, le=3600)
-    """Longest pause within a body; all of it may take this and a second for each 16 KiB."""
+    """Longest pause within a body; all of it may take this and a second for each 16 KiB. Read by `http.body_limit`."""
     max_connections: int = Field(default=512, ge=8, le=100_000)
-    """Open connections; requests on others are answered 503."""
+    """Open connections; requests on others are answered 503. Read by `http.server`."""
 
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL"),
     )
-    """Address of Redis: redis://, rediss://, unix:///path. From SPARSESMITH_REDIS_URL, else REDIS_URL."""
+    """Address of Redis: redis://, rediss://, unix:///path.
+    From SPARSESMITH_REDIS_URL, else REDIS_URL. Read by `channels`."""
 
     policy_dir: Path | None = Path("models/sparsesmith-30m")
-    """Folder of the policy. Empty: no policy, `families` is all there is."""
+    """Folder of the policy. Empty: no policy, `families` is all there is. Read by `engine_host`."""
     cost_model_dir: Path | None = Path("models/cost-h200")
-    """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
+    """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate. Read by
+    `search.families`."""
     exchange_dir: Path = Path(".sparsesmith/policy")
-    """Folder where the trainer leaves published weights."""
+    """Folder where the trainer leaves published weights; read by `policy_watch`."""
     policy_poll_s: float = Field(default=1.0, gt=0, le=60)
-    """How often the policy channel is asked for new weights."""
+    """How often the policy channel is asked for new weights; read by `policy_watch`."""
     canary_samples: int = Field(default=64, ge=8, le=1024)
-    """Probe samples that a new version is judged by before it serves, over 8 prompts; fewer find less."""
+    """Probe samples that a new version is judged by before it serves, over 8 prompts; fewer find less. Read by
+    `canary`."""
     canary_hold_s: float = Field(default=60.0, ge=1, le=600)
-    """Longest that users' samples wait while a version under probe is in the engine."""
+    """Longest that users' samples wait while a version under probe is in the engine; read by `policy_watch`."""
     canary_verdict_s: float = Field(default=300.0, ge=1, le=3600)
-    """How long evaluators and trainer may take over the probe samples, while users are served."""
+    """How long evaluators and trainer may take over the probe samples, while users are served; read by `canary`."""
     canary_retry_s: float = Field(default=30.0, ge=0.1, le=900)
-    """Pause before a version is probed again whose probe could not be finished; doubles each time."""
+    """Pause before a version is probed again whose probe could not be finished; doubles each time. Read by
+    `policy_watch`."""
     max_logprob_gap: float = Field(default=0.02, gt=0, le=10)
-    """Nats a telling token that engine and trainer may differ more than for the shipped version."""
+    """Nats a telling token that engine and trainer may differ more than for the shipped version; read by
+    `comparison`."""
     max_logprob_gap_program: float = Field(default=0.15, gt=0, le=100)
     """Nats a program, likewise."""
     architecture: Architecture = "sm_90"
-    """GPU generation that prompts ask for."""
+    """GPU generation that prompts ask for; read by `search.sample`."""
     temperature: float = Field(default=1.0, gt=0, le=2)
-    """Sampling temperature."""
+    """Sampling temperature; read by `search.sample`."""
     max_program_tokens: int = Field(default=1536, ge=16, le=32768)
-    """Longest program a sample may have."""
+    """Longest program a sample may have; read by `search.sample`."""
     max_prompt_tokens: int = Field(default=1024, ge=16, le=65536)
-    """Longest prompt; with `max_program_tokens` the engine's context length. A policy asked in text needs 4096 or
-    more."""
+    """Longest prompt; with `max_program_tokens` the engine's context length. A policy asked in text needs 4096 or more.
+    Read by `engine`."""
 
     engine_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the engine. auto: float32 on a CPU, bfloat16 on a GPU."""
+    """Arithmetic of the engine. auto: float32 on a CPU, bfloat16 on a GPU; read by `engine`."""
     engine_max_samples: int = Field(default=64, ge=1, le=1024)
-    """Samples that the engine decodes at a time."""
+    """Samples that the engine decodes at a time; read by `engine`."""
     engine_kv_cache_gib: int = Field(default=1, ge=1, le=256)
-    """Host memory for the key-value cache when the engine runs on a CPU."""
+    """Host memory for the key-value cache when the engine runs on a CPU; read by `engine`."""
     engine_gpu_memory_fraction: float = Field(default=0.1, gt=0, le=0.95)
-    """Share of the GPU's memory that the engine takes, beside evaluator and trainer."""
+    """Share of the GPU's memory that the engine takes, beside evaluator and trainer; read by `engine`."""
     engine_threads: str = Field(default="auto", max_length=200)
-    """Cores of a CPU engine, as VLLM_CPU_OMP_THREADS_BIND takes them."""
+    """Cores of a CPU engine, as VLLM_CPU_OMP_THREADS_BIND takes them; read by `engine`."""
     engine_restart_s: float = Field(default=5.0, ge=0, le=600)
-    """Pause before a dead engine is started again."""
+    """Pause before a dead engine is started again; read by `engine_host`."""
 
     max_waiting_jobs: int = Field(default=256, ge=1, le=100_000)
-    """Accepted jobs that wait for their turn; beyond it requests are answered 503."""
+    """Accepted jobs that wait for their turn; beyond it requests are answered 503. Read by `jobs`."""
     max_running_jobs: int = Field(default=4, ge=1, le=256)
     """Jobs that share the engine and the evaluators at a time; where there are several, one in four of the places takes
-    only small ones."""
+    only small ones. Read by `jobs`."""
     samples_in_flight: int = Field(default=16, ge=1, le=1024)
-    """Samples that one job has in the engine at a time."""
+    """Samples that one job has in the engine at a time; read by `search.sample`."""
     batch_candidates: int = Field(default=16, ge=1, le=256)
-    """Candidates in an evaluation job."""
+    """Candidates in an evaluation job; read by `search`."""
     batches_in_flight: int = Field(default=2, ge=1, le=64)
-    """Evaluation jobs that one request has in the queue at a time."""
+    """Evaluation jobs that one request has in the queue at a time; read by `grading`."""
     first_grade_patience_s: float = Field(default=120.0, gt=0, le=3600)
-    """How far past its budget a job waits for its first evaluation (a cold evaluator)."""
+    """How far past its budget a job waits for its first evaluation (a cold evaluator); read by `grading`."""
 
     max_body_bytes: int = Field(default=2 * 2**30, ge=1024)
-    """Largest upload."""
+    """Largest upload; read by `body_limit`."""
     max_json_bytes: int = Field(default=64 * 2**20, ge=1024)
-    """Largest JSON body."""
+    """Largest JSON body; read by `body_limit`."""
     max_json_indices: int = Field(default=2_000_000, ge=1)
-    """Entries of each index list of a JSON body."""
+    """Entries of each index list of a JSON body; read by `intake`."""
     max_nnz: int = Field(default=50_000_000, ge=1, lt=2**31)
-    """Nonzeros of an uploaded matrix."""
+    """Nonzeros of an uploaded matrix; read by `intake`."""
     max_stored_bytes: int = Field(default=8 * 2**30, ge=2**20)
-    """Of the matrices in Redis, all jobs together; beyond it requests are answered 503."""
+    """Of the matrices in Redis, all jobs together; beyond it requests are answered 503. Read by `__main__`."""
     max_operand_bytes: int = Field(default=64 * 2**30, ge=2**20)
-    """Of the dense operands of a product: what no GPU holds is refused at once."""
+    """Of the dense operands of a product: what no GPU holds is refused at once. Read by `intake`."""
     max_parsed_matrices: int = Field(default=4, ge=1, le=256)
-    """Matrices that are parsed at a time, which bounds memory; others wait."""
+    """Matrices that are parsed at a time, which bounds memory; others wait. Read by `intake`."""
     max_wait_s: float = Field(default=60.0, ge=0, le=3600)
-    """Longest `Prefer: wait=N` that is honoured."""
+    """Longest `Prefer: wait=N` that is honoured; read by `routes`."""
     history_days: int = Field(default=30, ge=1, le=3650)
-    """How long a job that has ended can be looked at, with all that was tried for it."""
+    """How long a job that has ended can be looked at, with all that was tried for it. Read by `__main__`."""
     history_jobs: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Jobs that have ended and are kept; beyond it the oldest go."""
+    """Jobs that have ended and are kept; beyond it the oldest go. Read by `__main__`."""
     cache_ttl_s: int = Field(default=30 * 86400, ge=0)
-    """How long an answer stays in the cache of tuned kernels. 0: no cache."""
+    """How long an answer stays in the cache of tuned kernels. 0: no cache. Read by `kernel_cache`."""

@@ -178,8 +178,7 @@ class _Worker:
             cubin = self._connection.recv_bytes()
         except (EOFError, ConnectionError):
             return CompileError("the compiler process crashed or ran out of memory", "crashed")
-        warnings, resources = split_log(header["assembled"])
-        log = "\n".join(filter(None, [header["log"].strip(), warnings]))
+        log, resources = split_log(header["log"])
         facts = PtxFacts.of_json(header["facts"])
         return Compiled(ptx, cubin, _bounded(log), resources, header["compile_ms"], facts)
 

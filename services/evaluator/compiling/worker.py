@@ -3,17 +3,21 @@
 Its two limits, of memory and of core files, are set here; time is the parent's to watch (compiler.py).
 """
 
+import gc
 import json
 import resource
 import time
+from itertools import count
 from multiprocessing.connection import Connection
 
 from services.evaluator.compiling.toolchain import Toolchain
 from sparsesmith.errors import Unavailable
 
 WORKER_MEMORY_BYTES = 4 << 30
+PROGRAMS_A_COLLECTION = 50
+"""A worker looks for cycles among its objects that often."""
 MAX_SENT_CHARACTERS = 1 << 20
-"""Of each log."""
+"""Of a log."""
 
 READY = b"ready"
 
@@ -29,7 +33,10 @@ def serve(descriptor: int) -> None:
         connection.send_bytes(error.message.encode())
         return
     connection.send_bytes(READY)
-    while True:
+    gc.disable()  # A module taken apart is thousands of small objects, and gone with its program.
+    for number in count(1):
+        if number % PROGRAMS_A_COLLECTION == 0:
+            gc.collect()
         try:
             source, architecture = json.loads(connection.recv_bytes())
         except EOFError:
@@ -38,8 +45,7 @@ def serve(descriptor: int) -> None:
         built = toolchain.build(source, architecture)
         header = {
             "succeeded": built.succeeded,
-            "log": built.log[:MAX_SENT_CHARACTERS],
-            "assembled": built.assembled[:MAX_SENT_CHARACTERS],
+            "log": _ends_of(built.log),
             "compile_ms": (time.perf_counter() - started) * 1e3,
             "facts": built.facts.to_json(),
         }
@@ -47,3 +53,9 @@ def serve(descriptor: int) -> None:
         if built.succeeded:
             connection.send_bytes(built.ptx.encode())
             connection.send_bytes(built.cubin)
+
+
+def _ends_of(log: str) -> str:
+    """Of a long log the beginning, and the end, where the resources stand."""
+    part = MAX_SENT_CHARACTERS // 2
+    return log if len(log) <= 2 * part else f"{log[:part]}\n{log[-part:]}"
