@@ -48,6 +48,7 @@ from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.race import Race
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import (
     Candidate,
     CompileFailed,
