@@ -66,14 +66,19 @@ class KernelRequest(TuningOptions):
     matrix: MatrixIndices
 
 
-class EvaluationRequest(Message):
-    """`POST /v1/evaluations` as JSON: grade this program on this matrix."""
+class EvaluationOptions(Message):
+    """What a user sends beside the matrix to have a program of their own graded; the same names are form fields."""
 
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
     num_dense_cols: int = Field(default=1, ge=1, le=1024)
     values: ValuesOption = "any"
     program: ProgramText
+
+
+class EvaluationRequest(EvaluationOptions):
+    """`POST /v1/evaluations` as JSON: grade this program on this matrix."""
+
     matrix: MatrixIndices
 
 
