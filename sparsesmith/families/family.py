@@ -4,6 +4,7 @@ parameters that it thinks worth trying for a matrix."""
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import InvalidOption
 from sparsesmith.families.estimates.cost import Prospect, Work
 from sparsesmith.families.text.program import Choice
@@ -50,6 +51,8 @@ class KernelFamily:
     """The program text of a legal choice."""
     allows: Callable[[Choice], bool] = _anything
     """Whether parameters within their ranges go together."""
+    element_types: tuple[ElementType, ...] = WIDE_TYPES
+    """What it is written for; those of 16 bits need sums in `$S` and reads that are `$wide`."""
 
     def accepts(
         self, parameters: Mapping[str, ParameterValue], element_type: ElementType, num_dense_cols: int = 1
@@ -58,6 +61,7 @@ class KernelFamily:
         complete = parameters.keys() == self.parameters.keys()
         return (
             complete
+            and element_type in self.element_types
             and all(_within(spec, parameters[name]) for name, spec in self.parameters.items())
             and self.allows(self._choice(parameters, element_type, num_dense_cols))
         )
@@ -68,11 +72,12 @@ class KernelFamily:
         """The kernel program. Every parameter must be given. Raises InvalidOption for a choice it does not accept."""
         if not self.accepts(parameters, element_type, num_dense_cols):
             given = " ".join(f"{name}={value}" for name, value in parameters.items())
+            types = f"element types: {', '.join(self.element_types)}"
             raise InvalidOption(
                 f"family {self.name} does not accept {given} for {element_type}, num_dense_cols={num_dense_cols}",
                 field="parameters",
                 value=given,
-                limit="; ".join(f"{name}: {_limits(spec)}" for name, spec in self.parameters.items()),
+                limit="; ".join([*(f"{name}: {_limits(spec)}" for name, spec in self.parameters.items()), types]),
             )
         return self.write(self._choice(parameters, element_type, num_dense_cols))
 
@@ -111,6 +116,8 @@ class Family(KernelFamily):
         if isinstance(storage, Constant) and format_named(self.format).has_padding:
             return None
         if isinstance(storage, Float32) and element_type != "float64":
+            return None
+        if element_type not in WIDE_TYPES:
             return None
         return self.write(replace(choice, compression=compression)) if self.takes(choice, storage) else None
 

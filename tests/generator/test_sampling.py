@@ -100,7 +100,7 @@ def test_a_folder_without_an_encoder_is_prompted_in_text(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("operation", ["spmv", "spmm"])
-@pytest.mark.parametrize("element_type", ["float32", "float64"])
+@pytest.mark.parametrize("element_type", ["float32", "float64", "float16", "bfloat16"])
 def test_the_example_of_a_text_prompt_is_a_legal_program(operation: str, element_type: str) -> None:
     pattern = make_pattern()
     cols = 1 if operation == "spmv" else 8

@@ -22,12 +22,14 @@ from services.generator.http.index_lists import PIECE_BYTES, BodyStream
 from services.generator.orders import EvaluationOrder, KernelOrder, OrderedMatrix
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption, LimitExceeded
 from sparsesmith.matrix.files import MatrixLimits, read_matrix, read_pattern
 from sparsesmith.matrix.limits import check_emptiness, check_limit
 from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.matrix.values import FixedValues, fixed_values, values_of_entries
 from sparsesmith.operations import check_axes, operation_named
+from sparsesmith.operations.texts import check_element_type
 from sparsesmith_proto.api import EvaluationOptions, MatrixIndices, TuningOptions
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS
@@ -206,7 +208,7 @@ def _values(
 
 def _check_operands(pattern: Pattern, options: TuningOptions | EvaluationOptions, limit: int) -> None:
     """Raises LimitExceeded for dense operands that no GPU holds."""
-    element_bytes = np.dtype(options.element_type).itemsize
+    element_bytes = ELEMENTS[options.element_type].num_bytes
     num_bytes = (pattern.num_rows + pattern.num_cols) * options.num_dense_cols * element_bytes
     if num_bytes > limit:
         raise LimitExceeded(
@@ -219,7 +221,9 @@ def _check_operands(pattern: Pattern, options: TuningOptions | EvaluationOptions
 
 def _workload(matrix: OrderedMatrix, options: TuningOptions | EvaluationOptions) -> Workload:
     """Computes the digests. Raises InvalidOption."""
-    check_axes(operation_named(options.operation), options.num_dense_cols)
+    operation = operation_named(options.operation)
+    check_axes(operation, options.num_dense_cols)
+    check_element_type(operation, options.element_type)
     try:
         return Workload(
             pattern=matrix.pattern.digest,

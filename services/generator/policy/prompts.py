@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from services.generator.policy.engine import EmbeddingPrompt, EnginePrompt, TokenPrompt
+from sparsesmith.elements import ALL_TYPES
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.policy.checkpoint import load_description
 from sparsesmith.policy.embedding import PromptEmbedder, load_embedder
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith.prompts.text import text_prompt
 from sparsesmith_proto.kernel import Prompt, Workload
+from sparsesmith_proto.message import ElementType
 
 
 class PromptWriter(Protocol):
@@ -18,6 +21,11 @@ class PromptWriter(Protocol):
 
     @property
     def encoder(self) -> Literal["structural", "sinusoidal", "text"]: ...
+
+    @property
+    def element_types(self) -> tuple[ElementType, ...]:
+        """What the policy can write programs for; for others it is left out."""
+        ...
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
         """Blocking: looks at the whole pattern."""
@@ -39,6 +47,7 @@ class MatrixPrompts:
         self._shipped = load_embedder(folder)
         self._embedder = self._shipped
         self.encoder: Literal["structural", "sinusoidal"] = self._shipped.encoder.kind
+        self.element_types = load_description(folder).element_types
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
         return EmbeddingPrompt(self._embedder.embed([prompt_inputs(pattern, workload, prompt)])[0])
@@ -57,6 +66,7 @@ class TextPrompts:
     """Prompts as token ids of a text, for any other language model; through its chat template where it has one."""
 
     encoder: Literal["text"] = "text"
+    element_types = ALL_TYPES
 
     def __init__(self, folder: Path) -> None:
         from transformers import AutoTokenizer
