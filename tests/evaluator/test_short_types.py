@@ -1,4 +1,4 @@
-"""float16 and bfloat16 through the whole evaluator without a GPU: baselines, families, programs that sum too narrowly."""
+"""float16 and bfloat16 through the whole evaluator without a GPU: baselines, families, sums that are too narrow."""
 
 from collections.abc import Iterator
 from contextlib import closing

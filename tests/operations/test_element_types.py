@@ -109,9 +109,8 @@ def test_a_result_two_steps_off_is_refused_and_an_empty_row_must_be_zero(element
     inputs = {"values": one[:1], "x": one}
     right = np.array([1, 0], dtype_of(element_type))
     assert is_right(pattern, inputs, element_type, right)
-    assert not is_right(
-        pattern, inputs, element_type, right * dtype_of(element_type).type(1 + 4 * ROUNDOFF[element_type])
-    )
+    off = np.array([1 + 4 * ROUNDOFF[element_type], 0], dtype_of(element_type))
+    assert not is_right(pattern, inputs, element_type, off)
     right[1] = ROUNDOFF[element_type]
     assert not is_right(pattern, inputs, element_type, right)
 
