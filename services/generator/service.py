@@ -138,7 +138,7 @@ class Service:
 
 def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:
     """The configured policy; None, and a word in the log, where there is none."""
-    folder = None if settings.policy_dir is None else PolicyFolder(settings.policy_dir)
+    folder = None if settings.policy_dir is None else PolicyFolder(settings.policy_dir, settings.policy_kind)
     if folder is None or folder.exists:
         return folder
     log.warning("no policy at %s: the service runs on kernel families alone", folder.path)

@@ -6,8 +6,9 @@ import torch
 
 from services.generator.policy.engine import EmbeddingPrompt, TokenPrompt
 from services.generator.policy.folder import PolicyFolder
-from services.generator.policy.prompts import MatrixPrompts, TextPrompts
+from services.generator.policy.matrix_policy import MatrixPrompts
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.text_policy import TextPrompts
 from services.generator.search import STRATEGIES, Sources, Standing
 from sparsesmith.errors import Unavailable
 from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from services.generator.policy.engine import Engine, EngineFailed, EnginePrompt, InvalidPrompt
 from services.generator.policy.engine_host import EngineHost
-from services.generator.policy.prompts import PromptWriter
+from services.generator.policy.kind import PromptWriter
 from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
