@@ -5,6 +5,7 @@ Numbers of 16 bits are stored as such and summed in float32: no kernel is right 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,10 +55,11 @@ def sum_c_type(element_type: ElementType) -> str:
     return c_type(ELEMENTS[element_type].sums)
 
 
-def dtype_of(element_type: ElementType) -> np.dtype:
+def dtype_of(element_type: ElementType) -> np.dtype[Any]:
     """NumPy's type. Of bfloat16 it is that of ml_dtypes, which is imported only then."""
     if element_type != "bfloat16":
         return np.dtype(element_type)
     from ml_dtypes import bfloat16
 
-    return np.dtype(bfloat16)
+    found: np.dtype[Any] = np.dtype(bfloat16)
+    return found

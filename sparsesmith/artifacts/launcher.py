@@ -202,7 +202,7 @@ def values_of(matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> npt
     return np.ascontiguousarray(matrix.data, dtype=dtype_of(element_type))
 
 
-def sum_type(element_type: ElementType) -> np.dtype:
+def sum_type(element_type: ElementType) -> np.dtype[Any]:
     """What libraries multiply in: 16-bit numbers are widened, products rounded to them."""
     return dtype_of(ELEMENTS[element_type].sums)
 

@@ -109,4 +109,5 @@ def stored_bound(bound: Float64Array, reference: Float64Array, element_type: Ele
     if ELEMENTS[element_type].sums == element_type:
         return bound
     rounding = np.maximum(ROUNDOFF[element_type] * (np.abs(reference) + bound), _HALF_STEP[element_type])
-    return bound + np.where(bound > 0, rounding, 0.0)
+    stored: Float64Array = bound + np.where(bound > 0, rounding, 0.0)
+    return stored
