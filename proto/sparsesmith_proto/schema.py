@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sparsesmith_proto.api import (
     CandidatePage,
+    EvaluationOptions,
     EvaluationRequest,
     JobPage,
     JobStatus,
@@ -30,6 +31,7 @@ from sparsesmith_proto.reward import RewardRecord
 MESSAGES: tuple[type[Message], ...] = (
     KernelRequest,
     TuningOptions,
+    EvaluationOptions,
     EvaluationRequest,
     JobStatus,
     JobPage,
