@@ -17,6 +17,8 @@ from sparsesmith_proto.kernel import (
     Workload,
 )
 from sparsesmith_proto.message import (
+    Bytes,
+    Digest,
     ElementType,
     Identifier,
     Message,
@@ -325,6 +327,103 @@ class CandidatePage(Message):
     candidates: tuple[TriedCandidate, ...]
     next_offset: int | None
     """Where the next page starts; None: nothing more has been graded."""
+
+
+class RowLengths(Message):
+    """Rows of one range of lengths."""
+
+    shortest: int = Field(ge=0)
+    longest: int = Field(ge=0)
+    """Inclusive."""
+    num_rows: int = Field(ge=0)
+
+
+class BlockFill(Message):
+    """How full the aligned square blocks are that hold a nonzero."""
+
+    extent: int = Field(ge=2)
+    """Rows and columns of a block."""
+    share: float = Field(ge=0, le=1)
+    """Of their places, those that hold a nonzero."""
+
+
+class MatrixCard(Message):
+    """`GET /v1/kernels/{id}/matrix`: what the pattern of a job's matrix looks like, in numbers."""
+
+    pattern: Digest
+    num_rows: int = Field(ge=1)
+    num_cols: int = Field(ge=1)
+    nnz: int = Field(ge=1)
+    row_lengths: tuple[RowLengths, ...]
+    """Every range up to the longest row: 0, 1, 2, 3 to 4, 5 to 8, ..."""
+    shortest_row: int = Field(ge=0)
+    mean_row: float = Field(ge=0)
+    longest_row: int = Field(ge=0)
+    lower_bandwidth: int = Field(ge=0)
+    """Largest row - column of a nonzero, at least 0."""
+    upper_bandwidth: int = Field(ge=0)
+    """Largest column - row, at least 0."""
+    symmetry: float | None = Field(ge=0, le=1)
+    """Share of nonzeros (i, j) with (j, i) stored, on a sample of at most 65,536. None: the matrix is not square."""
+    blocks: tuple[BlockFill, ...]
+    """On a sample; exact for up to 262,144 nonzeros."""
+
+
+class Density(Message):
+    """`GET /v1/kernels/{id}/density`: nonzeros of a part of the matrix, counted in a grid of boxes."""
+
+    first_row: int = Field(ge=0)
+    end_row: int = Field(ge=1)
+    """One past the last."""
+    first_col: int = Field(ge=0)
+    end_col: int = Field(ge=1)
+    grid_rows: int = Field(ge=1)
+    grid_cols: int = Field(ge=1)
+    counts: tuple[int, ...]
+    """Nonzeros of each box, shape [grid_rows, grid_cols], row-major. Row i lies in box
+    (i - first_row) * grid_rows // (end_row - first_row), columns likewise."""
+
+
+class EvaluatorView(Message):
+    """An evaluator as it told of itself within the last minute."""
+
+    worker: str
+    kind: Literal["cuda", "interpreter"]
+    device: str
+    architecture: str
+    jobs: int = Field(ge=0)
+    """Answered since it started."""
+    job_seconds: Seconds
+    """Spent on them."""
+    outcomes: dict[str, int]
+    """Candidates graded since it started, by outcome."""
+
+
+class TrainerView(Message):
+    """The trainer, likewise."""
+
+    worker: str
+    updates: int = Field(ge=0)
+    version: PolicyVersion
+    """Newest that it made."""
+    figures: dict[str, float]
+    """Of its last update: mean_reward, pass_share, ..."""
+
+
+class Fleet(Message):
+    """`GET /v1/fleet`: who works, and what waits."""
+
+    jobs_waiting: int = Field(ge=0)
+    jobs_running: int = Field(ge=0)
+    evaluations_waiting: int = Field(ge=0)
+    """Batches of candidates in the evaluators' queue."""
+    stored_matrix_bytes: Bytes
+    history_days: int = Field(ge=1)
+    """Days that a job which has ended is kept."""
+    evaluators: tuple[EvaluatorView, ...]
+    trainers: tuple[TrainerView, ...]
+    policy: PolicyStatus | None
+    """None: the service runs without one."""
 
 
 class Readiness(Message):

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from services.generator.answers import Answers
 from services.generator.channels import Channels
+from services.generator.fleet import evaluator_views, trainer_views
 from services.generator.jobs.jobs import JobLimits, Jobs
 from services.generator.jobs.ledger import Ledger
 from services.generator.metrics import Gauges, Metrics, SharedGauges, WorkerMetrics
@@ -26,9 +27,10 @@ from services.generator.search.kernel_cache import TunedKernelCache
 from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.tools import Tools
+from services.generator.views import MatrixViews
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import PolicyStatus, Readiness
+from sparsesmith_proto.api import Fleet, PolicyStatus, Readiness
 from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ class Service:
         self.settings = settings
         self.channels = channels
         self.ledger = Ledger(channels.jobs, channels.patterns)
+        self.views = MatrixViews(self.ledger)
         self.metrics = Metrics()
         self.trials = Trials(channels.candidates)
         num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set())
@@ -92,6 +95,10 @@ class Service:
         state = "could not be loaded" if self.sampler.is_broken else "is loading"
         return Readiness(degraded=f"the engine {state}: search=families works, search=auto without samples")
 
+    async def fleet(self) -> Fleet:
+        """Raises Unavailable."""
+        return await asyncio.to_thread(self._fleet)
+
     def policy_status(self) -> PolicyStatus:
         """Raises NotFound where the service runs without a policy."""
         if self.folder is None or self.sampler is None or self.watch is None:
@@ -128,6 +135,19 @@ class Service:
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),
             trials=self.trials,
+        )
+
+    def _fleet(self) -> Fleet:
+        texts = self.channels.metrics.latest()
+        return Fleet(
+            jobs_waiting=self.jobs.num_waiting,
+            jobs_running=self.jobs.num_running,
+            evaluations_waiting=self.channels.queue_depth(),
+            stored_matrix_bytes=self.channels.patterns.num_bytes(),
+            history_days=self.settings.history_days,
+            evaluators=evaluator_views(texts),
+            trainers=trainer_views(texts),
+            policy=None if self.folder is None else self.policy_status(),
         )
 
     def _policy_version(self) -> int | None:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from services.generator.orders import AcceptedJob, Order, OrderedMatrix, fingerprint
 from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith_proto.api import (
@@ -103,6 +104,10 @@ class Ledger:
             except (ValidationError, NotFound) as error:
                 log.error("unfinished job %s cannot be taken up: %s", job_id, error)
         return jobs
+
+    async def pattern(self, digest: str) -> Pattern:
+        """Raises NotFound, Unavailable."""
+        return await asyncio.to_thread(self._patterns.get, digest)
 
     async def matrix(self, workload: Workload) -> OrderedMatrix:
         """The values where the workload fixes them. Raises NotFound, Unavailable."""
