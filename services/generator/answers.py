@@ -8,9 +8,10 @@ from services.generator.evaluation import evaluate_program
 from services.generator.generation import generate_kernels
 from services.generator.orders import AcceptedJob, EvaluationOrder, KernelOrder, OrderedMatrix
 from services.generator.search.joined import JoinedSearches
+from services.generator.search.programs import ProgramTask
 from services.generator.task import TuningTask
 from services.generator.tools import Tools
-from sparsesmith_proto.api import Finished, Graded, JobState, KernelReport
+from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, KernelReport
 
 Tell = Callable[[JobState], Awaitable[None]]
 """Takes a job's states on the way."""
@@ -41,11 +42,17 @@ class Answers:
             case KernelOrder():
                 state: JobState = Finished(report=await self._tuned(job, job.order, matrix, tell))
             case EvaluationOrder():
-                state = Graded(answer=await evaluate_program(job, job.order, self._tools))
+                state = Graded(answer=await self._evaluated(job, job.order, matrix, tell))
             case _:
                 assert_never(job.order)
         self._counters.job_ended(job.order.kind, state, time.monotonic() - started)
         return state
+
+    async def _evaluated(
+        self, job: AcceptedJob, order: EvaluationOrder, matrix: OrderedMatrix, tell: Tell
+    ) -> EvaluationAnswer:
+        task = ProgramTask(job.job_id, job.new_run_id(), order, matrix.pattern)
+        return await evaluate_program(task, self._tools.evaluations, self._tools.trials, tell)
 
     async def _tuned(self, job: AcceptedJob, order: KernelOrder, matrix: OrderedMatrix, tell: Tell) -> KernelReport:
         """Kept from before, of an equal search under way, or of a search of its own."""

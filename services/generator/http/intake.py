@@ -74,7 +74,7 @@ class Intake:
     async def evaluation_order(self, request: Request) -> AsyncIterator[tuple[EvaluationOrder, OrderedMatrix]]:
         """As `kernel_order`."""
         async with self._ordered(request, EvaluationOptions) as (options, matrix, workload):
-            yield EvaluationOrder(workload=workload, program=options.program), matrix
+            yield EvaluationOrder(workload=workload, program=options.program, budget=options.budget), matrix
 
     @asynccontextmanager
     async def _ordered(self, request: Request, kind: type[Options]) -> AsyncIterator[Ordered[Options]]:
