@@ -88,8 +88,8 @@ class KernelRequest(TuningOptions):
         return self
 
 
-class EvaluationRequest(Message):
-    """`POST /v1/evaluations` as JSON: grade this program on this matrix, or on this task with its axes."""
+class EvaluationOptions(Message):
+    """What a user sends beside the matrix to have a program of their own graded; the same names are form fields."""
 
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
@@ -101,6 +101,11 @@ class EvaluationRequest(Message):
     """With `//@ tune` lines it is graded at many settings of its knobs."""
     budget: Budget = Budget()
     """Of a program with knobs: every setting that is graded counts as a candidate."""
+
+
+class EvaluationRequest(EvaluationOptions):
+    """`POST /v1/evaluations` as JSON: grade this program on this matrix, or on this task with its axes."""
+
     matrix: MatrixIndices | None = Field(default=None, exclude_if=_is_none)
     task: Operation | None = Field(default=None, exclude_if=_is_none)
     """In the place of `matrix` and `operation`: an operation that has no matrix."""

@@ -10,6 +10,7 @@ from sparsesmith_proto.message import (
     Bytes,
     Digest,
     ElementType,
+    EncoderName,
     Identifier,
     Message,
     Microseconds,
@@ -54,7 +55,7 @@ class Parent(Message):
 class Prompt(Message):
     """All that is needed to rebuild a policy's prompt from the pattern, so that embeddings never travel."""
 
-    encoder: Literal["structural", "sinusoidal", "text"]
+    encoder: EncoderName
     sample_seed: int = Field(ge=0, lt=2**63)
     """Seed of the choice of nonzeros that the matrix tokens show."""
     architecture: Architecture

@@ -17,7 +17,7 @@ from sparsesmith.operations import Operation, Problem
 from sparsesmith.operations.catalogue import folder_of, operation_named, registrations
 from sparsesmith.operations.draws import inputs_of
 from sparsesmith.operations.operation import Arrays, Expected
-from sparsesmith.operations.texts import with_element_type
+from sparsesmith.operations.texts import element_types_of, with_element_type
 from sparsesmith_proto.kernel import Workload
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def trial_problem(operation: Operation) -> Problem:
     workload = Workload(
         pattern=None if matrix is None else matrix.digest,
         operation=operation.name,
-        element_type=operation.element_types[0],
+        element_type=element_types_of(operation)[0],
         num_dense_cols=axes.pop("num_dense_cols", 1),
         axes=axes,
     )

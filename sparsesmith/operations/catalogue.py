@@ -14,8 +14,9 @@ from sparsesmith.operations.operand import Dtype
 from sparsesmith.operations.operation import RESERVED_OPERATION_IDS, Operation
 from sparsesmith.operations.spmm import SPMM
 from sparsesmith.operations.spmv import SPMV
+from sparsesmith.operations.texts import check_element_type
 from sparsesmith_proto.kernel import Workload
-from sparsesmith_proto.message import Axes, ElementType
+from sparsesmith_proto.message import Axes
 
 ENTRY_POINTS = "sparsesmith.operations"
 """Each names a value that keeps the Operation protocol."""
@@ -24,7 +25,7 @@ OURS: tuple[Operation, ...] = (SPMV, SPMM)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _PARTS = (
-    *("name", "version", "header_id", "formula", "takes_matrix", "element_types", "axes", "operands"),
+    *("name", "version", "header_id", "formula", "takes_matrix", "axes", "operands"),
     *("sums_products", "draws", "expect", "floor", "programs", "naive", "trial"),
 )
 _MATRIX_SIZES = ("num_rows", "num_cols", "nnz")
@@ -119,18 +120,6 @@ def check_axes(operation: Operation, num_dense_cols: int, axes: Axes | None = No
             )
 
 
-def check_element_type(operation: Operation, element_type: ElementType) -> None:
-    """Raises InvalidOption for one that the operation is not offered for."""
-    if element_type not in operation.element_types:
-        offered = ", ".join(operation.element_types)
-        raise InvalidOption(
-            f"element_type: {operation.name} is not offered in {element_type} (offered: {offered})",
-            field="element_type",
-            value=element_type,
-            limit=offered,
-        )
-
-
 def check_workload(workload: Workload) -> None:
     """Raises InvalidOption for one that its operation does not know."""
     operation = operation_named(workload.operation)
@@ -148,8 +137,6 @@ def _check_parts(operation: Operation) -> None:
     if not _NAME.fullmatch(operation.name):
         raise _refused(operation, "name", operation.name, _NAME.pattern)
     _check_id(operation)
-    if not operation.element_types:
-        raise _refused(operation, "element_types", operation.element_types, "one at least")
     if operation.naive not in operation.programs:
         raise _refused(operation, "naive", operation.naive, f"one of the programs ({', '.join(operation.programs)})")
 

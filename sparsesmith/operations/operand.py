@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sparsesmith.elements import ELEMENTS
+from sparsesmith.elements import ELEMENTS, dtype_of
 from sparsesmith.formats.format import Argument, Role
 from sparsesmith_proto.message import ElementType
 
@@ -46,7 +46,7 @@ class Operand:
 
     def array_type(self, element_type: ElementType) -> "np.dtype[Any]":
         """Of its elements in host memory."""
-        return np.dtype(element_type if self.dtype == "T" else self.dtype)
+        return dtype_of(element_type) if self.dtype == "T" else np.dtype(self.dtype)
 
     @property
     def argument(self) -> Argument:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.operations.operand import Operand
-from sparsesmith_proto.message import ElementType
 
 if TYPE_CHECKING:
     from sparsesmith.operations.problem import Problem
@@ -78,11 +77,6 @@ class Operation(Protocol):
     def takes_matrix(self) -> bool:
         """Whether it is about a stored sparse matrix A. Else it is a task: its programs say `//@ task NAME` where
         others name a format."""
-        ...
-
-    @property
-    def element_types(self) -> tuple[ElementType, ...]:
-        """Those that it is offered for; what `T` may stand for."""
         ...
 
     @property

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidOption
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
@@ -101,5 +100,5 @@ class Problem:
         """Of the matrix in CSR with 32-bit indices, values included; of a task, of its operands."""
         if self.matrix is None:
             return self.operand_bytes
-        value_bytes = np.dtype(self.element_type).itemsize
+        value_bytes = ELEMENTS[self.element_type].num_bytes
         return 4 * (self.matrix.num_rows + 1) + (4 + value_bytes) * self.matrix.nnz

@@ -11,8 +11,7 @@ import numpy as np
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.operations.operand import Operand
 from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor
-from sparsesmith.operations.sums import error_bound, product
-from sparsesmith_proto.message import ElementType
+from sparsesmith.operations.sums import error_bound, product, stored_bound
 
 if TYPE_CHECKING:
     from sparsesmith.operations.problem import Problem
@@ -31,7 +30,6 @@ class SparseProduct:
     programs: Mapping[str, str]
     naive: str
     sums_products: bool = True
-    element_types: tuple[ElementType, ...] = tuple(ELEMENTS)
     draws: Mapping[str, Drawing] = field(default_factory=dict)
     takes_matrix: bool = True
 
@@ -46,7 +44,8 @@ class SparseProduct:
         (dense,) = (inputs[operand.name] for operand in self.operands if operand.role == "input")
         (output,) = (operand.name for operand in self.operands if operand.role == "output")
         reference, magnitude = product(pattern, inputs["values"], dense)
-        return {output: Expected(reference, magnitude, error_bound(pattern, magnitude, problem.element_type))}
+        bound = stored_bound(error_bound(pattern, magnitude, problem.element_type), reference, problem.element_type)
+        return {output: Expected(reference, magnitude, bound)}
 
     def floor(self, problem: Problem) -> Floor:
         """See Operation.floor."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from sparsesmith.operations.operand import Operand, Sizes
 from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor, Residual
-from sparsesmith_proto.message import ElementType
 
 if TYPE_CHECKING:
     from sparsesmith.operations.problem import Problem
@@ -31,7 +30,6 @@ class Task:
     naive: str
     trial: Mapping[str, int]
     draws: Mapping[str, Drawing] = field(default_factory=dict)
-    element_types: tuple[ElementType, ...] = ("float32", "float64")
     header_id: int | None = None
     takes_matrix: bool = False
     sums_products: bool = False

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.formats.format import WRITABLE_ROLES, Argument, Layout, Role
@@ -21,8 +24,8 @@ class BoundBuffer:
     num_bytes: int
     shape: tuple[int, ...] = ()
     """Of the operation's operands, row-major; empty for what the format holds."""
-    dtype: str = ""
-    """Of an operand's elements: `float32`, `int32`; empty for what the format holds."""
+    dtype: "np.dtype[Any] | None" = None
+    """Of an operand's elements; None for what the format holds."""
 
     @property
     def is_writable(self) -> bool:
@@ -91,7 +94,7 @@ def bind(program: KernelProgram, layout: Layout, problem: Problem, num_sms: int)
 
 def _of_operand(operand: Operand, sizes: Sizes, problem: Problem) -> BoundBuffer:
     num_bytes, type_ = operand.num_bytes(sizes, problem.element_type), operand.array_type(problem.element_type)
-    return BoundBuffer(operand.name, operand.role, num_bytes, operand.shape(sizes), type_.name)
+    return BoundBuffer(operand.name, operand.role, num_bytes, operand.shape(sizes), type_)
 
 
 def _of_format(argument: Argument, layout: Layout, sizes: Sizes, width: int) -> BoundBuffer:

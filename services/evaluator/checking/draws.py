@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.evaluator.device import VALUES, Draw
+from sparsesmith.elements import ELEMENTS, dtype_of
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.operations import Operand, Problem
@@ -81,7 +82,11 @@ def draw(name: str, problem: Problem, generator: np.random.Generator) -> Draw:
 
     Where the request fixes the values of A they are not drawn.
     """
-    inputs = _rounded(problem, _drawn(name, problem, generator))
+    drawn = _drawn(name, problem, generator)
+    inputs = _rounded(problem, drawn)
+    if _is_product(problem) and (shrunk := _shrunk(problem, inputs)) < 1:
+        (given,) = operands_with_role(problem.operation, "input", "inout")
+        inputs = _rounded(problem, {**drawn, given.name: drawn[given.name] * shrunk})
     operands = {each.name: each for each in problem.operation.operands}
     right = expected_of(name, problem, inputs)
     types = {each: operands[each].array_type(problem.element_type) for each in right["expected"] if each in operands}
@@ -107,6 +112,16 @@ def expected_of(name: str, problem: Problem, inputs: Arrays) -> Right:
     return Right(expected=expected, residuals=lambda outputs: judging.residuals(problem, inputs, outputs))
 
 
+def _shrunk(problem: Problem, inputs: Arrays) -> float:
+    """What the dense operand of a product is multiplied by so that results are numbers of the element type."""
+    scales = (result_scale(each.magnitude, problem.element_type) for each in _expected(problem, inputs).values())
+    return min(scales)
+
+
+def _expected(problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
+    return problem.operation.expect(problem, inputs)
+
+
 def input_operands(problem: Problem) -> tuple[Operand, ...]:
     """What is read and is drawn: values of a matrix unless they are fixed, inputs, and what is changed in place."""
     return tuple(each for each in inputs_of(problem) if problem.values is None or each.name != VALUES)
@@ -124,10 +139,7 @@ def _drawn(name: str, problem: Problem, generator: np.random.Generator) -> Array
         return (own or GENERAL[name])(problem, generator)
     (given,) = operands_with_role(problem.operation, "input", "inout")
     shape = given.shape(problem.sizes)
-    if name == MIXED:
-        values, dense = mixed(problem.pattern, shape, problem.element_type, generator)
-    else:
-        values, dense = _DRAWS[name](problem.pattern, shape, generator)
+    values, dense = _DRAWS[name](problem.pattern, shape, problem.element_type, generator)
     return {VALUES: values, given.name: dense if problem.values is None else dense * dense_scale(problem.values)}
 
 
@@ -147,11 +159,11 @@ def _limit_product(name: str, problem: Problem, inputs: Arrays, expected: Mappin
     (given,) = operands_with_role(operation, "input", "inout")
     for each in expected.values():
         if problem.values is not None:
-            each.bound[...] += underflow_bound(pattern, problem.values)
+            each.bound[...] += underflow_bound(pattern, problem.values, element_type)
         elif operation.sums_products:
             values, dense = inputs[VALUES], inputs[given.name]
             limit_to_single_products(each.bound, each.magnitude, pattern, values, dense, element_type)
-            if name == INTEGERS:
+            if name == INTEGERS and bool((dense == np.rint(dense)).all()):
                 limit_to_exact_sums(each.bound, each.magnitude, element_type)
 
 
@@ -161,30 +173,45 @@ def dense_scale(fixed: FixedValues) -> float:
     return 2.0 ** -min(max(frexp(largest)[1], -MAX_SCALE_EXPONENT), MAX_SCALE_EXPONENT)
 
 
-def underflow_bound(pattern: Pattern, fixed: FixedValues) -> float:
+def result_scale(magnitude: FloatArray, element_type: ElementType) -> float:
+    """A power of two that brings results to where the element type holds them: float16 ends at 65504."""
+    largest = LARGEST_RESULT.get(element_type)
+    if largest is None or not magnitude.size or magnitude.max() <= largest:
+        return 1.0
+    return 2.0 ** -frexp(float(magnitude.max()) / largest)[1]
+
+
+def underflow_bound(pattern: Pattern, fixed: FixedValues, element_type: ElementType) -> float:
     """What products that underflow may lose in the longest row: fixed values may be small next to the largest."""
-    return float(np.finfo(fixed.array.dtype).tiny) * int(pattern.row_lengths.max())
+    sums = dtype_of(ELEMENTS[element_type].sums)
+    return float(np.finfo(sums).tiny) * int(pattern.row_lengths.max())
 
 
 Shape = tuple[int, ...]
 Pair = tuple[FloatArray, FloatArray]
-Drawing = Callable[[Pattern, Shape, np.random.Generator], Pair]
+Drawing = Callable[[Pattern, Shape, ElementType, np.random.Generator], Pair]
 
 
-def _uniform(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
+def _uniform(pattern: Pattern, shape: Shape, _: ElementType, generator: np.random.Generator) -> Pair:
     return generator.uniform(-1, 1, pattern.nnz), generator.uniform(-1, 1, shape)
 
 
 COLUMN_SIZES = (1.0, 1.0, 2.0**-7, 2.0**-14)
 """Of the columns of a mixed draw, each as often."""
 
-TINY: dict[ElementType, float] = {"float32": 2.0**-60, "float64": 2.0**-100}
+TINY: dict[ElementType, float] = {"float32": 2.0**-60, "float64": 2.0**-100, "float16": 0.0, "bfloat16": 2.0**-60}
 """What a mixed draw multiplies the values of a row by, all but one, where that one is to be the sum."""
+
+WIDE_DECADES: dict[ElementType, float] = {"float32": 6, "float64": 6, "float16": 2, "bfloat16": 6}
+"""Of the draw `wide_range`, each way from 1."""
+
+LARGEST_RESULT: dict[ElementType, float] = {"float16": 2.0**14}
+"""Of |A| |x|, where results might not be held otherwise."""
 
 
 def mixed(pattern: Pattern, shape: Shape, element_type: ElementType, generator: np.random.Generator) -> Pair:
     """See above: rows of three kinds (evened out, one product, and as they are), columns of three sizes."""
-    values, dense = _uniform(pattern, shape, generator)
+    values, dense = _uniform(pattern, shape, element_type, generator)
     sizes = generator.choice(COLUMN_SIZES, pattern.num_cols)
     dense *= sizes.reshape((-1,) + (1,) * (len(shape) - 1))
     kinds = np.repeat(generator.integers(0, 4, pattern.num_rows), pattern.row_lengths)
@@ -199,7 +226,7 @@ def mixed(pattern: Pattern, shape: Shape, element_type: ElementType, generator: 
     return values, dense
 
 
-def _one_hot(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
+def _one_hot(pattern: Pattern, shape: Shape, _: ElementType, generator: np.random.Generator) -> Pair:
     """Each dense column picks out one column of A that has a nonzero."""
     dense = np.zeros(shape)
     num_dense_cols = shape[1] if len(shape) == 2 else 1
@@ -208,28 +235,30 @@ def _one_hot(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> 
     return generator.uniform(-1, 1, pattern.nnz), dense
 
 
-def _cancelling(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
+def _cancelling(pattern: Pattern, shape: Shape, _: ElementType, generator: np.random.Generator) -> Pair:
     """Neighbours in a row cancel but for a thousandth."""
     values = generator.uniform(0.5, 1, pattern.nnz)
     values[1::2] = -values[: values.size - values.size % 2 : 2]
     return values, 1 + 1e-3 * generator.uniform(-1, 1, shape)
 
 
-def _wide_range(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
-    """Both signs, magnitudes from 1e-6 to 1e6, evenly in the logarithm."""
+def _wide_range(pattern: Pattern, shape: Shape, element_type: ElementType, generator: np.random.Generator) -> Pair:
+    """Both signs, magnitudes from 1e-6 to 1e6 (float16: 1e-2 to 1e2), evenly in the logarithm."""
+    decades = WIDE_DECADES[element_type]
 
     def wide(extent: Shape) -> FloatArray:
-        return generator.choice([-1.0, 1.0], extent) * 10 ** generator.uniform(-6, 6, extent)
+        return generator.choice([-1.0, 1.0], extent) * 10 ** generator.uniform(-decades, decades, extent)
 
     return wide((pattern.nnz,)), wide(shape)
 
 
-def _integers(pattern: Pattern, shape: Shape, generator: np.random.Generator) -> Pair:
+def _integers(pattern: Pattern, shape: Shape, _: ElementType, generator: np.random.Generator) -> Pair:
     """Ones, twos and threes: every product and most sums are exact."""
     return generator.integers(1, 4, pattern.nnz).astype(np.float64), generator.integers(1, 4, shape).astype(np.float64)
 
 
 _DRAWS: Mapping[str, Drawing] = {
+    MIXED: mixed,
     "uniform": _uniform,
     "one_hot": _one_hot,
     "cancelling": _cancelling,

@@ -3,14 +3,16 @@
 They are named `plain_*`, never after a library routine, and their times are estimates like every other time there.
 """
 
+from collections.abc import Mapping
+
 from sparsesmith.operations import operation_named
-from sparsesmith.operations.texts import with_element_type
+from sparsesmith.operations.texts import programs_for
 from sparsesmith_proto.kernel import Workload
 
 
-def plain_programs(workload: Workload) -> dict[str, str]:
+def plain_programs(workload: Workload) -> Mapping[str, str]:
     """Routine name -> kernel program text; the first is what a user gets without choosing. Of a task the naive one
     alone: its others are candidates."""
     operation = operation_named(workload.operation)
-    names = operation.programs if operation.takes_matrix else [operation.naive]
-    return {name: with_element_type(operation.programs[name], workload.element_type) for name in names}
+    programs = programs_for(operation, workload.element_type)
+    return programs if operation.takes_matrix else {operation.naive: programs[operation.naive]}

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
-import numpy as np
-
 from services.evaluator.device import StoredMatrix
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import EMPTY_LAYOUT
 from sparsesmith.formats.values.compressed import build_layout, storage_name
@@ -29,7 +28,7 @@ class StoredMatrices:
     def __init__(self, problem: Problem, *, max_bytes: int = MAX_CACHED_BYTES) -> None:
         self._problem = problem
         self._max_bytes = max_bytes
-        self._element_bytes = np.dtype(problem.element_type).itemsize
+        self._element_bytes = ELEMENTS[problem.element_type].num_bytes
         self._matrices: OrderedDict[str, StoredMatrix] = OrderedDict()
 
     def get(self, program: KernelProgram) -> StoredMatrix:

@@ -6,13 +6,12 @@ import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import assert_never
 
 from pydantic import TypeAdapter, ValidationError
 
-from services.generator.orders import Order, fingerprint
+from services.generator.orders import AcceptedJob, Order, fingerprint
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
@@ -43,26 +42,6 @@ FROM_THE_START = "0"
 EVENT_ID = re.compile(r"^\d{1,19}(-\d{1,19})?$")
 
 _ORDERS: TypeAdapter[Order] = TypeAdapter(Order)
-
-
-@dataclass(frozen=True)
-class AcceptedJob:
-    """A job that must be answered."""
-
-    job_id: str
-    accepted_at: datetime
-    order: Order
-
-    @property
-    def age_s(self) -> float:
-        return (datetime.now(UTC) - self.accepted_at).total_seconds()
-
-    def new_run_id(self) -> str:
-        """Of one run of the job: what it leaves in other queues is told from that of earlier, killed runs."""
-        return f"{self.job_id}.{secrets.token_hex(4)}"
-
-    def status(self, state: JobState) -> JobStatus:
-        return JobStatus(job_id=self.job_id, accepted_at=self.accepted_at.isoformat(), status=state)
 
 
 class Ledger:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from services.generator.policy.engine import Engine, EngineFailed, EnginePrompt, InvalidPrompt
 from services.generator.policy.engine_host import EngineHost
-from services.generator.policy.prompts import PromptWriter
+from services.generator.policy.kind import PromptWriter
 from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
-from sparsesmith.operations import Problem
-from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
+from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, Workload
 from sparsesmith_proto.message import Architecture
 
 MAX_DRAWS = 3
@@ -42,9 +41,11 @@ class PolicySampler:
         """The engine could not be loaded."""
         return self.host.is_broken
 
-    def knows(self, problem: Problem) -> bool:
-        """Whether the policy was trained to write for such a problem."""
-        return self.writer.knows(problem)
+    def writes(self, workload: Workload) -> bool:
+        """Whether the policy can write programs for it: of a type and an operation that it knows, on a matrix."""
+        writer = self.writer
+        knows = writer.operations is None or workload.operation in writer.operations
+        return workload.pattern is not None and knows and workload.element_type in writer.element_types
 
     def group(self, task: TuningTask, number: int) -> "SampleGroup":
         """Samples of one prompt, which no other group has."""

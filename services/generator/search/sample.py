@@ -10,7 +10,7 @@ from services.generator.search.proposer import Exhausted
 from services.generator.search.standing import Batch, Standing
 from services.generator.search.strategy import Sources
 from services.generator.task import TuningTask
-from sparsesmith.errors import InvalidOption, Unavailable
+from sparsesmith.errors import Unavailable
 from sparsesmith_proto.api import SourceName
 from sparsesmith_proto.kernel import Candidate
 
@@ -26,18 +26,19 @@ LINGER_S = 0.25
 async def samples(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
     """Best of n: in batches as they end, whatever their group and whatever was found meanwhile.
 
-    Raises Unavailable where the service has no policy, InvalidOption where that was not trained on such a problem.
+    Raises Unavailable where the service has no policy, or one that does not write programs for the workload.
     """
     if sources.sampler is None:
         raise Unavailable(
             "search=sample needs a policy and this service runs without one", field="search", value="sample"
         )
-    if not sources.sampler.knows(task.problem):
-        raise InvalidOption(
-            f"search=sample: the policy was not trained on {task.problem.workload.operation}, search=families works",
+    workload = task.order.workload
+    if not sources.sampler.writes(workload):
+        described = f"{workload.operation} {workload.element_type}"
+        raise Unavailable(
+            f"search=sample: the policy writes no programs of {described}; search=families does",
             field="search",
             value="sample",
-            limit="families",
         )
     draws = _Draws(task, sources.sampler, limit, sources.samples_in_flight)
     try:

@@ -10,7 +10,6 @@ from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor
 from sparsesmith.operations.product import product_floor
 from sparsesmith.operations.sums import error_bound, product
 from sparsesmith.operations.texts import program_texts
-from sparsesmith_proto.message import ElementType
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,6 @@ class AbsoluteProduct:
     header_id: int = 31
     formula: str = "y = |A| x"
     takes_matrix: bool = True
-    element_types: tuple[ElementType, ...] = ("float32", "float64")
     axes: tuple[str, ...] = ()
     operands: tuple[Operand, ...] = (
         Operand("x", "input", ("num_cols",), meaning="dense vector, length num_cols"),
