@@ -77,18 +77,34 @@ class JobStore:
         """How far it is. Raises NotFound, Unavailable."""
         return JobStatus.model_validate_json(self._field(job_id, "status"))
 
-    def update(self, status: JobStatus) -> None:
-        """A new state; a final one takes the job off the unfinished list and starts its expiry. Raises Unavailable."""
+    def update(self, status: JobStatus) -> bool:
+        """A new state, whose event is written once; a final one takes the job off the unfinished list and starts its
+        expiry. False, and nothing changed, for a job that has ended in another state. Raises Unavailable.
+        """
         text = status.model_dump_json()
-        job_key, events_key = _job_key(status.job_id), _events_key(status.job_id)
+        job_key = _job_key(status.job_id)
         with answering(), self._connection.pipeline(transaction=True) as pipeline:
-            pipeline.hset(job_key, "status", text)
-            pipeline.xadd(events_key, {"status": text}, maxlen=MAX_EVENTS)
-            if isinstance(status.status, Finished | Graded | Failed | Cancelled):
-                pipeline.zrem(_UNFINISHED, status.job_id)
-                pipeline.expire(job_key, self._ttl_s)
-                pipeline.expire(events_key, self._ttl_s)
-            pipeline.execute()
+            while True:
+                try:
+                    pipeline.watch(job_key)
+                    if pipeline.zscore(_UNFINISHED, status.job_id) is None:
+                        # Ended: perhaps by this very call, whose answer an outage cut off.
+                        return bool(pipeline.hget(job_key, "status") == text.encode())
+                    pipeline.multi()
+                    self._write(pipeline, status, text)
+                    pipeline.execute()
+                    return True
+                except redis.exceptions.WatchError:
+                    continue
+
+    def _write(self, pipeline: Pipeline, status: JobStatus, text: str) -> None:
+        job_key, events_key = _job_key(status.job_id), _events_key(status.job_id)
+        pipeline.hset(job_key, "status", text)
+        pipeline.xadd(events_key, {"status": text}, maxlen=MAX_EVENTS)
+        if isinstance(status.status, Finished | Graded | Failed | Cancelled):
+            pipeline.zrem(_UNFINISHED, status.job_id)
+            pipeline.expire(job_key, self._ttl_s)
+            pipeline.expire(events_key, self._ttl_s)
 
     def unfinished(self) -> list[str]:
         """Ids of the jobs without a final state, in the order of acceptance. Raises Unavailable."""

@@ -96,7 +96,7 @@ def test_requests_in_flight_survive_new_weights_and_each_token_names_the_version
         engine = await live_policy.host.serving()
         samples = [asyncio.create_task(draw(live_policy, max_tokens=900)) for _ in range(16)]
         await asyncio.sleep(0.3)
-        await engine.publish((path,), 1, live_policy.writer.prepared(path))
+        await engine.publish((path,), 1, live_policy.writer.prepared(path, 1))
         drawn = await asyncio.gather(*samples)
         return [*drawn, *await asyncio.gather(*[draw(live_policy) for _ in range(4)])]
 
@@ -125,15 +125,22 @@ def test_the_encoder_changes_with_the_language_model(live_policy: LivePolicy, ex
     from tests.generator.orders import make_pattern, make_prompt, make_workload
 
     pattern = make_pattern()
-    arguments = pattern, make_workload(pattern), make_prompt()
-    before = live_policy.writer.write(*arguments)
+
+    def written() -> tuple[torch.Tensor, int | None]:
+        found = live_policy.writer.write(pattern, make_workload(pattern), make_prompt())
+        assert isinstance(found.prompt, EmbeddingPrompt)
+        return found.prompt.embeddings, found.version
+
+    before = written()
     path = exchange_dir / publish(exchange_dir, make_policy(seed=3, version=9)).weights
-    swap = live_policy.writer.prepared(path)
-    torch.testing.assert_close(live_policy.writer.write(*arguments).embeddings, before.embeddings)  # type: ignore[union-attr]
+    swap = live_policy.writer.prepared(path, 9)
+    torch.testing.assert_close(written(), before)
     swap()
-    assert (live_policy.writer.write(*arguments).embeddings - before.embeddings).abs().max() > 0.01  # type: ignore[union-attr]
+    changed, version = written()
+    assert version == 9
+    assert (changed - before[0]).abs().max() > 0.01
     live_policy.writer.use_shipped()
-    torch.testing.assert_close(live_policy.writer.write(*arguments).embeddings, before.embeddings)  # type: ignore[union-attr]
+    torch.testing.assert_close(written(), before)
 
 
 def test_a_killed_engine_fails_its_samples_and_is_replaced(live_policy: LivePolicy) -> None:

@@ -1,6 +1,7 @@
 """From a wire prompt to what the engine takes: embeddings by the policy's matrix encoder, or token ids of a text."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -11,6 +12,20 @@ from sparsesmith.policy.embedding import PromptEmbedder, load_embedder
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith.prompts.text import text_prompt
 from sparsesmith_proto.kernel import Prompt, Workload
+from sparsesmith_proto.message import PolicyVersion
+
+
+@dataclass(frozen=True)
+class WrittenPrompt:
+    """A prompt, and whose it is."""
+
+    prompt: EnginePrompt
+    version: PolicyVersion | None
+    """Of the encoder that wrote it. None: every version is asked the same."""
+
+    def is_for(self, version: PolicyVersion) -> bool:
+        """Whether a language model of this version would have been asked so."""
+        return self.version in (None, version)
 
 
 class PromptWriter(Protocol):
@@ -19,11 +34,11 @@ class PromptWriter(Protocol):
     @property
     def encoder(self) -> Literal["structural", "sinusoidal", "text"]: ...
 
-    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
+    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> WrittenPrompt:
         """Blocking: looks at the whole pattern."""
         ...
 
-    def prepared(self, weights: Path) -> Callable[[], None]:
+    def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
         """Read a published file (blocking) and return the swap to its weights, which takes no time."""
         ...
 
@@ -37,20 +52,21 @@ class MatrixPrompts:
 
     def __init__(self, folder: Path) -> None:
         self._shipped = load_embedder(folder)
-        self._embedder = self._shipped
+        self._in_use: tuple[PromptEmbedder, PolicyVersion] = self._shipped, 0
         self.encoder: Literal["structural", "sinusoidal"] = self._shipped.encoder.kind
 
-    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
-        return EmbeddingPrompt(self._embedder.embed([prompt_inputs(pattern, workload, prompt)])[0])
+    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> WrittenPrompt:
+        embedder, version = self._in_use
+        return WrittenPrompt(EmbeddingPrompt(embedder.embed([prompt_inputs(pattern, workload, prompt)])[0]), version)
 
-    def prepared(self, weights: Path) -> Callable[[], None]:
-        return partial(self._use, self._shipped.with_weights(weights))
+    def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
+        return partial(self._use, self._shipped.with_weights(weights), version)
 
     def use_shipped(self) -> None:
-        self._use(self._shipped)
+        self._use(self._shipped, 0)
 
-    def _use(self, embedder: PromptEmbedder) -> None:
-        self._embedder = embedder
+    def _use(self, embedder: PromptEmbedder, version: PolicyVersion) -> None:
+        self._in_use = embedder, version
 
 
 class TextPrompts:
@@ -63,15 +79,17 @@ class TextPrompts:
 
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
 
-    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
-        text = text_prompt(pattern, workload, prompt)
+    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> WrittenPrompt:
+        return WrittenPrompt(TokenPrompt(self._token_ids(text_prompt(pattern, workload, prompt))), None)
+
+    def _token_ids(self, text: str) -> tuple[int, ...]:
         if self._tokenizer.chat_template is None:
-            return TokenPrompt(tuple(self._tokenizer(text)["input_ids"]))
+            return tuple(self._tokenizer(text)["input_ids"])
         messages = [{"role": "user", "content": text}]
         chat = str(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
-        return TokenPrompt(tuple(self._tokenizer(chat, add_special_tokens=False)["input_ids"]))
+        return tuple(self._tokenizer(chat, add_special_tokens=False)["input_ids"])
 
-    def prepared(self, weights: Path) -> Callable[[], None]:
+    def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
         return self.use_shipped
 
     def use_shipped(self) -> None:
