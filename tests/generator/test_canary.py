@@ -556,8 +556,9 @@ def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_ver
     samples = bench.run(kill_under_probe(), limit_s=800)
     assert bench.verdicts() == {1: "accepted"}, "a death may be anybody's fault: it was probed again"
     before = [each for each in samples if each.last_version == 0]
-    assert before and bench.distance(bench.live.policy, before) < CLOSE
-    assert bench.distance(new, [each for each in samples if each.first_version == 1]) < CLOSE
+    after = [each for each in samples if each.first_version == 1]
+    assert before and bench.distance(bench.live.policy, [*before[:20], *before[-20:]]) < CLOSE
+    assert bench.distance(new, after[:40]) < CLOSE
 
 
 def test_a_gate_lets_nobody_in_while_it_is_closed_and_closes_when_all_are_out() -> None:

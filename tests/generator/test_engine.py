@@ -147,6 +147,7 @@ def test_a_killed_engine_fails_its_samples_and_is_replaced(live_policy: LivePoli
     """The last test of this file by choice: the session's engine is another one afterwards."""
 
     async def kill_while_sampling() -> Sample:
+        engine = await live_policy.host.serving()
         samples = [asyncio.create_task(draw(live_policy, max_tokens=900)) for _ in range(4)]
         await asyncio.sleep(0.2)
         for child in active_children():
@@ -155,6 +156,13 @@ def test_a_killed_engine_fails_its_samples_and_is_replaced(live_policy: LivePoli
         failures = await asyncio.gather(*samples, return_exceptions=True)
         assert all(isinstance(failure, EngineFailed | Sample) for failure in failures)
         assert any(isinstance(failure, EngineFailed) for failure in failures)
-        return await draw(live_policy)
+        drawn = await draw(live_policy)
+        for late in (
+            engine.sample(EmbeddingPrompt(make_embeddings()), temperature=1.0, max_tokens=4),
+            engine.publish(live_policy.folder.weight_files, 0, live_policy.writer.use_shipped),
+        ):
+            with pytest.raises(EngineFailed):
+                await late
+        return drawn
 
     assert live_policy.run(kill_while_sampling()).token_ids
