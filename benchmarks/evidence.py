@@ -212,7 +212,7 @@ def _end_to_end(results: list[Json]) -> list[str]:
 def _soak(results: list[Json]) -> list[str]:
     lines: list[str] = []
     for result in results:
-        if result.get("kind") != "soak":
+        if result.get("kind") != "soak" or "ended_once" not in result:  # Earlier ones did not look for that.
             continue
         kills = ", ".join(f"{kind} {count}" for kind, count in result["kills"].items())
         ended = ", ".join(f"{count:,} {state}" for state, count in result["ended"].items())
