@@ -43,8 +43,8 @@ fuzz-api: $(INSTALLED) ## Schemathesis against a real generator; the result goes
 	.sparsesmith/schemathesis/bin/pip install --quiet schemathesis==4.32.5
 	$(PYTHON) -m benchmarks.fuzz_api --schemathesis $(CURDIR)/.sparsesmith/schemathesis/bin/schemathesis
 
-test-slow: $(INSTALLED) ## Tests that take minutes each: engine, trainer and generator killed in the middle of a canary
-	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_killed_canary.py tests/generator/test_canary.py
+test-slow: $(INSTALLED) ## Tests that take minutes each: trainer and generator killed in the middle of a canary
+	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_killed_canary.py
 
 test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu

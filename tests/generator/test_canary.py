@@ -543,10 +543,6 @@ def test_an_accepted_version_whose_file_is_lost_gives_way_to_the_shipped_one(
     again.run(again.serving(0))
 
 
-@pytest.mark.skipif(
-    "SPARSESMITH_SLOW_TESTS" not in os.environ,
-    reason="takes minutes: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
-)
 @pytest.mark.timeout(900)
 def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_version(bench: Bench) -> None:
     """The session's engine is another one afterwards."""
