@@ -128,8 +128,8 @@ def test_the_encoder_changes_with_the_language_model(live_policy: LivePolicy, ex
 
     def written() -> tuple[torch.Tensor, int | None]:
         found = live_policy.writer.write(pattern, make_workload(pattern), make_prompt())
-        assert isinstance(found.prompt, EmbeddingPrompt)
-        return found.prompt.embeddings, found.version
+        assert isinstance(found, EmbeddingPrompt)
+        return found.embeddings, found.version
 
     before = written()
     path = exchange_dir / publish(exchange_dir, make_policy(seed=3, version=9)).weights

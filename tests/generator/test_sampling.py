@@ -6,8 +6,9 @@ import torch
 
 from services.generator.policy.engine import EmbeddingPrompt, TokenPrompt
 from services.generator.policy.folder import PolicyFolder
-from services.generator.policy.prompts import MatrixPrompts, TextPrompts
+from services.generator.policy.matrix_policy import MatrixPrompts
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.text_policy import TextPrompts
 from services.generator.search import STRATEGIES, Sources, Standing
 from sparsesmith.errors import Unavailable
 from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
@@ -44,8 +45,8 @@ def test_samples_come_in_groups_with_what_the_trainer_needs_to_rebuild_them(live
     for origin in origins[:4]:
         assert isinstance(origin, Sampled)
         written = live_policy.writer.write(pattern, make_workload(pattern), origin.prompt)
-        assert isinstance(written.prompt, EmbeddingPrompt)
-        expected = reference_logprobs(live_policy.policy, written.prompt.embeddings, origin.token_ids)
+        assert isinstance(written, EmbeddingPrompt)
+        expected = reference_logprobs(live_policy.policy, written.embeddings, origin.token_ids)
         torch.testing.assert_close(torch.tensor(origin.logprobs), expected, atol=1e-4, rtol=0)
 
 
@@ -95,13 +96,13 @@ def test_a_folder_without_an_encoder_is_prompted_in_text(tmp_path: Path) -> None
     pattern = make_pattern()
     arguments = pattern, make_workload(pattern), make_prompt(encoder="text")
     written = writer.write(*arguments)
-    assert isinstance(written.prompt, TokenPrompt)
+    assert isinstance(written, TokenPrompt)
     assert written.is_for(0) and written.is_for(7), "a text is the same for every version"
-    assert writer._tokenizer.decode(list(written.prompt.token_ids)) == text_prompt(*arguments)
+    assert writer._tokenizer.decode(list(written.token_ids)) == text_prompt(*arguments)
 
 
 @pytest.mark.parametrize("operation", ["spmv", "spmm"])
-@pytest.mark.parametrize("element_type", ["float32", "float64"])
+@pytest.mark.parametrize("element_type", ["float32", "float64", "float16", "bfloat16"])
 def test_the_example_of_a_text_prompt_is_a_legal_program(operation: str, element_type: str) -> None:
     pattern = make_pattern()
     cols = 1 if operation == "spmv" else 8

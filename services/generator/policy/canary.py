@@ -11,8 +11,8 @@ from typing import Protocol
 
 from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import Engine, InvalidPrompt
+from services.generator.policy.kind import PromptWriter
 from services.generator.policy.probe_set import ProbePattern, probe_set
-from services.generator.policy.prompts import PromptWriter
 from services.generator.policy.sampling import SamplingOptions
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.matrix.pattern import Pattern
@@ -153,7 +153,7 @@ class Canary:
         temperature, most = self._sampling.temperature, self._sampling.max_program_tokens
         try:
             samples = await asyncio.gather(
-                *(engine.sample(written.prompt, temperature=temperature, max_tokens=most) for _ in range(count))
+                *(engine.sample(written, temperature=temperature, max_tokens=most) for _ in range(count))
             )
         except InvalidPrompt as error:
             raise NoVerdict(f"the policy cannot take the probe prompt {asked.name}: {error}") from error

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from sparsesmith_proto.message import PolicyVersion
+
 if TYPE_CHECKING:
     import torch
 
@@ -49,6 +51,12 @@ class EmbeddingPrompt:
     """A prompt as vectors in the policy's embedding space, shape [num_prompt_tokens, hidden]."""
 
     embeddings: "torch.Tensor"
+    version: PolicyVersion | None = None
+    """Of the encoder that wrote it. None: every version is asked the same."""
+
+    def is_for(self, version: PolicyVersion) -> bool:
+        """Whether a language model of this version would have been asked so."""
+        return self.version in (None, version)
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,10 @@ class TokenPrompt:
     """A prompt as token ids."""
 
     token_ids: tuple[int, ...]
+
+    def is_for(self, version: PolicyVersion) -> bool:
+        """A text is the same for every version."""
+        return True
 
 
 EnginePrompt = EmbeddingPrompt | TokenPrompt

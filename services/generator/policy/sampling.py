@@ -4,13 +4,13 @@ import asyncio
 import secrets
 from dataclasses import dataclass
 
-from services.generator.policy.engine import Engine, EngineFailed, InvalidPrompt
+from services.generator.policy.engine import Engine, EngineFailed, EnginePrompt, InvalidPrompt
 from services.generator.policy.engine_host import EngineHost
-from services.generator.policy.prompts import PromptWriter, WrittenPrompt
+from services.generator.policy.kind import PromptWriter
 from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
-from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
+from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, Workload
 from sparsesmith_proto.message import Architecture
 
 MAX_DRAWS = 3
@@ -42,6 +42,10 @@ class PolicySampler:
         """The engine could not be loaded."""
         return self.host.is_broken
 
+    def writes(self, workload: Workload) -> bool:
+        """Whether the policy can write programs for it."""
+        return workload.element_type in self.writer.element_types
+
     def group(self, task: TuningTask, number: int) -> "SampleGroup":
         """Samples of one prompt, which no other group has."""
         prompt = Prompt(
@@ -59,7 +63,7 @@ class SampleGroup:
         self._name = name
         self._prompt = prompt
         self._writing = asyncio.Lock()
-        self._written: WrittenPrompt | None = None
+        self._written: EnginePrompt | None = None
 
     async def draw(self, number: int) -> Candidate:
         """One sample, its prompt and its first token by one version. Waits for an engine that holds none under probe.
@@ -73,7 +77,7 @@ class SampleGroup:
                 async with self._sampler.gate.passing():
                     written = await self._prompt_for(engine)
                     sample = await engine.sample(
-                        written.prompt, temperature=options.temperature, max_tokens=options.max_program_tokens
+                        written, temperature=options.temperature, max_tokens=options.max_program_tokens
                     )
             except EngineFailed:
                 continue
@@ -93,7 +97,7 @@ class SampleGroup:
             return Candidate(candidate_id=f"{self._task.run_id}-s{number}", program=sample.text, origin=origin)
         raise Unavailable(f"no engine held out for a sample {MAX_DRAWS} times", field="search", value="sample")
 
-    async def _prompt_for(self, engine: Engine) -> WrittenPrompt:
+    async def _prompt_for(self, engine: Engine) -> EnginePrompt:
         """Written once a version: the encoder's weights change with the language model's."""
         async with self._writing:
             if self._written is None or not self._written.is_for(engine.version):
