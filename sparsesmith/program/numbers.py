@@ -38,6 +38,7 @@ Settings = Mapping[str, ParameterValue]
 """Knob -> value."""
 
 _OPEN = re.compile(r"^[ \t]*//@[ \t]*(?:let|tune|pick)\b", re.MULTILINE)
+_OF_FORMAT = re.compile(r"[ \t]*//@[ \t]*(?:format|values)\b")
 _NAMED = re.compile(r"([^=]*)=(.*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _KNOB_VALUE = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
@@ -178,6 +179,8 @@ class _Filling:
         self._asked = Asked(circumstances, self._stored)
         self._open = {line.number: line for line in _open_lines("\n".join(line or "" for line in lines))}
         self._found: dict[str, Value] = {}
+        self._read: tuple[str, Stored] | None = None
+        """The format line that was read last, and what it says."""
 
     def find_facts(self) -> None:
         for keyword, most in (("let", MAX_LETS), ("pick", MAX_PICKS)):
@@ -217,8 +220,12 @@ class _Filling:
         return _replaced(line, self._found)
 
     def _stored(self) -> Stored:
-        """The format line with what is known so far."""
-        return Stored(*stored_form("\n".join(self._filled(line or "") for line in self._lines)))
+        """What the format line says with what is known so far."""
+        of_format = [line if line is not None and _OF_FORMAT.match(line) else "" for line in self._lines]
+        filled = "\n".join(map(self._filled, of_format))
+        if self._read is None or self._read[0] != filled:
+            self._read = filled, Stored(*stored_form(filled))
+        return self._read[1]
 
     def _value(self, line: _Line) -> Value:
         text = _replaced(line.rest, self._found, as_code=False).strip()
