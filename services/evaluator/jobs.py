@@ -18,7 +18,6 @@ from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from sparsesmith.errors import SparsesmithError
-from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.reward import rewards, standard_of
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
@@ -72,6 +71,8 @@ class Grader:
         pattern, fixed = patterns.get(job.workload.pattern), job.workload.values
         values = None if fixed is None else patterns.get_values(fixed)
         device = self._process.description()
+        candidates, refused = bound(job.candidates, job.workload, pattern, device.num_sms)
+        job = job.model_copy(update={"candidates": candidates})
         try:
             with (
                 CompilationsAhead(self._compiler, device.architecture, self._compile_limit_s) as ahead,
@@ -79,10 +80,12 @@ class Grader:
             ):
                 # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
                 known = self._known_of(job)
-                reading = reader.submit(_read, job, pattern, device.num_sms, known, ahead)
+                known.update(refused | misfits(job.candidates, job.workload, pattern))
+                new = [candidate for candidate in job.candidates if candidate.program not in known]
+                started = reader.submit(ahead.start, new, job.workload)
                 bench = self._process.open(job.workload, pattern, values, allowance)
                 baselines = self._baselines_of(job.workload, bench)
-                job = reading.result()
+                started.result()
                 return grade_batch(job, pattern, bench, ahead, baselines, allowance, self._others_wait, known)
         except DeviceDoesNotStart:
             self._retire()
@@ -119,16 +122,6 @@ class Grader:
         while len(self._baselines) > self._cached_baselines:
             self._baselines.popitem(last=False)
         return self._baselines[workload]
-
-
-def _read(
-    job: EvaluationJob, pattern: Pattern, num_sms: int, known: Outcomes, ahead: CompilationsAhead
-) -> EvaluationJob:
-    """The job with the numbers of its candidates filled in; those that are refused are known, the others compile."""
-    candidates, refused = bound(job.candidates, job.workload, pattern, num_sms)
-    known.update(refused | misfits(candidates, job.workload, pattern))
-    ahead.start([candidate for candidate in candidates if candidate.program not in known], job.workload)
-    return job.model_copy(update={"candidates": candidates})
 
 
 class GradingService:
