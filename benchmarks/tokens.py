@@ -26,7 +26,7 @@ from services.trainer.tokenizer import TokenizerSize, encode_program, load_token
 
 SHIPPED = ROOT / "models" / "sparsesmith-30m" / "tokenizer.json"
 OUT = ROOT / "benchmarks" / "results" / "cpu" / "tokens.json"
-LEARNED_SIZE = TokenizerSize(phrases=2000, phrase_characters=60)
+LEARNED_SIZE = TokenizerSize(phrases=3000, phrase_characters=60)
 
 ByFamily = Mapping[str, Sequence[str]]
 

@@ -135,7 +135,6 @@ def test_grade_names_the_best_setting_of_the_knobs(
     graded = sparsesmith_command("grade", tuned, matrix, "--candidates", "5")
     assert (graded.code, "setting    BLOCK=64 LOAD=__ldg" in graded.out) == (0, True)
     assert "knobs      5 of 6 settings graded in" in graded.out
-    assert any("of 5 candidates" in line for line in graded.err.splitlines()), graded.err
     told = EvaluationAnswer.model_validate_json(sparsesmith_command("grade", tuned, matrix, "--json").out)
     assert told.knobs is not None
     assert (told.knobs.num_settings, told.knobs.num_graded, told.knobs.outcomes) == (6, 6, {"passed": 6})
