@@ -52,9 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     counted = [each for each in texts if each.side == "validation"]
     tokenizers = {"shipped": load_tokenizer(SHIPPED), "learned": learned}
     result = {
-        "command": "python -m benchmarks.tokens",
+        "kind": "tokens",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": source_commit(),
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": f"python -m benchmarks.tokens --records {' '.join(path.name for path in options.records)}",
         "python": platform.python_version(),
         "num_sms": NUM_SMS,
         "learned": {"programs": len(learned_from), "vocabulary": learned.get_vocab_size(), **asdict(LEARNED_SIZE)},
