@@ -158,16 +158,7 @@ def bind_numbers(
     filling = _Filling(_with_knobs(text.replace("\r\n", "\n"), settings), circumstances)
     filling.find_facts()
     filling.check_shadows(operation, element_type, knobs_of(text))
-    bound = filling.bound()
-    if len(bound.text) > MAX_PROGRAM_CHARACTERS:
-        raise InvalidProgram(
-            f"the program has {len(bound.text)} characters with its numbers filled in: at most "
-            f"{MAX_PROGRAM_CHARACTERS}",
-            field="program",
-            value=len(bound.text),
-            limit=MAX_PROGRAM_CHARACTERS,
-        )
-    return bound
+    return filling.bound()
 
 
 class _Filling:
@@ -203,7 +194,11 @@ class _Filling:
                 _refuse(number, reason, "name", name, f"another name than {', '.join(sorted(taken))}")
 
     def bound(self) -> Bound:
-        pieces = [self._lines_for(number, line) for number, line in enumerate(self._lines, start=1)]
+        pieces, size = [], 0
+        for number, line in enumerate(self._lines, start=1):
+            pieces.append(self._lines_for(number, line))
+            size += sum(len(piece) + 1 for piece in pieces[-1])
+            _check_size(size)
         return Bound("\n".join(line for piece in pieces for line in piece), "\n".join(map(" ".join, pieces)))
 
     def _lines_for(self, number: int, line: str | None) -> list[str]:
@@ -376,15 +371,30 @@ def _replaced(line: str, numbers: Mapping[str, Value | str], *, as_code: bool | 
     """The line with names replaced: tables joined by commas, in code with a space after each."""
     if not numbers:
         return line
-    in_code = not is_directive(line) if as_code is None else as_code
+    in_code, size = not is_directive(line) if as_code is None else as_code, 0
 
     def number_of(match: re.Match[str]) -> str:
+        nonlocal size
         word = match.group()
         if word not in numbers or (not in_code and match["key"] is not None):
             return word
-        return _written(numbers[word], in_code)
+        number = _written(numbers[word], in_code)
+        size += len(number)
+        _check_size(size)
+        return number
 
     return _WORDS.sub(number_of, line)
+
+
+def _check_size(num_characters: int) -> None:
+    """Before it is joined: a table's name is a few characters, the table thousands."""
+    if num_characters > MAX_PROGRAM_CHARACTERS + 1:
+        raise InvalidProgram(
+            f"the program has more than {MAX_PROGRAM_CHARACTERS} characters with its numbers filled in",
+            field="program",
+            value=num_characters,
+            limit=MAX_PROGRAM_CHARACTERS,
+        )
 
 
 def _written(value: Value | str, in_code: bool) -> str:

@@ -1,23 +1,19 @@
 """A user's program: graded as it is, or, where it has knobs, at the settings that its own tuner asks for."""
 
-import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from services.generator.orders import EvaluationOrder, order_knobs, work_a_candidate
-from services.generator.search.grading import Evaluations
 from services.generator.search.knobs import OpenProgram
 from services.generator.search.standing import Batch
-from services.generator.search.trials import Trials
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.numbers import num_settings
 from sparsesmith_proto.api import EvaluationAnswer, KnobReport, Running
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Evaluation, Passed, UserWritten
+from sparsesmith_proto.kernel import Evaluation, Passed, UserWritten
 
 BATCH = 12
 """Settings that are chosen together: small, as each batch is chosen by what those before it have shown."""
@@ -43,31 +39,6 @@ class ProgramTask:
     def left_s(self) -> float:
         """Of the budget's seconds; negative once they are spent."""
         return self.order.budget.seconds - self.elapsed_s
-
-
-Tell = Callable[[Running], Awaitable[None]]
-
-
-async def grade_program(task: ProgramTask, evaluations: Evaluations, trials: Trials, tell: Tell) -> EvaluationAnswer:
-    """What became of a program; of one with knobs, of its best setting within the budget.
-
-    Raises Unavailable where no evaluator could grade it.
-    """
-    await trials.begin(task.job_id)
-    if not order_knobs(task.order):
-        candidate = Candidate(candidate_id="user", program=task.order.program, origin=UserWritten())
-        job = EvaluationJob(job_id=task.run_id, workload=task.order.workload, candidates=(candidate,))
-        report = await evaluations.grade(job)
-        await trials.keep(task.job_id, report, task.elapsed_s)
-        return _answer(task, report, report.evaluations[0], None)
-    search = await asyncio.to_thread(KnobSearch, task)
-    await tell(search.running())
-    while batch := search.next_batch():
-        report = await evaluations.grade(_job(task, batch, search.num_batches))
-        search.add(report)
-        await trials.keep(task.job_id, report, task.elapsed_s)
-        await tell(search.running())
-    return search.answer()
 
 
 class KnobSearch:
@@ -96,6 +67,18 @@ class KnobSearch:
             if self._best is None or _rank(evaluation) < _rank(self._best[0]):
                 self._best = evaluation, report
 
+    def job(self, batch: Batch) -> EvaluationJob:
+        """A batch, as evaluators take it."""
+        left_s = max(1.0, self._task.left_s)
+        return EvaluationJob(
+            job_id=f"{self._task.run_id}-{self.num_batches}",
+            workload=self._task.order.workload,
+            candidates=batch,
+            budget_s=left_s,
+            search=self._task.run_id,
+            work=len(batch) * work_a_candidate(self._task.pattern, self._task.order.workload),
+        )
+
     def running(self) -> Running:
         best, baseline_us = self._best, None
         if best is not None:
@@ -121,7 +104,7 @@ class KnobSearch:
             seconds=self._task.elapsed_s,
         )
         evaluation, graded = self._best
-        return _answer(self._task, graded, evaluation, report)
+        return answer_of(self._task, graded, evaluation, report)
 
 
 def _rank(evaluation: Evaluation) -> tuple[bool, bool, float]:
@@ -133,21 +116,10 @@ def _rank(evaluation: Evaluation) -> tuple[bool, bool, float]:
             return True, True, math.inf
 
 
-def _job(task: ProgramTask, batch: Batch, number: int) -> EvaluationJob:
-    left_s = max(1.0, task.left_s)
-    return EvaluationJob(
-        job_id=f"{task.run_id}-{number}",
-        workload=task.order.workload,
-        candidates=batch,
-        budget_s=left_s,
-        search=task.run_id,
-        work=len(batch) * work_a_candidate(task.pattern, task.order.workload),
-    )
-
-
-def _answer(
+def answer_of(
     task: ProgramTask, report: EvaluationReport, evaluation: Evaluation, knobs: KnobReport | None
 ) -> EvaluationAnswer:
+    """`knobs`: None where the program has none."""
     return EvaluationAnswer(
         workload=task.order.workload,
         evaluation=evaluation,
