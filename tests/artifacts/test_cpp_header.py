@@ -61,8 +61,6 @@ PROGRAMS = [
     "sell_u16",
     "sell_u8",
 ]
-SHORT_TYPES: dict[str, ElementType] = {"float16": "float16", "bfloat16": "bfloat16"}
-"""Programs of a family instead: the corpus is for GPUs as well, which do not judge 16-bit numbers."""
 KINDS = {
     "int": "i",
     "int*": "I",
@@ -72,9 +70,11 @@ KINDS = {
     "float*": "F",
     "double*": "D",
 }
+OWN_TYPES = {"unsigned int*": "uint32", "unsigned short*": "uint16", "double*": "float64"}
+SHORT_TYPES: dict[str, ElementType] = {"float16": "float16", "bfloat16": "bfloat16"}
+"""Programs of a family instead: the corpus is for GPUs as well, which do not judge 16-bit numbers."""
 KINDS |= {"__half*": "S", "__nv_bfloat16*": "S"}
 """16-bit numbers are printed as their bits."""
-OWN_TYPES = {"unsigned int*": "uint32", "unsigned short*": "uint16", "double*": "float64"}
 
 MAIN = """
 #include <cstdio>
