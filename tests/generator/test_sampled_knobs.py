@@ -6,6 +6,7 @@ from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.evaluator.jobs import reward_records
 from services.generator.search.sampled_knobs import MOST_SETTINGS, NOT_FAR_BEHIND, SampledKnobs
 from services.generator.search.standing import Batch, Standing
+from sparsesmith.operations import Problem
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Candidate, Evaluation, Mismatch, Outcome, Rejected, Sampled
 from tests.generator.orders import make_pattern, make_prompt, make_task, make_workload
@@ -14,6 +15,7 @@ from tests.generator.test_program_knobs import program_with
 
 PATTERN = make_pattern()
 WORKLOAD = make_workload(PATTERN)
+PROBLEM = Problem(WORKLOAD, PATTERN)
 BLOCKS = program_with(BLOCK="64 128 256")
 
 
@@ -34,7 +36,7 @@ def told(standing: Standing, *graded: tuple[Candidate, Outcome]) -> EvaluationRe
     """A report of candidates, their numbers filled in as evaluators do."""
     evaluations = []
     for candidate, outcome in graded:
-        (each,) = parse_candidates(fill_numbers([candidate], WORKLOAD, PATTERN, 132), WORKLOAD, PATTERN)
+        (each,) = parse_candidates(fill_numbers([candidate], PROBLEM, 132), PROBLEM)
         found = each.program if isinstance(each.program, Rejected) else outcome
         evaluations.append(Evaluation(candidate=each.candidate, outcome=found))
     report = make_report([]).model_copy(update={"evaluations": tuple(evaluations)})
