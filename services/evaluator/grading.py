@@ -9,6 +9,7 @@ import numpy as np
 from services.evaluator.allowance import Allowance, BudgetSpent, Stopped
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
@@ -82,7 +83,16 @@ def grade_batch(
         ),
         csr_bytes=csr_bytes(pattern, job.workload),
         seconds=time.monotonic() - started,
+        listings=listings_of(job, ahead, known) if job.listings else {},
     )
+
+
+def listings_of(job: EvaluationJob, ahead: CompilationsAhead, outcomes: Outcomes) -> dict[str, str]:
+    """PTX of the candidates that passed, by candidate_id."""
+    passed = [each for each in job.candidates if isinstance(outcomes.get(each.program), Passed)]
+    parsed = {each.candidate_id: parse_candidate(each.program, job.workload) for each in passed}
+    compiled = {name: ahead.result(each) for name, each in parsed.items() if isinstance(each, KernelProgram)}
+    return {name: binary.ptx for name, binary in compiled.items() if isinstance(binary, Compiled)}
 
 
 def finals_s(allowance: Allowance) -> float:

@@ -13,6 +13,7 @@ from services.generator.fleet import evaluator_views, trainer_views
 from services.generator.generation import Tools, generate_kernels
 from services.generator.jobs.jobs import JobLimits, Jobs, Tell
 from services.generator.jobs.ledger import AcceptedJob, Ledger
+from services.generator.listings import MAX_LISTINGS, Listings
 from services.generator.metrics import Gauges, Metrics, SharedGauges, WorkerMetrics
 from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.policy.canary import Canary, CanaryOptions
@@ -65,8 +66,9 @@ class Service:
         self.views = MatrixViews(self.ledger)
         self.metrics = Metrics()
         self.trials = Trials(channels.candidates)
-        num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set())
+        num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set()) + MAX_LISTINGS
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
+        self.listings = Listings(self.ledger, self.trials, self.evaluations)
         self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
         self._searches = JoinedSearches()
         self.folder = policy_folder(settings)

@@ -82,6 +82,20 @@ def test_the_matrix_of_a_job_that_gave_it_back_is_said_to_be_gone(redis_url: str
     assert "pattern" in answer.json()["detail"]
 
 
+def test_there_is_no_listing_of_what_did_not_pass_or_is_not_there(redis_url: str) -> None:
+    evaluators = Evaluators(CompileFailed(log="no"))
+    with live_service(redis_url, evaluators) as http:
+        job = tuned(http)
+        for asked, status, told in (
+            ({}, 409, f"job {job} has no program that passed"),
+            ({"number": 0}, 409, "candidate 0 did not pass: compile_failed"),
+            ({"number": 99}, 404, f"job {job} has no candidate 99"),
+        ):
+            answer = http.get(f"/v1/kernels/{job}/listing", params=asked)
+            assert (answer.status_code, answer.json()["detail"]) == (status, told)
+        assert not any(".listing." in name for name in evaluators.jobs)
+
+
 def test_the_fleet_is_who_told_of_themselves_and_what_waits(http: httpx.Client, redis_url: str) -> None:
     metrics, trainer = EvaluatorMetrics(make_device()), TrainerMetrics()
     metrics.graded(make_report([make_passed(make_timing(5)), CompileFailed(log="no"), make_passed(make_timing(6))]))

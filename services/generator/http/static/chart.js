@@ -46,7 +46,7 @@ export function logSplits(_, __, low, high) {
 
 /** @param {number} low @param {number} high */
 function evenSplits(low, high) {
-  const rough = (high - low) / 5;
+  const rough = (high - low) / 8;
   const step = [1, 2, 5, 10].map((each) => each * 10 ** Math.floor(Math.log10(rough))).find((each) => each >= rough) ?? rough;
   const found = [];
   for (let value = Math.ceil(low / step) * step; value <= high; value += step) found.push(Number(value.toPrecision(6)));
