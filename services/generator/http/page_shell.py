@@ -30,6 +30,14 @@ VIEWS = (("", "Tune"), ("fleet", "Fleet"), ("compare", "Compare"), ("docs", "API
 """Of the head line: address from the root, and words."""
 
 
+MODULES = sorted(
+    path.relative_to(FOLDER).as_posix()
+    for path in FOLDER.rglob("*.js")
+    if path.name not in ("theme.js", "types.js", "uplot.js")
+)
+"""Asked for at once, not one after the other as each names the next."""
+
+
 @dataclass(frozen=True)
 class StaticFile:
     """A file of the page."""
@@ -53,6 +61,7 @@ def shell(view: str, title: str, body: str, root: str = "./", refresh_s: int | N
     links = "".join(
         f'<a href="{root}{path}"{" aria-current=page" if path == view else ""}>{words}</a>' for path, words in VIEWS
     )
+    modules = "".join(f'<link rel="modulepreload" href="{root}page/{path}">' for path in MODULES)
     refresh = "" if refresh_s is None else f'<noscript><meta http-equiv="refresh" content="{refresh_s}"></noscript>'
     return f"""<!doctype html>
 <html lang="en">
@@ -64,6 +73,7 @@ def shell(view: str, title: str, body: str, root: str = "./", refresh_s: int | N
 <link rel="icon" href="{root}page/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="{root}page/vendor/uplot.css">
 <link rel="stylesheet" href="{root}page/style.css">
+{modules}
 <script src="{root}page/theme.js"></script>
 <script src="{root}page/vendor/uplot.js" defer></script>
 <script src="{root}page/main.js" type="module"></script>

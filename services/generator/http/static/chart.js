@@ -7,7 +7,7 @@ import { colour } from "./dom.js";
 /**
  * @param {HTMLElement} host
  * @param {any} options uPlot's, without what is set here
- * @param {number[][]} data
+ * @param {(number | null)[][]} data
  * @returns {Plot}
  */
 export function chart(host, options, data) {

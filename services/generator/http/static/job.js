@@ -63,9 +63,11 @@ class JobView {
   }
 
   async showMatrix() {
+    const numbers = h("div", {}, h("p", { class: "muted" }, "Counting ..."));
+    fill(this.matrix, card("Where the nonzeros are", {}, spyPlot(this.jobId)), card("The matrix", {}, numbers));
     try {
       const facts = await ask(`v1/kernels/${this.jobId}/matrix`);
-      fill(this.matrix, card("Where the nonzeros are", {}, spyPlot(this.jobId, facts.num_rows, facts.num_cols)), card("The matrix", {}, matrixFacts(facts)));
+      fill(numbers, matrixFacts(facts));
       this.facts.prepend(`${count(facts.num_rows)} x ${count(facts.num_cols)}, ${count(facts.nnz)} nonzeros. `);
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
