@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import numpy as np
@@ -18,6 +18,7 @@ from sparsesmith.transport.job_store import JobStore
 from sparsesmith.transport.metrics_channel import MetricsChannel, published
 from sparsesmith_proto.api import Density, EvaluatorView, Fleet, JobStatus, MatrixCard
 from sparsesmith_proto.kernel import CompileFailed
+from sparsesmith_proto.words import ElementType, SearchStrategy, ValuesOption
 from tests.generator.live_service import Evaluators, live_service
 from tests.generator.reports import make_device, make_passed, make_report, make_timing
 
@@ -134,6 +135,8 @@ def test_the_front_is_the_page_and_its_files_come_with_a_strict_policy(http: htt
         again = http.get(f"/{address}", headers={"if-none-match": file.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
     assert re.findall(r'<script>|style="|javascript:|https?://', page.text) == []
+    for words in (SearchStrategy, ElementType, ValuesOption):
+        assert all(f'<option value="{word}">' in page.text for word in get_args(words))
     for name in ("../page_shell.py", "%2e%2e/page_shell.py", "none.js", "vendor/"):
         assert http.get(f"/page/{name}").status_code == 404
 

@@ -57,3 +57,9 @@ function evenSplits(low, high) {
 function width(host) {
   return Math.max(240, Math.floor(host.clientWidth));
 }
+
+/** A line that stays level until the next point. @param {any} plot @param {number} series @param {number} first @param {number} last */
+export function stepped(plot, series, first, last) {
+  // @ts-ignore: vendor/uplot.js defines it.
+  return uPlot.paths.stepped({ align: 1 })(plot, series, first, last);
+}
