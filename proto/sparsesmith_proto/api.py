@@ -69,14 +69,22 @@ class KernelRequest(TuningOptions):
     matrix: MatrixIndices
 
 
-class EvaluationRequest(Message):
-    """`POST /v1/evaluations` as JSON: grade this program on this matrix."""
+class EvaluationOptions(Message):
+    """What a user sends beside the matrix to have a program of their own graded; the same names are form fields."""
 
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
     num_dense_cols: int = Field(default=1, ge=1, le=1024)
     values: ValuesOption = "any"
     program: ProgramText
+    """With `//@ tune` lines it is graded at many settings of its knobs."""
+    budget: Budget = Budget()
+    """Of a program with knobs: every setting that is graded counts as a candidate."""
+
+
+class EvaluationRequest(EvaluationOptions):
+    """`POST /v1/evaluations` as JSON: grade this program on this matrix."""
+
     matrix: MatrixIndices
 
 
@@ -167,13 +175,29 @@ class KernelReport(Message):
     search: SearchReport
 
 
+class KnobReport(Message):
+    """What was tried of the knobs of a program."""
+
+    num_settings: int = Field(ge=1)
+    """Combinations of their values."""
+    num_listed: int = Field(ge=1)
+    """Of these, those that the search chose from: of very many, some drawn at random."""
+    num_graded: int = Field(ge=0)
+    outcomes: dict[str, int]
+    """Outcome name -> number of settings."""
+    seconds: Seconds
+
+
 class EvaluationAnswer(Message):
     """The whole answer to `POST /v1/evaluations`."""
 
     workload: Workload
     evaluation: Evaluation
+    """Of a program with knobs: that of the best setting, which its candidate names."""
     baselines: Baselines
     device: DeviceDescription
+    knobs: KnobReport | None = None
+    """None: the program has no knobs."""
 
 
 class Problem(Message):
@@ -296,7 +320,11 @@ class TriedCandidate(Message):
     """In the order of grading, from 0."""
     candidate_id: Identifier
     program: str
-    """As it was proposed: the text of a model may hold more than the program."""
+    """As it was graded, numbers filled in: the text of a model may hold more than the program."""
+    written: str | None = None
+    """As it was proposed, where that left numbers open."""
+    settings: dict[str, int | str] = Field(default_factory=dict)
+    """Of its knobs; one that is left out has its first value."""
     origin: Annotated[FromPolicy | FromFamily | UserWritten | ProbeWritten, Field(discriminator="kind")]
     outcome: Outcome
     graded_s: Seconds

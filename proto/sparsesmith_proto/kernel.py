@@ -9,6 +9,7 @@ from sparsesmith_proto.message import (
     Bytes,
     Digest,
     ElementType,
+    EncoderName,
     Identifier,
     Message,
     Microseconds,
@@ -42,7 +43,7 @@ class Parent(Message):
 class Prompt(Message):
     """All that is needed to rebuild a policy's prompt from the pattern, so that embeddings never travel."""
 
-    encoder: Literal["structural", "sinusoidal", "text"]
+    encoder: EncoderName
     sample_seed: int = Field(ge=0, lt=2**63)
     """Seed of the choice of nonzeros that the matrix tokens show."""
     architecture: Architecture
@@ -99,11 +100,19 @@ Origin = Annotated[Sampled | FromFamily | UserWritten | ProbeWritten, Field(disc
 
 
 class Candidate(Message):
-    """A kernel program under evaluation. `program` may be raw model text: the evaluator extracts the program."""
+    """A kernel program under evaluation. `program` may be raw model text: the evaluator extracts the program.
+
+    It may leave numbers open (`//@ let`, `//@ tune`); the evaluator fills them in, and what comes back in a report is
+    the program of plain numbers that was graded.
+    """
 
     candidate_id: Identifier
     program: str
     origin: Origin
+    settings: dict[str, int | str] = Field(default_factory=dict)
+    """Of the program's knobs, by name; one that is left out has its first value."""
+    written: str | None = None
+    """What the program was before its numbers were filled in. None: it left none open."""
 
 
 class MeasuredTiming(Message):

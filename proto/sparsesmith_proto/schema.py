@@ -13,6 +13,7 @@ from pathlib import Path
 from sparsesmith_proto.api import (
     CandidatePage,
     Density,
+    EvaluationOptions,
     EvaluationRequest,
     Fleet,
     JobPage,
@@ -34,6 +35,7 @@ from sparsesmith_proto.reward import RewardRecord
 MESSAGES: tuple[type[Message], ...] = (
     KernelRequest,
     TuningOptions,
+    EvaluationOptions,
     EvaluationRequest,
     JobStatus,
     JobPage,

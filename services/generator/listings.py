@@ -70,7 +70,7 @@ class Listings:
         if ptx is None:
             outcome = report.evaluations[0].outcome.outcome
             raise Conflict(f"the program did not pass this time: {outcome}", field="outcome", value=outcome)
-        program = extract_program(question.candidates[0].program)
+        program = extract_program(report.evaluations[0].candidate.program)
         return Listing(program=program, ptx=ptx, architecture=report.device.architecture)
 
     async def _tried_program(self, job_id: str, number: int) -> str:

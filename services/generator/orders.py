@@ -1,14 +1,19 @@
 """What was accepted: a request checked to the end, small enough to store, its matrix kept apart by digest."""
 
 import hashlib
+import secrets
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sparsesmith.errors import InvalidProgram
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
-from sparsesmith_proto.api import TuningOptions
+from sparsesmith.program.extraction import extract_program
+from sparsesmith.program.numbers import Knob, knobs_of, num_settings
+from sparsesmith_proto.api import Budget, JobState, JobStatus, TuningOptions
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message, ProgramText
 
@@ -39,11 +44,33 @@ class EvaluationOrder(Message):
     kind: Literal["evaluation"] = "evaluation"
     workload: Workload
     program: ProgramText
+    budget: Budget = Budget()
+    """Of a program with knobs."""
     work: int | None = None
     """See `work_of`. None: an earlier release stored the order."""
 
 
 Order = Annotated[KernelOrder | EvaluationOrder, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class AcceptedJob:
+    """A job that must be answered."""
+
+    job_id: str
+    accepted_at: datetime
+    order: Order
+
+    @property
+    def age_s(self) -> float:
+        return (datetime.now(UTC) - self.accepted_at).total_seconds()
+
+    def new_run_id(self) -> str:
+        """Of one run of the job: what it leaves in other queues is told from that of earlier, killed runs."""
+        return f"{self.job_id}.{secrets.token_hex(4)}"
+
+    def status(self, state: JobState) -> JobStatus:
+        return JobStatus(job_id=self.job_id, accepted_at=self.accepted_at.isoformat(), status=state)
 
 
 WORK_A_CANDIDATE = 100_000
@@ -58,10 +85,27 @@ def work_a_candidate(pattern: Pattern, workload: Workload) -> int:
 
 def work_of(order: KernelOrder | EvaluationOrder, pattern: Pattern) -> int:
     """Of all candidates that an order allows."""
-    num_candidates = order.options.budget.candidates if isinstance(order, KernelOrder) else 1
-    return num_candidates * work_a_candidate(pattern, order.workload)
+    return most_candidates(order) * work_a_candidate(pattern, order.workload)
+
+
+def most_candidates(order: KernelOrder | EvaluationOrder) -> int:
+    """That may be graded for an order."""
+    if isinstance(order, KernelOrder):
+        return order.options.budget.candidates
+    return min(order.budget.candidates, num_settings(order_knobs(order)))
+
+
+def order_knobs(order: EvaluationOrder) -> tuple[Knob, ...]:
+    """Of the program; none where they are malformed, which the evaluator tells of."""
+    try:
+        return knobs_of(extract_program(order.program))
+    except InvalidProgram:
+        return ()
 
 
 def fingerprint(order: KernelOrder | EvaluationOrder) -> str:
     """Equal for two requests that ask for the same, however they were written; what an Idempotency-Key stands for."""
-    return hashlib.sha256(order.model_dump_json(exclude={"work"}).encode()).hexdigest()
+    left_out = {"work"}
+    if isinstance(order, EvaluationOrder) and order.budget == Budget():  # As releases without it wrote it.
+        left_out.add("budget")
+    return hashlib.sha256(order.model_dump_json(exclude=left_out).encode()).hexdigest()

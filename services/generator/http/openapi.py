@@ -154,15 +154,19 @@ def _ref(name: str) -> Document:
 
 
 def _kernel_form() -> Document:
+    return _form(_form_fields(TuningOptions), ("file",))
+
+
+def _form_fields(request: type[TuningOptions] | type[EvaluationRequest]) -> Document:
     """Options as fields of their own; those of the budget under `budget_`."""
-    options = TuningOptions.model_json_schema(ref_template=REF)
+    options = request.model_json_schema(ref_template=REF)
     budget = options["$defs"]["Budget"]["properties"]
     fields = {name: schema for name, schema in options["properties"].items() if name != "budget"}
-    return _form({**fields, **{f"budget_{name}": schema for name, schema in budget.items()}}, ("file",))
+    return {**fields, **{f"budget_{name}": schema for name, schema in budget.items()}}
 
 
 def _evaluation_form() -> Document:
-    fields = EvaluationRequest.model_json_schema(ref_template=REF)["properties"]
+    fields = _form_fields(EvaluationRequest)
     options = {name: schema for name, schema in fields.items() if name not in ("matrix", "program")}
     program = {"type": "string", "minLength": 1, "maxLength": MAX_PROGRAM_CHARACTERS, "description": "Field or file"}
     return _form({**options, "program": program}, ("file", "program"))

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import Engine, InvalidPrompt
+from services.generator.policy.kind import PromptWriter
 from services.generator.policy.probe_set import ProbePattern, probe_set
-from services.generator.policy.prompts import PromptWriter
 from services.generator.policy.sampling import SamplingOptions
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.matrix.pattern import Pattern
@@ -218,7 +218,7 @@ async def _no_gap() -> None:
 
 
 def _told(name: str, programs: Sequence[str], report: EvaluationReport) -> ProbePrompt:
-    outcomes = {each.candidate.program: each.outcome for each in report.evaluations}
+    outcomes = {each.candidate.written or each.candidate.program: each.outcome for each in report.evaluations}
     standard = standard_of(report.baselines, report.csr_bytes)
     found = [outcomes[program] for program in programs]
     return ProbePrompt(

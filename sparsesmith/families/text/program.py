@@ -7,7 +7,7 @@ in `idioms`.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sparsesmith.elements import ELEMENTS, c_type
+from sparsesmith.elements import ELEMENTS, c_type, sum_c_type
 from sparsesmith.families.text import template, values
 from sparsesmith.families.text.values import Compression
 from sparsesmith.formats import complete_parameters, format_named
@@ -39,6 +39,24 @@ def c_index_type(index: str) -> str:
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A number of the matrix in a text: itself, or a name that a `let` line gives to a fact."""
+
+    name: str
+    meaning: str
+    """What stands behind the equals sign of its `let` line; names of facts before it may stand in it."""
+    value: object
+    is_open: bool
+
+    def __str__(self) -> str:
+        return self.name if self.is_open else str(self.value)
+
+    @property
+    def directive(self) -> str:
+        return f"//@ let {self.name} = {self.meaning}"
+
+
+@dataclass(frozen=True)
 class Choice:
     """A family's parameters filled in, with what else a program text depends on."""
 
@@ -49,6 +67,12 @@ class Choice:
     format: str
     compression: Compression | None = None
     """How values are stored; None: as they are."""
+    is_open: bool = False
+    """Whether facts of the matrix stand in the text by name, for the evaluator to fill in."""
+
+    def fact(self, name: str, meaning: str, value: object) -> Fact:
+        """A number that follows from the matrix; `meaning` as in a `let` line."""
+        return Fact(name, meaning, value, self.is_open)
 
     def integer(self, name: str) -> int:
         value = self.values[name]
@@ -64,6 +88,21 @@ class Choice:
     def scalar(self) -> str:
         """The C type of one element."""
         return c_type(self.element_type)
+
+    @property
+    def sum_scalar(self) -> str:
+        """The C type that products are summed in."""
+        return sum_c_type(self.element_type)
+
+    def widened(self, number: str) -> str:
+        """An element as what products are summed in: itself, but for 16-bit types."""
+        function = ELEMENTS[self.element_type].widen
+        return f"{function}({number})" if function else number
+
+    def narrowed(self, number: str) -> str:
+        """A sum as an element."""
+        function = ELEMENTS[self.element_type].narrow
+        return f"{function}({number})" if function else number
 
     @property
     def element_bytes(self) -> int:
@@ -97,8 +136,8 @@ class Choice:
         return f"__{self.word('load')}({address})"
 
     def value(self, index: str) -> str:
-        """A read of one value."""
-        return values.one(self.compression, f"__{self.word('load')}", index)
+        """A read of one value, as what products are summed in."""
+        return self.widened(values.one(self.compression, f"__{self.word('load')}", index))
 
     def value_at(self, index: str) -> str:
         """A read of one value by a plain subscript."""
@@ -115,11 +154,15 @@ class Choice:
         return values.vector_function(self.compression, self.scalar, width)
 
     def fill(self, text: str, **places: object) -> str:
-        """A template filled: parameters by their names, `$T`, `$wait`, `$load(address)`, `$value(index)`,
-        `$value_at(index)`, `$values(width, index)`, and `places`."""
+        """A template filled: parameters by their names, `$T`, `$S` (the type of sums), `$wait`, `$load(address)`,
+        `$value(index)`, `$value_at(index)`, `$values(width, index)`, `$wide(element)`, `$narrow(sum)`, and `places`.
+        """
         common: dict[str, object] = {
             **self.values,
             "T": self.scalar,
+            "S": self.sum_scalar,
+            "wide": self.widened,
+            "narrow": self.narrowed,
             "wait": self.wait,
             "load": self.load,
             "value": self.value,
@@ -171,17 +214,20 @@ def main_launch(
 
 def program(
     choice: Choice,
-    settings: Mapping[str, ParameterValue],
+    settings: Mapping[str, ParameterValue | Fact],
     *launches: Launch,
     functions: tuple[str, ...] = (),
-    require: Mapping[str, int] | None = None,
+    require: Mapping[str, int | Fact] | None = None,
+    facts: tuple[Fact, ...] = (),
 ) -> str:
     """The whole program text: format with its `settings`, launches, device functions (empty ones are left out), kernels
     in launch order, one launched again only once.
 
-    `require`: sizes that are written into the kernels, so that the program is for matrices with just these.
+    `require`: sizes that are written into the kernels, so that the program is for matrices with just these. `facts`:
+    those that the text holds, each behind those that its meaning names.
     """
-    lines = [" ".join([f"//@ format {choice.format}", *(f"{name}={value}" for name, value in settings.items())])]
+    lines = [fact.directive for fact in facts if fact.is_open]
+    lines += [" ".join([f"//@ format {choice.format}", *(f"{name}={value}" for name, value in settings.items())])]
     if choice.compression is not None:
         lines.append(f"//@ values {choice.compression.storage}")
     if require:
@@ -189,7 +235,8 @@ def program(
     directives = [launch.directive for launch in launches]
     if choice.starts_early:
         directives[0] += " dependency=programmatic"
-    lines += [*directives, *filter(None, functions)]
+    header = ELEMENTS[choice.element_type].header
+    lines += [*directives, *([f"#include <{header}>"] if header else []), *filter(None, functions)]
     arguments = _arguments(choice, settings)
     for launch in {launch.kernel: launch for launch in launches}.values():
         is_early = choice.starts_early and launch.kernel == launches[0].kernel
@@ -200,9 +247,10 @@ def program(
     return "\n".join(lines) + "\n"
 
 
-def _arguments(choice: Choice, settings: Mapping[str, ParameterValue]) -> tuple[Argument, ...]:
+def _arguments(choice: Choice, settings: Mapping[str, ParameterValue | Fact]) -> tuple[Argument, ...]:
     format_ = format_named(choice.format)
-    parameters = complete_parameters(format_, settings)
+    values = {name: str(value.value) if isinstance(value, Fact) else value for name, value in settings.items()}
+    parameters = complete_parameters(format_, values)
     if choice.compression is not None:
         format_ = compressed(format_, choice.compression.storage)
     return signature_of(format_, parameters, choice.operation, choice.element_type)

@@ -1,6 +1,6 @@
 // Where the nonzeros are: a canvas that shows the density which the server counted, and looks closer on request.
 
-import { ask } from "./api.js";
+import { address, ask } from "./api.js";
 import { colour, copyButton, fill, h } from "./dom.js";
 import { count } from "./numbers.js";
 
@@ -58,7 +58,7 @@ class SpyPlot {
   }
 
   link() {
-    return new URL(`../${this.path(this.window())}`, import.meta.url).href;
+    return address(this.path(this.window()));
   }
 
   /** @param {Window} part */
