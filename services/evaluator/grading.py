@@ -82,16 +82,19 @@ def grade_batch(
         ),
         csr_bytes=csr_bytes(pattern, job.workload),
         seconds=time.monotonic() - started,
-        listings=listings_of(job, ahead, known) if job.listings else {},
+        listings=listings_of(candidates, ahead, known) if job.listings else {},
     )
 
 
-def listings_of(job: EvaluationJob, ahead: CompilationsAhead, outcomes: Outcomes) -> dict[str, str]:
+def listings_of(candidates: Sequence[Parsed], ahead: CompilationsAhead, outcomes: Outcomes) -> dict[str, str]:
     """PTX of the candidates that passed, by candidate_id."""
-    passed = [each for each in job.candidates if isinstance(outcomes.get(each.program), Passed)]
-    parsed = {each.candidate_id: parse_candidate(each.program, job.workload) for each in passed}
-    compiled = {name: ahead.result(each) for name, each in parsed.items() if isinstance(each, KernelProgram)}
-    return {name: binary.ptx for name, binary in compiled.items() if isinstance(binary, Compiled)}
+    found = {}
+    for each in candidates:
+        if isinstance(each.program, KernelProgram) and isinstance(outcomes.get(each.candidate.program), Passed):
+            binary = ahead.result(each.program)
+            if isinstance(binary, Compiled):
+                found[each.candidate.candidate_id] = binary.ptx
+    return found
 
 
 def finals_s(allowance: Allowance) -> float:
