@@ -7,6 +7,7 @@ import typer
 
 from sparsesmith_proto.words import ElementType, ValuesOption
 
+MatrixFile = Annotated[Path, typer.Argument(help="A sparse matrix: .mtx, .mtx.gz or SciPy .npz", metavar="MATRIX")]
 MatrixOrTask = Annotated[
     Path | None,
     typer.Argument(help="A sparse matrix: .mtx, .mtx.gz or SciPy .npz; none with --task", metavar="[MATRIX]"),
