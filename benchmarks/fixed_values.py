@@ -33,6 +33,7 @@ from sparsesmith.families import FamilyInstance, propose
 from sparsesmith.families.fixed.proposal import propose_fixed
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
+from sparsesmith.operations import Problem
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Candidate, DeviceDescription, FromFamily, MeasuredTiming, Passed, Workload
 from sparsesmith_proto.message import ElementType
@@ -114,13 +115,10 @@ class OneMatrix:
     pattern: Pattern
     values: FixedValues
 
-    def get(self, digest: str) -> Pattern:
-        assert digest == self.pattern.digest
-        return self.pattern
-
-    def get_values(self, digest: str) -> FixedValues:
-        assert digest == self.values.digest
-        return self.values
+    def problem(self, workload: Workload) -> Problem:
+        assert workload.pattern == self.pattern.digest
+        assert workload.values in (None, self.values.digest)
+        return Problem(workload, self.pattern, None if workload.values is None else self.values)
 
 
 def main() -> None:
