@@ -5,7 +5,7 @@ from typing import Literal
 ElementType = Literal["float32", "float64"]
 """Type of the values, of x and of y."""
 
-SearchStrategy = Literal["auto", "families", "sample"]
+SearchStrategy = Literal["auto", "families", "sample", "refine"]
 
 ValuesOption = Literal["any", "fixed"]
 """`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own, which it may exploit."""

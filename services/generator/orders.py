@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
-from sparsesmith_proto.api import TuningOptions
+from sparsesmith_proto.api import Refinement, TuningOptions
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message, ProgramText
 
@@ -64,4 +64,10 @@ def work_of(order: KernelOrder | EvaluationOrder, pattern: Pattern) -> int:
 
 def fingerprint(order: KernelOrder | EvaluationOrder) -> str:
     """Equal for two requests that ask for the same, however they were written; what an Idempotency-Key stands for."""
-    return hashlib.sha256(order.model_dump_json(exclude={"work"}).encode()).hexdigest()
+    return hashlib.sha256(order.model_dump_json(exclude=_excluded(order)).encode()).hexdigest()
+
+
+def _excluded(order: KernelOrder | EvaluationOrder) -> dict[str, bool | dict[str, bool]]:
+    """Options of refinement that are as usual are none: orders of releases before it keep their fingerprints."""
+    is_usual = isinstance(order, KernelOrder) and order.options.refine == Refinement()
+    return {"work": True, "options": {"refine": True}} if is_usual else {"work": True}

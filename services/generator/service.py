@@ -75,6 +75,7 @@ class Service:
                 settings.batch_candidates,
                 settings.samples_in_flight,
                 CostModels(settings.cost_model_dir),
+                settings.mutates,
             ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),

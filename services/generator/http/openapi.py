@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 import sparsesmith
+from services.generator.http.intake import NESTED_OPTIONS
 from sparsesmith.artifacts.bundle import MEDIA_TYPES
 from sparsesmith_proto.api import (
     EvaluationRequest,
@@ -154,11 +155,13 @@ def _ref(name: str) -> Document:
 
 
 def _kernel_form() -> Document:
-    """Options as fields of their own; those of the budget under `budget_`."""
+    """Options as fields of their own; those of nested options under `budget_` and `refine_`."""
     options = TuningOptions.model_json_schema(ref_template=REF)
-    budget = options["$defs"]["Budget"]["properties"]
-    fields = {name: schema for name, schema in options["properties"].items() if name != "budget"}
-    return _form({**fields, **{f"budget_{name}": schema for name, schema in budget.items()}}, ("file",))
+    fields = {name: schema for name, schema in options["properties"].items() if name not in NESTED_OPTIONS}
+    for name, model in zip(NESTED_OPTIONS, ("Budget", "Refinement"), strict=True):
+        inner = options["$defs"][model]["properties"]
+        fields |= {f"{name}_{field}": schema for field, schema in inner.items()}
+    return _form(fields, ("file",))
 
 
 def _evaluation_form() -> Document:

@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from services.generator.search.allocator import Allocator
 from services.generator.search.families import FamilyProposer
+from services.generator.search.mutate import MutateProposer
 from services.generator.search.proposer import Proposer
+from services.generator.search.refine import refine
 from services.generator.search.sample import PolicyProposer, samples
 from services.generator.search.standing import Batch, Standing
 from services.generator.search.strategy import Sources, Strategy, allotted
@@ -13,10 +15,13 @@ from sparsesmith_proto.api import SearchStrategy
 
 
 def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
-    """Families, and the policy where it pays; families alone where there is no policy or it cannot be loaded."""
+    """Families, and the policy where it pays; families alone where there is no policy or it cannot be loaded. Changes
+    of the fastest where the service's settings say so."""
     proposers: list[Proposer] = [FamilyProposer(task, sources.cost_models, limit)]
     if sources.sampler is not None and not sources.sampler.is_broken:
         proposers.append(PolicyProposer(task, sources.sampler, limit, sources.samples_in_flight))
+    if sources.mutates:
+        proposers.append(MutateProposer(task, limit))
     return _search(task, sources, proposers, standing)
 
 
@@ -31,6 +36,11 @@ def _search(
     return allotted(proposers, Allocator(task.run_id), standing, sources.batch_candidates)
 
 
-STRATEGIES: Mapping[SearchStrategy, Strategy] = {"auto": auto, "families": families, "sample": samples}
+STRATEGIES: Mapping[SearchStrategy, Strategy] = {
+    "auto": auto,
+    "families": families,
+    "sample": samples,
+    "refine": refine,
+}
 
 __all__ = ["STRATEGIES", "Batch", "Sources", "Standing", "Strategy"]
