@@ -18,6 +18,8 @@ from sparsesmith_proto.kernel import (
     Workload,
 )
 from sparsesmith_proto.message import (
+    Bytes,
+    Digest,
     ElementType,
     Identifier,
     Message,
@@ -87,6 +89,9 @@ class EvaluationRequest(Message):
     num_dense_cols: int = Field(default=1, ge=1, le=1024)
     values: ValuesOption = "any"
     program: ProgramText
+    """With `//@ tune` lines it is graded at many settings of its knobs."""
+    budget: Budget = Budget()
+    """Of a program with knobs: every setting that is graded counts as a candidate."""
     matrix: MatrixIndices
 
 
@@ -178,13 +183,29 @@ class KernelReport(Message):
     search: SearchReport
 
 
+class KnobReport(Message):
+    """What was tried of the knobs of a program."""
+
+    num_settings: int = Field(ge=1)
+    """Combinations of their values."""
+    num_listed: int = Field(ge=1)
+    """Of these, those that the search chose from: of very many, some drawn at random."""
+    num_graded: int = Field(ge=0)
+    outcomes: dict[str, int]
+    """Outcome name -> number of settings."""
+    seconds: Seconds
+
+
 class EvaluationAnswer(Message):
     """The whole answer to `POST /v1/evaluations`."""
 
     workload: Workload
     evaluation: Evaluation
+    """Of a program with knobs: that of the best setting, which its candidate names."""
     baselines: Baselines
     device: DeviceDescription
+    knobs: KnobReport | None = None
+    """None: the program has no knobs."""
 
 
 class Problem(Message):
@@ -307,7 +328,11 @@ class TriedCandidate(Message):
     """In the order of grading, from 0."""
     candidate_id: Identifier
     program: str
-    """As it was proposed: the text of a model may hold more than the program."""
+    """As it was graded, numbers filled in: the text of a model may hold more than the program."""
+    written: str | None = None
+    """As it was proposed, where that left numbers open."""
+    settings: dict[str, int | str] = Field(default_factory=dict)
+    """Of its knobs; one that is left out has its first value."""
     origin: Annotated[FromPolicy | FromFamily | Mutated | UserWritten | ProbeWritten, Field(discriminator="kind")]
     outcome: Outcome
     graded_s: Seconds
@@ -337,6 +362,103 @@ class CandidatePage(Message):
     candidates: tuple[TriedCandidate, ...]
     next_offset: int | None
     """Where the next page starts; None: nothing more has been graded."""
+
+
+class RowLengths(Message):
+    """Rows of one range of lengths."""
+
+    shortest: int = Field(ge=0)
+    longest: int = Field(ge=0)
+    """Inclusive."""
+    num_rows: int = Field(ge=0)
+
+
+class BlockFill(Message):
+    """How full the aligned square blocks are that hold a nonzero."""
+
+    extent: int = Field(ge=2)
+    """Rows and columns of a block."""
+    share: float = Field(ge=0, le=1)
+    """Of their places, those that hold a nonzero."""
+
+
+class MatrixCard(Message):
+    """`GET /v1/kernels/{id}/matrix`: what the pattern of a job's matrix looks like, in numbers."""
+
+    pattern: Digest
+    num_rows: int = Field(ge=1)
+    num_cols: int = Field(ge=1)
+    nnz: int = Field(ge=1)
+    row_lengths: tuple[RowLengths, ...]
+    """Every range up to the longest row: 0, 1, 2, 3 to 4, 5 to 8, ..."""
+    shortest_row: int = Field(ge=0)
+    mean_row: float = Field(ge=0)
+    longest_row: int = Field(ge=0)
+    lower_bandwidth: int = Field(ge=0)
+    """Largest row - column of a nonzero, at least 0."""
+    upper_bandwidth: int = Field(ge=0)
+    """Largest column - row, at least 0."""
+    symmetry: float | None = Field(ge=0, le=1)
+    """Share of nonzeros (i, j) with (j, i) stored, on a sample of at most 65,536. None: the matrix is not square."""
+    blocks: tuple[BlockFill, ...]
+    """On a sample; exact for up to 262,144 nonzeros."""
+
+
+class Density(Message):
+    """`GET /v1/kernels/{id}/density`: nonzeros of a part of the matrix, counted in a grid of boxes."""
+
+    first_row: int = Field(ge=0)
+    end_row: int = Field(ge=1)
+    """One past the last."""
+    first_col: int = Field(ge=0)
+    end_col: int = Field(ge=1)
+    grid_rows: int = Field(ge=1)
+    grid_cols: int = Field(ge=1)
+    counts: tuple[int, ...]
+    """Nonzeros of each box, shape [grid_rows, grid_cols], row-major. Row i lies in box
+    (i - first_row) * grid_rows // (end_row - first_row), columns likewise."""
+
+
+class EvaluatorView(Message):
+    """An evaluator as it told of itself within the last minute."""
+
+    worker: str
+    kind: Literal["cuda", "interpreter"]
+    device: str
+    architecture: str
+    jobs: int = Field(ge=0)
+    """Answered since it started."""
+    job_seconds: Seconds
+    """Spent on them."""
+    outcomes: dict[str, int]
+    """Candidates graded since it started, by outcome."""
+
+
+class TrainerView(Message):
+    """The trainer, likewise."""
+
+    worker: str
+    updates: int = Field(ge=0)
+    version: PolicyVersion
+    """Newest that it made."""
+    figures: dict[str, float]
+    """Of its last update: mean_reward, pass_share, ..."""
+
+
+class Fleet(Message):
+    """`GET /v1/fleet`: who works, and what waits."""
+
+    jobs_waiting: int = Field(ge=0)
+    jobs_running: int = Field(ge=0)
+    evaluations_waiting: int = Field(ge=0)
+    """Batches of candidates in the evaluators' queue."""
+    stored_matrix_bytes: Bytes
+    history_days: int = Field(ge=1)
+    """Days that a job which has ended is kept."""
+    evaluators: tuple[EvaluatorView, ...]
+    trainers: tuple[TrainerView, ...]
+    policy: PolicyStatus | None
+    """None: the service runs without one."""
 
 
 class Readiness(Message):

@@ -115,11 +115,19 @@ Origin = Annotated[Sampled | FromFamily | Mutated | UserWritten | ProbeWritten, 
 
 
 class Candidate(Message):
-    """A kernel program under evaluation. `program` may be raw model text: the evaluator extracts the program."""
+    """A kernel program under evaluation. `program` may be raw model text: the evaluator extracts the program.
+
+    It may leave numbers open (`//@ let`, `//@ tune`); the evaluator fills them in, and what comes back in a report is
+    the program of plain numbers that was graded.
+    """
 
     candidate_id: Identifier
     program: str
     origin: Origin
+    settings: dict[str, int | str] = Field(default_factory=dict)
+    """Of the program's knobs, by name; one that is left out has its first value."""
+    written: str | None = None
+    """What the program was before its numbers were filled in. None: it left none open."""
 
 
 class MeasuredTiming(Message):

@@ -12,10 +12,13 @@ from pathlib import Path
 
 from sparsesmith_proto.api import (
     CandidatePage,
+    Density,
     EvaluationRequest,
+    Fleet,
     JobPage,
     JobStatus,
     KernelRequest,
+    MatrixCard,
     PolicyStatus,
     Problem,
     Readiness,
@@ -34,6 +37,9 @@ MESSAGES: tuple[type[Message], ...] = (
     JobStatus,
     JobPage,
     CandidatePage,
+    MatrixCard,
+    Density,
+    Fleet,
     Problem,
     PolicyStatus,
     Readiness,

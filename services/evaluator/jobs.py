@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from services.evaluator.allowance import Stopped, allowance_of
-from services.evaluator.candidates import misfits
+from services.evaluator.candidates import bound, misfits
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Outcomes, grade_batch, was_reached
@@ -70,15 +70,17 @@ class Grader:
         allowance = allowance_of(job, self._waited_s(), self._must_stop)
         pattern, fixed = patterns.get(job.workload.pattern), job.workload.values
         values = None if fixed is None else patterns.get_values(fixed)
-        architecture = self._process.description().architecture
+        device = self._process.description()
+        candidates, refused = bound(job.candidates, job.workload, pattern, device.num_sms)
+        job = job.model_copy(update={"candidates": candidates})
         try:
             with (
-                CompilationsAhead(self._compiler, architecture, self._compile_limit_s) as ahead,
+                CompilationsAhead(self._compiler, device.architecture, self._compile_limit_s) as ahead,
                 ThreadPoolExecutor(1) as reader,
             ):
                 # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
                 known = self._known_of(job)
-                known.update(misfits(job.candidates, job.workload, pattern))
+                known.update(refused | misfits(job.candidates, job.workload, pattern))
                 new = [candidate for candidate in job.candidates if candidate.program not in known]
                 started = reader.submit(ahead.start, new, job.workload)
                 bench = self._process.open(job.workload, pattern, values, allowance)

@@ -31,6 +31,7 @@ def main() -> None:
     from services.generator.http.request_log import RequestIds
     from services.generator.http.server import server_config
     from services.generator.service import Service
+    from sparsesmith.transport.job_store import History
     from sparsesmith.transport.shelf import ShelfLimits
 
     handler = logging.StreamHandler()
@@ -38,7 +39,9 @@ def main() -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s%(request)s", handlers=[handler]
     )
-    service = Service(settings, Channels(settings.redis_url, ShelfLimits(max_bytes=settings.max_stored_bytes)))
+    limits = ShelfLimits(max_bytes=settings.max_stored_bytes)
+    history = History(days=settings.history_days, max_jobs=settings.history_jobs)
+    service = Service(settings, Channels(settings.redis_url, limits, history))
     server = uvicorn.Server(server_config(create_app(service), settings, service.metrics))
     server.run()
     if not server.started:

@@ -3,7 +3,7 @@
 from services.generator.search.evaluations import WorkQueue
 from sparsesmith.transport.candidate_store import CandidateStore
 from sparsesmith.transport.connection import connect, is_answering
-from sparsesmith.transport.job_store import JobStore
+from sparsesmith.transport.job_store import History, JobStore
 from sparsesmith.transport.metrics_channel import MetricsChannel
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
@@ -15,12 +15,12 @@ from sparsesmith.transport.tuned_kernel_store import TunedKernelStore
 class Channels:
     """Does not connect yet: a Redis that is down is waited for when it is used."""
 
-    def __init__(self, redis_url: str, limits: ShelfLimits | None = None) -> None:
-        """`limits`: of the matrices that are stored."""
+    def __init__(self, redis_url: str, limits: ShelfLimits | None = None, history: History | None = None) -> None:
+        """`limits`: of the matrices that are stored; `history`: of the jobs that have ended."""
         self._connection = connect(redis_url)
-        self.jobs = JobStore(self._connection)
+        self.jobs = JobStore(self._connection, history)
         self.patterns = PatternStore(self._connection, limits)
-        self.candidates = CandidateStore(self._connection)
+        self.candidates = CandidateStore(self._connection, history)
         self.evaluations: WorkQueue = EvaluationQueue(self._connection)
         self.policy = PolicyChannel(self._connection)
         self.metrics = MetricsChannel(self._connection)

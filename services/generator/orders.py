@@ -6,9 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sparsesmith.errors import InvalidProgram
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
-from sparsesmith_proto.api import Refinement, TuningOptions
+from sparsesmith.program.extraction import extract_program
+from sparsesmith.program.numbers import Knob, knobs_of, num_settings
+from sparsesmith_proto.api import Budget, Refinement, TuningOptions
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message, ProgramText
 
@@ -39,6 +42,8 @@ class EvaluationOrder(Message):
     kind: Literal["evaluation"] = "evaluation"
     workload: Workload
     program: ProgramText
+    budget: Budget = Budget()
+    """Of a program with knobs."""
     work: int | None = None
     """See `work_of`. None: an earlier release stored the order."""
 
@@ -58,16 +63,34 @@ def work_a_candidate(pattern: Pattern, workload: Workload) -> int:
 
 def work_of(order: KernelOrder | EvaluationOrder, pattern: Pattern) -> int:
     """Of all candidates that an order allows."""
-    num_candidates = order.options.budget.candidates if isinstance(order, KernelOrder) else 1
-    return num_candidates * work_a_candidate(pattern, order.workload)
+    return most_candidates(order) * work_a_candidate(pattern, order.workload)
+
+
+def most_candidates(order: KernelOrder | EvaluationOrder) -> int:
+    """That may be graded for an order."""
+    if isinstance(order, KernelOrder):
+        return order.options.budget.candidates
+    return min(order.budget.candidates, num_settings(order_knobs(order)))
+
+
+def order_knobs(order: EvaluationOrder) -> tuple[Knob, ...]:
+    """Of the program; none where they are malformed, which the evaluator tells of."""
+    try:
+        return knobs_of(extract_program(order.program))
+    except InvalidProgram:
+        return ()
 
 
 def fingerprint(order: KernelOrder | EvaluationOrder) -> str:
     """Equal for two requests that ask for the same, however they were written; what an Idempotency-Key stands for."""
-    return hashlib.sha256(order.model_dump_json(exclude=_excluded(order)).encode()).hexdigest()
+    return hashlib.sha256(order.model_dump_json(exclude=_left_out(order)).encode()).hexdigest()
 
 
-def _excluded(order: KernelOrder | EvaluationOrder) -> dict[str, bool | dict[str, bool]]:
-    """Options of refinement that are as usual are none: orders of releases before it keep their fingerprints."""
-    is_usual = isinstance(order, KernelOrder) and order.options.refine == Refinement()
-    return {"work": True, "options": {"refine": True}} if is_usual else {"work": True}
+def _left_out(order: KernelOrder | EvaluationOrder) -> dict[str, bool | dict[str, bool]]:
+    """Options that are as usual: orders of releases before them keep their fingerprints."""
+    left_out: dict[str, bool | dict[str, bool]] = {"work": True}
+    if isinstance(order, EvaluationOrder) and order.budget == Budget():
+        left_out["budget"] = True
+    if isinstance(order, KernelOrder) and order.options.refine == Refinement():
+        left_out["options"] = {"refine": True}
+    return left_out

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import assert_never
 
 from services.generator.channels import Channels
+from services.generator.fleet import evaluator_views, trainer_views
 from services.generator.generation import Tools, generate_kernels
 from services.generator.jobs.jobs import JobLimits, Jobs, Tell
 from services.generator.jobs.ledger import AcceptedJob, Ledger
@@ -27,15 +28,15 @@ from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
 from services.generator.search.joined import JoinedSearches
 from services.generator.search.kernel_cache import TunedKernelCache
+from services.generator.search.programs import ProgramTask, grade_program
 from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
+from services.generator.views import MatrixViews
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import EvaluationAnswer, Finished, Graded, JobState, KernelReport, PolicyStatus, Readiness
-from sparsesmith_proto.evaluation import EvaluationJob
-from sparsesmith_proto.kernel import Candidate, UserWritten
+from sparsesmith_proto.api import Finished, Fleet, Graded, JobState, KernelReport, PolicyStatus, Readiness
 from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Service:
         self.settings = settings
         self.channels = channels
         self.ledger = Ledger(channels.jobs, channels.patterns)
+        self.views = MatrixViews(self.ledger)
         self.metrics = Metrics()
         self.trials = Trials(channels.candidates)
         num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set())
@@ -113,6 +115,10 @@ class Service:
         state = "could not be loaded" if self.sampler.is_broken else "is loading"
         return Readiness(degraded=f"the engine {state}: search=families works, search=auto without samples")
 
+    async def fleet(self) -> Fleet:
+        """Raises Unavailable."""
+        return await asyncio.to_thread(self._fleet)
+
     def policy_status(self) -> PolicyStatus:
         """Raises NotFound where the service runs without a policy."""
         if self.folder is None or self.sampler is None or self.watch is None:
@@ -141,6 +147,19 @@ class Service:
             }
         )
 
+    def _fleet(self) -> Fleet:
+        texts = self.channels.metrics.latest()
+        return Fleet(
+            jobs_waiting=self.jobs.num_waiting,
+            jobs_running=self.jobs.num_running,
+            evaluations_waiting=self.channels.queue_depth(),
+            stored_matrix_bytes=self.channels.patterns.num_bytes(),
+            history_days=self.settings.history_days,
+            evaluators=evaluator_views(texts),
+            trainers=trainer_views(texts),
+            policy=None if self.folder is None else self.policy_status(),
+        )
+
     def _policy_version(self) -> int | None:
         """Of the engine that serves now."""
         engine = None if self.sampler is None else self.sampler.host.engine
@@ -153,7 +172,7 @@ class Service:
             case KernelOrder():
                 state: JobState = await self._tune(job, job.order, pattern, tell)
             case EvaluationOrder():
-                state = await self._grade(job, job.order)
+                state = await self._grade(job, job.order, pattern, tell)
             case _:
                 assert_never(job.order)
         self.metrics.job_ended(job.order.kind, state, time.monotonic() - started)
@@ -171,21 +190,9 @@ class Service:
 
         return Finished(report=await self._searches.run(order, search))
 
-    async def _grade(self, job: AcceptedJob, order: EvaluationOrder) -> JobState:
-        candidate = Candidate(candidate_id="user", program=order.program, origin=UserWritten())
-        evaluation_job = EvaluationJob(job_id=job.new_run_id(), workload=order.workload, candidates=(candidate,))
-        await self.trials.begin(job.job_id)
-        started = time.monotonic()
-        report = await self.evaluations.grade(evaluation_job)
-        await self.trials.keep(job.job_id, report, time.monotonic() - started)
-        return Graded(
-            answer=EvaluationAnswer(
-                workload=order.workload,
-                evaluation=report.evaluations[0],
-                baselines=report.baselines,
-                device=report.device,
-            )
-        )
+    async def _grade(self, job: AcceptedJob, order: EvaluationOrder, pattern: Pattern, tell: Tell) -> JobState:
+        task = ProgramTask(job.job_id, job.new_run_id(), order, pattern)
+        return Graded(answer=await grade_program(task, self.evaluations, self.trials, tell))
 
 
 def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:

@@ -119,5 +119,9 @@ class GeneratorSettings(BaseSettings):
     """Matrices that are parsed at a time, which bounds memory; others wait. Read by `intake`."""
     max_wait_s: float = Field(default=60.0, ge=0, le=3600)
     """Longest `Prefer: wait=N` that is honoured; read by `routes`."""
+    history_days: int = Field(default=30, ge=1, le=3650)
+    """How long a job that has ended can be looked at, with all that was tried for it. Read by `__main__`."""
+    history_jobs: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Jobs that have ended and are kept; beyond it the oldest go. Read by `__main__`."""
     cache_ttl_s: int = Field(default=30 * 86400, ge=0)
     """How long an answer stays in the cache of tuned kernels. 0: no cache. Read by `kernel_cache`."""

@@ -116,17 +116,23 @@ def grade(  # noqa: PLR0913
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
+    candidates: Annotated[int, typer.Option(help="Settings of its knobs to try at most", metavar="NUMBER")] = 64,
+    seconds: Annotated[float, typer.Option(help="Seconds to try them at most", metavar="SECONDS")] = 120,
     url: Url = None,
     header: Headers = None,
     as_json: Json = False,
 ) -> None:
-    """Grade a kernel program that you wrote. Exits with 3 unless it passed."""
+    """Grade a kernel program that you wrote, at the best setting of its knobs. Exits with 3 unless it passed."""
     from sparsesmith.cli.connection import connection
     from sparsesmith.cli.tuning import grade_program
     from sparsesmith.client.options import tuning_options
 
     options = tuning_options(
-        operation=operation, element_type=element_type, num_dense_cols=num_dense_cols, values=values
+        operation=operation,
+        element_type=element_type,
+        num_dense_cols=num_dense_cols,
+        values=values,
+        budget={"candidates": candidates, "seconds": seconds},
     )
     with connection(url, header) as client:
         raise typer.Exit(grade_program(client, program, matrix, options, as_json=as_json))

@@ -39,7 +39,7 @@ def keep_up(console: Console, *, evaluators: int, port: int, state: Path) -> Non
     with Stack(options, on_event=_printer(console)) as stack, Client(stack.url) as client:
         with Progress(console, quiet=False) as progress:
             wait_until_ready(client, stack, progress.tell)
-        console.print(f"[bold]ready[/] at {stack.url} (try: sparsesmith tune examples/bcsstk13.mtx)")
+        console.print(f"[bold]ready[/]: open {stack.url} (or: sparsesmith tune examples/bcsstk13.mtx)")
         console.print(f"HTTP interface: {stack.url}/docs; logs: {escape(str(state / 'logs'))}; stop with Ctrl-C")
         try:
             signal.pause()

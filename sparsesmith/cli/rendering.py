@@ -18,6 +18,7 @@ from sparsesmith_proto.api import (
     EvaluationAnswer,
     FromPolicy,
     KernelReport,
+    KnobReport,
     LibraryAnswer,
     PolicyStatus,
     SearchReport,
@@ -94,6 +95,9 @@ def show_evaluation(console: Console, answer: EvaluationAnswer) -> None:
         sentence = f"{speedup:.2f}x the speed of {_against(answer.baselines, answer.device)}"
         show_line(console, "verdict", f"{_label(answer.device)}{sentence}", style="bold")
     show_line(console, "outcome", describe_outcome(outcome))
+    if answer.knobs is not None:
+        show_line(console, "setting", describe_settings(answer.evaluation.candidate))
+        show_line(console, "knobs", describe_knobs(answer.knobs))
     show_line(console, "device", describe_device(answer.device))
     console.print()
     _show_baselines(console, answer.baselines)
@@ -152,6 +156,20 @@ def describe_library(routine: str, device: DeviceDescription) -> str:
         case "interpreter":
             return f"keep to the library; without a GPU {routine} stands for it"
     assert_never(device.kind)
+
+
+def describe_settings(candidate: Candidate) -> str:
+    """As options are written: `BLOCK=128 LOAD=__ldg`."""
+    return " ".join(f"{name}={value}" for name, value in candidate.settings.items())
+
+
+def describe_knobs(knobs: KnobReport) -> str:
+    """What was tried of them."""
+    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(knobs.outcomes.items()))
+    settings = f"{knobs.num_settings:,} settings"
+    if knobs.num_listed < knobs.num_settings:
+        settings += f", of which {knobs.num_listed:,} drawn at random were searched"
+    return f"{knobs.num_graded} of {settings} graded in {knobs.seconds:.1f} s ({outcomes})"
 
 
 def describe_origin(origin: Origin | FromPolicy) -> str:

@@ -98,7 +98,7 @@ class Client:
         options: TuningOptions | None = None,
         on_progress: OnProgress | None = None,
     ) -> EvaluationAnswer:
-        """Grade a kernel program on a matrix. Of the options the workload's count."""
+        """Grade a kernel program on a matrix. Of the options the workload's and the budget count."""
         return self.grade_file(program, MATRIX_NAME, matrix_file(to_scipy(matrix), options), options, on_progress)
 
     def grade_file(

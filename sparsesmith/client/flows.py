@@ -118,9 +118,8 @@ def submit_kernel(matrix_name: str, matrix: bytes, options: TuningOptions) -> Fl
 
 
 def submit_evaluation(program: str, matrix_name: str, matrix: bytes, options: TuningOptions) -> Flow[JobStatus]:
-    """`POST /v1/evaluations` with a program and a matrix file. Of the options the workload's count."""
-    fields = form_fields(options)
-    data = {name: fields[name] for name in ("operation", "element_type", "num_dense_cols", "values")}
+    """`POST /v1/evaluations` with a program and a matrix file. Of the options the workload's and the budget count."""
+    data = {name: value for name, value in form_fields(options).items() if name != "search"}
     body = {"data": data, "files": {"file": (matrix_name, matrix), "program": ("program.cu", _encoded(program))}}
     return _read(JobStatus, (yield Call("POST", "/v1/evaluations", body)))
 

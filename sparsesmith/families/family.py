@@ -30,8 +30,16 @@ class FamilyInstance:
     family: str
     parameters: dict[str, ParameterValue]
     program: str
+    """Every number in its place."""
     element_type: ElementType
     num_dense_cols: int = 1
+    open_program: str | None = None
+    """The same with facts of the matrix by name (`//@ let`), for the evaluator to fill in. None: it holds none."""
+
+    @property
+    def written(self) -> str:
+        """What is proposed."""
+        return self.program if self.open_program is None else self.open_program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +58,8 @@ class KernelFamily:
     """The program text of a legal choice."""
     allows: Callable[[Choice], bool] = _anything
     """Whether parameters within their ranges go together."""
+    has_facts: bool = False
+    """Whether its programs hold numbers that follow from the matrix, which `Choice.fact` gives a name."""
 
     def accepts(
         self, parameters: Mapping[str, ParameterValue], element_type: ElementType, num_dense_cols: int = 1
@@ -63,9 +73,17 @@ class KernelFamily:
         )
 
     def render(
-        self, parameters: Mapping[str, ParameterValue], element_type: ElementType, num_dense_cols: int = 1
+        self,
+        parameters: Mapping[str, ParameterValue],
+        element_type: ElementType,
+        num_dense_cols: int = 1,
+        *,
+        is_open: bool = False,
     ) -> str:
-        """The kernel program. Every parameter must be given. Raises InvalidOption for a choice it does not accept."""
+        """The kernel program; `is_open`: with facts of the matrix by name. Every parameter must be given.
+
+        Raises InvalidOption for a choice it does not accept.
+        """
         if not self.accepts(parameters, element_type, num_dense_cols):
             given = " ".join(f"{name}={value}" for name, value in parameters.items())
             raise InvalidOption(
@@ -74,14 +92,15 @@ class KernelFamily:
                 value=given,
                 limit="; ".join(f"{name}: {_limits(spec)}" for name, spec in self.parameters.items()),
             )
-        return self.write(self._choice(parameters, element_type, num_dense_cols))
+        return self.write(replace(self._choice(parameters, element_type, num_dense_cols), is_open=is_open))
 
     def instance(
         self, parameters: dict[str, ParameterValue], element_type: ElementType, num_dense_cols: int = 1
     ) -> FamilyInstance:
         """The choice with its program. Raises InvalidOption as `render`."""
         program = self.render(parameters, element_type, num_dense_cols)
-        return FamilyInstance(self.name, parameters, program, element_type, num_dense_cols)
+        open_program = self.render(parameters, element_type, num_dense_cols, is_open=True) if self.has_facts else None
+        return FamilyInstance(self.name, parameters, program, element_type, num_dense_cols, open_program)
 
     def _choice(
         self, parameters: Mapping[str, ParameterValue], element_type: ElementType, num_dense_cols: int
@@ -105,6 +124,8 @@ class Family(KernelFamily):
         element_type: ElementType,
         num_dense_cols: int,
         compression: Compression,
+        *,
+        is_open: bool = False,
     ) -> str | None:
         """The program of an accepted choice with its values compressed; None where the two do not go together."""
         choice, storage = self._choice(parameters, element_type, num_dense_cols), compression.storage
@@ -112,7 +133,9 @@ class Family(KernelFamily):
             return None
         if isinstance(storage, Float32) and element_type != "float64":
             return None
-        return self.write(replace(choice, compression=compression)) if self.takes(choice, storage) else None
+        if not self.takes(choice, storage):
+            return None
+        return self.write(replace(choice, compression=compression, is_open=is_open))
 
 
 def different(instances: Iterator[FamilyInstance]) -> Iterator[FamilyInstance]:

@@ -98,6 +98,11 @@ def num_diagonals(pattern: Pattern) -> int:
     return int(np.count_nonzero(_in_use(pattern, pattern.row_indices())))
 
 
+def diagonals_of(pattern: Pattern) -> npt.NDArray[np.int32]:
+    """Column minus row of every diagonal with a nonzero, ascending."""
+    return (np.flatnonzero(_in_use(pattern, pattern.row_indices())) - (pattern.num_rows - 1)).astype(np.int32)
+
+
 def _in_use(pattern: Pattern, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Which diagonals have a nonzero, counted from 0, shape [num_rows + num_cols - 1]."""
     in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)

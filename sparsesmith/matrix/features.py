@@ -91,6 +91,12 @@ def block_fill(pattern: Pattern, rows: int, cols: int) -> float:
     return stored / (blocks * rows * cols) if blocks else 0.0
 
 
+def pattern_symmetry(pattern: Pattern) -> float | None:
+    """Share of sampled nonzeros (i, j) with (j, i) stored; None for a rectangular matrix."""
+    is_square = pattern.num_rows == pattern.num_cols
+    return _symmetry(pattern, sample_windows(pattern)) if is_square else None
+
+
 def row_spans(pattern: Pattern) -> tuple[IntArray, IntArray]:
     """First and last column of each row; an empty row gives the largest integer and -1."""
     empty = pattern.row_lengths == 0

@@ -4,11 +4,13 @@
 //@ require num_rows=1000
 //@ values dictionary code=u8
 //@ launch spmv grid=ceil_div(num_slices,8) block=256 shared=4096 dependency=programmatic
+
+Lines that leave numbers open (`let`, `tune`, `pick`) are filled in before: see `numbers`.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NoReturn, cast, get_args
 
 from sparsesmith.errors import InvalidProgram
@@ -19,6 +21,7 @@ from sparsesmith.formats.values.storage import VALUE_STORAGES, ValueStorage
 from sparsesmith.program.expression import Expression, parse_expression
 
 PREFIX = "//@"
+KEYWORDS = "format, launch, values, require; let, tune and pick, which are filled in before"
 MAX_LAUNCHES = 8
 MAX_NAME_CHARACTERS = 64
 MAX_REQUIREMENTS = 8
@@ -70,6 +73,8 @@ class Launch:
     shared: Expression
     """Bytes of dynamic shared memory."""
     dependency: Dependency = "full"
+    line: int = field(default=0, compare=False)
+    """Of the text; 0: none."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -108,11 +113,12 @@ class Launch:
         )
         return x, y, z
 
-    def _bounded(self, field: str, value: int, low: int, high: int) -> int:
+    def _bounded(self, what: str, value: int, low: int, high: int) -> int:
         if not low <= value <= high:
+            where = f"line {self.line}: " if self.line else ""
             raise InvalidProgram(
-                f"launch {self.kernel}: {field} is {value}, must be from {low} to {high}",
-                field=field,
+                f"{where}launch {self.kernel}: {what} is {value}, must be from {low} to {high}",
+                field=what,
                 value=value,
                 limit=f"{low}..{high}",
             )
@@ -140,7 +146,7 @@ def is_directive(line: str) -> bool:
     return line.lstrip(" \t").startswith(PREFIX)
 
 
-def parse_directives(text: str) -> Directives:  # noqa: C901
+def parse_directives(text: str) -> Directives:
     """Raises InvalidProgram for a missing, repeated, unknown or malformed directive, with its line."""
     formats: list[tuple[Format, dict[str, ParameterValue]]] = []
     launches: list[Launch] = []
@@ -149,7 +155,7 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
     for number, line in enumerate(text.split("\n"), start=1):
         if not is_directive(line):
             continue
-        keyword, _, rest = line.strip()[len(PREFIX) :].strip().partition(" ")
+        keyword, rest = _keyword(line)
         match keyword:
             case "format":
                 formats.append(_parse_format(rest, number))
@@ -160,21 +166,14 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
             case "require":
                 requirements += _parse_requirements(rest, number)
             case _:
-                _refuse(number, f"unknown directive {keyword!r}", keyword, "format, launch, values, require")
-    if len(formats) != 1:
-        raise InvalidProgram(
-            f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
-        )
+                _refuse(number, f"unknown directive {keyword!r}", keyword, KEYWORDS)
+    stored, parameters = _stored(formats, storages)
     if not 1 <= len(launches) <= MAX_LAUNCHES:
         raise InvalidProgram(
             f"{len(launches)} `//@ launch` lines: one to {MAX_LAUNCHES} are needed",
             field="launch",
             value=len(launches),
             limit=f"1..{MAX_LAUNCHES}",
-        )
-    if len(storages) > 1:
-        raise InvalidProgram(
-            f"{len(storages)} `//@ values` lines: at most one", field="values", value=len(storages), limit=1
         )
     for launch in launches[1:]:
         if launch.dependency != "full":
@@ -184,9 +183,39 @@ def parse_directives(text: str) -> Directives:  # noqa: C901
                 value=launch.dependency,
                 limit="full",
             )
-    format_, parameters = formats[0]
-    stored = compressed(format_, storages[0]) if storages else format_
     return Directives(stored, parameters, tuple(launches), tuple(requirements))
+
+
+def stored_form(text: str) -> tuple[Format, dict[str, ParameterValue]]:
+    """What the `format` and `values` lines say, whatever the others hold.
+
+    Raises InvalidProgram as `parse_directives`.
+    """
+    lines = [(number, *_keyword(line)) for number, line in enumerate(text.split("\n"), start=1) if is_directive(line)]
+    formats = [_parse_format(rest, number) for number, keyword, rest in lines if keyword == "format"]
+    storages = [_parse_value_storage(rest, number) for number, keyword, rest in lines if keyword == "values"]
+    return _stored(formats, storages)
+
+
+def _keyword(line: str) -> tuple[str, str]:
+    """A directive and what follows it."""
+    keyword, _, rest = line.strip()[len(PREFIX) :].strip().partition(" ")
+    return keyword, rest
+
+
+def _stored(
+    formats: list[tuple[Format, dict[str, ParameterValue]]], storages: list[ValueStorage]
+) -> tuple[Format, dict[str, ParameterValue]]:
+    if len(formats) != 1:
+        raise InvalidProgram(
+            f"{len(formats)} `//@ format` lines: exactly one is needed", field="format", value=len(formats), limit=1
+        )
+    if len(storages) > 1:
+        raise InvalidProgram(
+            f"{len(storages)} `//@ values` lines: at most one", field="values", value=len(storages), limit=1
+        )
+    format_, parameters = formats[0]
+    return (compressed(format_, storages[0]) if storages else format_), parameters
 
 
 def _parse_format(rest: str, number: int) -> tuple[Format, dict[str, ParameterValue]]:
@@ -241,6 +270,7 @@ def _parse_launch(rest: str, number: int) -> Launch:
         _dimension_expressions(values["block"], number),
         parse_expression(values.get("shared", "0")),
         _parse_dependency(values.get("dependency", "full").strip(), number),
+        number,
     )
 
 

@@ -1,10 +1,13 @@
 """The generator's accepted jobs: what was asked, how far it is, and every event on the way.
 
-A job is stored before its acceptance is told, so that it is answered even if the generator is killed right after.
+A job is stored before its acceptance is told, so that it is answered even if the generator is killed right after. One
+that has ended stays for a time, as one of a bounded number; of one that went, it is known for long when it did.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import redis
 
@@ -14,9 +17,19 @@ from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus
 
 _UNFINISHED = "sparsesmith:jobs:unfinished"
 _ALL = "sparsesmith:jobs:all"
+_GOES = "sparsesmith:jobs:goes"
+"""Jobs that have ended, by when they go or went."""
+DAY_S = 24 * 3600
 MAX_LISTED = 10_000
 """Jobs that are remembered for lists; those that expired drop out as they are met."""
+MAX_GONE = 100_000
+"""Jobs of which it is known when they went."""
 MAX_EVENTS = 1000
+EVENTS_S = DAY_S
+"""The way to a job's end is told this long; then only the end."""
+KEY_S = DAY_S
+"""How long an idempotency key stands for its job."""
+FIRST_EVENT = "0-1"
 
 
 @dataclass(frozen=True)
@@ -35,12 +48,29 @@ class IdempotencyKey:
     fingerprint: str
 
 
+@dataclass(frozen=True)
+class History:
+    """How long jobs that have ended are kept, and how many."""
+
+    days: int = 30
+    max_jobs: int = 10_000
+    """Beyond it the first go that ended first."""
+
+    @property
+    def seconds(self) -> int:
+        return self.days * DAY_S
+
+
 class JobStore:
     """Jobs by id, those unfinished in the order of acceptance."""
 
-    def __init__(self, connection: Redis, ttl_s: int = 24 * 3600) -> None:
+    def __init__(
+        self, connection: Redis, history: History | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock`: seconds since 1970; says when jobs go."""
         self._connection = connection
-        self._ttl_s = ttl_s
+        self._history = history or History()
+        self._clock = clock
 
     def accept(self, status: JobStatus, request: str, idempotency: IdempotencyKey | None = None) -> str:
         """Store a job with its request (any text) and return its id: that of the earlier job for a repeated key.
@@ -56,10 +86,10 @@ class JobStore:
                     pipeline.multi()
                     if idempotency is not None:
                         mark = f"{status.job_id} {idempotency.fingerprint}"
-                        pipeline.set(_idempotency_key(idempotency), mark, ex=self._ttl_s)
+                        pipeline.set(_idempotency_key(idempotency), mark, ex=KEY_S)
                     text = status.model_dump_json()
                     pipeline.hset(_job_key(status.job_id), mapping={"request": request, "status": text})
-                    accepted = {status.job_id: time.time()}
+                    accepted = {status.job_id: self._clock()}
                     pipeline.zadd(_UNFINISHED, accepted)
                     pipeline.zadd(_ALL, accepted)
                     pipeline.zremrangebyrank(_ALL, 0, -MAX_LISTED - 1)
@@ -81,14 +111,18 @@ class JobStore:
         """A new state; a final one takes the job off the unfinished list and starts its expiry. Raises Unavailable."""
         text = status.model_dump_json()
         job_key, events_key = _job_key(status.job_id), _events_key(status.job_id)
+        has_ended = isinstance(status.status, Finished | Graded | Failed | Cancelled)
         with answering(), self._connection.pipeline(transaction=True) as pipeline:
             pipeline.hset(job_key, "status", text)
             pipeline.xadd(events_key, {"status": text}, maxlen=MAX_EVENTS)
-            if isinstance(status.status, Finished | Graded | Failed | Cancelled):
+            if has_ended:
                 pipeline.zrem(_UNFINISHED, status.job_id)
-                pipeline.expire(job_key, self._ttl_s)
-                pipeline.expire(events_key, self._ttl_s)
+                pipeline.zadd(_GOES, {status.job_id: self._clock() + self._history.seconds})
+                pipeline.expire(job_key, self._history.seconds)
+                pipeline.expire(events_key, min(EVENTS_S, self._history.seconds))
             pipeline.execute()
+        if has_ended:
+            self._make_room()
 
     def unfinished(self) -> list[str]:
         """Ids of the jobs without a final state, in the order of acceptance. Raises Unavailable."""
@@ -112,20 +146,22 @@ class JobStore:
     def keeps(self, job_id: str) -> bool:
         """Whether a job is still stored; one that is not leaves the list. Raises Unavailable."""
         with answering():
-            if self._connection.exists(_job_key(job_id)):
+            if not self._has_gone(job_id) and self._connection.exists(_job_key(job_id)):
                 return True
             self._connection.zrem(_ALL, job_id)
             return False
 
     def events(self, job_id: str, after: str = "0", block_ms: int = 0) -> list[JobEvent]:
         """Events after an event id (`0`: from the start), waiting up to `block_ms` for the first where there is none.
+        Of a job that ended long ago there is one, its end.
 
         Raises NotFound, Unavailable.
         """
         key = _events_key(job_id)
         with answering():
             if not self._connection.exists(key):
-                raise NotFound(f"no job {job_id}", field="job_id", value=job_id)
+                end = JobEvent(FIRST_EVENT, self.status(job_id))
+                return [end] if after in ("0", "0-0") else []
             replies = self._connection.xread({key: after}, block=min(block_ms, MAX_BLOCK_MS) or None)
         return [
             JobEvent(event_id.decode(), JobStatus.model_validate_json(fields[b"status"]))
@@ -162,10 +198,48 @@ class JobStore:
 
     def _field(self, job_id: str, field: str) -> str:
         with answering():
-            found = self._connection.hget(_job_key(job_id), field)
+            found = None if self._has_gone(job_id) else self._connection.hget(_job_key(job_id), field)
+            goes = self._connection.zscore(_GOES, job_id) if found is None else None
         if found is None:
-            raise NotFound(f"no job {job_id}", field="job_id", value=job_id)
+            raise _no_job(job_id, goes)
         return bytes(found).decode()
+
+    def _has_gone(self, job_id: str) -> bool:
+        """Whether its time is over; what is left of it goes."""
+        goes = self._connection.zscore(_GOES, job_id)
+        if goes is None or goes > self._clock():
+            return False
+        self._connection.delete(*_keys(job_id))
+        return True
+
+    def _make_room(self) -> None:
+        """The jobs that end their time first go, beyond the number that is kept. Raises Unavailable."""
+        with answering():
+            now = self._clock()
+            excess = self._connection.zcount(_GOES, f"({now}", "+inf") - self._history.max_jobs
+            if excess <= 0:
+                return
+            for job_id in self._connection.zrangebyscore(_GOES, f"({now}", "+inf", start=0, num=excess):
+                self._connection.delete(*_keys(job_id.decode()))
+                self._connection.zadd(_GOES, {job_id: now})
+            self._connection.zremrangebyrank(_GOES, 0, -self._history.max_jobs - MAX_GONE - 1)
+
+
+def candidates_key(job_id: str) -> str:
+    """Of what was tried for a job (`candidate_store`); it goes with the job."""
+    return f"sparsesmith:job:{job_id}:candidates"
+
+
+def _no_job(job_id: str, goes: float | None) -> NotFound:
+    """`goes`: when it went, in seconds since 1970, where that is known."""
+    message = f"no job {job_id}"
+    if goes is not None:
+        message += f": it went on {datetime.fromtimestamp(goes, UTC):%Y-%m-%d at %H:%M} UTC"
+    return NotFound(message, field="job_id", value=job_id)
+
+
+def _keys(job_id: str) -> tuple[str, ...]:
+    return _job_key(job_id), _events_key(job_id), candidates_key(job_id)
 
 
 def _job_key(job_id: str) -> str:

@@ -45,6 +45,17 @@ class CostModel(Protocol):
         ...
 
 
+class EvenCost:
+    """The same for every prospect: of a program that somebody wrote nothing is known."""
+
+    left_out = frozenset[str]()
+    seldom_seen = frozenset[str]()
+    doubt = Doubt(workload=10.0, family=0.0, parameters=0.4, noise=0.03, reach=2.0)
+
+    def log_costs(self, grid: Grid) -> FloatArray:
+        return np.zeros(len(grid.prospects))
+
+
 class AnalyticCost:
     """The estimates that come with the prospects: launches, chains of loads, bytes, instructions. For any device."""
 

@@ -8,11 +8,7 @@ import pytest
 from sparsesmith.families import FAMILIES
 from sparsesmith.families.estimates.cost import Work
 from sparsesmith.families.estimates.statistics import PatternStatistics
-from sparsesmith.families.spmv.row_bins_prospects import (
-    BIN_OVERHEAD_SLOTS,
-    WARP_OVERHEAD_SLOTS,
-    best_limits,
-)
+from sparsesmith.formats.bin_limits import BIN_OVERHEAD_SLOTS, WARP_OVERHEAD_SLOTS, best_limits
 from sparsesmith.formats.row_bins import count_lengths, cut_bins
 from sparsesmith.matrix.pattern import Int32Array, pattern_from_indices
 from sparsesmith.program.program import parse_program

@@ -8,11 +8,19 @@ import torch
 from tokenizers import Tokenizer
 
 from services.trainer.offline.judging import SamplingSettings, evaluate_policy
-from services.trainer.offline.prompt_pool import Noise, PromptPool, build_pool, disturbed, header_tensor
+from services.trainer.offline.prompt_pool import (
+    EXACT_FEATURES,
+    Noise,
+    PromptPool,
+    build_pool,
+    disturbed,
+    header_tensor,
+)
 from services.trainer.offline.supervised import Examples, SupervisedSettings, held_out_loss, train_supervised
 from services.trainer.offline.targets import TargetRule, WorkloadTargets, workload_targets
 from services.trainer.policy_model import PolicyNetworks, text_batch
 from services.trainer.tokenizer import EOS, PAD
+from sparsesmith.matrix.features import FEATURE_NAMES
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from tests.trainer.conftest import make_program, make_record
 
@@ -160,3 +168,12 @@ def test_noise_blanks_tokens_and_leaves_the_header(networks: PolicyNetworks) -> 
     assert torch.equal(noisy.header_ids, batch.header_ids)
     assert bool((noisy.points[blank] == 0).all())
     assert torch.isfinite(networks.encoder(noisy)).all()
+
+
+def test_no_noise_falls_on_what_a_program_may_depend_on_to_be_right() -> None:
+    batch = make_pool(1).batch(["wide1"], [header_tensor("spmv", "float32", 1, "sm_90")], np.random.default_rng(0))
+    noisy = disturbed(batch, Noise(feature_dropout=1.0))
+    exact = torch.tensor([name in EXACT_FEATURES for name in FEATURE_NAMES])
+    assert set(FEATURE_NAMES) >= EXACT_FEATURES
+    assert torch.equal(noisy.features[:, exact], batch.features[:, exact])
+    assert bool((noisy.features[:, ~exact] == 0).all())

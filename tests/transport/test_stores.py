@@ -1,13 +1,16 @@
 """Patterns, policy announcements, jobs and tuned kernels on a real Redis."""
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 import pytest
 
 from sparsesmith.errors import Conflict, NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.matrix.values import fixed_values
+from sparsesmith.transport.candidate_store import CandidateStore
 from sparsesmith.transport.connection import Redis
-from sparsesmith.transport.job_store import IdempotencyKey, JobStore
+from sparsesmith.transport.job_store import History, IdempotencyKey, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith.transport.shelf import ShelfLimits
@@ -140,12 +143,55 @@ def test_unfinished_jobs_come_in_the_order_of_acceptance(redis_connection: Redis
 
 
 def test_a_finished_job_expires_and_an_unfinished_one_does_not(redis_connection: Redis) -> None:
-    store = JobStore(redis_connection, ttl_s=100)
+    store = JobStore(redis_connection, History(days=2))
     store.accept(status("j1"), "r")
     keys = ["sparsesmith:job:j1", "sparsesmith:job:j1:events"]
     assert [redis_connection.ttl(key) for key in keys] == [-1, -1]
     store.update(status("j1", Cancelled()))
-    assert all(90 < redis_connection.ttl(key) <= 100 for key in keys)
+    times = [redis_connection.ttl(key) / 86400 for key in keys]
+    assert times == pytest.approx([2, 1], abs=0.001)
+
+
+def test_a_job_is_there_for_its_days_and_then_it_is_told_when_it_went(redis_connection: Redis) -> None:
+    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    store = JobStore(redis_connection, History(days=30), clock=lambda: now.timestamp())
+    candidates = CandidateStore(redis_connection)
+    store.accept(status("j1"), "r")
+    store.update(status("j1", FAILED))
+    redis_connection.rpush("sparsesmith:job:j1:candidates", "tried")
+    now += timedelta(days=29, hours=23)
+    assert store.status("j1") == status("j1", FAILED)
+    assert store.keeps("j1")
+    now += timedelta(hours=2)
+    for ask in (store.status, store.request, store.events):
+        with pytest.raises(NotFound, match="no job j1: it went on 2026-01-31 at 12:00 UTC"):
+            ask("j1")
+    assert candidates.page("j1", 0, 10).num_candidates == 0
+    assert not store.keeps("j1")
+    assert store.newest(9) == []
+
+
+def test_beyond_the_number_that_is_kept_those_go_that_ended_first(redis_connection: Redis) -> None:
+    now = 1_700_000_000.0
+    store = JobStore(redis_connection, History(days=30, max_jobs=2), clock=lambda: now)
+    for name in ("j1", "j2", "j3", "j4"):
+        store.accept(status(name), "r")
+    for name in ("j2", "j1", "j3"):
+        now += 60
+        store.update(status(name, Cancelled()))
+    assert [store.keeps(name) for name in ("j1", "j2", "j3", "j4")] == [True, False, True, True]
+    with pytest.raises(NotFound, match="no job j2: it went on 2023-11-14 at 22:16 UTC"):
+        store.status("j2")
+
+
+def test_of_a_job_that_ended_long_ago_the_end_is_told(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    store.accept(status("j1"), "r")
+    store.update(status("j1", Cancelled()))
+    redis_connection.delete("sparsesmith:job:j1:events")
+    (event,) = store.events("j1")
+    assert event.status == status("j1", Cancelled())
+    assert store.events("j1", after=event.event_id) == []
 
 
 def test_jobs_are_listed_the_newest_first_until_they_expire(redis_connection: Redis) -> None:

@@ -69,7 +69,7 @@ class Workers:
         (self.folder / "release").touch()
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 30) -> None:
+def wait_until(condition: Callable[[], object], timeout_s: float = 120) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "did not happen in time"

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from services.generator import problems
-from services.generator.http import openapi, operator_routes, routes
+from services.generator.http import openapi, operator_routes, page_routes, routes, view_routes
 from services.generator.http.body_limit import BodyLimit
 from services.generator.http.intake import Intake
 from services.generator.service import Service
@@ -24,7 +24,9 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     app.state.intake = Intake(service.settings)
     app.include_router(routes.router)
+    app.include_router(view_routes.router)
     app.include_router(operator_routes.router)
+    app.include_router(page_routes.router)
     app.add_middleware(
         BodyLimit,
         max_header_bytes=service.settings.max_header_bytes,

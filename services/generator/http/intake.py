@@ -29,7 +29,7 @@ from sparsesmith.matrix.limits import check_emptiness, check_limit
 from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.matrix.values import fixed_values, values_of_entries
 from sparsesmith.operations import check_axes, operation_named
-from sparsesmith_proto.api import EvaluationRequest, MatrixIndices, TuningOptions, ValuesOption
+from sparsesmith_proto.api import Budget, EvaluationRequest, MatrixIndices, TuningOptions, ValuesOption
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
 
@@ -37,8 +37,8 @@ FORM = "multipart/form-data"
 MATRIX = "matrix"
 FILE = "file"
 PROGRAM = "program"
-NESTED_OPTIONS = ("budget", "refine")
-"""Options with fields of their own: in a form `budget_seconds`."""
+NESTED_OPTIONS = {"budget": "Budget", "refine": "Refinement"}
+"""Options with fields of their own (in a form `budget_seconds`), and their types."""
 INDEX_LISTS = ("row_indices", "col_indices")
 VALUES = "values"
 PART_BYTES = 4 * MAX_PROGRAM_CHARACTERS
@@ -58,6 +58,7 @@ class EvaluationOptions(Message):
     num_dense_cols: int = EvaluationRequest.model_fields["num_dense_cols"].default
     values: ValuesOption = "any"
     program: ProgramText
+    budget: Budget = Budget()
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Intake:
         async with self._submission(request) as submission:
             options = submission.read(EvaluationOptions)
             matrix, workload = await self._matrix(submission, options)
-            yield EvaluationOrder(workload=workload, program=options.program), matrix
+            yield EvaluationOrder(workload=workload, program=options.program, budget=options.budget), matrix
 
     async def _matrix(
         self, submission: Submission, options: TuningOptions | EvaluationOptions

@@ -155,17 +155,22 @@ def _ref(name: str) -> Document:
 
 
 def _kernel_form() -> Document:
+    return _form(_form_fields(TuningOptions), ("file",))
+
+
+def _form_fields(request: type[TuningOptions] | type[EvaluationRequest]) -> Document:
     """Options as fields of their own; those of nested options under `budget_` and `refine_`."""
-    options = TuningOptions.model_json_schema(ref_template=REF)
+    options = request.model_json_schema(ref_template=REF)
     fields = {name: schema for name, schema in options["properties"].items() if name not in NESTED_OPTIONS}
-    for name, model in zip(NESTED_OPTIONS, ("Budget", "Refinement"), strict=True):
-        inner = options["$defs"][model]["properties"]
-        fields |= {f"{name}_{field}": schema for field, schema in inner.items()}
-    return _form(fields, ("file",))
+    for name, nested in NESTED_OPTIONS.items():
+        if name in options["properties"]:
+            inner = options["$defs"][nested]["properties"]
+            fields |= {f"{name}_{field}": schema for field, schema in inner.items()}
+    return fields
 
 
 def _evaluation_form() -> Document:
-    fields = EvaluationRequest.model_json_schema(ref_template=REF)["properties"]
+    fields = _form_fields(EvaluationRequest)
     options = {name: schema for name, schema in fields.items() if name not in ("matrix", "program")}
     program = {"type": "string", "minLength": 1, "maxLength": MAX_PROGRAM_CHARACTERS, "description": "Field or file"}
     return _form({**options, "program": program}, ("file", "program"))

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from services.generator.http.docs_page import HEADERS, docs_page
@@ -65,7 +65,7 @@ async def tune_kernel(
 ) -> Response:
     """Tune a kernel for a matrix: JSON index lists, or a form with a matrix file and the options as fields."""
     async with intake.kernel_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, key, _client(request))
+        status = await service.jobs.accept(order, matrix, key, client_of(request))
     return await _accepted(service, status, prefer, "/v1/kernels")
 
 
@@ -81,7 +81,7 @@ async def grade_program(
 ) -> Response:
     """Grade a kernel program of one's own on a matrix."""
     async with intake.evaluation_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, key, _client(request))
+        status = await service.jobs.accept(order, matrix, key, client_of(request))
     return await _accepted(service, status, prefer, "/v1/evaluations")
 
 
@@ -153,12 +153,6 @@ async def policy(service: ServiceOf) -> PolicyStatus:
     return service.policy_status()
 
 
-@router.get("/", include_in_schema=False)
-async def front() -> RedirectResponse:
-    """To the documentation."""
-    return RedirectResponse("docs")
-
-
 @router.get("/docs", include_in_schema=False)
 async def documentation(request: Request) -> HTMLResponse:
     """The interface for people."""
@@ -184,7 +178,7 @@ async def metrics(service: ServiceOf) -> Response:
     return Response(content, media_type=media_type)
 
 
-def _client(request: Request) -> str:
+def client_of(request: Request) -> str:
     """Whose turn a job takes."""
     return "" if request.client is None else request.client.host
 

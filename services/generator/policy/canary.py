@@ -218,7 +218,7 @@ async def _no_gap() -> None:
 
 
 def _told(name: str, programs: Sequence[str], report: EvaluationReport) -> ProbePrompt:
-    outcomes = {each.candidate.program: each.outcome for each in report.evaluations}
+    outcomes = {each.candidate.written or each.candidate.program: each.outcome for each in report.evaluations}
     standard = standard_of(report.baselines, report.csr_bytes)
     found = [outcomes[program] for program in programs]
     return ProbePrompt(

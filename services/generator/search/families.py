@@ -162,7 +162,7 @@ class _Search:
         name = f"{self._task.run_id}-f{len(self._sent)}"
         self._sent[name] = _Sent(instance, form)
         origin = FromFamily(family=sent.family, parameters=dict(sent.parameters))
-        return Candidate(candidate_id=name, program=sent.program, origin=origin)
+        return Candidate(candidate_id=name, program=sent.written, origin=origin)
 
 
 def _result(outcomes: Sequence[Outcome]) -> float | Failure:

@@ -14,7 +14,7 @@ def fixed_value_families(task: TuningTask, values: FixedValues, limit: int) -> B
     return tuple(
         Candidate(
             candidate_id=f"{task.run_id}-v{number}",
-            program=instance.program,
+            program=instance.written,
             origin=FromFamily(family=instance.family, parameters=dict(instance.parameters)),
         )
         for number, instance in enumerate(instances[:limit])

@@ -41,6 +41,8 @@ class Trials:
                 number=number,
                 candidate_id=evaluation.candidate.candidate_id,
                 program=evaluation.candidate.program,
+                written=evaluation.candidate.written,
+                settings=evaluation.candidate.settings,
                 origin=told_origin(evaluation.candidate.origin),
                 outcome=evaluation.outcome,
                 graded_s=graded_s,

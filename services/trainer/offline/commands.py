@@ -1,4 +1,5 @@
-"""The offline stages from a shell: `python -m services.trainer.offline corpus|tokenizer|pack|pretrain|sft|evaluate`.
+"""The offline stages from a shell:
+`python -m services.trainer.offline programs|corpus|tokenizer|pack|pretrain|sft|evaluate`.
 
 Each stage reads files and writes files, so that the stage that needs a GPU can run on another machine with nothing but
 torch, transformers and the packed tokens.
@@ -14,7 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from services.trainer.offline.options import add_fields, fields_from
-from services.trainer.offline.supervised_commands import add_evaluate, add_sft
+from services.trainer.offline.supervised_commands import add_evaluate, add_programs, add_sft
+from services.trainer.offline.text_files import open_text
 from services.trainer.tokenizer import TokenizerSize, load_tokenizer, train_tokenizer
 
 DEVICE_CODE_SHARE = 0.6
@@ -25,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parses, runs one stage, prints its report as JSON."""
     parser = argparse.ArgumentParser(prog="python -m services.trainer.offline", description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True)
+    add_programs(stages.add_parser("programs", help="records -> JSON lines with a `program` field"))
     _add_corpus(stages.add_parser("corpus", help="folders or packed sources -> train.jsonl.xz, held_out.jsonl.xz"))
     _add_tokenizer(stages.add_parser("tokenizer", help="corpus and programs -> tokenizer.json"))
     _add_pack(stages.add_parser("pack", help="corpus -> token files for pretraining"))
@@ -190,7 +193,7 @@ def _run_pretrain(options: argparse.Namespace) -> dict[str, object]:
 
 def read_programs(path: Path) -> Iterator[str]:
     """The `program` of each JSON line."""
-    with path.open(encoding="utf-8") as lines:
+    with open_text(path, "r") as lines:
         for line in lines:
             yield json.loads(line)["program"]
 

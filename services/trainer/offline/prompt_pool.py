@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sparsesmith.matrix.features import structural_features
+from sparsesmith.matrix.features import FEATURE_NAMES, structural_features
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.encoder import PromptBatch, collate
 from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, matrix_inputs
@@ -26,10 +26,21 @@ class Noise:
     """Random changes to prompts while training, so that few matrices teach more than themselves."""
 
     feature_std: float = 0.05
+    """Of features but EXACT_FEATURES."""
     token_dropout: float = 0.1
     """Share of matrix tokens whose arrays are blanked."""
     feature_dropout: float = 0.05
-    """Share of single features set to zero."""
+    """Share of single features set to zero; never EXACT_FEATURES."""
+
+
+EXACT_FEATURES = frozenset(
+    {"log_rows", "log_cols", "log_nnz", "log_row_max", "log_diagonals", "empty_rows"}
+    | {"narrow_columns", "narrow_slices", "narrow_row_blocks"}
+)
+"""Whether a program is right may depend on these: that the longest row has 33 nonzeros, not 32, that all columns fit
+into 16 bits. They are shown as they are."""
+
+_EXACT = torch.tensor([name in EXACT_FEATURES for name in FEATURE_NAMES])
 
 
 class PromptPool:
@@ -70,6 +81,7 @@ def disturbed(batch: PromptBatch, noise: Noise) -> PromptBatch:
     """The batch with noisy features and some matrix tokens blanked."""
     features = batch.features + noise.feature_std * torch.randn_like(batch.features)
     features = features * (torch.rand_like(features) >= noise.feature_dropout)
+    features = torch.where(_EXACT.to(features.device), batch.features, features)
     kept = torch.rand(batch.mask.shape[:2], device=batch.mask.device) >= noise.token_dropout
     return PromptBatch(
         batch.header_ids,

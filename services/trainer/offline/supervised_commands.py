@@ -4,9 +4,12 @@ import argparse
 import csv
 import json
 import os
+import random
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -15,8 +18,10 @@ import scipy.sparse
 from services.trainer.offline.judging import SamplingSettings, evaluate_policy
 from services.trainer.offline.options import add_fields, fields_from
 from services.trainer.offline.prompt_pool import build_pool
+from services.trainer.offline.records import NUM_SMS, NUMBERS, Record, Rendering, read_records
 from services.trainer.offline.supervised import Examples, SupervisedSettings, train_supervised
-from services.trainer.offline.targets import TargetRule, WorkloadTargets, read_records, workload_targets
+from services.trainer.offline.targets import TargetRule, WorkloadTargets, workload_targets
+from services.trainer.offline.text_files import open_text
 from services.trainer.policy_model import PolicyNetworks, num_parameters
 from services.trainer.tokenizer import load_tokenizer
 from sparsesmith.errors import InvalidProgram
@@ -24,6 +29,9 @@ from sparsesmith.matrix.pack import read_pack
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.policy.checkpoint import Policy, PolicyDescription, load_language_model, load_policy, save_policy
 from sparsesmith.policy.encoder import MatrixEncoder
+from sparsesmith.program.facts import Circumstances
+from sparsesmith.program.numbers import bind_numbers
+from sparsesmith.program.program import parse_program
 from sparsesmith.prompts.arrays import EncoderKind
 
 VALIDATION_SHARE = 0.25
@@ -41,6 +49,40 @@ def add_sft(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run_sft)
 
 
+def add_programs(parser: argparse.ArgumentParser) -> None:
+    """Options of the stage that writes programs out, for the tokenizer to learn from and to pretrain on."""
+    _add_records(parser)
+    parser.add_argument("--side", choices=("train", "validation"), default="train")
+    parser.add_argument("--most", type=int, default=4000, help="programs at most, families in equal parts")
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines with `program` and `family`")
+    parser.set_defaults(run=_run_programs)
+
+
+def _run_programs(options: argparse.Namespace) -> dict[str, object]:
+    sides = _split(options.split) if options.split else {}
+    by_family: dict[str, dict[str, None]] = defaultdict(dict)
+    for record in rendered_records(options):
+        if _side(record["pattern"], sides) == options.side:
+            by_family[record.get("family", "")].setdefault(record["program"])
+    chosen = in_equal_parts({family: list(programs) for family, programs in by_family.items()}, options.most)
+    with open_text(options.out, "w") as lines:
+        for family, program in chosen:
+            lines.write(json.dumps({"family": family, "program": program}) + "\n")
+    return {"programs": len(chosen), "families": Counter(family for family, _ in chosen)}
+
+
+def in_equal_parts(programs: Mapping[str, Sequence[str]], most: int) -> list[tuple[str, str]]:
+    """At most `most` programs with their families, drawn evenly; a family that has few leaves its part to others."""
+    draw, chosen = random.Random(0), list[tuple[str, str]]()
+    for left, (family, texts) in zip(
+        range(len(programs), 0, -1), sorted(programs.items(), key=lambda pair: len(pair[1])), strict=True
+    ):
+        part = min(len(texts), (most - len(chosen)) // left)
+        chosen += [(family, text) for text in draw.sample(texts, part)]
+    draw.shuffle(chosen)
+    return chosen
+
+
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     """Options of the evaluation."""
     _add_data(parser)
@@ -52,12 +94,22 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--records", type=Path, nargs="+", required=True, help="JSON lines of measured programs")
-    parser.add_argument("--patterns", type=Path, required=True, help="a .pack, or a folder of SciPy .npz files")
-    parser.add_argument("--split", type=Path, help="CSV with columns name, split; default: a quarter by name")
+    _add_records(parser)
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--prompt-samples", type=int, default=16, help="samples of each pattern held ready")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+
+
+def _add_records(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--records", type=Path, nargs="+", required=True, help="JSON lines of measured programs")
+    parser.add_argument("--patterns", type=Path, required=True, help="a .pack, or a folder of SciPy .npz files")
+    parser.add_argument("--split", type=Path, help="CSV with columns name, split; default: a quarter by name")
+    parser.add_argument(
+        "--numbers",
+        choices=NUMBERS,
+        default="open",
+        help="what follows from a matrix: as a number, or by name",
+    )
 
 
 def _run_sft(options: argparse.Namespace) -> dict[str, object]:
@@ -96,7 +148,8 @@ def _run_evaluate(options: argparse.Namespace) -> dict[str, object]:
     networks = PolicyNetworks(policy.model, policy.encoder).to(settings.device)
     patterns = _patterns(options.patterns, chosen)
     pool = build_pool(patterns, policy.encoder.kind, options.prompt_samples, settings.device, options.processes)
-    report = evaluate_policy(networks, pool, chosen, load_tokenizer(options.tokenizer), settings, _is_legal)
+    is_legal = partial(_is_legal, patterns)
+    report = evaluate_policy(networks, pool, chosen, load_tokenizer(options.tokenizer), settings, is_legal)
     return asdict(report)
 
 
@@ -109,12 +162,23 @@ def _networks(folder: Path, encoder: EncoderKind) -> PolicyNetworks:
 
 def _workloads(options: argparse.Namespace, rule: TargetRule) -> tuple[list[WorkloadTargets], list[WorkloadTargets]]:
     """Training and validation workloads."""
-    records = (record for path in options.records for record in read_records(path))
-    workloads = workload_targets(records, rule)
+    workloads = workload_targets(rendered_records(options), rule)
     sides = _split(options.split) if options.split else {}
     train = [each for each in workloads if _side(each.key.pattern, sides) == "train"]
     validation = [each for each in workloads if _side(each.key.pattern, sides) == "validation"]
     return train, validation
+
+
+def rendered_records(options: argparse.Namespace) -> list[Record]:
+    """Of all files, with their programs; what is left out is told."""
+    records = [record for path in options.records for record in read_records(path)]
+    rendering = Rendering(options.numbers, Patterns(options.patterns).named)
+    rendered = list(rendering(records))
+    for reason, count in rendering.left_out.most_common():
+        print(f"{count} of {len(records)} records are left out: {reason}", file=sys.stderr)
+    for family, count in rendering.kept_plain.most_common():
+        print(f"{count} programs of {family} keep their numbers: the facts give others today", file=sys.stderr)
+    return rendered
 
 
 def _split(path: Path) -> dict[str, str]:
@@ -127,22 +191,33 @@ def _side(name: str, sides: Mapping[str, str]) -> str:
     return sides.get(name, "validation" if share < VALIDATION_SHARE else "train")
 
 
+class Patterns:
+    """Of a .pack or a folder of .npz files, by name or digest."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._named = dict(read_pack(path)) if path.is_file() else {}
+        self._files = {file.stem: file for file in path.glob("*.npz")} if path.is_dir() else {}
+
+    def named(self, name: str) -> Pattern:
+        """Raises SystemExit where it is not there."""
+        if name not in self._named and name in self._files:
+            self._named[name] = pattern_from_scipy(scipy.sparse.load_npz(self._files[name]))
+        if name in self._named:
+            return self._named[name]
+        if name not in self._by_digest:
+            raise SystemExit(f"{self._path} holds no pattern {name}")
+        return self._by_digest[name]
+
+    @cached_property
+    def _by_digest(self) -> dict[str, Pattern]:
+        return {pattern.digest: pattern for pattern in map(self.named, {*self._named, *self._files})}
+
+
 def _patterns(path: Path, workloads: Iterable[WorkloadTargets]) -> dict[str, Pattern]:
     """Patterns of the workloads by the name that the records give them, which may be a digest."""
-    wanted = {workload.key.pattern for workload in workloads}
-    named = dict(read_pack(path)) if path.is_file() else {file.stem: _read_npz(file) for file in path.glob("*.npz")}
-    found = {name: pattern for name, pattern in named.items() if name in wanted}
-    if missing := wanted - found.keys():
-        by_digest = {pattern.digest: pattern for pattern in named.values()}
-        unknown = sorted(name for name in missing if name not in by_digest)
-        if unknown:
-            raise SystemExit(f"{path} holds no pattern {unknown[0]} ({len(unknown)} are missing)")
-        found |= {name: by_digest[name] for name in missing}
-    return found
-
-
-def _read_npz(path: Path) -> Pattern:
-    return pattern_from_scipy(scipy.sparse.load_npz(path))
+    known = Patterns(path)
+    return {name: known.named(name) for name in sorted({workload.key.pattern for workload in workloads})}
 
 
 def _thinned(workloads: Sequence[WorkloadTargets], most: int) -> list[WorkloadTargets]:
@@ -151,11 +226,12 @@ def _thinned(workloads: Sequence[WorkloadTargets], most: int) -> list[WorkloadTa
     return list(workloads[::step])
 
 
-def _is_legal(program: str, workload: WorkloadTargets) -> bool:
-    from sparsesmith.program.program import parse_program
-
+def _is_legal(patterns: Mapping[str, Pattern], program: str, workload: WorkloadTargets) -> bool:
+    key = workload.key
+    circumstances = Circumstances(patterns[key.pattern], key.num_dense_cols, NUM_SMS)
     try:
-        parse_program(program, workload.key.operation, workload.key.element_type)
+        bound = bind_numbers(program, {}, circumstances, key.operation, key.element_type)
+        parse_program(bound.text, key.operation, key.element_type)
     except InvalidProgram:
         return False
     return True

@@ -1,18 +1,11 @@
-"""What to imitate: of the programs measured for a workload the fastest few, weighted by speed.
+"""What to imitate: of the programs measured for a workload the fastest few, weighted by speed."""
 
-A record is one JSON line: pattern (name or digest), operation, element_type, num_dense_cols, family, parameters,
-program, median_us, best_baseline_us (null where none was timed). Only programs that passed belong here.
-"""
-
-import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from services.trainer.offline.text_files import open_text
+from services.trainer.offline.records import Record
 from sparsesmith_proto.message import ElementType, Operation
 
 
@@ -72,17 +65,9 @@ class TargetRule:
     """Weights are a softmax of -log(time) / temperature: 4 % slower is worth 1/e."""
 
 
-def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Records of a JSON-lines file, plain or .xz."""
-    with open_text(path, "r") as lines:
-        for line in lines:
-            if line.strip():
-                yield json.loads(line)
-
-
-def workload_targets(records: Iterable[Mapping[str, Any]], rule: TargetRule) -> list[WorkloadTargets]:
-    """Records grouped by workload, in the order of first appearance."""
-    grouped: dict[WorkloadKey, list[Mapping[str, Any]]] = defaultdict(list)
+def workload_targets(records: Iterable[Record], rule: TargetRule) -> list[WorkloadTargets]:
+    """Records with their programs, grouped by workload, in the order of first appearance."""
+    grouped: dict[WorkloadKey, list[Record]] = defaultdict(list)
     for record in records:
         key = WorkloadKey(
             record["pattern"], record["operation"], record["element_type"], int(record.get("num_dense_cols", 1))
@@ -91,7 +76,7 @@ def workload_targets(records: Iterable[Mapping[str, Any]], rule: TargetRule) -> 
     return [_of_workload(key, group, rule) for key, group in grouped.items()]
 
 
-def _of_workload(key: WorkloadKey, records: list[Mapping[str, Any]], rule: TargetRule) -> WorkloadTargets:
+def _of_workload(key: WorkloadKey, records: list[Record], rule: TargetRule) -> WorkloadTargets:
     fastest: dict[str, MeasuredProgram] = {}
     for record in sorted(records, key=lambda each: float(each["median_us"])):
         program = MeasuredProgram(record["program"], record.get("family", ""), float(record["median_us"]))
@@ -103,4 +88,4 @@ def _of_workload(key: WorkloadKey, records: list[Mapping[str, Any]], rule: Targe
     targets = tuple(
         Target(each.program, each.family, weight / sum(raw)) for each, weight in zip(chosen, raw, strict=True)
     )
-    return WorkloadTargets(key, records[0]["best_baseline_us"], measured, targets)
+    return WorkloadTargets(key, records[0].get("best_baseline_us"), measured, targets)

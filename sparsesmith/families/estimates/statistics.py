@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.formats.building.windows import padding_in_windows
+from sparsesmith.formats.dia import diagonals_of
 from sparsesmith.formats.sell import NO_ROW, sorted_rows
 from sparsesmith.matrix.features import (
     block_fill,
@@ -82,10 +83,7 @@ class PatternStatistics:
     @cached_property
     def listed_diagonals(self) -> str:
         """Column minus row of every diagonal in use, ascending, with commas between: exact."""
-        pattern = self.pattern
-        in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
-        in_use[pattern.col_indices.astype(np.int64) - pattern.row_indices() + (pattern.num_rows - 1)] = True
-        return ",".join(map(str, np.flatnonzero(in_use) - (pattern.num_rows - 1)))
+        return ",".join(map(str, diagonals_of(self.pattern)))
 
     @property
     def dia_padding(self) -> float:

@@ -12,6 +12,7 @@ from sparsesmith.families.family import FamilyInstance, different
 from sparsesmith.families.fixed.family import FixedFamily, FixedWork
 from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.families.text.values import Compression
+from sparsesmith.formats.format import ParameterValue
 from sparsesmith.formats.values.storage import Constant, Dictionary, Float32, distinct
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
@@ -75,14 +76,22 @@ def compressed_instance(instance: FamilyInstance, allowed: Sequence[Compression]
 def _forms(instance: FamilyInstance, allowed: Sequence[Compression]) -> Iterator[FamilyInstance]:
     """The instance compressed in each way that can be, then as it is. No values at all beat any code."""
     for compression in allowed:
-        program = FAMILIES[instance.family].compressed(
-            instance.parameters, instance.element_type, instance.num_dense_cols, compression
-        )
+        program, open_program = _compressed(instance, compression)
         if program is not None:
-            yield replace(instance, parameters={**instance.parameters, "values": str(compression)}, program=program)
+            parameters: dict[str, ParameterValue] = {**instance.parameters, "values": str(compression)}
+            yield replace(instance, parameters=parameters, program=program, open_program=open_program)
             if isinstance(compression.storage, Constant):
                 break
     yield instance
+
+
+def _compressed(instance: FamilyInstance, compression: Compression) -> tuple[str | None, str | None]:
+    """The program and its open form; None where there is none."""
+    family, kind = FAMILIES[instance.family], (instance.element_type, instance.num_dense_cols)
+    program = family.compressed(instance.parameters, *kind, compression)
+    if program is None or instance.open_program is None:
+        return program, None
+    return program, family.compressed(instance.parameters, *kind, compression, is_open=True)
 
 
 def _instances(family: FixedFamily, work: FixedWork, element_type: ElementType) -> Iterator[FamilyInstance]:

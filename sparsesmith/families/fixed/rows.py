@@ -7,8 +7,8 @@ from itertools import product
 from sparsesmith.families.axes import ANY_BLOCK, INDEX, MAX_LITERAL_DIAGONALS, OFFSETS, SIGMA, UNROLL, streamed
 from sparsesmith.families.estimates.suitability import dia_suits
 from sparsesmith.families.fixed.family import FixedFamily, FixedWork, Parameters
-from sparsesmith.families.text.idioms import part
-from sparsesmith.families.text.program import Choice, Launch, main_launch, program, vector
+from sparsesmith.families.text.idioms import diagonals_in, outside, part
+from sparsesmith.families.text.program import Choice, Fact, Launch, main_launch, program, vector
 from sparsesmith.families.text.template import cuda_beside
 from sparsesmith.families.text.values import Compression, row_dictionary
 from sparsesmith.formats.format import OneOf, ParameterValue, numbers
@@ -40,35 +40,35 @@ def has_no_empty_row(pattern: Pattern) -> bool:
     return bool(pattern.row_lengths.all())
 
 
-def _by_code(choice: Choice, launch: Launch, *functions: str, **require: int) -> str:
+def _by_code(choice: Choice, launch: Launch, *functions: str, facts: tuple[Fact, ...] = (), **require: Fact) -> str:
     """A program that reads `row_codes` and `row_values`; `require`: sizes that are written into it."""
     stored = replace(choice, compression=row_dictionary(choice.word("code")))
-    return program(stored, {}, launch, functions=functions, require=require)
+    return program(stored, {}, launch, functions=functions, require=require, facts=facts)
 
 
 def _write_dia_rows(choice: Choice) -> str:
-    block, rows, offsets = choice.integer("block"), choice.integer("rows"), numbers(choice.word("offsets"))
+    block, rows, (offsets, count) = choice.integer("block"), choice.integer("rows"), diagonals_in(choice)
     body = choice.fill(
         _CUDA["dia_rows"],
-        offsets=", ".join(map(str, offsets)),
-        count=len(offsets),
+        offsets=offsets,
+        count=count,
         tile=block * rows,
-        renew=choice.fill(_CUDA["renew"], count=len(offsets)) if rows > 1 else "",
+        renew=choice.fill(_CUDA["renew"], count=count) if rows > 1 else "",
     )
     launch = main_launch(choice, f"ceil_div(num_rows,{block * rows})", body)
-    return _by_code(choice, launch, num_diagonals=len(offsets))
+    return _by_code(choice, launch, facts=(offsets, count), num_diagonals=count)
 
 
 def _write_dia_rows_wide(choice: Choice) -> str:
-    rows, offsets = choice.integer("rows"), numbers(choice.word("offsets"))
+    rows, (offsets, count), (below, above) = choice.integer("rows"), diagonals_in(choice), outside(choice)
     body = choice.fill(
         _CUDA["dia_rows_wide"],
-        offsets=", ".join(map(str, offsets)),
-        count=len(offsets),
+        offsets=offsets,
+        count=count,
         shift=rows.bit_length() - 1,
         mask=rows - 1,
-        below=max(0, -(offsets[0] // rows) * rows),
-        above=max(0, ((offsets[-1] + rows - 1) // rows + 1) * rows - 1),
+        below=below,
+        above=above,
         V=vector(choice.scalar, rows),
         C=("uchar" if choice.word("code") == "u8" else "ushort") + str(rows),
         read=choice.vector_read,
@@ -77,13 +77,17 @@ def _write_dia_rows_wide(choice: Choice) -> str:
         sums=", ".join(f"sum[{i}]" for i in range(rows)),
     )
     launch = main_launch(choice, f"ceil_div(num_rows,{choice.integer('block') * rows})", body)
-    return _by_code(choice, launch, part(choice, rows), num_diagonals=len(offsets))
+    facts = (offsets, count, below, above)
+    return _by_code(choice, launch, part(choice, rows), facts=facts, num_diagonals=count)
 
 
 def _write_row_by_row(choice: Choice, section: str) -> str:
     grid = f"ceil_div(num_rows,{choice.integer('block')})"
-    sizes = {"width": choice.integer("width")} if choice.format == "ell" else {}
-    return _by_code(choice, main_launch(choice, grid, choice.fill(_CUDA[section])), **sizes)
+    if choice.format != "ell":
+        return _by_code(choice, main_launch(choice, grid, choice.fill(_CUDA[section])))
+    width = choice.fact("WIDTH", "row_length_max", choice.integer("width"))
+    launch = main_launch(choice, grid, choice.fill(_CUDA[section], width=width))
+    return _by_code(choice, launch, facts=(width,), width=width)
 
 
 def _write_sell_constant(choice: Choice) -> str:
@@ -157,6 +161,7 @@ DIA_ROWS = FixedFamily(
     parameters={"offsets": OFFSETS, "rows": OneOf(1, (1, 2, 4)), "block": ANY_BLOCK, **streamed(code=CODE)},
     suits=dia_suits,
     write=_write_dia_rows,
+    has_facts=True,
     allows=_fits_registers,
     choices=_dia_rows,
 )
@@ -174,6 +179,7 @@ DIA_ROWS_WIDE = FixedFamily(
     },
     suits=lambda pattern: pattern.num_rows >= MIN_WIDE_ROWS and dia_suits(pattern),
     write=_write_dia_rows_wide,
+    has_facts=True,
     allows=lambda choice: _fits_registers(choice) and choice.integer("rows") <= choice.widest,
     choices=_dia_rows_wide,
 )
@@ -197,6 +203,7 @@ ELL_ROWS = FixedFamily(
     parameters={"width": WIDTH, "block": ANY_BLOCK, **streamed(code=CODE)},
     suits=_rows_suit_ell,
     write=lambda choice: _write_row_by_row(choice, "ell_rows"),
+    has_facts=True,
     choices=_ell_rows,
 )
 

@@ -8,7 +8,7 @@ from sparsesmith.families.estimates.cost import Prospect, Work, combine, indices
 from sparsesmith.families.family import Family
 from sparsesmith.families.spmm.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, tile_fits, tile_of
 from sparsesmith.families.spmm.prospects import corrected, placements, shared, tiles_of_groups
-from sparsesmith.families.text.program import FULL_WARP, Choice, main_launch, program
+from sparsesmith.families.text.program import FULL_WARP, Choice, Fact, main_launch, program
 from sparsesmith.families.text.template import cuda_beside, fill
 from sparsesmith.formats.format import IntegerRange, OneOf, ParameterSpec, ParameterValue
 
@@ -17,6 +17,9 @@ _CUDA = cuda_beside(__name__)
 MAX_FEW = 128
 PLACEMENT = OneOf("spread", ("spread", "near"))
 """near: blocks of neighbouring rows go to one multiprocessor, whose L1 keeps the rows of B that they share."""
+
+WIDTH = "WIDTH"
+"""The longest row, in the text of `spmm_ell`."""
 
 MAX_SLOTS = 32
 """Slots of an ell row that one thread reads at once."""
@@ -95,7 +98,13 @@ def _row(tile: DenseTile) -> str:
     return f"{first} + threadIdx.x" + (f" / {threads}" if threads > 1 else "")
 
 
-def _write(choice: Choice, section: str, settings: dict[str, ParameterValue], **places: object) -> str:
+def _write(
+    choice: Choice,
+    section: str,
+    settings: dict[str, ParameterValue],
+    facts: tuple[Fact, ...] = (),
+    **places: object,
+) -> str:
     tile, splits, block = tile_of(choice), choice.integer("splits"), choice.integer("block")
     partials = f"__shared__ {tile.c_type} partials[{block // 32 * tile.lanes}];"
     body = tile.fill(
@@ -108,8 +117,9 @@ def _write(choice: Choice, section: str, settings: dict[str, ParameterValue], **
         **places,
     )
     grid = grid_of(f"ceil_div(num_rows,{block // (tile.lanes * splits)})", tile)
-    sizes = {"width": choice.integer("width")} if choice.format == "ell" else None
-    return program(choice, settings, main_launch(choice, grid, body), require=sizes)
+    width = next((fact for fact in facts if fact.name == WIDTH), None)
+    require = None if width is None else {"width": width}
+    return program(choice, settings, main_launch(choice, grid, body), require=require, facts=facts)
 
 
 def _write_rows(choice: Choice) -> str:
@@ -125,15 +135,20 @@ def _slots(choice: Choice) -> int:
 
 
 def _write_ell(choice: Choice) -> str:
-    splits, width = choice.integer("splits"), choice.integer("width")
+    splits, longest = choice.integer("splits"), choice.integer("width")
+    width = choice.fact(WIDTH, "row_length_max", longest)
+    slots = choice.fact("SLOTS", f"ceil_div({WIDTH},{splits})", _slots(choice)) if splits > 1 else width
+    last = choice.fact("LAST", f"{WIDTH}-1", longest - 1)
     slot, in_brackets = (f"part + u * {splits}", f"(part + u * {splits})") if splits > 1 else ("u", "u")
-    overhangs = width % splits != 0
+    overhangs = longest % splits != 0
     return _write(
         choice,
         "ell",
         {},
-        unroll=_slots(choice),
-        slot=f"min({slot}, {width - 1})" if overhangs else in_brackets,
+        (width, *((slots,) if splits > 1 else ()), *((last,) if overhangs else ())),
+        width=width,
+        unroll=slots,
+        slot=f"min({slot}, {last})" if overhangs else in_brackets,
         mask=f"if ({slot} >= {width}) value[u] = 0;" if overhangs else "",
     )
 
@@ -220,6 +235,7 @@ SPMM_ELL = Family(
         and pattern.row_lengths.max() * pattern.num_rows <= 6 * pattern.nnz
     ),
     write=_write_ell,
+    has_facts=True,
     allows=lambda choice: _splits_fit(choice) and _slots(choice) <= MAX_SLOTS,
     prospects=corrected(0.8, _ell_prospects),
 )

@@ -7,7 +7,7 @@ from sparsesmith.families.estimates.cost import Prospect, Values, Work, combine,
 from sparsesmith.families.estimates.residency import keeps, unkept_share
 from sparsesmith.families.estimates.suitability import dia_suits
 from sparsesmith.families.family import Family
-from sparsesmith.families.text.idioms import part
+from sparsesmith.families.text.idioms import diagonals_in, outside, part
 from sparsesmith.families.text.program import Choice, main_launch, program, vector
 from sparsesmith.families.text.residency import choose_policy, load_functions, load_kept, streams_or_keeps, value_kept
 from sparsesmith.families.text.template import cuda_beside
@@ -17,34 +17,37 @@ _CUDA = cuda_beside(__name__)
 
 
 def _write(choice: Choice) -> str:
-    block, slice_, offsets = choice.integer("block"), choice.integer("slice"), numbers(choice.word("offsets"))
-    count = len(offsets)
+    block, slice_ = choice.integer("block"), choice.integer("slice")
+    offsets, count = diagonals_in(choice)
     slot = f"(row / {slice_} * {count} + d) * {slice_} + row % {slice_}" if slice_ else "d * num_rows + row"
     body = choice.fill(
         _CUDA["literal"],
-        offsets=", ".join(map(str, offsets)),
+        offsets=offsets,
         count=count,
         hint=choose_policy(choice),
         value=value_kept(choice, 1, slot),
     )
     launch = main_launch(choice, f"ceil_div(num_rows,{block})", body)
-    functions = (load_functions(choice, 1),)
-    return program(choice, {"slice": slice_}, launch, functions=functions, require={"num_diagonals": count})
+    functions, facts = (load_functions(choice, 1),), (offsets, count)
+    return program(
+        choice, {"slice": slice_}, launch, functions=functions, require={"num_diagonals": count}, facts=facts
+    )
 
 
 def _write_wide(choice: Choice) -> str:
-    rows, offsets = choice.integer("rows"), numbers(choice.word("offsets"))
+    rows, (offsets, count), (below, above) = choice.integer("rows"), diagonals_in(choice), outside(choice)
     slice_ = 32 * rows
+    slots = choice.fact("SLOTS", f"{slice_}*COUNT", slice_ * len(numbers(choice.word("offsets"))))
     body = choice.fill(
         _CUDA["literal_wide"],
-        offsets=", ".join(map(str, offsets)),
-        count=len(offsets),
+        offsets=offsets,
+        count=count,
         shift=rows.bit_length() - 1,
         mask=rows - 1,
         slice=slice_,
-        slice_slots=slice_ * len(offsets),
-        below=max(0, -(offsets[0] // rows) * rows),
-        above=max(0, ((offsets[-1] + rows - 1) // rows + 1) * rows - 1),
+        slice_slots=slots,
+        below=below,
+        above=above,
         V=vector(choice.scalar, rows),
         hint=choose_policy(choice),
         value=load_kept(choice, "own + d * 32"),
@@ -52,8 +55,10 @@ def _write_wide(choice: Choice) -> str:
         sums=", ".join(f"sum[{i}]" for i in range(rows)),
     )
     launch = main_launch(choice, f"ceil_div(num_rows,{choice.integer('block') * rows})", body)
-    functions = (part(choice, rows), load_functions(choice, rows))
-    return program(choice, {"slice": slice_}, launch, functions=functions, require={"num_diagonals": len(offsets)})
+    functions, facts = (part(choice, rows), load_functions(choice, rows)), (offsets, count, slots, below, above)
+    return program(
+        choice, {"slice": slice_}, launch, functions=functions, require={"num_diagonals": count}, facts=facts
+    )
 
 
 def _size(work: Work) -> float:
@@ -104,6 +109,7 @@ DIA_LITERAL = Family(
     },
     suits=dia_suits,
     write=_write,
+    has_facts=True,
     allows=streams_or_keeps,
     takes=lambda choice, storage: choice.integer("keep") == 0,
     prospects=_prospects,
@@ -126,6 +132,7 @@ DIA_LITERAL_WIDE = Family(
     },
     suits=lambda pattern: pattern.num_rows >= 2048 and dia_suits(pattern),
     write=_write_wide,
+    has_facts=True,
     allows=lambda choice: streams_or_keeps(choice) and choice.integer("rows") <= choice.widest,
     takes=lambda choice, storage: False,
     prospects=_prospects_wide,

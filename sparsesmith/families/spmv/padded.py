@@ -44,8 +44,10 @@ def _write_ell(choice: Choice) -> str:
 
 
 def _write_ell_fixed(choice: Choice) -> str:
-    launch = main_launch(choice, f"ceil_div(num_rows,{choice.integer('block')})", choice.fill(_CUDA["ell_fixed"]))
-    return program(choice, {}, launch, require={"width": choice.integer("width")})
+    width = choice.fact("WIDTH", "row_length_max", choice.integer("width"))
+    body = choice.fill(_CUDA["ell_fixed"], width=width)
+    launch = main_launch(choice, f"ceil_div(num_rows,{choice.integer('block')})", body)
+    return program(choice, {}, launch, require={"width": width}, facts=(width,))
 
 
 def _write_ell_parts(choice: Choice) -> str:
@@ -135,6 +137,7 @@ ELL_FIXED = Family(
     parameters={"width": WIDTH, "block": ANY_BLOCK, **streamed()},
     suits=lambda pattern: int(pattern.row_lengths.max()) <= 32 and ell_suits(pattern),
     write=_write_ell_fixed,
+    has_facts=True,
     prospects=prospects.ell_fixed,
 )
 

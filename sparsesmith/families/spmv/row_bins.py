@@ -4,11 +4,12 @@ from sparsesmith.families.axes import ANY_BLOCK, streamed
 from sparsesmith.families.family import Family
 from sparsesmith.families.spmv import row_bins_prospects as prospects
 from sparsesmith.families.spmv.row_bins_prospects import MOST_IN_FLIGHT
-from sparsesmith.families.text.program import Choice, main_launch, program
+from sparsesmith.families.text.program import Choice, Fact, main_launch, program
 from sparsesmith.families.text.template import cuda_beside, fill
 from sparsesmith.formats.building.high_bits import HIGH_BITS, slots_a_byte
 from sparsesmith.formats.format import NumberList, OneOf, numbers
 from sparsesmith.formats.row_bins import LONGEST_ROW, MAX_BINS, WARP, Bin, place_bins
+from sparsesmith.program.facts import high_bytes
 
 _CUDA = cuda_beside(__name__)
 
@@ -38,9 +39,14 @@ def _place(bin_: Bin, is_only: bool) -> str:
 
 def _choose(choice: Choice, bins: tuple[Bin, ...]) -> str:
     """The bin of a warp: the narrowest, unless the warp lies before it."""
+    has_high_bits = choice.word("index") in HIGH_BITS
+    if choice.is_open:
+        place, high_byte = " place" if len(bins) > 1 else "", " high_byte" if has_high_bits else ""
+        return f"//@ pick shift steps{place} slot{high_byte} = bins[warp]"
     places = [_place(bin_, len(bins) == 1) for bin_ in bins]
-    if choice.word("index") in HIGH_BITS:
-        places = [f"{place}, high_byte = {byte}" for place, byte in zip(places, _high_bytes(choice, bins), strict=True)]
+    if has_high_bits:
+        starts = high_bytes(bins, choice.word("index"))
+        places = [f"{place}, high_byte = {byte}" for place, byte in zip(places, starts, strict=True)]
     lines = [f"int {places[-1]};"]
     lines += [
         f"{'else ' if i else ''}if (warp < {bin_.past_warp}) {place};"
@@ -49,24 +55,22 @@ def _choose(choice: Choice, bins: tuple[Bin, ...]) -> str:
     return "\n".join(lines)
 
 
-def _high_bytes(choice: Choice, bins: tuple[Bin, ...]) -> list[int]:
-    """Where a warp of each bin finds its high bits; the first warp's number is taken off beforehand."""
-    slots, found, past = slots_a_byte(choice.word("index")), [], 0
-    for bin_ in bins:
-        warp_bytes = -(-bin_.steps // slots) * WARP
-        found.append(past - bin_.first_warp * warp_bytes)
-        past += bin_.num_warps * warp_bytes
-    return found
+def _batch(choice: Choice, bins: tuple[Bin, ...]) -> tuple[Fact, Fact]:
+    """Slots of a lane that are loaded together, and the bytes of their high bits."""
+    slots = slots_a_byte(choice.word("index")) if choice.word("index") in HIGH_BITS else 1
+    size = min(MOST_IN_FLIGHT, max(bin_.steps for bin_ in bins))
+    batch = choice.fact("BATCH", f"min({MOST_IN_FLIGHT},most_steps)", size)
+    return batch, choice.fact("BYTES", f"ceil_div(BATCH,{slots})", -(-size // slots))
 
 
-def _high_loads(choice: Choice, batch: int, start: str) -> str:
+def _high_loads(choice: Choice, bytes_: Fact, start: str) -> str:
     """High bits of a batch."""
     if choice.word("index") not in HIGH_BITS:
         return ""
     slots = slots_a_byte(choice.word("index"))
     step = f"{start} + u * {slots}" if start else f"u * {slots}"
     offset = f"({start} / {slots} + u) * 32" if start else "u * 32"
-    return choice.fill(_CUDA["high_loads"], bytes=-(-batch // slots), step=step, offset=offset)
+    return choice.fill(_CUDA["high_loads"], bytes=bytes_, step=step, offset=offset)
 
 
 def _column(choice: Choice) -> str:
@@ -78,33 +82,33 @@ def _column(choice: Choice) -> str:
     return "base + col[u]" if index == "u16" else "col[u]"
 
 
-def _loads(choice: Choice, batch: int, step: str) -> str:
+def _loads(choice: Choice, batch: Fact, step: str) -> str:
     """Columns and values of a batch, as many as the lane has left."""
     offset = "u * 32" if step == "u" else f"({step}) * 32"
     return choice.fill(_CUDA["loads"], batch=batch, step=step, offset=offset)
 
 
-def _products(choice: Choice, batch: int, step: str) -> str:
+def _products(choice: Choice, batch: Fact, step: str) -> str:
     return fill(_CUDA["products"], batch=batch, step=step, column=_column(choice))
 
 
-def _more(choice: Choice, batch: int) -> str:
+def _more(choice: Choice, batch: Fact, bytes_: Fact) -> str:
     """Further batches of rows so long that one does not hold them."""
     return fill(
         _CUDA["more"],
         batch=batch,
-        high_loads=_high_loads(choice, batch, "start"),
+        high_loads=_high_loads(choice, bytes_, "start"),
         loads=_loads(choice, batch, "start + u"),
         products=_products(choice, batch, "start + u"),
     )
 
 
-def _high_place(choice: Choice, batch: int) -> str:
+def _high_place(choice: Choice, bytes_: Fact) -> str:
     """The lane's first byte of high bits, and where a batch's go."""
     if choice.word("index") not in HIGH_BITS:
         return ""
     slots = slots_a_byte(choice.word("index"))
-    return f"high_byte += warp * ((steps + {slots - 1}) / {slots}) * 32 + lane;\nint high[{-(-batch // slots)}];"
+    return f"high_byte += warp * ((steps + {slots - 1}) / {slots}) * 32 + lane;\nint high[{bytes_}];"
 
 
 def _base(wide: bool) -> str:
@@ -123,37 +127,53 @@ def _is_row(bins: tuple[Bin, ...]) -> str:
     return "row < num_rows" if len(bins) == 1 else "row >= 0"
 
 
-def _row_of_warps(block: int, bins: tuple[Bin, ...]) -> str:
-    """Ends the sums where rows have several warps: those lie in the first blocks."""
-    blocks = -(-max(bin_.past_warp for bin_ in bins if bin_.lanes > WARP) * WARP // block)
+def _wide_blocks(choice: Choice, bins: tuple[Bin, ...]) -> Fact:
+    """Blocks that hold rows of several warps: the first ones."""
+    block, past_warp = choice.integer("block"), max((bin_.past_warp for bin_ in bins if bin_.lanes > WARP), default=0)
+    return choice.fact("BLOCKS", f"ceil_div(wide_warps*{WARP},{block})", -(-past_warp * WARP // block))
+
+
+def _row_of_warps(blocks: Fact, bins: tuple[Bin, ...]) -> str:
+    """Ends the sums where rows have several warps."""
     return fill(_CUDA["row_of_warps"], blocks=blocks, is_row=_is_row(bins))
 
 
 def _write(choice: Choice) -> str:
     block, bins = choice.integer("block"), _bins(choice)
     narrow, wide = choice.word("index") == "u16", bins[0].lanes > WARP
-    steps = max(bin_.steps for bin_ in bins)
-    batch = min(MOST_IN_FLIGHT, steps)
+    limits, warps = _limits(choice), choice.fact("WARPS", "num_warps", bins[-1].past_warp)
+    (batch, bytes_), blocks = _batch(choice, bins), _wide_blocks(choice, bins)
+    has_more = max(bin_.steps for bin_ in bins) > MOST_IN_FLIGHT
     leads = f"if ((lane & (1 << shift) - 1) == 0 && {_is_row(bins)}) y[row] = sum;"
     body = choice.fill(
         _CUDA["row_bins"],
         partials=f"__shared__ {choice.scalar} partials[{block // WARP}];" if wide else "",
-        past=f"{'' if wide else 'warp >= num_warps || '}num_warps != {bins[-1].past_warp}",
+        past=f"{'' if wide else 'warp >= num_warps || '}num_warps != {warps}",
         choose=_choose(choice, bins),
         stop="if (warp >= num_warps) steps = 0;" if wide else "",
         base=_base(wide) if narrow else "",
         row=_row(bins, wide),
-        high_place=_high_place(choice, batch),
-        high_loads=_high_loads(choice, batch, ""),
+        high_place=_high_place(choice, bytes_),
+        high_loads=_high_loads(choice, bytes_, ""),
         batch=batch,
         loads=_loads(choice, batch, "u"),
         products=_products(choice, batch, "u"),
-        more=_more(choice, batch) if steps > batch else "",
+        more=_more(choice, batch, bytes_) if has_more else "",
         half="min(1 << shift, 32) / 2" if wide else "1 << shift >> 1",
-        store=_row_of_warps(block, bins) if wide else leads,
+        store=_row_of_warps(blocks, bins) if wide else leads,
     )
-    settings = {name: choice.values[name] for name in ("widths", "steps", "max_lanes", "index")}
-    return program(choice, settings, main_launch(choice, f"ceil_div(num_warps,{block // 32})", body))
+    settings = {"widths": limits, **{name: choice.values[name] for name in ("steps", "max_lanes", "index")}}
+    high = (bytes_,) if choice.word("index") in HIGH_BITS else ()
+    facts = (limits, warps, batch, *high, *((blocks,) if wide else ()))
+    return program(choice, settings, main_launch(choice, f"ceil_div(num_warps,{block // 32})", body), facts=facts)
+
+
+def _limits(choice: Choice) -> Fact:
+    """Where the bins are cut; a list as long as the prospects' is cut as one of theirs is."""
+    count = len(numbers(choice.word("widths")))
+    most = next((most for most in sorted(prospects.CUTS) if most >= count), MAX_BINS)
+    steps, max_lanes = choice.integer("steps"), choice.integer("max_lanes")
+    return choice.fact("LIMITS", f"cut_widths({steps},{max_lanes},{most})", choice.word("widths"))
 
 
 def _bins_fit(choice: Choice) -> bool:
@@ -179,6 +199,7 @@ ROW_BINS = Family(
     },
     suits=lambda pattern: int(pattern.row_lengths.max()) <= LONGEST_ROW_AT_ONCE,
     write=_write,
+    has_facts=True,
     allows=_bins_fit,
     prospects=prospects.row_bins,
 )

@@ -1,7 +1,8 @@
 """Pieces of kernels that many families share."""
 
-from sparsesmith.families.text.program import FULL_WARP, Choice, Launch
+from sparsesmith.families.text.program import FULL_WARP, Choice, Fact, Launch
 from sparsesmith.families.text.template import cuda_beside, fill
+from sparsesmith.formats.format import numbers
 
 _CUDA = cuda_beside(__name__)
 
@@ -42,6 +43,23 @@ def block_sum(block: int, target: str, partials: str = "partials") -> str:
 def zero_output(choice: Choice) -> Launch:
     """A launch that clears y, for kernels that add to it atomically."""
     return Launch("zero", "ceil_div(num_rows,256)", 256, choice.fill(_CUDA["zero"]))
+
+
+def diagonals_in(choice: Choice) -> tuple[Fact, Fact]:
+    """The offsets of all diagonals as the text holds them, and how many they are."""
+    offsets = numbers(choice.word("offsets"))
+    listed = choice.fact("OFFSETS", "diagonals", ", ".join(map(str, offsets)))
+    return listed, choice.fact("COUNT", "num_diagonals", len(offsets))
+
+
+def outside(choice: Choice) -> tuple[Fact, Fact]:
+    """First rows, and columns at the end, where a vector of rows would meet columns that are none."""
+    rows, offsets = choice.integer("rows"), numbers(choice.word("offsets"))
+    below, above = max(0, -(offsets[0] // rows) * rows), max(0, ((offsets[-1] + rows - 1) // rows + 1) * rows - 1)
+    return (
+        choice.fact("BELOW", f"max(0,0-diagonal_min//{rows}*{rows})", below),
+        choice.fact("ABOVE", f"max(0,((diagonal_max+{rows - 1})//{rows}+1)*{rows}-1)", above),
+    )
 
 
 def part(choice: Choice, width: int) -> str:

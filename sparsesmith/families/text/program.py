@@ -39,6 +39,24 @@ def c_index_type(index: str) -> str:
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A number of the matrix in a text: itself, or a name that a `let` line gives to a fact."""
+
+    name: str
+    meaning: str
+    """What stands behind the equals sign of its `let` line; names of facts before it may stand in it."""
+    value: object
+    is_open: bool
+
+    def __str__(self) -> str:
+        return self.name if self.is_open else str(self.value)
+
+    @property
+    def directive(self) -> str:
+        return f"//@ let {self.name} = {self.meaning}"
+
+
+@dataclass(frozen=True)
 class Choice:
     """A family's parameters filled in, with what else a program text depends on."""
 
@@ -49,6 +67,12 @@ class Choice:
     format: str
     compression: Compression | None = None
     """How values are stored; None: as they are."""
+    is_open: bool = False
+    """Whether facts of the matrix stand in the text by name, for the evaluator to fill in."""
+
+    def fact(self, name: str, meaning: str, value: object) -> Fact:
+        """A number that follows from the matrix; `meaning` as in a `let` line."""
+        return Fact(name, meaning, value, self.is_open)
 
     def integer(self, name: str) -> int:
         value = self.values[name]
@@ -171,17 +195,20 @@ def main_launch(
 
 def program(
     choice: Choice,
-    settings: Mapping[str, ParameterValue],
+    settings: Mapping[str, ParameterValue | Fact],
     *launches: Launch,
     functions: tuple[str, ...] = (),
-    require: Mapping[str, int] | None = None,
+    require: Mapping[str, int | Fact] | None = None,
+    facts: tuple[Fact, ...] = (),
 ) -> str:
     """The whole program text: format with its `settings`, launches, device functions (empty ones are left out), kernels
     in launch order, one launched again only once.
 
-    `require`: sizes that are written into the kernels, so that the program is for matrices with just these.
+    `require`: sizes that are written into the kernels, so that the program is for matrices with just these. `facts`:
+    those that the text holds, each behind those that its meaning names.
     """
-    lines = [" ".join([f"//@ format {choice.format}", *(f"{name}={value}" for name, value in settings.items())])]
+    lines = [fact.directive for fact in facts if fact.is_open]
+    lines += [" ".join([f"//@ format {choice.format}", *(f"{name}={value}" for name, value in settings.items())])]
     if choice.compression is not None:
         lines.append(f"//@ values {choice.compression.storage}")
     if require:
@@ -200,9 +227,10 @@ def program(
     return "\n".join(lines) + "\n"
 
 
-def _arguments(choice: Choice, settings: Mapping[str, ParameterValue]) -> tuple[Argument, ...]:
+def _arguments(choice: Choice, settings: Mapping[str, ParameterValue | Fact]) -> tuple[Argument, ...]:
     format_ = format_named(choice.format)
-    parameters = complete_parameters(format_, settings)
+    values = {name: str(value.value) if isinstance(value, Fact) else value for name, value in settings.items()}
+    parameters = complete_parameters(format_, values)
     if choice.compression is not None:
         format_ = compressed(format_, choice.compression.storage)
     return signature_of(format_, parameters, choice.operation, choice.element_type)

@@ -1,0 +1,178 @@
+"""A user's program: graded as it is, or, where it has knobs, at the settings that its own tuner asks for."""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from services.generator.orders import EvaluationOrder, order_knobs, work_a_candidate
+from services.generator.search.grading import Evaluations
+from services.generator.search.standing import Batch
+from services.generator.search.trials import Trials
+from sparsesmith.families import FamilyInstance
+from sparsesmith.families.knobs import family_of, prospects_of_program
+from sparsesmith.families.proposal import work_of
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.program.extraction import extract_program
+from sparsesmith.program.numbers import num_settings
+from sparsesmith.tuning.cost import EvenCost
+from sparsesmith.tuning.grid import Grid
+from sparsesmith.tuning.tuner import Tuner, TuningLimits
+from sparsesmith_proto.api import EvaluationAnswer, KnobReport, Running
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import Candidate, Evaluation, Passed, UserWritten
+
+BATCH = 12
+"""Settings that are chosen together: small, as each batch is chosen by what those before it have shown."""
+
+
+@dataclass(frozen=True)
+class ProgramTask:
+    """One run of an order to grade a program."""
+
+    job_id: str
+    run_id: str
+    """Differs for each run of a job."""
+    order: EvaluationOrder
+    pattern: Pattern
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the start of this run."""
+        return time.monotonic() - self.started
+
+    @property
+    def left_s(self) -> float:
+        """Of the budget's seconds; negative once they are spent."""
+        return self.order.budget.seconds - self.elapsed_s
+
+
+Tell = Callable[[Running], Awaitable[None]]
+
+
+async def grade_program(task: ProgramTask, evaluations: Evaluations, trials: Trials, tell: Tell) -> EvaluationAnswer:
+    """What became of a program; of one with knobs, of its best setting within the budget.
+
+    Raises Unavailable where no evaluator could grade it.
+    """
+    await trials.begin(task.job_id)
+    if not order_knobs(task.order):
+        candidate = Candidate(candidate_id="user", program=task.order.program, origin=UserWritten())
+        job = EvaluationJob(job_id=task.run_id, workload=task.order.workload, candidates=(candidate,))
+        report = await evaluations.grade(job)
+        await trials.keep(task.job_id, report, task.elapsed_s)
+        return _answer(task, report, report.evaluations[0], None)
+    search = await asyncio.to_thread(KnobSearch, task)
+    await tell(search.running())
+    while batch := search.next_batch():
+        report = await evaluations.grade(_job(task, batch, search.num_batches))
+        search.add(report)
+        await trials.keep(task.job_id, report, task.elapsed_s)
+        await tell(search.running())
+    return search.answer()
+
+
+class KnobSearch:
+    """The tuner of one program's knobs, and what is known so far."""
+
+    def __init__(self, task: ProgramTask) -> None:
+        workload = task.order.workload
+        self._task = task
+        self._text = extract_program(task.order.program)
+        self._knobs = order_knobs(task.order)
+        work = work_of(task.pattern, workload.element_type, workload.num_dense_cols)
+        prospects = prospects_of_program(family_of(self._text, workload.operation), work)
+        grid = Grid(work, workload.operation, workload.element_type, prospects)
+        self._num_listed = len(prospects)
+        self._tuner = Tuner(grid, EvenCost(), TuningLimits(candidates=task.order.budget.candidates))
+        self._sent: dict[str, FamilyInstance] = {}
+        self._outcomes: Counter[str] = Counter()
+        self._best: tuple[Evaluation, EvaluationReport] | None = None
+        self.num_batches = 0
+
+    def next_batch(self) -> Batch:
+        """Empty: the budget is spent, or other settings are not worth their time."""
+        if self.num_batches and self._task.left_s <= 0:
+            return ()
+        self.num_batches += 1
+        return tuple(self._candidate(instance) for instance in self._tuner.next_batch(BATCH))
+
+    def add(self, report: EvaluationReport) -> None:
+        for evaluation in report.evaluations:
+            self._outcomes[evaluation.outcome.outcome] += 1
+            instance = self._sent[evaluation.candidate.candidate_id]
+            match evaluation.outcome:
+                case Passed(timing=timing):
+                    self._tuner.tell(instance, timing.median_us)
+                case failed:
+                    self._tuner.tell(instance, failed.outcome)
+            if self._best is None or _rank(evaluation) < _rank(self._best[0]):
+                self._best = evaluation, report
+
+    def running(self) -> Running:
+        best, baseline_us = self._best, None
+        if best is not None:
+            baseline_us = best[1].baselines.best_routine().timing.median_us
+        passed = best[0].outcome if best is not None and isinstance(best[0].outcome, Passed) else None
+        best_us = None if passed is None else passed.timing.median_us
+        return Running(
+            num_graded=self._outcomes.total(),
+            budget_candidates=min(self._task.order.budget.candidates, num_settings(self._knobs)),
+            best_program=None if best is None or passed is None else best[0].candidate.program,
+            best_us=best_us,
+            best_speedup=baseline_us / best_us if baseline_us and best_us else None,
+        )
+
+    def answer(self) -> EvaluationAnswer:
+        """At least one report must have been added."""
+        assert self._best is not None, "a program that was not graded has no answer"
+        report = KnobReport(
+            num_settings=num_settings(self._knobs),
+            num_listed=self._num_listed,
+            num_graded=self._outcomes.total(),
+            outcomes=dict(sorted(self._outcomes.items())),
+            seconds=self._task.elapsed_s,
+        )
+        evaluation, graded = self._best
+        return _answer(self._task, graded, evaluation, report)
+
+    def _candidate(self, instance: FamilyInstance) -> Candidate:
+        name = f"user-{len(self._sent)}"
+        self._sent[name] = instance
+        return Candidate(candidate_id=name, program=self._text, origin=UserWritten(), settings=instance.parameters)
+
+
+def _rank(evaluation: Evaluation) -> tuple[bool, bool, float]:
+    """Sorts what passed before what did not; the first of those that did not pass stays."""
+    match evaluation.outcome:
+        case Passed() as passed:
+            return False, *passed.standing
+        case _:
+            return True, True, math.inf
+
+
+def _job(task: ProgramTask, batch: Batch, number: int) -> EvaluationJob:
+    left_s = max(1.0, task.left_s)
+    return EvaluationJob(
+        job_id=f"{task.run_id}-{number}",
+        workload=task.order.workload,
+        candidates=batch,
+        budget_s=left_s,
+        search=task.run_id,
+        work=len(batch) * work_a_candidate(task.pattern, task.order.workload),
+    )
+
+
+def _answer(
+    task: ProgramTask, report: EvaluationReport, evaluation: Evaluation, knobs: KnobReport | None
+) -> EvaluationAnswer:
+    return EvaluationAnswer(
+        workload=task.order.workload,
+        evaluation=evaluation,
+        baselines=report.baselines,
+        device=report.device,
+        knobs=knobs,
+    )

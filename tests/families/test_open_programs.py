@@ -1,0 +1,81 @@
+"""Families write what follows from the matrix by name: filled in, it is the text that they write with its numbers."""
+
+import itertools
+
+import pytest
+
+from sparsesmith.families import FAMILIES, FamilyInstance, propose
+from sparsesmith.families.fixed.proposal import propose_fixed
+from sparsesmith.families.fixed.rows import FIXED_FAMILIES
+from sparsesmith.families.proposal import prospects_of, work_of
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import fixed_values
+from sparsesmith.program.facts import Circumstances
+from sparsesmith.program.numbers import bind_numbers, is_open
+from sparsesmith_proto.message import Operation
+from tests.families import golden
+
+WITH_FACTS = {
+    "ell_fixed", "dia_literal", "dia_literal_wide", "row_bins", "spmm_ell",
+    "dia_rows", "dia_rows_wide", "ell_rows",
+}  # fmt: skip
+EVERY_FAMILY = {**FAMILIES, **FIXED_FAMILIES}
+A_STEP = 11
+"""Of the prospects of a family, one in so many: row_bins has hundreds."""
+
+
+def bound(instance: FamilyInstance, pattern: Pattern, operation: Operation) -> str:
+    circumstances = Circumstances(pattern, instance.num_dense_cols, 132)
+    return bind_numbers(instance.written, {}, circumstances, operation, instance.element_type).text
+
+
+@pytest.mark.parametrize("name", golden.PATTERNS)
+def test_an_open_program_is_filled_in_as_the_family_writes_it(name: str) -> None:
+    pattern = golden.PATTERNS[name]()
+    for operation, element_type, columns in golden.WORKLOADS:
+        with_facts = [
+            entry
+            for entry in prospects_of(work_of(pattern, element_type, columns), operation, element_type)
+            if entry.family.has_facts
+        ]
+        for entry in with_facts[::A_STEP]:
+            instance = entry.instance(element_type, columns)
+            assert is_open(instance.written)
+            assert bound(instance, pattern, operation) == instance.program
+
+
+@pytest.mark.parametrize("name", golden.FIXED_PATTERNS)
+def test_so_is_one_for_fixed_values(name: str) -> None:
+    pattern = golden.PATTERNS[name]()
+    for values, (operation, element_type, columns) in itertools.product(golden.VALUES.values(), golden.WORKLOADS[:3]):
+        given = fixed_values(values(pattern), element_type)
+        general = propose(pattern, operation, element_type, columns, golden.FIRST)
+        for instance in propose_fixed(pattern, given, operation, element_type, general, golden.FIRST):
+            assert bound(instance, pattern, operation) == instance.program
+            assert is_open(instance.written) == EVERY_FAMILY[instance.family].has_facts
+
+
+def test_families_that_hold_facts_are_those_that_say_so() -> None:
+    assert {name for name, family in EVERY_FAMILY.items() if family.has_facts} == WITH_FACTS
+
+
+@pytest.mark.parametrize("name", sorted(EVERY_FAMILY))
+def test_only_they_write_an_open_text(name: str) -> None:
+    family = EVERY_FAMILY[name]
+    for columns in (8, 32) if family.operation == "spmm" else (1,):
+        for choice in itertools.islice(golden.choices(family, "float32", columns), 8):
+            plain, opened = (family.render(choice, "float32", columns, is_open=is_open_) for is_open_ in (False, True))
+            assert not is_open(plain)
+            assert is_open(opened) == family.has_facts
+            assert family.has_facts or opened == plain
+
+
+def test_open_programs_of_two_matrices_are_the_same_text() -> None:
+    """That is what can be learned: no number of a matrix stands in it."""
+    texts = []
+    for name in ("tridiagonal", "five points"):
+        pattern = golden.PATTERNS[name]()
+        texts.append(
+            {each.written for each in propose(pattern, "spmv", "float32", limit=200) if each.family == "dia_literal"}
+        )
+    assert texts[0] & texts[1]

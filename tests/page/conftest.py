@@ -1,0 +1,58 @@
+"""A real browser: Debian's Chromium, driven by Playwright. Tests skip, with a reason, where none can be installed."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    script = Path(__file__).with_name("chromium.sh")
+    found = subprocess.run([str(script)], capture_output=True, text=True, timeout=240)
+    if found.returncode:
+        pytest.skip(found.stderr.strip())
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=found.stdout.strip(), args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Watched:
+    """A page, and what must not happen on it."""
+
+    page: "Page"
+    host: str
+    errors: list[str] = field(default_factory=list)
+    """Of the console, and exceptions."""
+    elsewhere: list[str] = field(default_factory=list)
+    """Requests to other hosts."""
+
+    def calm(self) -> bool:
+        return not self.errors and not self.elsewhere
+
+
+def watched(browser: "Browser", url: str, **options: Any) -> Watched:
+    """A new context of the browser, for the host of this address."""
+    page = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
+    seen = Watched(page, urlsplit(url).netloc)
+    page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: seen.errors.append(str(error)))
+    page.on("request", lambda request: seen.elsewhere.append(request.url) if is_elsewhere(request.url, seen) else None)
+    return seen
+
+
+def is_elsewhere(url: str, seen: Watched) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme not in ("data", "blob") and parts.netloc != seen.host

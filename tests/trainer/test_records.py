@@ -1,0 +1,119 @@
+"""Records as the repository keeps them: texts are written from parameters; what teaches nothing is counted."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.trainer.offline.records import Record, Rendering, read_records
+from services.trainer.offline.supervised_commands import in_equal_parts
+from services.trainer.offline.targets import TargetRule, workload_targets
+from sparsesmith.families.proposal import prospects_of, work_of
+from sparsesmith.program.facts import Circumstances
+from sparsesmith.program.numbers import bind_numbers, is_open
+from tests.families import golden
+
+RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
+PATTERN = golden.PATTERNS["five points"]()
+
+
+def record_of(family: str, /, **changes: Any) -> Record:
+    """Of the first prospect of a family; a change to None leaves a field out."""
+    found = next(
+        each for each in prospects_of(work_of(PATTERN, "float32"), "spmv", "float32") if each.family.name == family
+    )
+    record = {
+        "pattern": "points", "operation": "spmv", "element_type": "float32", "num_dense_cols": 1,
+        "family": family, "parameters": found.parameters, "median_us": 2.0, **changes,
+    }  # fmt: skip
+    return {name: value for name, value in record.items() if value is not None}
+
+
+def program_of(record: Record) -> str:
+    (rendered,) = Rendering()([record])
+    return str(rendered["program"])
+
+
+def test_the_committed_records_give_targets() -> None:
+    """They hold no texts."""
+    records = list(itertools.islice(read_records(RECORDS / "h200.jsonl.xz"), 400))
+    assert all("program" not in record for record in records)
+    rendering = Rendering()
+    workloads = workload_targets(rendering(records), TargetRule())
+    assert workloads
+    assert all(workload.targets for workload in workloads)
+    kept = sum(len(workload.measured) for workload in workloads)
+    assert kept + rendering.left_out.total() <= len(records)
+    assert kept > 0.8 * len(records)
+
+
+@pytest.mark.parametrize("family", ["row_bins", "ell_fixed", "dia_literal", "dia_literal_wide"])
+def test_open_numbers_come_to_the_program_that_was_measured(family: str) -> None:
+    rendering = Rendering("open", {"points": PATTERN}.__getitem__)
+    record = record_of(family)
+    (opened,) = rendering([record])
+    assert is_open(opened["program"])
+    bound = bind_numbers(opened["program"], {}, Circumstances(PATTERN, 1, 132), "spmv", "float32")
+    assert bound.text == program_of(record)
+
+
+def test_a_program_whose_numbers_are_not_those_of_today_keeps_them() -> None:
+    parameters = dict(record_of("row_bins")["parameters"])
+    other = record_of("row_bins", parameters={**parameters, "widths": "5", "warps": "143"})
+    rendering = Rendering("open", {"points": golden.PATTERNS["random"]()}.__getitem__)
+    (kept,) = rendering([other])
+    assert kept["program"] == program_of(other)
+    assert rendering.kept_plain == {"row_bins": 1}
+
+
+def test_a_family_without_such_numbers_is_written_as_ever() -> None:
+    record = record_of("csr_vector")
+    assert [each["program"] for each in Rendering("open", {"points": PATTERN}.__getitem__)([record])] == [
+        program_of(record)
+    ]
+
+
+def test_a_text_that_was_kept_is_taken() -> None:
+    assert program_of(record_of("csr_vector", program="the text")) == "the text"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"median_us": 0.0}, "median_us is not a positive number"),
+        ({"median_us": -1.0}, "median_us is not a positive number"),
+        ({"median_us": math.nan}, "median_us is not a positive number"),
+        ({"median_us": math.inf}, "median_us is not a positive number"),
+        ({"median_us": "2"}, "median_us is not a positive number"),
+        ({"median_us": None}, "median_us is not a positive number"),
+        ({"family": "csr_of_old"}, "unknown family csr_of_old"),
+        ({"family": None}, "neither a program nor a family with its parameters"),
+        ({"parameters": None}, "neither a program nor a family with its parameters"),
+        ({"parameters": {"lanes": 3}}, "family csr_vector does not take these parameters"),
+        ({"operation": "spmm"}, "family csr_vector does not take these parameters"),
+    ],
+)
+def test_what_teaches_nothing_is_left_out_and_counted_by_its_reason(changes: dict[str, Any], reason: str) -> None:
+    rendering = Rendering()
+    good = record_of("csr_vector")
+    assert len(list(rendering([good, record_of("csr_vector", **changes), good]))) == 2
+    assert rendering.left_out == {reason: 1}
+
+
+def test_records_are_read_plain_and_packed(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps(record_of("csr_vector")) + "\n\n", encoding="utf-8")
+    assert list(read_records(path)) == [record_of("csr_vector")]
+
+
+def test_families_give_equal_parts_and_what_one_lacks_others_give() -> None:
+    chosen = in_equal_parts(
+        {"a": [f"a{i}" for i in range(100)], "b": ["b0", "b1"], "c": [f"c{i}" for i in range(9)]}, 17
+    )
+    families = [family for family, _ in chosen]
+    assert {name: families.count(name) for name in "abc"} == {"a": 8, "b": 2, "c": 7}
+    assert len(set(chosen)) == 17
+    assert len(in_equal_parts({"a": ["x"]}, 10)) == 1
