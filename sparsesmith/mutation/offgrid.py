@@ -85,7 +85,7 @@ def _with(subject: Subject, family: Family, changed: Mapping[str, ParameterValue
         text = family.write(choice)
     except SparsesmithError:
         return
-    yield Child(change, text, replace(instance, parameters=parameters, program=text))
+    yield Child(change, text, replace(instance, parameters=parameters, program=text, open_program=None))
 
 
 def _shares_blocks_evenly(choice: Choice) -> bool:
