@@ -17,6 +17,8 @@ from services.generator.search.refine import FirstPrograms
 from services.generator.search.trials import told_origin
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
+from sparsesmith.families import FAMILIES
+from sparsesmith.mutation import drawn, subject_of
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.api import Refinement, SearchStrategy
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -61,14 +63,14 @@ class Graders:
 
 
 def search(
-    strategy: SearchStrategy, graders: Graders, task: TuningTask, *, mutates: bool = False
+    strategy: SearchStrategy, graders: Graders, task: TuningTask, *, mutates: bool = False, in_flight: int = 2
 ) -> tuple[list[Evaluation], Standing]:
-    """Everything that was graded, through batches in flight as in the service."""
+    """Everything that was graded, through batches in flight as in the service; one at a time knows all before it."""
 
     async def run() -> Standing:
         standing, sources = Standing(), Sources(None, 16, 16, mutates=mutates)
         batches = STRATEGIES[strategy](task, sources, task.order.options.budget.candidates, standing)
-        limits = GradingLimits(batches_in_flight=2, first_grade_patience_s=1)
+        limits = GradingLimits(batches_in_flight=in_flight, first_grade_patience_s=1)
         async for report in graded(batches, task, graders, limits, standing.lost):
             standing.add(report)
         return standing
@@ -143,7 +145,7 @@ def test_a_batch_that_nobody_could_grade_ends_no_search() -> None:
 
 def test_the_same_search_is_made_again() -> None:
     def texts() -> list[str]:
-        found, _ = search("refine", Graders(by_text), refining(children=3, generations=2, beam=2))
+        found, _ = search("refine", Graders(by_text), refining(children=3, generations=2, beam=2), in_flight=1)
         return [each.candidate.program for each in found]
 
     assert texts() == texts()
@@ -166,10 +168,17 @@ def test_auto_changes_programs_only_where_it_is_told_to() -> None:
 
 
 def test_a_program_is_written_again_from_its_parent_and_its_seed() -> None:
-    one, _ = search("refine", Graders(by_text), refining(children=2, generations=1, beam=1))
-    again, _ = search("refine", Graders(by_text), refining(children=2, generations=1, beam=1))
-    for first, second in zip(one, again, strict=True):
-        assert first.candidate == second.candidate
+    evaluations, _ = search("refine", Graders(better_when_changed), refining(children=2, generations=1, beam=2))
+    candidates = {each.candidate.candidate_id: each.candidate for each in evaluations}
+    task = refining()
+    for name, origin in mutated(evaluations).items():
+        parent = candidates[origin.parent]
+        assert isinstance(parent.origin, FromFamily)
+        family = FAMILIES[parent.origin.family].instance(dict(parent.origin.parameters), "float32")
+        subject = subject_of(family.program, task.pattern, "spmv", "float32", 1, family)
+        again = drawn(subject, origin.seed, origin.deed.count(" + ") + 1)
+        assert again is not None
+        assert (again.text, again.deed) == (candidates[name].program, origin.deed)
 
 
 @pytest.mark.parametrize("operation", ["spmv", "spmm"])
