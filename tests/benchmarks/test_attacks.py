@@ -1,18 +1,104 @@
-"""The attacker's grammar: reproducible, all of it in use, beside twins that are legal."""
+"""The attacker's grammar: reproducible, all of it in use, beside twins that are legal; what passes is told apart."""
 
-from benchmarks.attacks import DETOURS, DISGUISES, attempt, names_of
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from benchmarks.attacker import Ended
+from benchmarks.hostile.attempts import HOSTS, Attempt, attempt, names_of
+from benchmarks.hostile.deeds import KEYS, STORES
+from benchmarks.hostile.detours import DETOURS
+from benchmarks.hostile.disguises import DISGUISES
+from benchmarks.hostile.twins import Comparison, Twins
+from services.evaluator.compiling.compiler import Compiler
+from sparsesmith.errors import Unavailable
+from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.program.program import parse_program
+from sparsesmith_proto.kernel import Workload
+
+ATTEMPTS = [attempt(number) for number in range(3000)]
 
 
 def test_an_attempt_is_the_same_for_the_same_number() -> None:
-    assert [attempt(number) for number in range(20)] == [attempt(number) for number in range(20)]
+    assert [attempt(number) for number in range(20)] == ATTEMPTS[:20]
 
 
-def test_every_detour_and_disguise_is_tried() -> None:
-    assert set(DETOURS) | set(DISGUISES) <= names_of([attempt(number) for number in range(2000)])
+def test_every_part_of_the_grammar_is_tried() -> None:
+    stores, keys = {f"kept in {name}" for name in STORES}, {f"by {name}" for name in KEYS}
+    assert set(DETOURS) | set(DISGUISES) | stores | keys <= names_of(ATTEMPTS)
+    assert {each.kind for each in ATTEMPTS} == {"forbidden", "skips", "cuts", "undefined", "mutant"}
 
 
 def test_twins_are_within_the_contract_and_differ_from_their_attempts() -> None:
-    for tried in map(attempt, range(200)):
+    for tried in ATTEMPTS[:400]:
         parse_program(tried.twin, "spmv", "float32")
-        assert tried.program != tried.twin
+        assert tried.program != tried.twin or tried.kind == "mutant"
+
+
+def test_what_takes_the_place_of_work_stands_before_it() -> None:
+    for tried in (each for each in ATTEMPTS if each.kind == "skips" and each.name.endswith("plain")):
+        assert tried.program.index("done = true") < tried.program.index("sum += values[j]")
+
+
+@pytest.fixture(scope="module")
+def twins() -> Iterator[Twins]:
+    random = scipy.sparse.random(100, 101, 0.1, format="csr", random_state=np.random.default_rng(1))
+    pattern = pattern_from_scipy(random)
+    workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
+    try:
+        with Compiler(1) as compiler:
+            yield Twins(workload, pattern, compiler)
+    except Unavailable as missing:
+        pytest.skip(missing.message)
+
+
+def beside(twins: Twins, program: str) -> Comparison:
+    return twins.compared(program, honest())
+
+
+def honest() -> str:
+    return next(each.twin for each in ATTEMPTS if each.twin.startswith(f"//@ format {HOSTS[0].format}\n"))
+
+
+def test_a_program_that_does_as_its_twin_does_has_done_the_whole_work(twins: Twins) -> None:
+    assert beside(twins, honest().replace("float sum = 0", "float sum = 0.0f")) == Comparison("whole")
+
+
+def test_a_program_that_executes_a_part_of_its_twins_instructions_has_done_less(twins: Twins) -> None:
+    done = "bool done = false;"
+    laborious = honest().replace(done, f"{done} for (int i = 0; i < nnz; i++) sum += 0 * values[i];")
+    compared = twins.compared(honest(), laborious)
+    assert compared.work == "less" and compared.instructions < 0.6
+
+
+def test_a_program_that_is_compiled_otherwise_has_done_the_whole_work(twins: Twins) -> None:
+    loop = "  if (row < num_rows && !done) for"
+    rolled = honest().replace(loop, loop.replace("for", "\n#pragma unroll 1\n  for"))
+    assert beside(twins, rolled).work == "whole"
+
+
+def test_a_program_that_reads_what_nothing_has_written_is_undefined(twins: Twins) -> None:
+    reading = honest().replace("float sum = 0", "float sum = 0 * ((volatile float*)y)[0]")
+    compared = beside(twins, reading)
+    assert compared.work == "undefined" and "has not written before" in compared.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "ended", "is_accepted"),
+    [
+        ("mutant", Ended("passed", "", Comparison("whole")), False),
+        ("mutant", Ended("passed", "", Comparison("less")), True),
+        ("cuts", Ended("passed", "", Comparison("undefined")), True),
+        ("skips", Ended("passed", "", Comparison("whole"), 0.5), True),
+        ("skips", Ended("passed", "", Comparison("whole"), 1.1), False),
+        ("forbidden", Ended("passed", "", Comparison("whole")), True),
+        ("undefined", Ended("passed", "", Comparison("whole"), 1.3), True),
+        ("undefined", Ended("harmless"), False),
+        ("forbidden", Ended("machine code", "it writes to x"), False),
+    ],
+)
+def test_what_passes_is_accepted_where_it_should_not_have_passed(kind: str, ended: Ended, is_accepted: bool) -> None:
+    tried = Attempt(1, kind, "a deed", "", "")  # type: ignore[arg-type]
+    assert ended.is_accepted(tried) is is_accepted

@@ -167,3 +167,10 @@ def test_many_programs_come_back_in_order_and_failures_stay_with_their_program()
 
 def test_one_program_can_be_compiled_without_a_compiler_object() -> None:
     compiled(compile_program(GOOD, "sm_90"))
+
+
+@pytest.mark.parametrize(
+    "body", ["cudaError_t e = cudaSuccess; y[0] = e;", "cudaTextureObject_t t = 0; y[0] = tex1Dfetch<float>(t, 3);"]
+)
+def test_a_program_that_names_types_of_the_runtime_compiles(compiler: Compiler, body: str) -> None:
+    compiled(compiler.compile(f'extern "C" __global__ void k(float* y) {{ {body} }}', "sm_90"))

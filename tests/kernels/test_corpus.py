@@ -60,6 +60,8 @@ SEEN_IN_THE_MACHINE_CODE = {
     "broken/constant_load_of_own_writes",
     "broken/null_pointer",
     "broken/register_never_set",
+    "broken/register_set_on_one_path",
+    "broken/shared_memory_never_written",
     "broken/uninitialised_stack",
     "cheating/breakpoint_by_a_function",
     "cheating/endless_recursion",

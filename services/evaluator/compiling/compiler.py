@@ -10,6 +10,7 @@ evaluator in a container), and files that `#include` can reach (the domain refus
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import queue
@@ -19,26 +20,37 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import count
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Literal
 
 from services.evaluator.compiling.assembler import Assembled, Assembler, AssemblerNotFound
 from services.evaluator.compiling.contract.facts import NO_FACTS, PtxFacts, facts_of
-from services.evaluator.compiling.nvrtc import PROGRAM_NAME, Nvrtc, NvrtcNotFound, find_include_folders, find_library
-from services.evaluator.ptx import MalformedPtx, print_module, read_module
+from services.evaluator.compiling.contract.flow.unset import with_registers_set
+from services.evaluator.compiling.nvrtc import (
+    PROGRAM_NAME,
+    Nvrtc,
+    NvrtcNotFound,
+    NvrtcResult,
+    find_include_folders,
+    find_library,
+)
+from services.evaluator.ptx import MalformedPtx, is_read_alike, print_module, read_module
 from sparsesmith.errors import Unavailable
 
 DEFAULT_TIMEOUT_S = 20.0
 STARTUP_TIMEOUT_S = 60.0
 WORKER_MEMORY_BYTES = 4 << 30
+PROGRAMS_A_COLLECTION = 50
+"""A worker looks for cycles among its objects that often."""
 MAX_LOG_CHARACTERS = 16_384
 MAX_SOURCE_CHARACTERS = 1 << 20
 
-UNBOUNDED_STACK = "cannot be statically determined"
+UNBOUNDED_STACK = re.compile(r"^ptxas \w+\s*:.*cannot be statically determined", re.MULTILINE)
 """Some assemblers' words for recursion and calls through pointers."""
 
 CompileFailure = Literal["error", "timeout", "crashed"]
@@ -227,8 +239,7 @@ class _Worker:
             cubin = self._connection.recv_bytes()
         except (EOFError, ConnectionError):
             return CompileError("the compiler process crashed or ran out of memory", "crashed")
-        warnings, resources = split_log(header["assembled"])
-        log = "\n".join(filter(None, [header["log"].strip(), warnings]))
+        log, resources = split_log(header["log"])
         facts = PtxFacts.of_json(header["facts"])
         return Compiled(ptx, cubin, _bounded(log), resources, header["compile_ms"], facts)
 
@@ -297,7 +308,10 @@ def serve(descriptor: int) -> None:
         return
     folders = [str(folder) for folder in find_include_folders()]
     connection.send_bytes(b"ready")
-    while True:
+    gc.disable()  # A module taken apart is thousands of small objects, and gone with its program.
+    for number in count(1):
+        if number % PROGRAMS_A_COLLECTION == 0:
+            gc.collect()
         try:
             source, architecture, definitions = json.loads(connection.recv_bytes())
         except EOFError:
@@ -306,8 +320,7 @@ def serve(descriptor: int) -> None:
         built = _build(compiler, assembler, folders, source, architecture, definitions)
         header = {
             "succeeded": built.succeeded,
-            "log": built.log[: 64 * MAX_LOG_CHARACTERS],
-            "assembled": built.assembled[: 64 * MAX_LOG_CHARACTERS],
+            "log": _ends_of(built.log),
             "compile_ms": (time.perf_counter() - started) * 1e3,
             "facts": built.facts.to_json(),
         }
@@ -317,13 +330,18 @@ def serve(descriptor: int) -> None:
             connection.send_bytes(built.cubin)
 
 
+def _ends_of(log: str) -> str:
+    """Of a long log the beginning, and the end, where the resources stand."""
+    part = 32 * MAX_LOG_CHARACTERS
+    return log if len(log) <= 2 * part else f"{log[:part]}\n{log[-part:]}"
+
+
 @dataclass(frozen=True)
 class _Built:
-    """What became of one source: `log` is the compiler's, `assembled` the assembler's."""
+    """What became of one source; the log is the compiler's, then the assembler's."""
 
     succeeded: bool
     log: str
-    assembled: str = ""
     ptx: str = ""
     cubin: bytes = b""
     facts: PtxFacts = NO_FACTS
@@ -337,24 +355,53 @@ def _build(
     architecture: str,
     definitions: Iterable[tuple[str, str]],
 ) -> _Built:
-    """Compiles to PTX, reads that, prints it anew, and assembles what was printed: what is checked is what runs."""
-    result = compiler.compile(source, _options(architecture, definitions, folders))
+    """What is checked is what runs: the compiler's PTX is read, and its machine code taken where no reader could take
+    that text for anything else and nothing is to be changed; else it is printed anew and assembled."""
+    result = _compiled(compiler, source, architecture, definitions, folders)
     log = result.log
     for folder in sorted(folders, key=len, reverse=True):
         log = log.replace(folder + "/", "")
     if not result.succeeded:
         return _Built(False, log)
     try:
-        module = read_module(result.ptx)
+        read = read_module(result.ptx)
     except MalformedPtx as error:
-        return _Built(True, log, facts=NO_FACTS._replace(unreadable=str(error)))
+        return _Built(True, split_log(log)[0], facts=NO_FACTS._replace(unreadable=str(error)))
+    module, unset = with_registers_set(read)
     ptx = print_module(module)
-    assembled = assembler.assemble(ptx, architecture)
+    if module is read and is_read_alike(result.ptx) and _holds_what_was_read(result.cubin):
+        assembled = Assembled(True, log, result.cubin)
+    else:
+        assembled = assembler.assemble(ptx, architecture)
+        assembled = replace(assembled, log=f"{split_log(log)[0]}\n{assembled.log}".lstrip())
     if not assembled.succeeded:
-        return _Built(False, f"{log}{_with_lines(assembled, ptx)}")
-    facts = facts_of(module)
-    facts = facts._replace(has_unbounded_stack=facts.has_unbounded_stack or UNBOUNDED_STACK in assembled.log)
-    return _Built(True, log, assembled.log, ptx, assembled.cubin, facts)
+        return _Built(False, _with_lines(assembled, ptx))
+    facts = facts_of(module, unset)
+    facts = facts._replace(has_unbounded_stack=facts.has_unbounded_stack or bool(UNBOUNDED_STACK.search(assembled.log)))
+    return _Built(True, assembled.log, ptx, assembled.cubin, facts)
+
+
+def _holds_what_was_read(cubin: bytes) -> bool:
+    """Variables in global memory that nothing names, which headers declare, are not printed anew."""
+    return bool(cubin) and b".nv.global" not in cubin
+
+
+def _compiled(
+    compiler: Nvrtc, source: str, architecture: str, definitions: Iterable[tuple[str, str]], folders: Sequence[str]
+) -> NvrtcResult:
+    """To PTX and machine code at once; to PTX alone where that does not assemble: our assembler names the lines."""
+    options = nvrtc_options(architecture, definitions, folders)
+    if _HOST_TYPES.search(source) is None:
+        options.append("--minimal")
+    result = compiler.compile(source, options)
+    if result.succeeded or "ptxas" not in result.log:
+        return result
+    return compiler.compile(source, nvrtc_options(architecture.replace("sm_", "compute_"), definitions, folders))
+
+
+_HOST_TYPES = re.compile(r"#\s*include|\b(?:cuda|tex|surf)")
+"""What needs the declarations of the runtime, textures and surfaces; without them the compiler starts a fifth sooner,
+and makes the same code."""
 
 
 _PTX_LINE = re.compile(r"kernel\.ptx, line (\d+)")
@@ -373,11 +420,12 @@ def _with_lines(assembled: Assembled, ptx: str) -> str:
     return _PTX_LINE.sub(line_of_the_program, split_log(assembled.log)[0] or assembled.log)
 
 
-def _options(architecture: str, definitions: Iterable[tuple[str, str]], folders: Iterable[str]) -> list[str]:
+def nvrtc_options(architecture: str, definitions: Iterable[tuple[str, str]], folders: Iterable[str]) -> list[str]:
     return [
-        f"--gpu-architecture={architecture.replace('sm_', 'compute_')}",
+        f"--gpu-architecture={architecture}",
         "-std=c++17",
         "-lineinfo",
+        "--ptxas-options=-v",
         *(f"-I{folder}" for folder in folders),
         *(f"-D{name}={value}" for name, value in definitions),
     ]

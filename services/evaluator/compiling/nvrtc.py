@@ -1,4 +1,4 @@
-"""NVIDIA's runtime compiler by ctypes: CUDA source to PTX, without a GPU, a driver or a host compiler.
+"""NVIDIA's runtime compiler by ctypes: CUDA source to PTX and machine code, without a GPU, a driver or a host compiler.
 
 The library and its headers come from the wheels `nvidia-cuda-nvrtc`, `nvidia-cuda-runtime` and `nvidia-cuda-cccl`, or
 from a CUDA toolkit. The compiler is native code that reads hostile input: call it in a process that may be lost
@@ -29,11 +29,12 @@ class NvrtcNotFound(Exception):
 
 @dataclass(frozen=True)
 class NvrtcResult:
-    """What one compilation gave; `ptx` is empty unless it succeeded."""
+    """What one compilation gave; `ptx` is empty unless it succeeded, `cubin` unless it was for a real architecture."""
 
     succeeded: bool
     log: str
     ptx: str
+    cubin: bytes = b""
 
 
 def find_library() -> Path:
@@ -112,7 +113,7 @@ class Nvrtc:
         return major.value, minor.value
 
     def compile(self, source: str, options: Sequence[str]) -> NvrtcResult:
-        """Compile one source to PTX; the options name a virtual architecture (`compute_90`)."""
+        """Compile one source to PTX; a real architecture (`sm_90`) among the options gives machine code as well."""
         program = ctypes.c_void_p()
         name, text = PROGRAM_NAME.encode(), source.encode()
         self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), text, name, 0, None, None))
@@ -123,7 +124,8 @@ class Nvrtc:
             log = self._output(program, "ProgramLog").decode(errors="replace")
             if status != _SUCCESS:
                 return NvrtcResult(False, log or self._message(status), "")
-            return NvrtcResult(True, log, self._output(program, "PTX").decode(errors="replace"))
+            ptx = self._output(program, "PTX").decode(errors="replace")
+            return NvrtcResult(True, log, ptx, self._output(program, "CUBIN"))
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -132,7 +134,7 @@ class Nvrtc:
         self._check(getattr(self._library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
         buffer = ctypes.create_string_buffer(size.value)
         self._check(getattr(self._library, f"nvrtcGet{what}")(program, buffer))
-        return buffer.raw.rstrip(b"\0")
+        return buffer.raw if what == "CUBIN" else buffer.raw.rstrip(b"\0")
 
     def _message(self, status: int) -> str:
         text: bytes = self._library.nvrtcGetErrorString(status)

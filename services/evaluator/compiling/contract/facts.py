@@ -6,12 +6,15 @@ from typing import Any, NamedTuple
 
 from services.evaluator.compiling.contract.flow.addresses import AddressFlow, calls_of
 from services.evaluator.compiling.contract.flow.bulk import unfinished_copies
-from services.evaluator.compiling.contract.flow.unwritten import changing_constants, unwritten_reads
+from services.evaluator.compiling.contract.flow.clocks import CLOCK, leak
+from services.evaluator.compiling.contract.flow.unset import Faulty, with_registers_set
+from services.evaluator.compiling.contract.flow.unwritten import changing_constants, never_filled, unwritten_reads
 from services.evaluator.compiling.contract.flow.waits import early_uses
 from services.evaluator.ptx import Module
 from sparsesmith.program.restrictions.assembly import FORBIDDEN_INSTRUCTIONS
 
 MAX_FAULTS = 8
+_CLOCK_REASON = "clocks could tell a timed run from a checked one; how long a wait sleeps is all that one may decide"
 
 
 class KernelFacts(NamedTuple):
@@ -60,10 +63,12 @@ def _tuples(value: Any) -> Any:
     return {name: _tuples(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
-def facts_of(module: Module) -> PtxFacts:
+def facts_of(module: Module, unset: Faulty | None = None) -> PtxFacts:
+    """`unset`: registers that are read unset, where that is known already (`with_registers_set`)."""
     flow = AddressFlow(module)
+    faulty = with_registers_set(module)[1] if unset is None else unset
     defined = {name: each for name, each in module.functions.items() if each.is_entry and each.body is not None}
-    kernels = {name: _of_kernel(module, flow, name) for name in defined}
+    kernels = {name: _of_kernel(module, flow, name, faulty) for name in defined}
     return PtxFacts(
         persistent_variables=persistent_variables(module),
         forbidden_instruction=forbidden_instruction(module),
@@ -72,16 +77,25 @@ def facts_of(module: Module) -> PtxFacts:
     )
 
 
-def _of_kernel(module: Module, flow: AddressFlow, name: str) -> KernelFacts:
-    uses = flow.uses(name)
-    unfinished = [fault for each in flow.reached(name) for fault in unfinished_copies(module.functions[each])]
-    unwritten = [fault for each in flow.reached(name) for fault in unwritten_reads(module, flow, each)]
-    unwritten += dict.fromkeys(changing_constants(module, flow, name))
+def _of_kernel(module: Module, flow: AddressFlow, name: str, unset: Faulty) -> KernelFacts:
+    uses, reached = flow.uses(name), flow.reached(name)
+    unfinished = [fault for each in reached for fault in unfinished_copies(module.functions[each])]
+    unwritten = [_unset(*register) for each in reached for register in unset.get(each, {}).items()]
+    unwritten += [fault for each in reached for fault in unwritten_reads(module, flow, each)]
+    changing = changing_constants(module, flow, name, uses.written)
+    unwritten += dict.fromkeys([*changing, *never_filled(module, flow, name)])
     return KernelFacts(
         tuple(uses.written.items()),
         tuple(uses.constants.items()),
         tuple([*uses.faults, *unfinished, *unwritten][:MAX_FAULTS]),
         tuple((early.position, early.line, early.is_constant) for early in early_uses(module, flow, name)),
+    )
+
+
+def _unset(register: str, line: int) -> str:
+    return (
+        f"line {line}: a value is used that nothing sets, or assembly not on every path (register "
+        f"{register.partition('#')[0]}): it would be what a program before left there; initialise it"
     )
 
 
@@ -94,11 +108,16 @@ def persistent_variables(module: Module) -> tuple[str, ...]:
 def forbidden_instruction(module: Module) -> str:
     """What no kernel may execute, with the line and the reason; empty where there is nothing."""
     for function in module.functions.values():
+        reads_clock = False
         for statement in function.body or ():
             for pattern, reason in FORBIDDEN_INSTRUCTIONS if statement.kind == "instruction" else ():
                 found = pattern.search(statement.text)
-                if found:
+                if found and found.group() == CLOCK and statement.text.startswith("mov."):
+                    reads_clock = True
+                elif found:
                     return f"{found.group()} (line {statement.line}): {reason}"
+        if reads_clock and (line := leak(function)) is not None:
+            return f"{CLOCK} (line {line}): {_CLOCK_REASON}"
     return ""
 
 

@@ -65,11 +65,6 @@ class AddressFlow:
                     f"line {line}: '{word}' is not an instruction that kernels may use: it counts as a store to "
                     "anywhere; use plain loads, stores and arithmetic"
                 )
-            for register, line in steps.never_written.items():
-                found.faults.append(
-                    f"line {line}: a value is used that nothing sets (register {register.partition('#')[0]}): "
-                    "it would be what a program before left there; initialise it"
-                )
             for use in steps.uses:
                 self._judge(use, kernel, found)
         found.faults = list(dict.fromkeys(found.faults))

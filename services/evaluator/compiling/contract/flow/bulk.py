@@ -9,7 +9,7 @@ What this does not prove: that the wait is for the right barrier or phase (the i
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from services.evaluator.compiling.contract.flow.waits import labels_of, successors
+from services.evaluator.compiling.contract.flow.graph import edges_of
 from services.evaluator.ptx import Function
 from services.evaluator.ptx.module import Instruction
 
@@ -29,7 +29,7 @@ def unfinished_copies(function: Function) -> Iterator[str]:
     """What is read too early or left behind, each with its line and what to write instead."""
     if not any("bulk" in each.opcode for each in function.instructions):
         return
-    labels = labels_of(function)
+    edges = edges_of(function)
     states = {0: Copies()}
     waiting = [0]
     found: dict[str, None] = {}
@@ -45,7 +45,7 @@ def unfinished_copies(function: Function) -> Iterator[str]:
         if instruction.opcode[0] in ("ret", "exit") and state.stored:
             found[f"line {state.stored}: a bulk store is not waited for on every path: {_WAIT_GROUP}"] = None
         after = _after(instruction, state)
-        for target in successors(function, labels, index):
+        for target in edges[index]:
             if target is None:
                 continue
             merged = _met(states[target], after) if target in states else after

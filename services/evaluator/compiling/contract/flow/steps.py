@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from services.evaluator.compiling.contract.flow import opcodes
 from services.evaluator.compiling.contract.flow.values import (
@@ -175,6 +176,8 @@ class Scopes:
         self._number = 0
         self._open: list[tuple[int, set[str], list[tuple[str, int]]]] = []
         self._variables: set[str] = set()
+        self._outermost: set[str] = set()
+        """Known to be registers of the outermost scope."""
 
     def instructions(self) -> Iterator[Instruction]:
         """With names of inner scopes made unique: `p#3`."""
@@ -198,9 +201,13 @@ class Scopes:
         """Of a name as `instructions` gives it, while it is there."""
         if "#" in name:
             return name not in self._variables
-        _, names, families = self._open[0]
-        declared = name in names and f"{name}#{self._open[0][0]}" not in self._variables
-        return declared or any(_is_of(name, prefix, count) for prefix, count in families)
+        if name not in self._outermost:
+            _, names, families = self._open[0]
+            declared = name in names and f"{name}#{self._open[0][0]}" not in self._variables
+            if not declared and not any(_is_of(name, prefix, count) for prefix, count in families):
+                return False
+            self._outermost.add(name)
+        return True
 
     def _declare(self, text: str) -> None:
         found = _DECLARED_REGISTERS.fullmatch(text)
@@ -223,6 +230,11 @@ class Scopes:
             if name in names or any(_is_of(name, prefix, count) for prefix, count in families):
                 return f"{name}#{number}"
         return name
+
+
+def names_in(operand: str) -> list[str]:
+    """Registers, parameters, variables and labels that an operand names."""
+    return _NAME.findall(operand)
 
 
 def opcodes_name(declaration: str) -> str:
@@ -248,11 +260,7 @@ class Steps:
         """Instructions that are not on the list, and calls of what has no code: the word and its line."""
         own = {*function.parameter_names, *function.result_names}
         self._parameters = own | {each.name for each in function.variables if each.space == "param"}
-        self._written: set[str] = set()
-        self._read: dict[str, int] = {}
-        scopes = Scopes(function)
-        for self._index, instruction in enumerate(scopes.instructions()):
-            self._note_registers(scopes, instruction)
+        for self._index, instruction in enumerate(Scopes(function).instructions()):
             self._add(instruction)
 
     def _add(self, instruction: Instruction) -> None:
@@ -273,21 +281,6 @@ class Steps:
                 self._call(instruction)
             case None:
                 self.unknown.append((".".join(instruction.opcode), instruction.line))
-
-    @property
-    def never_written(self) -> Mapping[str, int]:
-        """Registers that are read and that nothing in the function writes, with the first line."""
-        return {name: line for name, line in self._read.items() if name not in self._written}
-
-    def _note_registers(self, scopes: Scopes, instruction: Instruction) -> None:
-        for index, operand in enumerate((instruction.guard, *instruction.operands)):
-            for name in _NAME.findall(operand):
-                if not scopes.is_register(name):
-                    continue
-                if index == 1 and _gives_result(instruction):
-                    self._written.add(name)
-                else:
-                    self._read.setdefault(name, instruction.line)
 
     def _use(self, what: str, place: str, space: str, instruction: Instruction) -> None:
         self.uses.append(Use(what, place, space, instruction, self._index))
@@ -356,11 +349,15 @@ class Steps:
             return
         address = self._place(where.base)
         self._use("load", address, space, instruction)
-        own = tuple(self._place(name, at) for name in sorted(self._parameters) for at in _OFFSETS)
-        places = (*_MEMORIES, *(own if space in ("", "param", "local") else ()))
+        may_be_own = space in ("", "param", "local")
+        places = (*_MEMORIES, *(self._own_places if may_be_own else ()))
         rule = Fetched(self._reaches(space), places, instruction.opcode[-1] in _WIDE)
         for target in targets:
             self._step(target, [address, *places], rule)
+
+    @cached_property
+    def _own_places(self) -> tuple[str, ...]:
+        return tuple(self._place(name, at) for name in sorted(self._parameters) for at in _OFFSETS)
 
     def _reaches(self, space: str) -> Callable[[Form, str], bool]:
         """Whether an access of a state space (empty: generic) may lead from an address to a place of memory."""
@@ -483,7 +480,7 @@ _MEMORIES = ("[local]", "[shared]")
 """What addresses were stored in the local memory of all functions, and in shared memory."""
 
 
-def _gives_result(instruction: Instruction) -> bool:
+def gives_result(instruction: Instruction) -> bool:
     """Whether the first operand is what an instruction gives, rather than takes."""
     opcode = instruction.opcode
     match opcodes.kind_of(opcode):

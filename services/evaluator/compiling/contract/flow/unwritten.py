@@ -1,15 +1,17 @@
-"""Memory that is read though nothing has been there: the stack before any store to it, constants that change.
+"""Memory that is read though nothing has been there: the stack before any store to it, shared memory that nothing
+in the kernel stores to, constants that change.
 
-What this does not see: a stack of which some other part was written before (the interpreter looks at each word), and
-shared memory (there the interpreter looks, too).
+What this does not see: a stack or a shared variable of which some other part was written (the interpreter looks at each
+word), and shared memory that is read before it is written (there the interpreter looks, too).
 """
 
 from collections.abc import Iterator, Mapping
 
 from services.evaluator.compiling.contract.flow.addresses import AddressFlow
+from services.evaluator.compiling.contract.flow.graph import edges_of
 from services.evaluator.compiling.contract.flow.steps import Use
 from services.evaluator.compiling.contract.flow.values import VARIABLE, is_tangled
-from services.evaluator.compiling.contract.flow.waits import labels_of, successors, uses_by_instruction
+from services.evaluator.compiling.contract.flow.waits import uses_by_instruction
 from services.evaluator.ptx import Function, Module
 
 
@@ -29,9 +31,23 @@ def unwritten_reads(module: Module, flow: AddressFlow, name: str) -> Iterator[st
                 )
 
 
-def changing_constants(module: Module, flow: AddressFlow, kernel: str) -> Iterator[str]:
-    """Loads that count as constant (ld.global.nc) from what the same kernel writes."""
-    written = flow.uses(kernel).written
+def never_filled(module: Module, flow: AddressFlow, kernel: str) -> Iterator[str]:
+    """Loads from shared variables that nothing stores to in the whole kernel, whatever the order of its threads."""
+    shared = {f"{VARIABLE}{each.name}" for each in module.all_variables if each.space == "shared"}
+    uses = [use for name in flow.reached(kernel) for use in flow.steps_of(name).uses]
+    stored = {_variable(flow, use) for use in uses if use.what == "store" and use.space in ("", "shared")}
+    if not shared or "" in stored:
+        return
+    for use in uses:
+        if use.what == "load" and (origin := _variable(flow, use)) in shared - stored:
+            yield (
+                f"line {use.instruction.line}: shared memory is read that nothing stores to "
+                f"({origin.lstrip(VARIABLE)}): it holds what a block before left there; initialise it"
+            )
+
+
+def changing_constants(module: Module, flow: AddressFlow, kernel: str, written: Mapping[int, int]) -> Iterator[str]:
+    """Loads that count as constant (ld.global.nc) from what the same kernel writes: by position, with a line."""
     origins = {f"{kernel}/{module.functions[kernel].parameter_names[position]}": position for position in written}
     for name in flow.reached(kernel):
         for use in flow.steps_of(name).uses:
@@ -56,7 +72,7 @@ def _written_before(
     function: Function, flow: AddressFlow, uses: Mapping[int, list[Use]], local: set[str]
 ) -> Mapping[int, frozenset[str]]:
     """Local variables that may have been written on the way to each instruction that can be reached."""
-    labels, states = labels_of(function), {0: frozenset[str]()}
+    edges, states = edges_of(function), {0: frozenset[str]()}
     waiting = [0]
     while waiting:
         index = waiting.pop()
@@ -69,7 +85,7 @@ def _written_before(
             if use.what == "store":
                 variable = _variable(flow, use)
                 after |= {variable} if variable else local
-        for target in successors(function, labels, index):
+        for target in edges[index]:
             if target is not None:
                 merged = states.get(target, frozenset()) | after
                 if target not in states or merged != states[target]:

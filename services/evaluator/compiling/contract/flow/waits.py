@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from services.evaluator.compiling.contract.flow.addresses import AddressFlow, called_by
+from services.evaluator.compiling.contract.flow.graph import Edges, edges_of
 from services.evaluator.compiling.contract.flow.steps import Use
 from services.evaluator.ptx import Function, Module
 from services.evaluator.ptx.module import Instruction
@@ -56,13 +57,14 @@ class _Waits:
         self._names = [f"{kernel}/{name}" for name in module.functions[kernel].parameter_names]
         self._kernel = kernel
         self._early: list[Early] = []
+        self._known: dict[str, tuple[Edges, Mapping[str, int]]] = {}
         self._after: dict[tuple[str, State], State | None] = {}
 
     def early(self) -> list[Early]:
         reached = self._flow.reached(self._kernel)
         if not any(each.opcode[0] == "griddepcontrol" for name in reached for each in self._of(name).instructions):
             return self._touched_by(reached)
-        for name in self._called_first(reached):
+        for name in self._called_first(reached)[:-1]:
             for before in _STATES:
                 self._after[(name, before)] = self._walk(self._of(name), before)
         waiting = [(self._kernel, State(False, "not yet"))]
@@ -86,7 +88,7 @@ class _Waits:
         return self._early
 
     def _called_first(self, functions: Sequence[str]) -> list[str]:
-        """Each function behind those that it calls (a cycle is refused elsewhere)."""
+        """Each function behind those that it calls (a cycle is refused elsewhere); the kernel is the last."""
         order: list[str] = []
         waiting, seen = [(self._kernel, False)], set()
         while waiting:
@@ -101,8 +103,10 @@ class _Waits:
 
     def _walk(self, function: Function, before: State, *, noted: bool = False) -> State | None:
         """The state behind a function, None where it never returns. Notes what is touched too early, if asked to."""
-        instructions, labels = function.instructions, labels_of(function)
-        known = first_thread(function)
+        instructions = function.instructions
+        if function.name not in self._known:
+            self._known[function.name] = edges_of(function), first_thread(function)
+        edges, known = self._known[function.name]
         states: dict[int, State] = {0: before}
         waiting, exits = [0], []
         while waiting:
@@ -111,8 +115,7 @@ class _Waits:
                 exits.append(states[index])
                 continue
             after = self._step(instructions[index], states[index], known)
-            goes = successors(function, labels, index)
-            for target, state in _with_states(instructions[index], goes, after, known):
+            for target, state in _with_states(instructions[index], edges[index], after, known):
                 if target is None:
                     exits.append(state)
                     continue
@@ -174,35 +177,6 @@ def _met(*states: State) -> State:
 def _called(instruction: Instruction) -> str:
     names = [operand for operand in instruction.operands if not operand.startswith("(")]
     return names[0] if instruction.opcode[0] == "call" and names else ""
-
-
-def labels_of(function: Function) -> Mapping[str, list[int]]:
-    """Where each label stands, by the number of the instruction behind it; several where scopes use a name again."""
-    labels: dict[str, list[int]] = {}
-    index = 0
-    for statement in function.body or ():
-        if statement.kind == "label":
-            labels.setdefault(statement.text, []).append(index)
-        index += statement.kind == "instruction"
-    return labels
-
-
-def successors(function: Function, labels: Mapping[str, list[int]], index: int) -> list[int | None]:
-    """The instructions that may follow one, the fall-through last; None for out of the function."""
-    instruction = function.instructions[index]
-    goes: list[int | None]
-    match instruction.opcode[0]:
-        case "bra":
-            goes = list(labels.get(instruction.operands[0], ()))
-        case "brx":
-            goes = list({at for places in labels.values() for at in places})
-        case "ret":
-            goes = [None]
-        case "exit" | "trap":
-            goes = []
-        case _:
-            return [index + 1]
-    return [*goes, index + 1] if instruction.guard else goes
 
 
 def _with_states(
