@@ -22,10 +22,11 @@ def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> 
     write programs for the workload. Changes of the fastest where the service's settings say so."""
     proposers: list[Proposer] = [FamilyProposer(task, sources.cost_models, limit)]
     sampler, workload = sources.sampler, task.order.workload
-    if sampler is not None and not sampler.is_broken and sampler.writes(workload):
-        proposers.append(PolicyProposer(task, sampler, limit, sources.samples_in_flight))
-    elif sampler is not None and not sampler.writes(workload):
-        log.info("job %s: the policy writes no programs of %s and is left out", task.job_id, workload.element_type)
+    if sampler is not None and not sampler.is_broken:
+        if sampler.writes(workload):
+            proposers.append(PolicyProposer(task, sampler, limit, sources.samples_in_flight))
+        else:
+            log.info("job %s: the policy writes no programs of %s and is left out", task.job_id, workload.element_type)
     if sources.mutates:
         proposers.append(MutateProposer(task, limit))
     return _search(task, sources, proposers, standing)
