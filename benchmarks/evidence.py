@@ -166,7 +166,14 @@ def services(results: Iterable[Json]) -> list[str]:
     """The service as a whole: what mutators write, answers over HTTP, memory, the command line, the interpreter's
     estimates."""
     known = list(results)
-    return [*_mutants(known), *_end_to_end(known), *_memory(known), *_command_line(known), *_traffic_models(known)]
+    return [
+        *_mutants(known),
+        *_end_to_end(known),
+        *_soak(known),
+        *_memory(known),
+        *_command_line(known),
+        *_traffic_models(known),
+    ]
 
 
 def _is_measured(result: Json) -> bool:
@@ -286,6 +293,29 @@ def _end_to_end(results: list[Json]) -> list[str]:
         lines += ["", f"Learning: policy version {learning['version']} served after {learning['seconds']:.0f} s and "
                   f"{learning['requests']} requests of {learning['samples_a_request']} samples; candidates carried "
                   f"versions {', '.join(map(str, learning['versions_sampled']))}.", ""]  # fmt: skip
+    return lines
+
+
+def _soak(results: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "soak" or "ended_once" not in result:  # Earlier ones did not look for that.
+            continue
+        kills = ", ".join(f"{kind} {count}" for kind, count in result["kills"].items())
+        ended = ", ".join(f"{count:,} {state}" for state, count in result["ended"].items())
+        lines += [
+            "## Answers while processes are killed",
+            "",
+            f"{result['date']}, commit {result['commit']}; {result['machine']}. `{result['command']}`.",
+            "",
+            f"- killed with SIGKILL: {kills}; and generator and Valkey once more when all had ended",
+            f"- jobs accepted: {result['jobs']:,}; {ended}",
+            f"- ended once, by their streams of events: {result['ended_once']:,}; with the same answer after the last "
+            f"kills: {result['same_after_the_end']:,}",
+            f"- requests that nobody answered: {result['unreachable']:,}; asked to come again (503): "
+            f"{result['statuses'].get('503', 0):,}",
+            "",
+        ]
     return lines
 
 

@@ -149,7 +149,8 @@ class GradingService:
 
 
 def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardRecord]:
-    """One record for each candidate that the policy wrote and that was reached.
+    """One record for each candidate that the policy wrote and that was reached, at the first values of its knobs: what
+    a tuner found beyond them is not the sample's.
 
     None for fixed values: the policy does not see them and must not learn that they can be left out.
     """
@@ -168,7 +169,9 @@ def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardR
             device=report.device,
         )
         for evaluation in report.evaluations
-        if isinstance(evaluation.candidate.origin, Sampled) and was_reached(evaluation.outcome)
+        if isinstance(evaluation.candidate.origin, Sampled)
+        and not evaluation.candidate.settings
+        and was_reached(evaluation.outcome)
     ]
 
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 from services.generator.answers import Answers
 from services.generator.channels import Channels
@@ -35,6 +37,9 @@ from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
 
+Part = Callable[[], Coroutine[Any, Any, None]]
+"""Of the service, in the background."""
+PART_RESTART_S = 5.0
 NUM_THREADS = 32
 """For calls of the store, which wait for the network, beside a few matrices that are parsed."""
 
@@ -69,18 +74,18 @@ class Service:
     async def running(self) -> AsyncIterator[None]:
         """Engine, policy watch and jobs in the background; jobs in progress at the end stay accepted."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="blocking"))
-        tasks = [asyncio.create_task(self.jobs.run())]
+        parts: dict[str, Part] = {"the job queue": self.jobs.run}
         if self.sampler is not None and self.watch is not None:
-            tasks.append(asyncio.create_task(self.sampler.host.run(self.watch.prepare)))
-            tasks.append(asyncio.create_task(self.watch.run(self.sampler.host)))
+            host, watch = self.sampler.host, self.watch
+            parts["the engine's host"] = partial(host.run, watch.prepare)
+            parts["the policy watch"] = partial(watch.run, host)
+        tasks = [asyncio.create_task(kept_running(name, part)) for name, part in parts.items()]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
-            for ended in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(ended, Exception):
-                    log.error("a part of the service had failed", exc_info=ended)
+            await asyncio.gather(*tasks, return_exceptions=True)
             self.evaluations.close()
 
     async def readiness(self) -> Readiness:
@@ -156,6 +161,17 @@ class Service:
         """Of the engine that serves now."""
         engine = None if self.sampler is None else self.sampler.host.engine
         return None if engine is None or self.watch is None else self.watch.version
+
+
+async def kept_running(name: str, part: Part, pause_s: float = PART_RESTART_S) -> None:
+    """A part of the service, until cancelled; one that fails starts again."""
+    while True:
+        try:
+            await part()
+        except Exception:
+            # The outermost handler of a part: without it the service would go on without the part, and nobody know.
+            log.exception("%s failed; it starts again in %g s", name, pause_s)
+        await asyncio.sleep(pause_s)
 
 
 def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:

@@ -142,6 +142,19 @@ def test_unfinished_jobs_come_in_the_order_of_acceptance(redis_connection: Redis
     assert store.unfinished() == ["z", "a", "b"]
 
 
+def test_a_job_ends_once_and_what_comes_after_its_end_is_passed_over(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    store.accept(status("j1"), "r")
+    assert store.update(status("j1", running(3)))
+    assert store.update(status("j1", FAILED))
+    assert not store.update(status("j1", Cancelled()))
+    assert not store.update(status("j1", running(4)))
+    assert store.update(status("j1", FAILED)), "the same end again: its first answer may have been lost"
+    assert store.status("j1") == status("j1", FAILED)
+    told = [event.status.status.state for event in store.events("j1")]
+    assert told == ["queued", "running", "failed"]
+
+
 def test_a_finished_job_expires_and_an_unfinished_one_does_not(redis_connection: Redis) -> None:
     store = JobStore(redis_connection, History(days=2))
     store.accept(status("j1"), "r")
