@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from services.evaluator.allowance import Stopped, allowance_of
-from services.evaluator.candidates import bound, misfits
+from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Outcomes, grade_batch, was_reached
@@ -67,26 +67,25 @@ class Grader:
         device.
         """
         self._started()
-        allowance = allowance_of(job, self._waited_s(), self._must_stop)
+        allowance = allowance_of(job, self._waited_s(), self._must_stop, self._others_wait)
         pattern, fixed = patterns.get(job.workload.pattern), job.workload.values
         values = None if fixed is None else patterns.get_values(fixed)
         device = self._process.description()
-        candidates, refused = bound(job.candidates, job.workload, pattern, device.num_sms)
-        job = job.model_copy(update={"candidates": candidates})
+        filled = fill_numbers(job.candidates, job.workload, pattern, device.num_sms)
+        job = job.model_copy(update={"candidates": tuple(each.candidate for each in filled)})
         try:
             with (
                 CompilationsAhead(self._compiler, device.architecture, self._compile_limit_s) as ahead,
                 ThreadPoolExecutor(1) as reader,
             ):
-                # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
                 known = self._known_of(job)
-                known.update(refused | misfits(job.candidates, job.workload, pattern))
-                new = [candidate for candidate in job.candidates if candidate.program not in known]
-                started = reader.submit(ahead.start, new, job.workload)
+                new = {each.candidate.program: each for each in filled if each.candidate.program not in known}
+                # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
+                reading = reader.submit(ahead.start, parse_candidates(new.values(), job.workload, pattern))
                 bench = self._process.open(job.workload, pattern, values, allowance)
                 baselines = self._baselines_of(job.workload, bench)
-                started.result()
-                return grade_batch(job, pattern, bench, ahead, baselines, allowance, self._others_wait, known)
+                parsed = reading.result()
+                return grade_batch(job, parsed, pattern, bench, ahead, baselines, allowance, known)
         except DeviceDoesNotStart:
             self._retire()
             raise

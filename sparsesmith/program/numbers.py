@@ -19,10 +19,9 @@ from typing import NoReturn
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import MAX_OFFSET, ParameterValue
-from sparsesmith.program.directives import PREFIX, is_directive, stored_form
+from sparsesmith.program.directives import DEVICE_NAMES, PREFIX, is_directive, stored_form
 from sparsesmith.program.expression import parse_expression
 from sparsesmith.program.facts import FACTS, FORMULAS, MAX_TABLE, TABLES, Asked, Circumstances, Stored, Value
-from sparsesmith.program.program import DEVICE_NAMES
 from sparsesmith.program.signature import signature_of
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
 
@@ -53,7 +52,7 @@ _RESERVED = frozenset(
         "alignas asm auto bool break case char const constexpr continue default do double else enum extern false",
         "float for half if inline int long namespace operator register return short signed sizeof static struct",
         "switch template true typedef typename union unsigned using void volatile while threadIdx blockIdx",
-        "blockDim gridDim warpSize format launch require values let tune pick ceil_div min max",
+        "blockDim gridDim warpSize format launch require values scratch let tune pick ceil_div min max",
     )
     for word in words.split()
 )

@@ -141,9 +141,15 @@ class JobStore:
         pipeline.expire(_events_key(job_id), min(EVENTS_S, self._history.seconds))
 
     def unfinished(self) -> list[str]:
-        """Ids of the jobs without a final state, in the order of acceptance. Raises Unavailable."""
+        """Ids of the jobs without a final state, in the order of acceptance. Raises Unavailable.
+
+        They are listed from now on: releases that kept no list may have accepted them.
+        """
         with answering():
-            return [job_id.decode() for job_id in self._connection.zrange(_UNFINISHED, 0, -1)]
+            accepted = self._connection.zrange(_UNFINISHED, 0, -1, withscores=True)
+            if accepted:
+                self._connection.zadd(_ALL, dict(accepted), nx=True)
+            return [job_id.decode() for job_id, _ in accepted]
 
     def newest(self, limit: int, before: str | None = None) -> list[str]:
         """Ids of up to `limit` jobs, the newest first; those accepted before a job, where one is named.
@@ -184,17 +190,6 @@ class JobStore:
             for _, entries in replies or []
             for event_id, fields in entries
         ]
-
-    def request_cancel(self, job_id: str) -> None:
-        """Ask whoever works on the job to stop. Raises NotFound, Unavailable."""
-        self._field(job_id, "status")
-        with answering():
-            self._connection.hset(_job_key(job_id), "cancel", "1")
-
-    def is_cancel_requested(self, job_id: str) -> bool:
-        """Raises Unavailable."""
-        with answering():
-            return bool(self._connection.hexists(_job_key(job_id), "cancel"))
 
     def _earlier(self, pipeline: Pipeline, idempotency: IdempotencyKey | None) -> str | None:
         if idempotency is None:

@@ -4,10 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +25,7 @@ from services.evaluator.jobs import Grader, GradingService, record_id, reward_re
 from sparsesmith.errors import LimitExceeded, NotFound
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import fixed_values
+from sparsesmith.program.extraction import extract_program
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.transport.connection import Redis, connect
 from sparsesmith.transport.pattern_store import PatternStore
@@ -248,11 +254,36 @@ class CountingCompiler(Compiler):
         super().__init__(1)
         self.sources: list[str] = []
 
-    def submit(
-        self, source: str, architecture: str, *, definitions: Mapping[str, str] | None = None
-    ) -> "Future[Compiled | CompileError]":
+    def submit(self, source: str, architecture: str) -> "Future[Compiled | CompileError]":
         self.sources.append(source)
-        return super().submit(source, architecture, definitions=definitions)
+        return super().submit(source, architecture)
+
+
+@contextmanager
+def counted(function: Callable[..., Any]) -> Iterator[Counter[str]]:
+    """How often a function is called in this thread and those that start meanwhile, by its first argument."""
+    calls: Counter[str] = Counter()
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code is function.__code__:
+            calls[str(frame.f_locals[function.__code__.co_varnames[0]])] += 1
+
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def test_a_candidates_text_is_parsed_once(grader: Grader, connection: Redis) -> None:
+    texts = [program_text("right 5"), "no program", program_text("right 6"), program_text("right 5")]
+    texts[2] = texts[2].replace("//@ launch", "//@ require num_rows=20\n//@ launch")
+    with counted(extract_program) as extracted:
+        report = grade(make_job(*texts), grader, connection)
+    assert [each.outcome.outcome for each in report.evaluations] == ["passed", "rejected", "passed", "passed"]
+    assert extracted == Counter(set(texts))
 
 
 def test_a_program_for_another_matrix_is_rejected_and_never_compiled(connection: Redis) -> None:

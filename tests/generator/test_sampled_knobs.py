@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from services.evaluator.candidates import bound
+from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.evaluator.jobs import reward_records
 from services.generator.search.sampled_knobs import MOST_SETTINGS, NOT_FAR_BEHIND, SampledKnobs
 from services.generator.search.standing import Batch, Standing
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Evaluation, Mismatch, Outcome, Sampled
+from sparsesmith_proto.kernel import Candidate, Evaluation, Mismatch, Outcome, Rejected, Sampled
 from tests.generator.orders import make_pattern, make_prompt, make_task, make_workload
 from tests.generator.reports import make_passed, make_report, make_timing
 from tests.generator.test_program_knobs import program_with
@@ -34,8 +34,9 @@ def told(standing: Standing, *graded: tuple[Candidate, Outcome]) -> EvaluationRe
     """A report of candidates, their numbers filled in as evaluators do."""
     evaluations = []
     for candidate, outcome in graded:
-        (filled,), refused = bound([candidate], WORKLOAD, PATTERN, 132)
-        evaluations.append(Evaluation(candidate=filled, outcome=refused.get(filled.program, outcome)))
+        (each,) = parse_candidates(fill_numbers([candidate], WORKLOAD, PATTERN, 132), WORKLOAD, PATTERN)
+        found = each.program if isinstance(each.program, Rejected) else outcome
+        evaluations.append(Evaluation(candidate=each.candidate, outcome=found))
     report = make_report([]).model_copy(update={"evaluations": tuple(evaluations)})
     standing.add(report)
     return report
