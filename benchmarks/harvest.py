@@ -35,6 +35,7 @@ from benchmarks.preparation import Prepared, Unprepared, Workshop, prepared_work
 from benchmarks.results import NNZ_CLASSES
 from benchmarks.suites import ROOT, Packed
 from benchmarks.sweep import Plan, parse_plan
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.device import Timing
@@ -209,23 +210,20 @@ class Harvest:
     ) -> Iterator[Line]:
         children = {seed: each for seed, each in children_of(parent, self._options.mutants).items() if seed not in done}
         by_id = {f"child-{seed}": (seed, mutant) for seed, mutant in children.items()}
-        own = Candidate(candidate_id=parent.kernel_id, program=parent.subject.text, origin=UserWritten())
-        wanted = [
-            Candidate(candidate_id=name, program=mutant.text, origin=UserWritten())
-            for name, (_, mutant) in by_id.items()
-        ]
+        own = parse_candidate(_candidate(parent.kernel_id, parent.subject.text), workload)
+        wanted = [parse_candidate(_candidate(name, each.text), workload) for name, (_, each) in by_id.items()]
         architecture, limit_s = self._process.description().architecture, self._settings.compile_limit_s
         with CompilationsAhead(self._compiler, architecture, limit_s) as ahead:
-            ahead.start((own, *wanted), workload)
+            ahead.start((own, *wanted))
             bench, race = self._process.open(workload, pattern), Kept(math.inf)
             routine = bench.baselines().best_routine().routine
-            first = evaluate_kernel(own, workload, ahead.result, bench, race)
+            first = evaluate_kernel(own, ahead.result, bench, race)
             if not isinstance(first, Passed):
                 return
             waiting: list[Line] = []
-            for candidate in ahead.as_compiled(wanted, workload, time.monotonic() + COMPILE_S):
-                seed, mutant = by_id[candidate.candidate_id]
-                outcome = evaluate_kernel(candidate, workload, ahead.result, bench, race)
+            for each in ahead.as_compiled(wanted, time.monotonic() + COMPILE_S):
+                seed, mutant = by_id[each.candidate.candidate_id]
+                outcome = evaluate_kernel(each, ahead.result, bench, race)
                 line = {"kind": "mutant", **problem, "parent": parent.number, "seed": seed, "deed": mutant.deed}
                 line |= {"lines": changed_lines(parent.subject.text, mutant.text), "outcome": outcome.outcome}
                 if isinstance(outcome, Passed):
@@ -258,6 +256,10 @@ def _paired(parent: Parent, lines: Sequence[Line], bench: Workbench, routine: st
         else:
             failed = own if not isinstance(own, MeasuredTiming | EstimatedTiming) else child
             yield line | {"finals": getattr(failed, "outcome", "")}
+
+
+def _candidate(name: str, program: str) -> Candidate:
+    return Candidate(candidate_id=name, program=program, origin=UserWritten())
 
 
 def best_of_families(evaluations: Iterable[Evaluation], most: int) -> list[Evaluation]:

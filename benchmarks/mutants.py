@@ -25,6 +25,7 @@ from typing import Any
 from benchmarks.origin import device_folder, source_commit
 from benchmarks.suites import ROOT
 from benchmarks.winners import Winner, patterns_of, read_winners, spread
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.devices import device_process
@@ -86,10 +87,10 @@ def judged(winner: Winner, pattern: Pattern, each: int, process: DeviceProcess, 
         "refused": {name: _num_refused(winner, pattern, name) for name in MUTATORS},
     }
     workload = winner.workload(pattern)
-    candidates = [_candidate(number, mutant.text) for number, (_, mutant) in enumerate(chosen)]
-    parent = _candidate(len(chosen), winner.instance.program)
+    candidates = [parse_candidate(_candidate(number, each.text), workload) for number, (_, each) in enumerate(chosen)]
+    parent = parse_candidate(_candidate(len(chosen), winner.instance.program), workload)
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
-        ahead.start((parent, *candidates), workload)
+        ahead.start((parent, *candidates))
         bench, race, codes = process.open(workload, pattern), Race(1e12), dict[str, bytes]()
 
         def compile_program(program: Any) -> Any:
@@ -98,11 +99,11 @@ def judged(winner: Winner, pattern: Pattern, each: int, process: DeviceProcess, 
                 codes[program.text] = binary.cubin
             return binary
 
-        outcome = evaluate_kernel(parent, workload, compile_program, bench, race)
+        outcome = evaluate_kernel(parent, compile_program, bench, race)
         row |= {"parent": outcome.outcome, "parent_us": _us(outcome)}
         for (name, mutant), candidate in zip(chosen, candidates, strict=True):
             began = time.monotonic()
-            outcome = evaluate_kernel(candidate, workload, compile_program, bench, race)
+            outcome = evaluate_kernel(candidate, compile_program, bench, race)
             entry: Row = {"mutator": name, "deed": mutant.deed, "outcome": outcome.outcome, "us": _us(outcome)}
             entry["is_other_code"] = codes.get(mutant.text) != codes.get(winner.instance.program)
             entry["seconds"] = round(time.monotonic() - began, 3)
