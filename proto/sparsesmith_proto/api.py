@@ -18,6 +18,7 @@ from sparsesmith_proto.kernel import (
     Workload,
 )
 from sparsesmith_proto.message import (
+    Architecture,
     Bytes,
     Digest,
     ElementType,
@@ -367,6 +368,16 @@ class CandidatePage(Message):
     candidates: tuple[TriedCandidate, ...]
     next_offset: int | None
     """Where the next page starts; None: nothing more has been graded."""
+
+
+class Listing(Message):
+    """`GET /v1/kernels/{id}/listing`: a program and what an evaluator's compiler made of it."""
+
+    program: str
+    """The lines that the PTX names, from 1."""
+    ptx: str
+    """As it was checked and assembled; `.loc 1 N 0` stands before what line N of the program became."""
+    architecture: Architecture
 
 
 class RowLengths(Message):

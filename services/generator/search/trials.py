@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from services.generator.search.floor import floor_us
 from services.generator.task import TuningTask
-from sparsesmith.errors import Unavailable
+from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.transport.candidate_store import CandidateStore
 from sparsesmith_proto.api import CandidatePage, FromPolicy, TriedCandidate
 from sparsesmith_proto.evaluation import EvaluationReport
@@ -58,6 +58,13 @@ class Trials:
     async def page(self, job_id: str, offset: int, limit: int) -> CandidatePage:
         """Raises Unavailable."""
         return await asyncio.to_thread(self._store.page, job_id, offset, limit)
+
+    async def one(self, job_id: str, number: int) -> TriedCandidate:
+        """Raises NotFound, Unavailable."""
+        page = await self.page(job_id, number, 1)
+        if not page.candidates:
+            raise NotFound(f"job {job_id} has no candidate {number}", field="number", value=number)
+        return page.candidates[0]
 
     async def all(self, job_id: str) -> tuple[TriedCandidate, ...]:
         """Raises Unavailable."""
