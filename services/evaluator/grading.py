@@ -8,6 +8,7 @@ from contextlib import suppress
 from services.evaluator.allowance import Allowance, BudgetSpent, Stopped
 from services.evaluator.candidates import Parsed
 from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
@@ -81,7 +82,19 @@ def grade_batch(
         ),
         csr_bytes=csr_bytes(pattern, job.workload),
         seconds=time.monotonic() - started,
+        listings=listings_of(candidates, ahead, known) if job.listings else {},
     )
+
+
+def listings_of(candidates: Sequence[Parsed], ahead: CompilationsAhead, outcomes: Outcomes) -> dict[str, str]:
+    """PTX of the candidates that passed, by candidate_id."""
+    found = {}
+    for each in candidates:
+        if isinstance(each.program, KernelProgram) and isinstance(outcomes.get(each.candidate.program), Passed):
+            binary = ahead.result(each.program)
+            if isinstance(binary, Compiled):
+                found[each.candidate.candidate_id] = binary.ptx
+    return found
 
 
 def finals_s(allowance: Allowance) -> float:

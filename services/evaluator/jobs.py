@@ -8,6 +8,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from services.evaluator.allowance import Stopped, allowance_of
 from services.evaluator.candidates import fill_numbers, parse_candidates
@@ -18,6 +19,8 @@ from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from sparsesmith.errors import SparsesmithError
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
 from sparsesmith.reward import rewards, standard_of
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
@@ -28,6 +31,18 @@ from sparsesmith_proto.reward import RewardRecord
 MAX_IDENTIFIER_CHARACTERS = 128
 MAX_SEARCHES = 8
 """Whose graded texts are remembered; the least recently used go first."""
+
+
+class Matrices(Protocol):
+    """Where a grader finds the matrices of its jobs: `sparsesmith.transport.pattern_store.PatternStore`."""
+
+    def get(self, digest: str) -> Pattern:
+        """Raises NotFound."""
+        ...
+
+    def get_values(self, digest: str) -> FixedValues:
+        """Raises NotFound."""
+        ...
 
 
 class Grader:
@@ -60,7 +75,7 @@ class Grader:
         self._known: OrderedDict[str, Outcomes] = OrderedDict()
         """What became of texts, by search."""
 
-    def grade(self, job: EvaluationJob, patterns: PatternStore) -> EvaluationReport:
+    def grade(self, job: EvaluationJob, patterns: Matrices) -> EvaluationReport:
         """Everything counts against the job's budget but the start of the device.
 
         Raises NotFound for an unknown pattern, LimitExceeded beyond the device or the budget, Unavailable without a

@@ -13,6 +13,7 @@ from services.generator.channels import Channels
 from services.generator.fleet import evaluator_views, trainer_views
 from services.generator.jobs.jobs import JobLimits, Jobs
 from services.generator.jobs.ledger import Ledger
+from services.generator.listings import MAX_LISTINGS, Listings
 from services.generator.metrics import Gauges, Metrics, SharedGauges, WorkerMetrics
 from services.generator.policy.canary import Canary, CanaryOptions
 from services.generator.policy.comparison import GapLimits
@@ -54,8 +55,9 @@ class Service:
         self.views = MatrixViews(self.ledger)
         self.metrics = Metrics()
         self.trials = Trials(channels.candidates)
-        num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set())
+        num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set()) + MAX_LISTINGS
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
+        self.listings = Listings(self.ledger, self.trials, self.evaluations)
         self.folder = policy_folder(settings)
         self.sampler = None if self.folder is None else policy_sampler(self.folder, settings)
         self.watch = None
@@ -135,7 +137,9 @@ class Service:
     def _tools(self) -> Tools:
         settings, models = self.settings, CostModels(self.settings.cost_model_dir)
         return Tools(
-            sources=Sources(self.sampler, settings.batch_candidates, settings.samples_in_flight, models),
+            sources=Sources(
+                self.sampler, settings.batch_candidates, settings.samples_in_flight, models, settings.mutates
+            ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),

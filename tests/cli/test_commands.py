@@ -190,7 +190,7 @@ def test_an_option_out_of_range_is_one_line(
     assert_one_line(sparsesmith_command("tune", matrix, *options), part)
 
 
-@pytest.mark.parametrize("options", [("--search", "luck"), ("--type", "float16"), ("--colour", "red")])
+@pytest.mark.parametrize("options", [("--search", "luck"), ("--type", "float12"), ("--colour", "red")])
 def test_an_unknown_option_value_is_a_usage_error(
     options: tuple[str, ...], sparsesmith_command: Shell, matrix: Path
 ) -> None:

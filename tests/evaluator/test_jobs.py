@@ -111,6 +111,18 @@ def test_the_entry_takes_and_returns_json_and_publishes_one_record_a_sampled_can
     assert records[0].rewards["milestone"] > 0 > records[1].rewards["milestone"]
 
 
+def test_a_report_holds_ptx_of_what_passed_where_the_job_asks_for_it(grader: Grader, connection: Redis) -> None:
+    job = make_job(program_text("right 5"), program_text("die"))
+    assert grade(job, grader, connection).listings == {}
+    report = grade(job.model_copy(update={"job_id": "listed", "listings": True}), grader, connection)
+    assert report.listings.keys() == {"candidate-0"}
+    assert ".visible .entry spmv" in report.listings["candidate-0"]
+    lines = program_text("right 5").split("\n")
+    located = {int(line.split()[2]) for line in report.listings["candidate-0"].split("\n") if line.startswith(".loc ")}
+    assert located
+    assert located <= set(range(len(lines) + 1))
+
+
 def test_a_job_graded_twice_publishes_its_records_once(grader: Grader, connection: Redis) -> None:
     job = make_job(program_text("right 5"))
     grade(job, grader, connection)

@@ -34,7 +34,7 @@ from tests.trainer.records import PATTERN, make_record, make_sampled
 
 pytestmark = [
     pytest.mark.stack,
-    pytest.mark.timeout(1500),
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(
         "SPARSESMITH_SLOW_TESTS" not in os.environ,
         reason="takes minutes: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
@@ -43,7 +43,7 @@ pytestmark = [
 
 CLOSE = 1e-3
 """Nats between the engine's log-probabilities and those of Hugging Face's model with the same weights."""
-LIMIT_S = 400.0
+LIMIT_S = 900.0
 USER_PATTERN = make_pattern(seed=5)
 HOLDS = re.compile(r"the engine holds version (\d+) for its probe")
 BACK = "users' samples waited"
@@ -78,7 +78,7 @@ class Works:
             MAX_PROGRAM_TOKENS="60",
             ENGINE_MAX_SAMPLES="16",
             CANARY_SAMPLES="128",
-            CANARY_VERDICT_S="120",
+            CANARY_VERDICT_S="600",
             CANARY_RETRY_S="1",
         )
         return self.generator
