@@ -108,7 +108,23 @@ class ProbeWritten(Message):
     version: PolicyVersion
 
 
-Origin = Annotated[Sampled | FromFamily | UserWritten | ProbeWritten, Field(discriminator="kind")]
+class Mutated(Message):
+    """The candidate is another one of the same search, changed without a model (`sparsesmith.mutation`)."""
+
+    kind: Literal["mutated"] = "mutated"
+    parent: Identifier
+    """Candidate that was changed."""
+    deed: str
+    """What was done: `hints: x ldcg`; several changes with ` + ` between."""
+    seed: str
+    """Of the choice among all changes: the parent's text and the seed give the program again."""
+    generation: int = Field(ge=1)
+    """Changes since the program that the search began with."""
+    report: str
+    """What was measured of the parent, as whoever changes it is told."""
+
+
+Origin = Annotated[Sampled | FromFamily | Mutated | UserWritten | ProbeWritten, Field(discriminator="kind")]
 
 
 class Candidate(Message):

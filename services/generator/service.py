@@ -137,7 +137,9 @@ class Service:
     def _tools(self) -> Tools:
         settings, models = self.settings, CostModels(self.settings.cost_model_dir)
         return Tools(
-            sources=Sources(self.sampler, settings.batch_candidates, settings.samples_in_flight, models),
+            sources=Sources(
+                self.sampler, settings.batch_candidates, settings.samples_in_flight, models, settings.mutates
+            ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),

@@ -48,6 +48,9 @@ class GeneratorSettings(BaseSettings):
     cost_model_dir: Path | None = Path("models/cost-h200")
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate. Read by
     `search.families`."""
+    mutates: bool = False
+    """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays. Read by
+    `search`."""
     exchange_dir: Path = Path(".sparsesmith/policy")
     """Folder where the trainer leaves published weights; read by `policy_watch`."""
     policy_poll_s: float = Field(default=1.0, gt=0, le=60)

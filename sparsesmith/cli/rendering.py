@@ -34,6 +34,7 @@ from sparsesmith_proto.kernel import (
     FromFamily,
     MeasuredTiming,
     Mismatch,
+    Mutated,
     Origin,
     Outcome,
     Passed,
@@ -181,6 +182,8 @@ def describe_origin(origin: Origin | FromPolicy) -> str:
         case FromFamily(family=family, parameters=parameters):
             shown = " ".join(f"{name}={value}" for name, value in parameters.items())
             return f"kernel family {family} {shown}"
+        case Mutated(deed=deed, parent=parent):
+            return f"candidate {parent}, changed: {deed}"
         case UserWritten():
             return "you"
         case ProbeWritten(version=version):

@@ -40,6 +40,7 @@ from sparsesmith_proto.kernel import Passed
 from tests.artifacts.answers import make_matrix
 from tests.artifacts.answers import make_report as make_answer
 from tests.generator.live_service import Evaluators, live_service
+from tests.trainer.generators import generator
 
 ROOT = Path(__file__).parents[2]
 
@@ -168,7 +169,8 @@ def test_training_goes_on_from_its_checkpoint(written: Path, address: str, conne
     (path,) = (written / "state" / "checkpoints").glob("*.pt")
     saved = torch.load(path, weights_only=True)["learner"]["networks"]["model.model.embed_tokens.weight"]
     assert torch.equal(workshop.learner.networks.state_dict()["model.model.embed_tokens.weight"], saved)
-    train(workshop, lambda: False, max_updates=1)
+    with generator(address):
+        train(workshop, lambda: False, max_updates=1)
     assert RewardStream(connection).length() == 0
     updates = [json.loads(line) for line in (settings.state_dir / "updates.jsonl").read_text().splitlines()]
     assert [update["step"] for update in updates] == [1, 2]

@@ -40,8 +40,10 @@ FILE = "file"
 PROGRAM = "program"
 TASK = "task"
 OPERATION = "operation"
-NESTED = ("budget", "axes")
-"""Options that are objects: fields of a form have their names before theirs, `budget_seconds`."""
+AXES = "axes"
+"""Sizes by name: in a form `axes_rows`."""
+NESTED_OPTIONS = {"budget": "Budget", "refine": "Refinement"}
+"""Options with fields of their own (in a form `budget_seconds`), and their types."""
 INDEX_LISTS = ("row_indices", "col_indices")
 VALUES = "values"
 PART_BYTES = 4 * MAX_PROGRAM_CHARACTERS
@@ -370,9 +372,9 @@ def _form_options(fields: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         if not isinstance(value, str):
             raise InvalidOption(f"{name}: unexpected file part", field=name)
-        parent, _, member = name.partition("_")
-        if parent in NESTED and member:
-            options.setdefault(parent, {})[member] = value
+        option, _, inner = name.partition("_")
+        if option in (*NESTED_OPTIONS, AXES) and inner:
+            options.setdefault(option, {})[inner] = value
         else:
             options[name] = value
     return options

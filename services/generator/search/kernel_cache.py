@@ -85,6 +85,8 @@ def question(order: KernelOrder, policy_version: int | None) -> str:
     match search:
         case "families":
             parts.append(_release())
+        case "refine":
+            parts += [_release(), order.options.refine.model_dump_json()]
         case "sample":
             parts.append(policy_version)
         case "auto":
