@@ -1,6 +1,5 @@
 """Formats built for one workload, shared by all programs that ask for the same one."""
 
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -9,6 +8,7 @@ from itertools import islice
 
 import numpy as np
 
+from services.evaluator.cores import num_cores
 from services.evaluator.device import StoredMatrix
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.values.compressed import build_layout, storage_name
@@ -55,7 +55,7 @@ class StoredMatrices:
             return
         missing = {_key(program): program for program in programs if _key(program) not in self._matrices}
         remaining = iter(missing.items())
-        num_threads = os.cpu_count() or 1
+        num_threads = num_cores()
         end = time.monotonic() + limit_s
         with ThreadPoolExecutor(num_threads) as threads:
             while time.monotonic() < end and self._cached_bytes() < self._max_bytes / 2:
