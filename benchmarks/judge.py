@@ -37,6 +37,7 @@ from benchmarks.throughput import _job
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.cores import num_cores
 from services.evaluator.devices import device_process
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.sandbox import DeviceProcess
@@ -397,7 +398,7 @@ def _programs_part(options: argparse.Namespace) -> tuple[list[dict[str, Any]], D
     controls = {program.control for program in corpus}
     programs += [each for each in corpus if options.corpus == "all" or each.control or each.name in controls]
     settings, rows = EvaluatorSettings(), []
-    num_compilers = max(1, (os.cpu_count() or 1) - 1)
+    num_compilers = max(1, num_cores() - 1)
     with (
         closing(device_process(settings)) as process,
         Compiler(num_compilers, timeout_s=settings.compile_limit_s) as compiler,

@@ -73,7 +73,7 @@ def device_process(settings: EvaluatorSettings) -> DeviceProcess:
         time_s=run_limit_s,
     )
     has_spare = kind == "cuda" if settings.spare_process is None else settings.spare_process
-    return DeviceProcess(_factory(kind, settings), limits, spare=has_spare)
+    return DeviceProcess(_factory(kind, settings), limits, most_spares=settings.most_spares if has_spare else 0)
 
 
 def _factory(kind: Literal["cuda", "interpreter"], settings: EvaluatorSettings) -> DeviceFactory:

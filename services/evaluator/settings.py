@@ -31,9 +31,12 @@ class EvaluatorSettings(BaseSettings):
     architecture: Architecture = "sm_90"
     """GPU generation that the interpreter compiles for; a GPU says its own."""
     spare_process: bool | None = None
-    """Others with the device wait for when a kernel ends the process at work: one, up to four in a batch whose kernels
+    """Others with the device wait for when a kernel ends the process at work: one, up to `most_spares` where kernels
     end many. Each takes a context of the device's memory, and where it is warm the inputs of a workload of up to five
     million elements. None: on a GPU."""
+
+    most_spares: int = Field(default=4, ge=1, le=32)
+    """Processes that wait or start at once where kernels end one after another. Read by `devices`."""
 
     compile_workers: int = Field(default=0, ge=0, le=256)
     """Compiler processes. 0: one a core, less one for the device."""

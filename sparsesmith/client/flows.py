@@ -125,7 +125,8 @@ def submit_task(options: TuningOptions) -> Flow[JobStatus]:
 def submit_task_evaluation(program: str, options: TuningOptions) -> Flow[JobStatus]:
     """`POST /v1/evaluations` with a program for a task. Of the options the workload's and the budget count."""
     _encoded(program)
-    body = {name: value for name, value in task_body(options).items() if name != "search"} | {"program": program}
+    body = {name: value for name, value in task_body(options).items() if name not in ("search", "refine")}
+    body |= {"program": program}
     return _read(JobStatus, (yield Call("POST", "/v1/evaluations", {"json": body})))
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +64,11 @@ STORES = {
     "constant": "store_constant",
     "float32": "store_float32",
 }
+UNSIGNED_ZERO = next(
+    line
+    for line in (SOURCES / "kernel.hpp.in").read_text().splitlines()
+    if line.startswith("inline Element unsigned_zero")
+)
 CHOICES: list[tuple[str, dict[str, ParameterValue], str, ElementType]] = [
     ("csr", {}, "dictionary code=u8", "float32"),
     ("sell", {"slice": 4, "sigma": 16}, "dictionary code=u16", "float64"),
@@ -97,7 +102,8 @@ def test_the_header_stores_values_as_the_python_builder_does(
     layout_code, format_code, values_code = (
         (SOURCES / f"{part}.hpp").read_text() for part in ("layout", name, "values")
     )
-    code = layout_code + format_code + f"\nusing Element = {element};\n" + values_code
+    types = f"\nusing Element = {element};\nusing Sum = Element;\n{UNSIGNED_ZERO}\n"
+    code = layout_code + format_code + types + values_code
     code += MAIN.replace("BUILD", f"build_{name}").replace("PARAMETERS", listed).replace("STORE", STORES[stored_as])
     (tmp_path / "main.cpp").write_text(code)
     subprocess.run(
@@ -180,10 +186,10 @@ def test_headers_of_compressed_programs_compile_together(tmp_path: Path) -> None
     matrix = scipy.sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(64, 64), format="csr")
     pattern = pattern_from_scipy(matrix)
     includes = ""
-    for number, element_type in enumerate(get_args(ElementType)):
+    family = FIXED_FAMILIES["dia_rows"]
+    for number, element_type in enumerate(family.element_types):
         values = fixed_values(matrix.data, element_type)
         workload = Workload(pattern=pattern.digest, operation="spmv", element_type=element_type, values=values.digest)
-        family = FIXED_FAMILIES["dia_rows"]
         choice = {name: spec.default for name, spec in family.parameters.items()}
         header = cpp_header(family.render(choice, element_type), workload, pattern, make_device(), values)
         (tmp_path / f"kernel{number}.hpp").write_text(header)

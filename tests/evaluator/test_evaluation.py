@@ -44,7 +44,7 @@ def compiler() -> Iterator[Compiler]:
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[DeviceProcess]:
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
     yield process
     process.close()
 

@@ -15,7 +15,7 @@ import pytest
 
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench, StageLimits
-from services.evaluator.isolation.workbench import FinalTimes
+from services.evaluator.isolation.workbench import FinalTimes, Stored
 from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.operations import Problem
@@ -56,7 +56,7 @@ def child_pid(process: DeviceProcess) -> int:
 
 @pytest.fixture(scope="module")
 def shared_process() -> Iterator[DeviceProcess]:
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
     yield process
     process.close()
 
@@ -189,7 +189,7 @@ def wait_for_spares(process: DeviceProcess) -> None:
 
 def test_the_second_kernel_that_ends_its_process_finds_the_next_one_with_its_inputs_drawn() -> None:
     pattern = make_pattern()
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
     try:
         bench = process.open(Problem(make_workload(pattern), pattern))
         assert isinstance(check(bench, "right"), Correct)
@@ -208,7 +208,7 @@ def test_the_second_kernel_that_ends_its_process_finds_the_next_one_with_its_inp
 
 def test_a_spare_child_that_was_warm_for_one_batch_draws_anew_for_the_next() -> None:
     pattern = make_pattern()
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
     try:
         bench = process.open(Problem(make_workload(pattern), pattern))
         assert isinstance(check(bench, "die", "first"), Crashed)
@@ -224,9 +224,58 @@ def test_a_spare_child_that_was_warm_for_one_batch_draws_anew_for_the_next() -> 
         process.close()
 
 
+def test_a_batch_behind_one_whose_kernels_ended_children_begins_with_warm_ones() -> None:
+    pattern, other = make_pattern(), make_pattern(24)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
+    try:
+        bench = process.open(Problem(make_workload(pattern), pattern))
+        for kernel_id in ("first", "second"):
+            assert isinstance(check(bench, "die", kernel_id), Crashed)
+        assert isinstance(check(bench, "right"), Correct)
+        wait_for_spares(process)
+        bench = process.open(Problem(make_workload(other), other))
+        bench.store_ahead([make_program()], 1.0)
+        wait_for_spares(process)
+        assert isinstance(check(bench, "die", "third"), Crashed)
+        child = process._running_child()
+        assert child.opening is bench._opening and child.has_drawn
+        assert isinstance(check(bench, "right", "fourth"), Correct)
+    finally:
+        process.close()
+
+
+def test_spares_are_as_many_as_the_batch_before_needed() -> None:
+    pattern = make_pattern()
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=2)
+    try:
+        for num_dying, num_wanted in ((3, 1), (0, 2), (0, 1)):
+            bench = process.open(Problem(make_workload(pattern), pattern))
+            assert process._num_wanted == num_wanted
+            for number in range(num_dying):
+                assert isinstance(check(bench, "die", f"{number}"), Crashed)
+            assert isinstance(check(bench, "right"), Correct)
+            assert process._spares is not None and len(process._spares._coming) <= 2
+    finally:
+        process.close()
+
+
+def test_a_spare_child_builds_formats_of_programs_that_are_still_to_come() -> None:
+    pattern = make_pattern()
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=2)
+    try:
+        bench = process.open(Problem(make_workload(pattern), pattern))
+        programs = [make_program(f"right {number}.5") for number in range(3)]
+        bench.store_ahead(programs, 1.0)
+        assert isinstance(bench.store(programs[1]), Stored)
+        (ahead, _), _ = process._warmth.calls
+        assert ahead.arguments[0] == (programs[0], programs[2])
+    finally:
+        process.close()
+
+
 def test_no_child_is_left_when_a_process_with_spares_is_closed() -> None:
     pattern, others = make_pattern(), multiprocessing.active_children()
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, spare=True)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
     bench = process.open(Problem(make_workload(pattern), pattern))
     assert isinstance(check(bench, "die", "first"), Crashed)
     assert isinstance(check(bench, "right", "second"), Correct)
@@ -241,7 +290,7 @@ def test_no_child_is_left_when_a_process_with_spares_is_closed() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux alone")
 def test_a_child_that_is_forked_from_what_has_imported_its_device_grades_and_is_replaced_like_any_other() -> None:
     pattern = make_pattern()
-    process = DeviceProcess(PreloadedFactory(), LIMITS, spare=True)
+    process = DeviceProcess(PreloadedFactory(), LIMITS, most_spares=4)
     try:
         bench = process.open(Problem(make_workload(pattern), pattern))
         assert isinstance(check(bench, "right"), Correct)

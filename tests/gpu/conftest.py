@@ -48,7 +48,7 @@ def device(gpu: None) -> Iterator["CudaDevice"]:
 @pytest.fixture(scope="session")
 def sandbox(gpu: None) -> Iterator[DeviceProcess]:
     """A device behind a process boundary: for kernels that do."""
-    process = DeviceProcess(make_device, StageLimits(check_s=8, time_s=20), spare=True)
+    process = DeviceProcess(make_device, StageLimits(check_s=8, time_s=20), most_spares=4)
     process.start()
     yield process
     process.close()

@@ -1,6 +1,5 @@
 """The whole corpus on a GPU, in the sandbox: each program gets its outcome, and the next good one its usual time."""
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import cache
@@ -10,6 +9,7 @@ import scipy.sparse
 
 from services.evaluator.candidates import parse_candidate, parse_text
 from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
+from services.evaluator.cores import num_cores
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench
 from services.evaluator.race import Race
@@ -102,7 +102,7 @@ class Grader:
 
 @pytest.fixture(scope="module")
 def grader(sandbox: DeviceProcess) -> Iterator[Grader]:
-    with Compiler(max(1, (os.cpu_count() or 2) - 1), timeout_s=COMPILE_LIMIT_S) as compiler:
+    with Compiler(max(1, num_cores() - 1), timeout_s=COMPILE_LIMIT_S) as compiler:
         yield Grader(sandbox, compiler)
 
 

@@ -1,19 +1,18 @@
 """On a GPU, what a program gets does not depend on the programs before it."""
 
-import os
-
 import pytest
 
 from benchmarks.generated import stencil_2d
 from benchmarks.order_independence import compared, graded_in_orders
 from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.cores import num_cores
 from services.evaluator.isolation.sandbox import DeviceProcess
 
 pytestmark = pytest.mark.gpu
 
 
 def test_outcomes_and_times_are_independent_of_the_order(sandbox: DeviceProcess) -> None:
-    with Compiler(max(1, (os.cpu_count() or 2) - 1)) as compiler:
+    with Compiler(max(1, num_cores() - 1)) as compiler:
         runs = graded_in_orders(stencil_2d(300, 5), sandbox, compiler, 16, 3)
     comparison = compared(runs)
     assert comparison["same_outcomes"], comparison

@@ -1,12 +1,12 @@
 """Formats built for one workload, shared by all programs that ask for the same one."""
 
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
+from services.evaluator.cores import num_cores
 from services.evaluator.device import StoredMatrix
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram
@@ -45,7 +45,7 @@ class StoredMatrices:
             return
         missing = {_key(program): program for program in programs if _key(program) not in self._matrices}
         remaining = iter(missing.items())
-        num_threads = os.cpu_count() or 1
+        num_threads = num_cores()
         end = time.monotonic() + limit_s
         with ThreadPoolExecutor(num_threads) as threads:
             while time.monotonic() < end and self._cached_bytes() < self._max_bytes / 2:

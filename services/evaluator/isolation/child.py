@@ -142,6 +142,16 @@ class Child:
             raise DeviceDoesNotStart(f"the device does not start: {reply}")
         self._description = reply.value
 
+    def request_of(self, opening: Open) -> Open:
+        """What begins a batch here: without the pattern where the workload is open."""
+        is_known = self.workload == opening.workload
+        return Open(opening.workload, None) if is_known else opening
+
+    def note_opened(self, opening: Open | None) -> None:
+        """The batch that it has begun, whose inputs are not drawn yet; None while it is not known whether it has."""
+        self.workload = None if opening is None else opening.workload
+        self.opening, self.has_drawn = opening, False
+
     def exchange(self, body: Open | Call, stage: str, limit_s: float, allowance: Allowance = UNHURRIED) -> Reply:
         """One call and its reply. Raises Ended, BudgetSpent, Stopped."""
         self._number += 1

@@ -11,6 +11,7 @@ outlive a process. No host code of a candidate runs anywhere: the child runs our
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from services.evaluator.allowance import UNHURRIED, Allowance, BudgetSpent, Stopped
@@ -18,7 +19,7 @@ from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.isolation.child import Call, Child, DeviceFactory, Done, Ended, Ending, Open, Refused
-from services.evaluator.isolation.spares import MOST_SPARES, Spares, Warmth
+from services.evaluator.isolation.spares import Spares, Warmth
 from services.evaluator.isolation.workbench import FinalTimes, Stored
 from sparsesmith.errors import Unavailable
 from sparsesmith.operations import Problem
@@ -49,16 +50,19 @@ MAX_WARMED_ELEMENTS = 5_000_000
 class DeviceProcess:
     """A device in a child process that is replaced whenever it ends. Use from one thread.
 
-    With `spare`, others wait ready, so that a candidate that kills its child costs the next one no start.
+    With `most_spares`, others wait ready, so that a candidate that kills its child costs the next one no start: one as
+    a rule, more where kernels end children, in this batch or in the one before.
     """
 
-    def __init__(self, factory: DeviceFactory, limits: StageLimits, *, spare: bool = False) -> None:
+    def __init__(self, factory: DeviceFactory, limits: StageLimits, *, most_spares: int = 0) -> None:
         self._factory = factory
         self._limits = limits
-        self._keeps_spare = spare
+        self._most_spares = most_spares
         self._child: Child | None = None
         self._spares: Spares | None = None
         self._num_wanted = 1
+        self._num_ended = 0
+        """Children that ended in this batch."""
         self._warmth = Warmth()
         self._description: DeviceDescription | None = None
         self._allowance = UNHURRIED
@@ -79,7 +83,8 @@ class DeviceProcess:
 
         Its stages raise BudgetSpent and Stopped as the allowance says; the child that was at work is gone then.
         """
-        self._num_wanted, self._warmth, self._allowance = 1, Warmth(), allowance
+        self._num_wanted = max(1, min(self._num_ended, self._most_spares))
+        self._num_ended, self._warmth, self._allowance = 0, Warmth(), allowance
         return SandboxedWorkbench(self, self._limits, Open(problem.workload, problem))
 
     def close(self) -> None:
@@ -97,11 +102,10 @@ class DeviceProcess:
     def _opened_child(self, opening: Open) -> Child:
         child = self._running_child()
         if child.opening is not opening:
-            is_known = child.workload == opening.workload
-            body = Open(opening.workload, None) if is_known else opening
-            child.workload, child.opening, child.has_drawn = None, None, False
+            body = child.request_of(opening)
+            child.note_opened(None)
             self._exchange(child, body, "opening the workload", self._limits.open_s)
-            child.workload, child.opening = opening.workload, opening
+            child.note_opened(opening)
         return child
 
     def _ask(self, opening: Open, call: Call, limit_s: float) -> Any:
@@ -128,6 +132,12 @@ class DeviceProcess:
             return
         drawing = (Call("draw"), self._limits.draw_s)
         self._warmth = Warmth(opening, (*calls, drawing), self._limits.open_s)
+
+    def _renew_spares(self) -> None:
+        """Where kernels ended children in the batch before, those that wait are made warm for this one at once."""
+        if self._num_wanted > 1 and self._spares is not None:
+            self._spares.renew(self._warmth)
+            self._prepare(self._warmth)
 
     def _exchange(self, child: Child, body: Open | Call, stage: str, limit_s: float) -> Any:
         try:
@@ -163,16 +173,18 @@ class DeviceProcess:
         return child
 
     def _prepare(self, warmth: Warmth) -> None:
-        if not self._keeps_spare:
+        if self._most_spares == 0:
             return
         if self._spares is None:
-            self._spares = Spares(lambda: Child(self._factory, self._description), self._limits.start_s)
+            make = partial(Child, self._factory, self._description)
+            self._spares = Spares(make, self._limits.start_s, self._most_spares)
         self._spares.prepare(self._num_wanted, warmth)
 
     def _discard(self, child: Child) -> None:
         child.kill()
         self._child = None
-        self._num_wanted = min(2 * self._num_wanted, MOST_SPARES)
+        self._num_ended += 1
+        self._num_wanted = max(1, min(2 * self._num_wanted, self._most_spares))
         if self._spares is None:
             child.bury()
         else:
@@ -187,6 +199,9 @@ class SandboxedWorkbench:
         self._limits = limits
         self._opening = opening
         self._kernels: dict[str, _CheckedKernel] = {}
+        self._ahead: dict[str, KernelProgram] = {}
+        """Programs whose formats are built ahead and that have not had their turn, by source."""
+        self._ahead_s = 0.0
         process._warm_spares(opening, ())
 
     def description(self) -> DeviceDescription:
@@ -201,14 +216,18 @@ class SandboxedWorkbench:
         return baselines
 
     def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
+        if self._ahead.pop(program.source, None) is not None:
+            self._warm_spares()
         outcome: Stored | Rejected | RunFailure = self._outcome(Call("store", (program,)), self._limits.store_s)
         return outcome
 
     def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         """What is not ready when the stage's limit is over is built when it is asked for."""
-        call = Call("store_ahead", (tuple(programs), limit_s))
-        self._process._warm_spares(self._opening, [(call, limit_s + self._limits.store_s)])
-        self._outcome(call, limit_s + self._limits.store_s)
+        self._ahead = {program.source: program for program in programs}
+        self._ahead_s = limit_s
+        self._warm_spares()
+        self._process._renew_spares()
+        self._outcome(Call("store_ahead", (tuple(programs), limit_s)), limit_s + self._limits.store_s)
 
     def draw(self) -> None:
         """Once for each child that the batch comes to. Raises Unavailable where the device does not survive it."""
@@ -245,6 +264,11 @@ class SandboxedWorkbench:
         kernel = self._kernels.pop(kernel_id, None)
         if kernel is not None and kernel.child == self._process.num_started:
             self._outcome(Call("unload", (kernel_id,)), self._limits.store_s)
+
+    def _warm_spares(self) -> None:
+        """A spare child builds what is still to come, not what was graded before."""
+        call = Call("store_ahead", (tuple(self._ahead.values()), self._ahead_s))
+        self._process._warm_spares(self._opening, [(call, self._ahead_s + self._limits.store_s)])
 
     def _ask(self, call: Call, limit_s: float) -> Any:
         return self._process._ask(self._opening, call, limit_s)

@@ -1,7 +1,8 @@
 """Children that wait ready for when a kernel ends the one at work: started and warmed in the background.
 
 One is kept as a rule. A batch whose kernels end children one after another gets more of them, and these have its
-workload open and its inputs drawn when they are needed. Each has its own context and inputs in the device's memory.
+workload open and its inputs drawn when they are needed; what is left of them is made warm for the next batch while that
+begins. Each has its own context and inputs in the device's memory.
 """
 
 import logging
@@ -14,9 +15,6 @@ from services.evaluator.isolation.child import Call, Child, Done, Ended, Open
 from sparsesmith.errors import SparsesmithError
 
 logger = logging.getLogger(__name__)
-
-MOST_SPARES = 4
-"""That wait or start at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +31,12 @@ class Warmth:
 class Spares:
     """Use from one thread; each child is prepared in a thread of its own, which lives as long as this object."""
 
-    def __init__(self, make: Callable[[], Child], start_limit_s: float) -> None:
+    def __init__(self, make: Callable[[], Child], start_limit_s: float, most: int) -> None:
+        """At most so many wait or start at once."""
         self._make = make
         self._start_limit_s = start_limit_s
-        self._threads = ThreadPoolExecutor(2 * MOST_SPARES, "spare")
+        self._most = most
+        self._threads = ThreadPoolExecutor(2 * most, "spare")
         self._coming: list[Future[Child | None]] = []
         self._lock = Lock()
         self._made: list[Child] = []
@@ -45,8 +45,15 @@ class Spares:
 
     def prepare(self, number: int, warmth: Warmth) -> None:
         """Has so many children ready or coming; those that are begun now get this warmth."""
-        while len(self._coming) < min(number, MOST_SPARES):
+        while len(self._coming) < min(number, self._most):
             self._coming.append(self._threads.submit(self._prepared, warmth))
+
+    def renew(self, warmth: Warmth) -> None:
+        """Those that are ready for another batch are made ready for this one."""
+        for place, coming in enumerate(self._coming if warmth.opening is not None else ()):
+            child = coming.result() if coming.done() else None
+            if child is not None and child.is_alive() and child.opening is not warmth.opening:
+                self._coming[place] = self._threads.submit(self._renewed, child, warmth)
 
     def take(self) -> Child | None:
         """A child that is ready, or the next to be; None where none comes."""
@@ -81,6 +88,13 @@ class Spares:
             self._made.append(child)
         try:
             child.wait_until_ready(self._start_limit_s)
+        except SparsesmithError as error:
+            logger.info("a spare device process: %s", error)
+            return child
+        return self._renewed(child, warmth)
+
+    def _renewed(self, child: Child, warmth: Warmth) -> Child:
+        try:
             _warm(child, warmth)
         except (Ended, SparsesmithError) as error:
             logger.info("a spare device process: %s", error)
@@ -92,9 +106,11 @@ def _warm(child: Child, warmth: Warmth) -> None:
     opening = warmth.opening
     if opening is None:
         return
-    if not isinstance(child.exchange(opening, "opening the workload", warmth.open_limit_s), Done):
+    body = child.request_of(opening)
+    child.note_opened(None)
+    if not isinstance(child.exchange(body, "opening the workload", warmth.open_limit_s), Done):
         return
-    child.workload, child.opening = opening.workload, opening
+    child.note_opened(opening)
     for call, limit_s in warmth.calls:
         if not isinstance(child.exchange(call, call.stage, limit_s), Done):
             return

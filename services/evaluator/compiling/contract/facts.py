@@ -1,7 +1,7 @@
 """What the contract asks of compiled PTX, found where it was compiled: reading the text takes milliseconds of a
 core, and a compiler's process has a time limit and may be lost."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from services.evaluator.compiling.contract.flow.addresses import AddressFlow, calls_of
@@ -10,7 +10,7 @@ from services.evaluator.compiling.contract.flow.clocks import CLOCK, leak
 from services.evaluator.compiling.contract.flow.unset import Faulty, with_registers_set
 from services.evaluator.compiling.contract.flow.unwritten import changing_constants, never_filled, unwritten_reads
 from services.evaluator.compiling.contract.flow.waits import early_uses
-from services.evaluator.ptx import Module
+from services.evaluator.ptx import Function, Module
 from sparsesmith.program.restrictions.assembly import FORBIDDEN_INSTRUCTIONS
 
 MAX_FAULTS = 8
@@ -108,6 +108,8 @@ def persistent_variables(module: Module) -> tuple[str, ...]:
 def forbidden_instruction(module: Module) -> str:
     """What no kernel may execute, with the line and the reason; empty where there is nothing."""
     for function in module.functions.values():
+        if not any(pattern.search("\n".join(_instructions(function))) for pattern, _ in FORBIDDEN_INSTRUCTIONS):
+            continue
         reads_clock = False
         for statement in function.body or ():
             for pattern, reason in FORBIDDEN_INSTRUCTIONS if statement.kind == "instruction" else ():
@@ -119,6 +121,10 @@ def forbidden_instruction(module: Module) -> str:
         if reads_clock and (line := leak(function)) is not None:
             return f"{CLOCK} (line {line}): {_CLOCK_REASON}"
     return ""
+
+
+def _instructions(function: Function) -> Iterator[str]:
+    return (statement.text for statement in function.body or () if statement.kind == "instruction")
 
 
 def has_unbounded_stack(module: Module) -> bool:

@@ -1,6 +1,5 @@
 """A matrix in the library's formats on the host: each converted once, for all routines on it (needs no device)."""
 
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import assert_never
 
 import numpy as np
 
+from services.evaluator.cores import num_cores
 from services.evaluator.cuda.library.routines import Storage
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.bsr import Bsr
@@ -75,7 +75,7 @@ class HostMatrices:
         What does not suit the pattern is left to `get`.
         """
         fitting = storages[: self._max_bytes // (BYTES_A_NONZERO * self._pattern.nnz)]
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
+        with ThreadPoolExecutor(num_cores()) as threads:
             for matrix in threads.map(self._converted_or_none, fitting):
                 if matrix is not None:
                     self._hold(matrix)

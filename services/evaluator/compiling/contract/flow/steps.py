@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from services.evaluator.compiling.contract.flow import opcodes
 from services.evaluator.compiling.contract.flow.values import (
@@ -232,9 +232,10 @@ class Scopes:
         return name
 
 
-def names_in(operand: str) -> list[str]:
-    """Registers, parameters, variables and labels that an operand names."""
-    return _NAME.findall(operand)
+@lru_cache(maxsize=1 << 16)
+def names_in(operand: str) -> tuple[str, ...]:
+    """Registers, parameters, variables and labels that an operand names. Programs name their registers alike."""
+    return tuple(_NAME.findall(operand))
 
 
 def opcodes_name(declaration: str) -> str:
@@ -298,7 +299,7 @@ class Steps:
         return f"{self._function.name}/{name}"
 
     def _places(self, operand: str) -> list[str]:
-        return [self._place(name) for name in _NAME.findall(operand) if name != "_"]
+        return [self._place(name) for name in names_in(operand) if name != "_"]
 
     # -- computing
     def _compute(self, instruction: Instruction) -> None:
@@ -324,7 +325,7 @@ class Steps:
         return self._places(operand)
 
     def _source(self, operand: str) -> str:
-        names = _NAME.findall(operand)
+        names = names_in(operand)
         if names and names[0].partition("#")[0] in self._parameters:
             return f"{VARIABLE}{PARAMETERS}"
         return self._place(names[0]) if names else _NONE
@@ -459,12 +460,12 @@ class Steps:
 
     def _call(self, instruction: Instruction) -> None:
         operands = list(instruction.operands)
-        results = self._passed(operands.pop(0)) if operands and operands[0].startswith("(") else []
+        results = self._passed(operands.pop(0)) if operands and operands[0].startswith("(") else ()
         called = self._module.functions.get(operands[0]) if operands else None
         if called is None or called.body is None:
             self.unknown.append((f"call of {operands[0] if operands else ''}", instruction.line))
             return
-        arguments = self._passed(operands[1]) if len(operands) > 1 else []
+        arguments = self._passed(operands[1]) if len(operands) > 1 else ()
         inside = Place(called)
         for at in _OFFSETS:
             for name, parameter in zip(arguments, called.parameter_names, strict=False):
@@ -472,8 +473,8 @@ class Steps:
             for name, result in zip(results, called.result_names, strict=False):
                 self._step(self._place(name, at), [inside.of(result, at)], one_of)
 
-    def _passed(self, operand: str) -> list[str]:
-        return _NAME.findall(operand)
+    def _passed(self, operand: str) -> Sequence[str]:
+        return names_in(operand)
 
 
 _MEMORIES = ("[local]", "[shared]")
