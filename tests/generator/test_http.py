@@ -172,7 +172,7 @@ def bad(*path: str, **changes: Any) -> dict[str, Any]:
         (kernel_request(operation="spmm", num_dense_cols=5000), 422, "num_dense_cols"),
         (kernel_request(budget={"candidates": 0}), 422, "budget.candidates"),
         (kernel_request(budget={"seconds": 1e9}), 422, "budget.seconds"),
-        (kernel_request(search="refine"), 422, "search"),
+        (kernel_request(search="guess"), 422, "search"),
         (kernel_request(colour="red"), 422, "colour"),
     ],
 )
