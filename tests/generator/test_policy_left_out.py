@@ -14,6 +14,7 @@ from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.search import STRATEGIES, Batch, Sources, Standing
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
+from sparsesmith.operations import Problem
 from sparsesmith.policy.checkpoint import load_description
 from tests.generator.orders import make_order, make_pattern, make_task, make_workload
 from tests.generator.tiny_policy import make_policy, write_policy
@@ -29,7 +30,8 @@ def short_task() -> TuningTask:
     pattern = make_pattern()
     order = make_order(pattern)
     workload = make_workload(pattern, element_type="float16")
-    return replace(make_task(pattern), order=order.model_copy(update={"workload": workload}))
+    order = order.model_copy(update={"workload": workload})
+    return replace(make_task(pattern), order=order, problem=Problem(workload, pattern))
 
 
 def test_a_policy_that_writes_no_programs_of_a_type_is_left_out_by_name(
@@ -44,7 +46,7 @@ def test_a_policy_that_writes_no_programs_of_a_type_is_left_out_by_name(
         batch = asyncio.run(first_batch())
     assert batch and {candidate.origin.kind for candidate in batch} == {"family"}
     assert all("__half" in candidate.program for candidate in batch)
-    assert "the policy writes no programs of float16 and is left out" in caplog.text
+    assert "the policy writes no programs of spmv float16 and is left out" in caplog.text
 
 
 def test_samples_alone_of_such_a_type_are_refused_with_what_serves_it(tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_samples_alone_of_such_a_type_are_refused_with_what_serves_it(tmp_path: 
         sampler = idle_sampler(PolicyFolder(write_policy(tmp_path, make_policy())))
         return await anext(STRATEGIES["sample"](short_task(), Sources(sampler, 8, 8), 8, Standing()))
 
-    with pytest.raises(Unavailable, match="writes no programs of float16; search=families does"):
+    with pytest.raises(Unavailable, match="writes no programs of spmv float16; search=families does"):
         asyncio.run(first_batch())
 
 
