@@ -22,8 +22,9 @@ from benchmarks.origin import source_commit
 from benchmarks.results import RESULTS
 from services.generator.policy.probe_set import probe_set
 from services.trainer.muon import Muon
+from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import TrainingBatch, UsableRecord, assemble
-from services.trainer.online.learner import Learner, LearnerOptions
+from services.trainer.online.learner import Learner
 from services.trainer.service import load_networks
 from services.trainer.tokenizer import encode_program, load_tokenizer
 from sparsesmith.families.proposal import propose

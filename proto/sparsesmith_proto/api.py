@@ -68,8 +68,8 @@ class KernelRequest(TuningOptions):
     matrix: MatrixIndices
 
 
-class EvaluationRequest(Message):
-    """`POST /v1/evaluations` as JSON: grade this program on this matrix."""
+class EvaluationOptions(Message):
+    """What a user sends beside the matrix to have a program of their own graded; the same names are form fields."""
 
     operation: Operation = "spmv"
     element_type: ElementType = "float32"
@@ -79,6 +79,11 @@ class EvaluationRequest(Message):
     """With `//@ tune` lines it is graded at many settings of its knobs."""
     budget: Budget = Budget()
     """Of a program with knobs: every setting that is graded counts as a candidate."""
+
+
+class EvaluationRequest(EvaluationOptions):
+    """`POST /v1/evaluations` as JSON: grade this program on this matrix."""
+
     matrix: MatrixIndices
 
 

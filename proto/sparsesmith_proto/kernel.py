@@ -9,6 +9,7 @@ from sparsesmith_proto.message import (
     Bytes,
     Digest,
     ElementType,
+    EncoderName,
     Identifier,
     Message,
     Microseconds,
@@ -42,7 +43,7 @@ class Parent(Message):
 class Prompt(Message):
     """All that is needed to rebuild a policy's prompt from the pattern, so that embeddings never travel."""
 
-    encoder: Literal["structural", "sinusoidal", "text"]
+    encoder: EncoderName
     sample_seed: int = Field(ge=0, lt=2**63)
     """Seed of the choice of nonzeros that the matrix tokens show."""
     architecture: Architecture

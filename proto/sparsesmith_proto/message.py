@@ -25,6 +25,10 @@ Architecture = Annotated[str, StringConstraints(pattern=r"^sm_[0-9]{2,3}a?$")]
 Operation = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 """`spmv` is y = A x. `spmm` is C = A B with dense row-major B of `num_dense_cols` columns. Services may know others."""
 
+EncoderName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+"""How a policy is shown a matrix: `structural` and `sinusoidal` by soft tokens, `text` in words. Services may know
+others."""
+
 PolicyVersion = Annotated[int, Field(ge=0)]
 """Counts the published weights; 0 is the policy as shipped or configured."""
 

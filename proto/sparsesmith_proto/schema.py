@@ -13,6 +13,7 @@ from pathlib import Path
 from sparsesmith_proto.api import (
     CandidatePage,
     Density,
+    EvaluationOptions,
     EvaluationRequest,
     Fleet,
     JobPage,
@@ -33,6 +34,7 @@ from sparsesmith_proto.reward import RewardRecord
 MESSAGES: tuple[type[Message], ...] = (
     KernelRequest,
     TuningOptions,
+    EvaluationOptions,
     EvaluationRequest,
     JobStatus,
     JobPage,

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-ElementType = Literal["float32", "float64"]
-"""Type of the values, of x and of y."""
+ElementType = Literal["float32", "float64", "float16", "bfloat16"]
+"""Type of the values, of x and of y. Products of 16-bit numbers are summed in float32."""
 
 SearchStrategy = Literal["auto", "families", "sample"]
 

@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-import numpy as np
-
 from services.evaluator.allowance import Allowance, BudgetSpent, Stopped
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
@@ -13,6 +11,7 @@ from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -120,7 +119,7 @@ def run_finals(
 
 def csr_bytes(pattern: Pattern, workload: Workload) -> int:
     """Device memory of the matrix in CSR with 32-bit indices, values included."""
-    return 4 * (pattern.num_rows + 1) + (4 + np.dtype(workload.element_type).itemsize) * pattern.nnz
+    return 4 * (pattern.num_rows + 1) + (4 + ELEMENTS[workload.element_type].num_bytes) * pattern.nnz
 
 
 def _with_final_times(outcomes: Outcomes, retimed: Mapping[str, Timing | RunFailure]) -> Outcomes:

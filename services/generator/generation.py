@@ -2,26 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 
-from services.generator.search import STRATEGIES, Sources, Standing
-from services.generator.search.grading import Evaluations, GradingLimits, graded
-from services.generator.search.kernel_cache import TunedKernelCache
-from services.generator.search.trials import Trials
+from services.generator.search import STRATEGIES, Standing
+from services.generator.search.grading import graded
 from services.generator.search.verdict import Progress, conclude
 from services.generator.task import TuningTask
+from services.generator.tools import Tools
 from sparsesmith_proto.api import KernelReport, Running
-
-
-@dataclass(frozen=True)
-class Tools:
-    """What a search works with; shared by all requests."""
-
-    sources: Sources
-    evaluations: Evaluations
-    limits: GradingLimits
-    cache: TunedKernelCache
-    trials: Trials
 
 
 async def generate_kernels(task: TuningTask, tools: Tools, tell: Callable[[Running], Awaitable[None]]) -> KernelReport:

@@ -1,7 +1,9 @@
 """What was accepted: a request checked to the end, small enough to store, its matrix kept apart by digest."""
 
 import hashlib
+import secrets
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -11,7 +13,7 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.numbers import Knob, knobs_of, num_settings
-from sparsesmith_proto.api import Budget, TuningOptions
+from sparsesmith_proto.api import Budget, JobState, JobStatus, TuningOptions
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message, ProgramText
 
@@ -49,6 +51,26 @@ class EvaluationOrder(Message):
 
 
 Order = Annotated[KernelOrder | EvaluationOrder, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class AcceptedJob:
+    """A job that must be answered."""
+
+    job_id: str
+    accepted_at: datetime
+    order: Order
+
+    @property
+    def age_s(self) -> float:
+        return (datetime.now(UTC) - self.accepted_at).total_seconds()
+
+    def new_run_id(self) -> str:
+        """Of one run of the job: what it leaves in other queues is told from that of earlier, killed runs."""
+        return f"{self.job_id}.{secrets.token_hex(4)}"
+
+    def status(self, state: JobState) -> JobStatus:
+        return JobStatus(job_id=self.job_id, accepted_at=self.accepted_at.isoformat(), status=state)
 
 
 WORK_A_CANDIDATE = 100_000

@@ -2,19 +2,16 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import assert_never
 
+from services.generator.answers import Answers
 from services.generator.channels import Channels
 from services.generator.fleet import evaluator_views, trainer_views
-from services.generator.generation import Tools, generate_kernels
-from services.generator.jobs.jobs import JobLimits, Jobs, Tell
-from services.generator.jobs.ledger import AcceptedJob, Ledger
+from services.generator.jobs.jobs import JobLimits, Jobs
+from services.generator.jobs.ledger import Ledger
 from services.generator.metrics import Gauges, Metrics, SharedGauges, WorkerMetrics
-from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.policy.canary import Canary, CanaryOptions
 from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import EngineOptions
@@ -26,17 +23,14 @@ from services.generator.policy.watch import PolicyWatch
 from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
-from services.generator.search.joined import JoinedSearches
 from services.generator.search.kernel_cache import TunedKernelCache
-from services.generator.search.programs import ProgramTask, grade_program
 from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
-from services.generator.task import TuningTask
+from services.generator.tools import Tools
 from services.generator.views import MatrixViews
 from sparsesmith.errors import NotFound, Unavailable
-from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import Finished, Fleet, Graded, JobState, KernelReport, PolicyStatus, Readiness
+from sparsesmith_proto.api import Fleet, PolicyStatus, Readiness
 from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
@@ -57,32 +51,19 @@ class Service:
         self.trials = Trials(channels.candidates)
         num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set())
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
-        self.cache = TunedKernelCache(channels.tuned_kernels, settings.cache_ttl_s)
-        self._searches = JoinedSearches()
         self.folder = policy_folder(settings)
         self.sampler = None if self.folder is None else policy_sampler(self.folder, settings)
         self.watch = None
         if self.folder is not None and self.sampler is not None:
             self.watch = policy_watch(self.folder, self.sampler, self.evaluations, channels, settings)
-        self.jobs = Jobs(self.ledger, self._work, JobLimits(settings.max_waiting_jobs, settings.max_running_jobs))
+        answers = Answers(self._tools(), self._policy_version, self.metrics)
+        self.jobs = Jobs(self.ledger, answers, JobLimits(settings.max_waiting_jobs, settings.max_running_jobs))
         for collector in (
             Gauges(self.jobs, self.sampler, self.watch),
             SharedGauges(channels),
             WorkerMetrics(channels.metrics),
         ):
             self.metrics.registry.register(collector)
-        self._tools = Tools(
-            sources=Sources(
-                self.sampler,
-                settings.batch_candidates,
-                settings.samples_in_flight,
-                CostModels(settings.cost_model_dir),
-            ),
-            evaluations=self.evaluations,
-            limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
-            cache=self.cache,
-            trials=self.trials,
-        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -146,6 +127,16 @@ class Service:
             }
         )
 
+    def _tools(self) -> Tools:
+        settings, models = self.settings, CostModels(self.settings.cost_model_dir)
+        return Tools(
+            sources=Sources(self.sampler, settings.batch_candidates, settings.samples_in_flight, models),
+            evaluations=self.evaluations,
+            limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
+            cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),
+            trials=self.trials,
+        )
+
     def _fleet(self) -> Fleet:
         texts = self.channels.metrics.latest()
         return Fleet(
@@ -164,39 +155,10 @@ class Service:
         engine = None if self.sampler is None else self.sampler.host.engine
         return None if engine is None or self.watch is None else self.watch.version
 
-    async def _work(self, job: AcceptedJob, tell: Tell) -> JobState:
-        started = time.monotonic()
-        pattern = await self.ledger.pattern(job.order.workload.pattern)
-        match job.order:
-            case KernelOrder():
-                state: JobState = await self._tune(job, job.order, pattern, tell)
-            case EvaluationOrder():
-                state = await self._grade(job, job.order, pattern, tell)
-            case _:
-                assert_never(job.order)
-        self.metrics.job_ended(job.order.kind, state, time.monotonic() - started)
-        return state
-
-    async def _tune(self, job: AcceptedJob, order: KernelOrder, pattern: Pattern, tell: Tell) -> JobState:
-        if (known := await self.cache.find(order, self._policy_version())) is not None:
-            self.metrics.answered_from_cache()
-            return Finished(report=known)
-        values = await self.ledger.values(order.workload)
-
-        async def search() -> KernelReport:
-            task = TuningTask(job.job_id, job.new_run_id(), order, pattern, job.age_s, values)
-            return await generate_kernels(task, self._tools, tell)
-
-        return Finished(report=await self._searches.run(order, search))
-
-    async def _grade(self, job: AcceptedJob, order: EvaluationOrder, pattern: Pattern, tell: Tell) -> JobState:
-        task = ProgramTask(job.job_id, job.new_run_id(), order, pattern)
-        return Graded(answer=await grade_program(task, self.evaluations, self.trials, tell))
-
 
 def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:
     """The configured policy; None, and a word in the log, where there is none."""
-    folder = None if settings.policy_dir is None else PolicyFolder(settings.policy_dir)
+    folder = None if settings.policy_dir is None else PolicyFolder(settings.policy_dir, settings.policy_kind)
     if folder is None or folder.exists:
         return folder
     log.warning("no policy at %s: the service runs on kernel families alone", folder.path)

@@ -41,6 +41,10 @@ class GeneratorSettings(BaseSettings):
 
     policy_dir: Path | None = Path("models/sparsesmith-30m")
     """Folder of the policy. Empty: no policy, `families` is all there is. Read by `engine_host`."""
+    policy_kind: str = Field(default="auto", pattern=r"^[a-z][a-z0-9_]{0,31}$")
+    """What the folder holds: `matrix` (a matrix encoder beside the language model), `text` (any language model of
+    Hugging Face, asked in words), or a name that another package registered under `sparsesmith.policy_kinds`.
+    auto: matrix where it fits, else text. Read by `kinds`."""
     cost_model_dir: Path | None = Path("models/cost-h200")
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate. Read by
     `search.families`."""

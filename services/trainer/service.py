@@ -6,11 +6,12 @@ from typing import TypeVar
 
 import torch
 
+from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import BatchRules, RecordReader
 from services.trainer.online.checkpoints import CheckpointFolder, policy_identity
 from services.trainer.online.intake import IntakeOptions, RecordIntake
 from services.trainer.online.journal import Journal, OnEntry, unheard
-from services.trainer.online.learner import Learner, LearnerOptions
+from services.trainer.online.learner import Learner
 from services.trainer.online.publishing import Publisher
 from services.trainer.online.vouching import Vouching
 from services.trainer.policy_model import PolicyNetworks, ValueHead
@@ -29,9 +30,10 @@ Options = TypeVar("Options", LearnerOptions, IntakeOptions)
 
 
 def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEntry = unheard) -> Workshop:
-    """Loads the policy. Raises InvalidOption where its folder was made for other features."""
+    """Loads the policy. Raises InvalidOption where its folder was made for other features, and for an algorithm that
+    nobody registered."""
     networks = load_networks(settings.policy_dir)
-    learner = Learner(networks, _chosen(LearnerOptions, settings), _device(settings), SEED)
+    learner = Learner(networks, chosen(LearnerOptions, settings), _device(settings), SEED)
     rules = BatchRules(
         encoder=networks.encoder.kind,
         vocabulary=networks.model.config.vocab_size,
@@ -45,7 +47,7 @@ def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEnt
     return Workshop(
         policy=policy_identity(settings.policy_dir),
         learner=learner,
-        intake=RecordIntake(RewardStream(connection), reader, _chosen(IntakeOptions, settings)),
+        intake=RecordIntake(RewardStream(connection), reader, chosen(IntakeOptions, settings)),
         checkpoints=CheckpointFolder(settings.state_dir / "checkpoints", settings.keep_checkpoints),
         publisher=Publisher(settings.exchange_dir, channel, settings.keep_published),
         channel=channel,
@@ -62,7 +64,7 @@ def load_networks(folder: Path) -> PolicyNetworks:
     return PolicyNetworks(policy.model, policy.encoder, ValueHead(policy.model.config.hidden_size))
 
 
-def _chosen(kind: type[Options], settings: TrainerSettings) -> Options:
+def chosen(kind: type[Options], settings: TrainerSettings) -> Options:
     """An options dataclass with the settings of the same names."""
     return kind(**{field.name: getattr(settings, field.name) for field in fields(kind)})
 

@@ -51,6 +51,9 @@ class TrainerSettings(BaseSettings):
     max_text_tokens: int = Field(default=2800, ge=16, le=32768)
     """Longest text of a record, parent and program together; longer ones are skipped. Read by `batch`."""
 
+    algorithm: str = Field(default="ppo", pattern=r"^[a-z][a-z0-9_]{0,31}$")
+    """What updates optimise: `ppo`, `rloo`, or a name that another package registered under the entry points
+    `sparsesmith.algorithms`. `rloo` has no critic. Read by `algorithms`."""
     epochs: int = Field(default=2, ge=1, le=32)
     """Passes over a batch; read by `learner`."""
     minibatch_records: int = Field(default=8, ge=1, le=4096)

@@ -12,7 +12,7 @@ from string import Template
 
 import numpy as np
 
-from sparsesmith.elements import c_type
+from sparsesmith.elements import c_type, sum_c_type
 from sparsesmith.formats.format import Argument, Format, NumberList, Parameters, ParameterValue, numbers
 from sparsesmith.formats.values.compressed import Compressed, build_layout
 from sparsesmith.formats.values.storage import Constant, Dictionary, Float32, RowDictionary, ValueStorage
@@ -48,7 +48,7 @@ _PACK = (
     "std::vector<Element> packed(layout_.value_sources.empty() ? nnz_ : layout_.value_sources.size());\n"
     "for (std::size_t slot = 0; slot < packed.size(); ++slot) {\n"
     "  const int source = layout_.value_sources.empty() ? static_cast<int>(slot) : layout_.value_sources[slot];\n"
-    "  packed[slot] = source < 0 ? Element(0) : values[source] + Element(0);\n"
+    "  packed[slot] = source < 0 ? Element(Sum(0)) : unsigned_zero(values[source]);\n"
     "}"
 )
 _INCLUDE = re.compile(r"^#include .*$", re.MULTILINE)
@@ -89,6 +89,7 @@ def cpp_header(
         device_code=_EXTERN_C.sub("", device_code),
         restores="".join(f"#undef {name}\n" for name in _macros(program.source)),
         element=c_type(workload.element_type),
+        sum=sum_c_type(workload.element_type),
         layout_code=layout_code,
         format_code=(_SOURCES / f"{program.format.name}.hpp").read_text().strip(),
         fingerprint=fingerprint(pattern),
@@ -117,7 +118,7 @@ def fingerprint(pattern: Pattern) -> int:
 
 def values_fingerprint(values: FixedValues) -> int:
     """Polynomial hash modulo 2**64 over the bits of the values, as `values.hpp` computes it."""
-    words = values.array.view(f"u{values.array.dtype.itemsize}").astype(np.uint64) + np.uint64(1)
+    words = values.bits.astype(np.uint64) + np.uint64(1)
     powers = np.full(words.size, _MULTIPLIER)
     powers[0] = 1
     return int((words * np.cumprod(powers)).sum(dtype=np.uint64))

@@ -5,7 +5,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from sparsesmith.artifacts.launcher import Launcher, dense_shape, is_torch, shaped_operand, tensor_of, values_of
+from sparsesmith.artifacts.launcher import (
+    Launcher,
+    dense_shape,
+    is_torch,
+    shaped_operand,
+    sum_type,
+    tensor_of,
+    values_of,
+)
+from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import Workload
 
@@ -29,10 +38,12 @@ class _HostLauncher:
         self.update_values(matrix)
 
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
-        values = values_of(matrix, self._workload.element_type)
+        values = values_of(matrix, self._workload.element_type).astype(sum_type(self._workload.element_type))
         self._matrix = scipy.sparse.csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def __call__(self, dense: Any) -> Any:
-        given = shaped_operand(dense, dense_shape(self._matrix.shape, self._workload), self._workload.element_type)
-        result = self._matrix @ np.asarray(given, self._workload.element_type)
+        element_type = self._workload.element_type
+        given = shaped_operand(dense, dense_shape(self._matrix.shape, self._workload), element_type)
+        operand = np.asarray(given, dtype_of(element_type)).astype(sum_type(element_type), copy=False)
+        result = (self._matrix @ operand).astype(dtype_of(element_type), copy=False)
         return tensor_of(result) if is_torch(dense) else result

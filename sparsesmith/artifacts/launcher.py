@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from sparsesmith.cuda.driver import KernelArguments, launch_programmatic
-from sparsesmith.elements import ELEMENTS
+from sparsesmith.elements import ELEMENTS, dtype_of
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith.formats.format import Argument
 from sparsesmith.formats.values.compressed import build_layout
@@ -92,7 +92,7 @@ class _ProgramLauncher:
         self._arrays = {name: self._cupy.asarray(array) for name, array in self._layout.indices.items()}
         for name in self._bound.names("scratch"):
             num_elements = self._bound.buffer(name).num_bytes // ELEMENTS[workload.element_type].num_bytes
-            self._arrays[name] = self._cupy.empty(num_elements, workload.element_type)
+            self._arrays[name] = self._cupy.empty(num_elements, dtype_of(workload.element_type))
         self.update_values(matrix)
 
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
@@ -162,7 +162,7 @@ class _LibraryLauncher:
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
         from cupyx.scipy.sparse import csr_matrix
 
-        values = values_of(matrix, self._workload.element_type)
+        values = values_of(matrix, self._workload.element_type).astype(sum_type(self._workload.element_type))
         with self._device:
             self._matrix = csr_matrix(
                 scipy.sparse.csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
@@ -172,7 +172,8 @@ class _LibraryLauncher:
         with self._device, _stream_of(dense, self._cupy):
             expected = dense_shape(self._matrix.shape, self._workload)
             operand = _operand(dense, self._cupy, expected, self._workload.element_type)
-            return _like(dense, self._cupy.ascontiguousarray(self._matrix @ operand))
+            result = self._matrix @ operand.astype(sum_type(self._workload.element_type))
+            return _like(dense, self._cupy.ascontiguousarray(result, dtype=operand.dtype))
 
 
 def dense_shape(shape: tuple[int, int], workload: Workload) -> tuple[int, ...]:
@@ -198,13 +199,21 @@ def _import_cupy() -> Any:
 
 def values_of(matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> npt.NDArray[np.floating[Any]]:
     """In CSR order, in the element type."""
-    return np.ascontiguousarray(matrix.data, dtype=element_type)
+    return np.ascontiguousarray(matrix.data, dtype=dtype_of(element_type))
+
+
+def sum_type(element_type: ElementType) -> np.dtype[Any]:
+    """What libraries multiply in: 16-bit numbers are widened, products rounded to them."""
+    return dtype_of(ELEMENTS[element_type].sums)
 
 
 def _operand(dense: Any, cupy: Any, expected: tuple[int, ...], element_type: ElementType) -> Any:
     """The dense operand on the device: contiguous, in the workload's element type. Raises InvalidInput."""
     given = shaped_operand(dense, expected, element_type)
-    operand = cupy.ascontiguousarray(cupy.asarray(given), dtype=element_type)
+    array = cupy.asarray(given)
+    if is_torch(given) and element_type == "bfloat16":
+        array = array.view(dtype_of(element_type))
+    operand = cupy.ascontiguousarray(array, dtype=dtype_of(element_type))
     here = cupy.cuda.runtime.getDevice()
     if operand.device.id != here:
         raise InvalidInput(
@@ -238,13 +247,16 @@ def _of_torch(tensor: Any, element_type: ElementType) -> Any:
     import torch
 
     converted = tensor.detach().to(getattr(torch, element_type))
-    return converted if converted.is_cuda else converted.cpu().numpy()
+    words = converted.view(torch.int16) if element_type == "bfloat16" else converted  # NumPy and CuPy take only these.
+    return words if words.is_cuda else words.cpu().numpy().view(dtype_of(element_type))
 
 
 def tensor_of(array: npt.NDArray[Any]) -> Any:
     """A NumPy array as a tensor on the host."""
     import torch
 
+    if array.dtype.name == "bfloat16":  # A type of ml_dtypes, which torch does not know.
+        return torch.as_tensor(array.view(np.int16)).view(torch.bfloat16)
     return torch.as_tensor(array)
 
 
@@ -274,7 +286,11 @@ def _like(given: Any, result: Any) -> Any:
     if is_torch(given):
         import torch
 
-        return torch.utils.dlpack.from_dlpack(result) if given.is_cuda else tensor_of(result.get())
+        if not given.is_cuda:
+            return tensor_of(result.get())
+        if result.dtype.name == "bfloat16":
+            return torch.utils.dlpack.from_dlpack(result.view("int16")).view(torch.bfloat16)
+        return torch.utils.dlpack.from_dlpack(result)
     return result.get() if isinstance(given, np.ndarray) else result
 
 

@@ -4,6 +4,7 @@ parameters that it thinks worth trying for a matrix."""
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import InvalidOption
 from sparsesmith.families.estimates.cost import Prospect, Work
 from sparsesmith.families.text.program import Choice
@@ -58,6 +59,8 @@ class KernelFamily:
     """The program text of a legal choice."""
     allows: Callable[[Choice], bool] = _anything
     """Whether parameters within their ranges go together."""
+    element_types: tuple[ElementType, ...] = WIDE_TYPES
+    """What it is written for; those of 16 bits need sums in `$S` and reads that are `$wide`."""
     has_facts: bool = False
     """Whether its programs hold numbers that follow from the matrix, which `Choice.fact` gives a name."""
 
@@ -68,6 +71,7 @@ class KernelFamily:
         complete = parameters.keys() == self.parameters.keys()
         return (
             complete
+            and element_type in self.element_types
             and all(_within(spec, parameters[name]) for name, spec in self.parameters.items())
             and self.allows(self._choice(parameters, element_type, num_dense_cols))
         )
@@ -86,11 +90,12 @@ class KernelFamily:
         """
         if not self.accepts(parameters, element_type, num_dense_cols):
             given = " ".join(f"{name}={value}" for name, value in parameters.items())
+            types = f"element types: {', '.join(self.element_types)}"
             raise InvalidOption(
                 f"family {self.name} does not accept {given} for {element_type}, num_dense_cols={num_dense_cols}",
                 field="parameters",
                 value=given,
-                limit="; ".join(f"{name}: {_limits(spec)}" for name, spec in self.parameters.items()),
+                limit="; ".join([*(f"{name}: {_limits(spec)}" for name, spec in self.parameters.items()), types]),
             )
         return self.write(replace(self._choice(parameters, element_type, num_dense_cols), is_open=is_open))
 
@@ -133,7 +138,7 @@ class Family(KernelFamily):
             return None
         if isinstance(storage, Float32) and element_type != "float64":
             return None
-        if not self.takes(choice, storage):
+        if element_type not in WIDE_TYPES or not self.takes(choice, storage):
             return None
         return self.write(replace(choice, compression=compression, is_open=is_open))
 

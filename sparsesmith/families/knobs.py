@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from sparsesmith.elements import ALL_TYPES
 from sparsesmith.families.estimates.cost import Prospect, Work
 from sparsesmith.families.family import Family
 from sparsesmith.families.proposal import FamilyProspect
@@ -30,6 +31,7 @@ def family_of(text: str, operation: Operation, name: str = "program") -> Family:
         parameters={knob.name: _spec(knob) for knob in knobs},
         suits=lambda pattern: True,
         write=lambda choice: _written(text, choice),
+        element_types=ALL_TYPES,
         prospects=prospects,
     )
 

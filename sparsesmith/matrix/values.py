@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
+from sparsesmith.elements import dtype_of
 from sparsesmith.errors import InvalidMatrix
 from sparsesmith.matrix.pattern import Int32Array, Pattern
 from sparsesmith_proto.message import ElementType
@@ -26,8 +27,13 @@ class FixedValues:
     def digest(self) -> str:
         """SHA-256 over element type and values (little-endian), in hexadecimal."""
         sha = hashlib.sha256(f"sparsesmith-values-1 {self.array.dtype.name} {self.array.size}\n".encode())
-        sha.update(np.ascontiguousarray(self.array, self.array.dtype.newbyteorder("<")).data.cast("B"))
+        sha.update(np.ascontiguousarray(self.bits, self.bits.dtype.newbyteorder("<")).data.cast("B"))
         return sha.hexdigest()
+
+    @property
+    def bits(self) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """As whole numbers of the same width."""
+        return self.array.view(f"u{self.array.dtype.itemsize}")
 
 
 def fixed_values(values: npt.ArrayLike, element_type: ElementType) -> FixedValues:
@@ -37,7 +43,7 @@ def fixed_values(values: npt.ArrayLike, element_type: ElementType) -> FixedValue
     """
     wide = np.asarray(values, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        array = wide.astype(element_type)
+        array = wide.astype(dtype_of(element_type))
     array += 0  # -0 becomes 0: equal values have equal bits.
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:

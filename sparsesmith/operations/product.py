@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations.operand import Operand
 from sparsesmith.operations.operation import Expected
-from sparsesmith.operations.sums import error_bound, product
+from sparsesmith.operations.sums import error_bound, product, stored_bound
 from sparsesmith_proto.message import ElementType
 
 
@@ -34,4 +34,5 @@ class SparseProduct:
         (dense,) = (inputs[operand.name] for operand in self.operands if operand.role == "input")
         (output,) = (operand.name for operand in self.operands if operand.role == "output")
         reference, magnitude = product(pattern, inputs["values"], dense)
-        return {output: Expected(reference, magnitude, error_bound(pattern, magnitude, element_type))}
+        bound = stored_bound(error_bound(pattern, magnitude, element_type), reference, element_type)
+        return {output: Expected(reference, magnitude, bound)}

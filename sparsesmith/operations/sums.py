@@ -5,19 +5,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import ElementType
 
 Float64Array = npt.NDArray[np.float64]
 
-ROUNDOFF: dict[ElementType, float] = {"float32": 2.0**-24, "float64": 2.0**-53}
+ROUNDOFF: dict[ElementType, float] = {
+    "float32": 2.0**-24,
+    "float64": 2.0**-53,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
 """u: the most by which rounding to nearest changes a number, as a share of it."""
 
 PROBABLE_ROUNDOFFS = 1e-5 / 2.0**-24
 """Error of a sum in u that is accepted of rows up to LONG_ROW nonzeros: 168, five times sqrt(LONG_ROW)."""
 
-TOLERANCES: dict[ElementType, float] = {name: PROBABLE_ROUNDOFFS * u for name, u in ROUNDOFF.items()}
-"""Accepted |y - y_ref| / (|A| |x|) of rows up to LONG_ROW nonzeros: 1e-5 and 1.9e-14."""
+TOLERANCES: dict[ElementType, float] = {
+    name: PROBABLE_ROUNDOFFS * ROUNDOFF[element.sums] for name, element in ELEMENTS.items()
+}
+"""Accepted |y - y_ref| / (|A| |x|) of a sum over rows up to LONG_ROW nonzeros: 1e-5 and 1.9e-14."""
 
 LONG_ROW = 1024
 """Longer rows are allowed more, with the square root of their length."""
@@ -51,14 +59,17 @@ def limit_to_single_products(
     Where the other products together are below its roundoff, every order of summing rounds it once, and loses no more
     than the others: a program that keeps fewer bits of A or x than their type has is seen there. How much one product
     outweighs the others is told by the sum of squares: equal to the square of the sum only where there is one.
+    Results of 16 bits are held to their own roundoff everywhere (`stored_bound`).
     """
+    if ELEMENTS[element_type].sums != element_type:
+        return
     squares, _ = product(pattern, np.square(values, dtype=np.float64), np.square(dense, dtype=np.float64))
     share = 2 * max(ROUNDOFF[element_type], _RESOLVED)
     is_single = squares >= (1 - share) * magnitude**2
     bound[is_single] = SINGLE_ROUNDOFFS * ROUNDOFF[element_type] * magnitude[is_single]
 
 
-LARGEST_EXACT: dict[ElementType, int] = {"float32": 2**24, "float64": 2**53}
+LARGEST_EXACT: dict[ElementType, int] = {"float32": 2**24, "float64": 2**53, "float16": 2**11, "bfloat16": 2**8}
 """Integers up to here are exact, and so are sums of integers in any order whose magnitudes stay within it."""
 
 
@@ -82,3 +93,21 @@ def error_bound(pattern: Pattern, magnitude: Float64Array, element_type: Element
     scale = np.sqrt(np.maximum(pattern.row_lengths / LONG_ROW, 1.0)) * TOLERANCES[element_type]
     bound: Float64Array = magnitude * scale.reshape((-1,) + (1,) * (magnitude.ndim - 1))
     return bound
+
+
+_HALF_STEP: dict[ElementType, float] = {"float16": 2.0**-25, "bfloat16": 2.0**-134}
+"""The most by which rounding changes a number below the type's normal ones."""
+
+
+def stored_bound(bound: Float64Array, reference: Float64Array, element_type: ElementType) -> Float64Array:
+    """The bound of a sum with what it may lose when it is stored, of the same shape.
+
+    A sum within `bound` of y_ref that is rounded once to a type of unit roundoff u is off by at most
+    bound + u (|y_ref| + bound), or half a step of the type's subnormal numbers. Types that are summed as they are
+    stored have their last rounding within `bound`.
+    """
+    if ELEMENTS[element_type].sums == element_type:
+        return bound
+    rounding = np.maximum(ROUNDOFF[element_type] * (np.abs(reference) + bound), _HALF_STEP[element_type])
+    stored: Float64Array = bound + np.where(bound > 0, rounding, 0.0)
+    return stored

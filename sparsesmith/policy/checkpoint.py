@@ -21,10 +21,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
+from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import InvalidOption
 from sparsesmith.matrix.features import FEATURE_VERSION
 from sparsesmith.policy.encoder import MatrixEncoder
 from sparsesmith.prompts.arrays import EncoderKind
+from sparsesmith_proto.message import ElementType
 
 MAX_SHARD_BYTES = 15_900_000
 """Shards stay below what code hosts and slow links take in one piece."""
@@ -51,6 +53,8 @@ class PolicyDescription:
     feature_version: int = FEATURE_VERSION
     version: int = 0
     """Policy version of these weights."""
+    element_types: tuple[ElementType, ...] = WIDE_TYPES
+    """What it was trained to write programs for."""
     training: Mapping[str, Any] = field(default_factory=dict)
     """Reports of the stages that made them."""
 
@@ -89,7 +93,8 @@ def load_language_model(folder: Path, dtype: torch.dtype = torch.float32) -> Qwe
 
 def load_description(folder: Path) -> PolicyDescription:
     """policy.json. Raises InvalidOption where the folder was made for other features."""
-    description = PolicyDescription(**json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8")))
+    written = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
+    description = PolicyDescription(**{**written, "element_types": tuple(written.get("element_types", WIDE_TYPES))})
     if description.feature_version != FEATURE_VERSION:
         raise InvalidOption(
             f"{folder} was trained on features of version {description.feature_version}, this is {FEATURE_VERSION}",

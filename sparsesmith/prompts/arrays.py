@@ -25,6 +25,7 @@ from sparsesmith.prompts.positions import (
 from sparsesmith_proto.kernel import Parent, Prompt, Workload
 
 EncoderKind = Literal["structural", "sinusoidal"]
+ENCODER_KINDS: tuple[EncoderKind, ...] = ("structural", "sinusoidal")
 
 NUM_WINDOWS = 64
 """Matrix tokens of the structural encoder: windows of consecutive rows."""
@@ -58,13 +59,15 @@ class PromptInputs:
 
 
 def prompt_inputs(pattern: Pattern, workload: Workload, prompt: Prompt) -> PromptInputs:
-    """The arrays of a prompt. Raises InvalidOption for `encoder="text"`, which has no arrays."""
-    if prompt.encoder == "text":
+    """The arrays of a prompt. Raises InvalidOption for one that is written in another way, such as `text`."""
+    kind = next((each for each in ENCODER_KINDS if each == prompt.encoder), None)
+    if kind is None:
+        known = ", ".join(ENCODER_KINDS)
         raise InvalidOption(
-            "a text prompt has no arrays", field="encoder", value="text", limit="structural, sinusoidal"
+            f"a {prompt.encoder} prompt has no arrays", field="encoder", value=prompt.encoder, limit=known
         )
     header_ids = header(workload.operation, workload.element_type, workload.num_dense_cols, prompt.architecture)
-    return matrix_inputs(pattern, prompt.encoder, prompt.sample_seed, header_ids, prompt.parent)
+    return matrix_inputs(pattern, kind, prompt.sample_seed, header_ids, prompt.parent)
 
 
 def matrix_inputs(

@@ -14,7 +14,18 @@ from sparsesmith_proto.message import ElementType
 
 IntArray = npt.NDArray[np.int64]
 
-ARCHITECTURES = ("other", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
+ARCHITECTURES: tuple[str, ...] = (
+    "other",
+    "sm_70",
+    "sm_75",
+    "sm_80",
+    "sm_86",
+    "sm_89",
+    "sm_90",
+    "sm_100",
+    "sm_103",
+    "sm_120",
+)
 """An architecture's place is its id: append, never insert."""
 RESERVED_ARCHITECTURE_IDS = 32
 MAX_DENSE_COLS_BUCKET = 10

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sparsesmith.elements import c_type
+from sparsesmith.elements import ELEMENTS, c_type, sum_c_type
 from sparsesmith.formats import FORMATS
 from sparsesmith.formats.format import (
     HEAD,
@@ -37,7 +37,7 @@ it may read the matrix at once, must execute asm volatile("griddepcontrol.wait;"
 {input}, {output} or scratch, and {input} must not be __restrict__.
 Every launched kernel is extern "C" __global__ void and takes exactly these arguments: {head}, the format's own, {tail}.
 {output} holds garbage at the start: every entry must be written. The result must hold for any values and any {input}.
-T below stands for {element}. Answer with the program alone.
+T below stands for {element}.{sums} Answer with the program alone.
 """
 
 
@@ -65,7 +65,17 @@ def _rules(workload: Workload, prompt: Prompt) -> str:
         output=", ".join(operand.name for operand in outputs),
         input=", ".join(operand.name for operand in inputs),
         element=c_type(workload.element_type),
+        sums=_sums(workload),
     )
+
+
+def _sums(workload: Workload) -> str:
+    """What a program of 16-bit numbers must know."""
+    element = ELEMENTS[workload.element_type]
+    if not element.header:
+        return ""
+    kind = sum_c_type(workload.element_type)
+    return f" Write #include <{element.header}> behind the directives, widen by {element.widen} and sum in {kind}."
 
 
 def _listed(arguments: tuple[Argument, ...]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from sparsesmith.elements import ELEMENTS, dtype_of
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Int32Array, Pattern
 from sparsesmith.matrix.values import FixedValues
@@ -57,7 +58,7 @@ class PatternStore:
         key = _VALUES_PREFIX + values.digest
         if not self._shelf.use(key, user):
             array = values.array
-            packed = dict([pack("values", array)])
+            packed = dict([pack("values", values.bits)])
             self._shelf.put(key, {"element_type": array.dtype.name, "count": str(array.size), **packed}, user)
         return values.digest
 
@@ -145,12 +146,14 @@ def _parse(fields: Mapping[str, bytes]) -> Pattern | None:
 
 def _parse_values(fields: Mapping[str, bytes]) -> FixedValues | None:
     """None where the fields are no values at all."""
-    element_type = fields.get("element_type")
-    if element_type not in (b"float32", b"float64"):
+    stored = fields.get("element_type", b"").decode(errors="replace")
+    element_type = next((name for name in ELEMENTS if name == stored), None)
+    if element_type is None:
         return None
-    dtype = np.dtype(element_type.decode())
+    dtype = dtype_of(element_type)
+    word = np.dtype(f"u{dtype.itemsize}")
     try:
-        array = unpack("values", fields, dtype, int(fields["count"]) if "count" in fields else None)
+        bits = unpack("values", fields, word, int(fields["count"]) if "count" in fields else None)
     except ValueError:
         return None
-    return None if array is None else FixedValues(array.astype(dtype, copy=False))
+    return None if bits is None else FixedValues(bits.astype(word, copy=False).view(dtype))

@@ -16,11 +16,14 @@ import numpy.typing as npt
 import pytest
 
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
+from sparsesmith.elements import dtype_of
+from sparsesmith.families import FAMILIES
 from sparsesmith.formats import FORMATS
 from sparsesmith.formats.format import Argument, Layout
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.program.program import KernelProgram, parse_program, signature_of
 from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import ElementType
 from tests.artifacts.answers import make_device, make_matrix, make_workload
 from tests.kernels.corpus import FOLDER, CorpusProgram, read_program
 
@@ -54,7 +57,11 @@ PROGRAMS = [
     "sell_u16",
     "sell_u8",
 ]
+SHORT_TYPES: dict[str, ElementType] = {"float16": "float16", "bfloat16": "bfloat16"}
+"""Programs of a family instead: the corpus is for GPUs as well, which do not judge 16-bit numbers."""
 KINDS = {"int": "i", "int*": "I", "unsigned short*": "S", "unsigned char*": "B", "float*": "F", "double*": "D"}
+KINDS |= {"__half*": "S", "__nv_bfloat16*": "S"}
+"""16-bit numbers are printed as their bits."""
 
 MAIN = """
 #include <cstdio>
@@ -76,8 +83,8 @@ void multiply(int num_dense_cols) {
   void *input, *output;
   cudaMalloc(&input, sizeof(Element) * num_cols * num_dense_cols);
   cudaMalloc(&output, sizeof(Element) * num_rows * num_dense_cols);
-  static_cast<Element*>(input)[0] = 7;
-  static_cast<Element*>(output)[0] = 9;
+  static_cast<Element*>(input)[0] = Element(7.0f);
+  static_cast<Element*>(output)[0] = Element(9.0f);
   try {
     Kernel kernel(num_rows, num_cols, row_offsets.data(), col_indices.data(), values.data());
     kernel(static_cast<Element*>(input), static_cast<Element*>(output));
@@ -119,8 +126,14 @@ class Built:
         return cpp_header(self.corpus.text, self.workload, pattern_from_scipy(self.matrix), make_device())
 
 
+def of_family(element_type: ElementType) -> CorpusProgram:
+    family = FAMILIES["csr_vector"]
+    text = family.render({name: spec.default for name, spec in family.parameters.items()}, element_type)
+    return CorpusProgram(Path(f"good/{element_type}.cu"), text, (), (), family.operation, element_type, "", "")
+
+
 def build(number: int, name: str) -> Built:
-    corpus = read_program(FOLDER / "good" / f"{name}.cu")
+    corpus = of_family(SHORT_TYPES[name]) if name in SHORT_TYPES else read_program(FOLDER / "good" / f"{name}.cu")
     # The same matrix for two programs of different workloads: their headers must not clash either.
     matrix = make_matrix(seed=0 if name in ("csr_scalar", "csr_spmm") else number + 1)
     num_dense_cols = 3 if corpus.operation == "spmm" else 1
@@ -134,7 +147,7 @@ def build(number: int, name: str) -> Built:
     return Built(number, corpus, matrix, workload, program)
 
 
-BUILT = {name: build(number, name) for number, name in enumerate(PROGRAMS)}
+BUILT = {name: build(number, name) for number, name in enumerate([*PROGRAMS, *SHORT_TYPES])}
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +183,7 @@ def expected_arguments(built: Built, layout: Layout) -> Iterator[npt.NDArray[Any
     """The contents of each argument, as the Python builder has them."""
     pattern, columns = pattern_from_scipy(built.matrix), built.workload.num_dense_cols
     sizes = {"num_rows": pattern.num_rows, "num_cols": pattern.num_cols, "nnz": pattern.nnz, "num_dense_cols": columns}
-    element = np.dtype(built.workload.element_type)
+    element = dtype_of(built.workload.element_type)
     dense = {"x": pattern.num_cols, "b": pattern.num_cols, "y": pattern.num_rows, "c": pattern.num_rows}
     for argument in built.arguments:
         match argument.role:
@@ -192,7 +205,7 @@ def test_every_format_is_among_the_programs() -> None:
     assert {built.program.format.name for built in BUILT.values()} == set(FORMATS)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", BUILT)
 def test_a_header_launches_what_the_python_builder_describes(name: str, executable: Path) -> None:
     built = BUILT[name]
     pattern = pattern_from_scipy(built.matrix)
@@ -206,6 +219,7 @@ def test_a_header_launches_what_the_python_builder_describes(name: str, executab
         assert launch.kernel in kernel
         assert list(map(int, configuration)) == [*resolved.grid, *resolved.block, resolved.shared_bytes]
         for argument, expected in zip(built.arguments, expected_arguments(built, layout), strict=True):
+            expected = expected.view(np.uint16) if expected.dtype.itemsize == 2 else expected
             given = np.array(next(lines).split(), dtype=expected.dtype)
             if given.size == 1 and expected.size == 0:  # At least a byte is allocated.
                 continue

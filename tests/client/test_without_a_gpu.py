@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from sparsesmith.client import TunedKernel
+from sparsesmith.elements import dtype_of
 from sparsesmith.errors import InvalidInput
+from sparsesmith.operations.sums import ROUNDOFF
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix, make_report
 
 MATRIX = make_matrix()
@@ -39,6 +41,8 @@ def product(kernel: TunedKernel, dense: Any) -> Any:
         (None, {}, (30,)),
         (None, {"element_type": "float64"}, (30,)),
         (None, {"operation": "spmm", "num_dense_cols": 4}, (30, 4)),
+        (None, {"element_type": "float16"}, (30,)),
+        (None, {"element_type": "bfloat16"}, (30,)),
     ],
 )
 def test_scipy_computes_the_product_and_says_so_once(
@@ -48,8 +52,10 @@ def test_scipy_computes_the_product_and_says_so_once(
     kernel = TunedKernel(report, MATRIX)
     x = np.random.default_rng(1).standard_normal(shape)
     found = product(kernel, x)
-    assert (found.dtype, found.shape) == (np.dtype(report.workload.element_type), (40, *shape[1:]))
-    np.testing.assert_allclose(found, MATRIX @ x, rtol=1e-5, atol=1e-5)
+    element_type = report.workload.element_type
+    assert (found.dtype, found.shape) == (dtype_of(element_type), (40, *shape[1:]))
+    error = max(1e-5, 4 * ROUNDOFF[element_type])
+    np.testing.assert_allclose(found.astype(np.float64), MATRIX @ x, rtol=error, atol=error)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(kernel @ x, found)
@@ -65,6 +71,16 @@ def test_a_tensor_gives_a_tensor_and_new_values_are_used(program: str | None) ->
     np.testing.assert_allclose(found.numpy(), MATRIX @ x.float().numpy(), rtol=1e-5, atol=1e-6)
     kernel.update_values(MATRIX * 3)
     np.testing.assert_allclose((kernel @ x).numpy(), 3 * found.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("element_type", ["float16", "bfloat16"])
+def test_tensors_of_a_short_type_give_tensors_of_it(element_type: str) -> None:
+    torch = pytest.importorskip("torch")
+    kernel = TunedKernel(make_report(MATRIX, None, element_type=element_type), MATRIX)
+    x = torch.linspace(0, 1, 30, dtype=getattr(torch, element_type))
+    found = product(kernel, x)
+    assert (type(found), found.dtype) == (torch.Tensor, x.dtype)
+    np.testing.assert_allclose(found.double().numpy(), MATRIX @ x.double().numpy(), rtol=0.02, atol=0.02)
 
 
 @either_answer

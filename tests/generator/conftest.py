@@ -11,7 +11,7 @@ import pytest
 from services.generator.policy.engine import EngineOptions
 from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.folder import PolicyFolder
-from services.generator.policy.prompts import PromptWriter
+from services.generator.policy.kind import PromptWriter
 from sparsesmith.policy.checkpoint import Policy
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from tests.generator.tiny_policy import make_policy, write_policy

@@ -14,13 +14,14 @@ import pytest
 import scipy.sparse as sp
 
 from services.generator.channels import Channels
-from services.generator.generation import Tools, generate_kernels
+from services.generator.generation import generate_kernels
 from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
 from services.generator.search.kernel_cache import TunedKernelCache
 from services.generator.search.trials import Trials
 from services.generator.task import TuningTask
+from services.generator.tools import Tools
 from sparsesmith.errors import LimitExceeded
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.api import KernelReport, Running

@@ -154,7 +154,7 @@ def bad(*path: str, **changes: Any) -> dict[str, Any]:
         (bad(values=[1.0]), 422, "matrix.values"),
         (bad(row_indices=[0] * 5001, col_indices=[0] * 5001), 413, "matrix.row_indices"),
         (kernel_request(operation="spgemm"), 422, "operation"),
-        (kernel_request(element_type="float16"), 422, "element_type"),
+        (kernel_request(element_type="int8"), 422, "element_type"),
         (kernel_request(num_dense_cols=4), 422, "num_dense_cols"),
         (kernel_request(operation="spmm", num_dense_cols=5000), 422, "num_dense_cols"),
         (kernel_request(budget={"candidates": 0}), 422, "budget.candidates"),

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from services.evaluator.candidates import bound
+from services.generator.evaluation import evaluate_program
 from services.generator.orders import EvaluationOrder, KernelOrder, fingerprint, most_candidates, work_of
-from services.generator.search.programs import ProgramTask, grade_program
+from services.generator.search.programs import ProgramTask
 from services.generator.search.trials import Trials
 from sparsesmith.families.knobs import family_of, prospects_of_program
 from sparsesmith.families.proposal import work_of as work_for
@@ -81,7 +82,7 @@ def graded(program: str, grade: Grade, **budget: Any) -> tuple[EvaluationAnswer,
         states.append(state)
 
     task = ProgramTask("job", "job.run", order_of(program, **budget), PATTERN)
-    answer = asyncio.run(grade_program(task, evaluations, Trials(KeptCandidates()), tell))  # type: ignore[arg-type]
+    answer = asyncio.run(evaluate_program(task, evaluations, Trials(KeptCandidates()), tell))  # type: ignore[arg-type]
     return answer, evaluations, states
 
 

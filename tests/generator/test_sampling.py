@@ -6,8 +6,9 @@ import torch
 
 from services.generator.policy.engine import EmbeddingPrompt, TokenPrompt
 from services.generator.policy.folder import PolicyFolder
-from services.generator.policy.prompts import MatrixPrompts, TextPrompts
+from services.generator.policy.matrix_policy import MatrixPrompts
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.text_policy import TextPrompts
 from services.generator.search import STRATEGIES, Sources, Standing
 from sparsesmith.errors import Unavailable
 from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
@@ -100,7 +101,7 @@ def test_a_folder_without_an_encoder_is_prompted_in_text(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("operation", ["spmv", "spmm"])
-@pytest.mark.parametrize("element_type", ["float32", "float64"])
+@pytest.mark.parametrize("element_type", ["float32", "float64", "float16", "bfloat16"])
 def test_the_example_of_a_text_prompt_is_a_legal_program(operation: str, element_type: str) -> None:
     pattern = make_pattern()
     cols = 1 if operation == "spmv" else 8

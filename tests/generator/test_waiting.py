@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from services.generator.jobs.ledger import AcceptedJob
 from services.generator.jobs.waiting import MOST_PASSES, WaitingJobs
-from services.generator.orders import KernelOrder, fingerprint, work_of
+from services.generator.orders import AcceptedJob, KernelOrder, fingerprint, work_of
 from services.generator.search.joined import JoinedSearches
 from sparsesmith_proto.api import KernelReport
 from tests.artifacts.answers import make_matrix, make_report

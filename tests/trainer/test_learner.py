@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from services.trainer.online import ppo
+from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import TrainingBatch
-from services.trainer.online.learner import Learner, LearnerOptions, Stopped
+from services.trainer.online.learner import Learner, Stopped
+from services.trainer.online.terms import program_distance
 from services.trainer.policy_model import PolicyNetworks, ValueHead
 from sparsesmith_proto.reward import RewardRecord
 from tests.generator.tiny_policy import HIDDEN, make_policy
@@ -144,7 +145,7 @@ def test_an_update_stays_within_its_trust_region_however_large_its_steps() -> No
     assert metrics["stopped_early"] == 1
     assert 0 < metrics["kept_share"] < 1
     assert 0 < metrics["program_kl"] <= 0.2
-    moved = ppo.program_distance(learner.logprobs(batch), before, batch.text.sampled_mask_BT.float())
+    moved = program_distance(learner.logprobs(batch), before, batch.text.sampled_mask_BT.float())
     assert float(moved) == pytest.approx(metrics["program_kl"], rel=1e-3)
 
 
@@ -261,3 +262,36 @@ def test_networks_without_a_critic_are_refused() -> None:
     policy = make_policy()
     with pytest.raises(ValueError, match="value head"):
         Learner(PolicyNetworks(policy.model, policy.encoder), LearnerOptions())
+
+
+def test_without_a_critic_the_rewarded_program_becomes_likely_too() -> None:
+    learner = make_learner(algorithm="rloo")
+    before = logprob_of(learner, REWARDED)
+    history = updated(learner, 15)
+    assert learner.networks.value_head is None
+    assert logprob_of(learner, REWARDED) > before + 1.5
+    assert history[-1]["value_loss"] == history[-1]["explained_variance"] == 0
+    assert max(metrics["program_kl"] for metrics in history) <= 1.0
+
+
+def test_micro_batches_change_nothing_in_an_average_over_programs() -> None:
+    whole, parts = make_learner(algorithm="rloo"), make_learner(algorithm="rloo", micro_batch_tokens=64)
+    batch = make_batch(*arms(whole))
+    assert parts.update(batch) == pytest.approx(whole.update(batch), rel=1e-4, abs=1e-6)
+
+
+def test_a_state_of_an_algorithm_with_a_critic_is_gone_on_from_without_one_and_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with_critic = make_learner()
+    with_critic.update(make_batch(*arms(with_critic)))
+    without = make_learner(algorithm="rloo")
+    without.load_state_dict(copy.deepcopy(with_critic.state_dict()))
+    batch = make_batch(*arms(without))
+    assert torch.equal(without.logprobs(batch), with_critic.logprobs(batch))
+    again = make_learner()
+    with caplog.at_level(logging.WARNING):
+        again.load_state_dict(copy.deepcopy(without.state_dict()))
+    assert torch.equal(again.logprobs(batch), with_critic.logprobs(batch))
+    assert "without a critic" in caplog.text
+    assert math.isfinite(again.update(batch)["value_loss"])

@@ -64,7 +64,7 @@ def test_a_damaged_pattern_is_noticed_and_can_be_put_again(field: str, damage: b
 
 def test_fixed_values_come_back_equal_by_their_digest_and_damage_is_noticed(redis_connection: Redis) -> None:
     store = PatternStore(redis_connection)
-    for element_type in ("float32", "float64"):
+    for element_type in ("float16", "bfloat16", "float32", "float64"):
         values = fixed_values([1.5, -0.1, 0], element_type)
         digest = store.put_values(values)
         assert store.put_values(values) == digest == values.digest

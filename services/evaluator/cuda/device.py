@@ -32,6 +32,7 @@ from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, m
 from services.evaluator.device import Draw, LoadedKernel, Ran, Retimed, StoredMatrix
 from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, TimingBudget, l2_bandwidth_bound_gbs
 from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
+from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
@@ -135,6 +136,14 @@ class CudaDevice:
                 field="operation",
                 value=workload.operation,
                 limit="a product",
+            )
+        if workload.element_type not in WIDE_TYPES:
+            raise LimitExceeded(
+                f"element type {workload.element_type}: on a GPU inputs and references are made of "
+                f"{', '.join(WIDE_TYPES)} only; evaluators without a GPU take it",
+                field="element_type",
+                value=workload.element_type,
+                limit=", ".join(WIDE_TYPES),
             )
         cupy.get_default_memory_pool().free_all_blocks()
         free_bytes, _ = runtime.memGetInfo()

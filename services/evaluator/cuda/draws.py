@@ -127,7 +127,7 @@ class DeviceDraws:
     @property
     def lost(self) -> float:
         """What products that underflow may lose beside the bound."""
-        return 0.0 if self._fixed is None else underflow_bound(self._pattern, self._fixed)
+        return 0.0 if self._fixed is None else underflow_bound(self._pattern, self._fixed, self._workload.element_type)
 
     def changing(self, draw: Draw) -> Drawn:
         """The draw as changes are drawn from it."""

@@ -3,12 +3,13 @@
 They are named `plain_*`, never after a library routine, and their times are estimates like every other time there.
 """
 
+from collections.abc import Mapping
+
 from sparsesmith.operations import operation_named
-from sparsesmith.operations.texts import with_element_type
+from sparsesmith.operations.texts import programs_for
 from sparsesmith_proto.kernel import Workload
 
 
-def plain_programs(workload: Workload) -> dict[str, str]:
+def plain_programs(workload: Workload) -> Mapping[str, str]:
     """Routine name -> kernel program text; the first is what a user gets without choosing."""
-    programs = operation_named(workload.operation).programs
-    return {name: with_element_type(text, workload.element_type) for name, text in programs.items()}
+    return programs_for(operation_named(workload.operation), workload.element_type)

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
-import numpy as np
-
 from services.evaluator.cores import num_cores
 from services.evaluator.device import StoredMatrix
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.values.compressed import build_layout, storage_name
 from sparsesmith.matrix.pattern import Pattern
@@ -38,7 +37,7 @@ class StoredMatrices:
         self._pattern = pattern
         self._max_bytes = max_bytes
         self._values = values
-        self._element_bytes = np.dtype(element_type).itemsize
+        self._element_bytes = ELEMENTS[element_type].num_bytes
         self._matrices: OrderedDict[str, StoredMatrix] = OrderedDict()
 
     def get(self, program: KernelProgram) -> StoredMatrix:

@@ -5,7 +5,6 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
@@ -23,15 +22,17 @@ from services.generator.http.index_lists import PIECE_BYTES, BodyStream
 from services.generator.orders import EvaluationOrder, KernelOrder, OrderedMatrix
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption, LimitExceeded
 from sparsesmith.matrix.files import MatrixLimits, read_matrix, read_pattern
 from sparsesmith.matrix.limits import check_emptiness, check_limit
 from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
-from sparsesmith.matrix.values import fixed_values, values_of_entries
+from sparsesmith.matrix.values import FixedValues, fixed_values, values_of_entries
 from sparsesmith.operations import check_axes, operation_named
-from sparsesmith_proto.api import Budget, EvaluationRequest, MatrixIndices, TuningOptions, ValuesOption
+from sparsesmith.operations.texts import check_element_type
+from sparsesmith_proto.api import EvaluationOptions, MatrixIndices, TuningOptions
 from sparsesmith_proto.kernel import Workload
-from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Message, Operation, ProgramText
+from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS
 
 FORM = "multipart/form-data"
 MATRIX = "matrix"
@@ -46,52 +47,13 @@ TRIM_BYTES = 2**20
 """After a pattern of this size memory is given back."""
 
 Float64Array = npt.NDArray[np.float64]
-Model = TypeVar("Model", bound=BaseModel)
+Options = TypeVar("Options", TuningOptions, EvaluationOptions)
 
 
-class EvaluationOptions(Message):
-    """`EvaluationRequest` without its matrix."""
-
-    operation: Operation = "spmv"
-    element_type: ElementType = "float32"
-    num_dense_cols: int = EvaluationRequest.model_fields["num_dense_cols"].default
-    values: ValuesOption = "any"
-    program: ProgramText
-    budget: Budget = Budget()
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A request's parts before they are checked together: options as given, and the pattern."""
-
-    options: Mapping[str, Any]
-    pattern: Pattern
-    separator: str
-    """Joins the parts of a nested option's name: "." in JSON, "_" in a form."""
-    given_values: Float64Array | None
-    """In the order of the pattern; None where the matrix came without."""
-
-    def read(self, model: type[Model]) -> Model:
-        """The options as a model. Raises InvalidOption naming the field."""
-        try:
-            return model.model_validate(self.options)
-        except ValidationError as error:
-            raise invalid_option(error, separator=self.separator) from error
-
-    def matrix(self, options: TuningOptions | EvaluationOptions) -> OrderedMatrix:
-        """Raises InvalidMatrix where values are fixed and were not given or do not fit the element type, InvalidOption
-        where they were given and are not fixed."""
-        where = f"{MATRIX}.{VALUES}" if self.separator == "." else FILE
-        match options.values, self.given_values:
-            case "any", None:
-                return OrderedMatrix(self.pattern, None)
-            case "any", _:
-                raise InvalidOption(f"{where}: values are taken only with values=fixed", field=VALUES, value="any")
-            case _, None:
-                raise InvalidMatrix(f"{where}: values=fixed needs the matrix's values, real numbers", field=where)
-            case _, given:
-                with _named(where):
-                    return OrderedMatrix(self.pattern, fixed_values(given, options.element_type))
+Ordered = tuple[Options, OrderedMatrix, Workload]
+"""A request that is checked to the end."""
+Parse = Callable[[], Ordered[Options]]
+"""What reads a body that has been received. Blocking."""
 
 
 class Intake:
@@ -104,50 +66,40 @@ class Intake:
     @asynccontextmanager
     async def kernel_order(self, request: Request) -> AsyncIterator[tuple[KernelOrder, OrderedMatrix]]:
         """The matrix is in memory until the context ends, one of a few at a time."""
-        async with self._submission(request) as submission:
-            options = submission.read(TuningOptions)
-            matrix, workload = await self._matrix(submission, options)
+        async with self._ordered(request, TuningOptions) as (options, matrix, workload):
             use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
             yield KernelOrder(workload=workload, options=options, use_cache=use_cache), matrix
 
     @asynccontextmanager
     async def evaluation_order(self, request: Request) -> AsyncIterator[tuple[EvaluationOrder, OrderedMatrix]]:
         """As `kernel_order`."""
-        async with self._submission(request) as submission:
-            options = submission.read(EvaluationOptions)
-            matrix, workload = await self._matrix(submission, options)
+        async with self._ordered(request, EvaluationOptions) as (options, matrix, workload):
             yield EvaluationOrder(workload=workload, program=options.program, budget=options.budget), matrix
 
-    async def _matrix(
-        self, submission: Submission, options: TuningOptions | EvaluationOptions
-    ) -> tuple[OrderedMatrix, Workload]:
-        _check_operands(submission.pattern, options, self._settings.max_operand_bytes)
-        matrix = await asyncio.to_thread(submission.matrix, options)
-        return matrix, await asyncio.to_thread(_workload, matrix, options)
-
     @asynccontextmanager
-    async def _submission(self, request: Request) -> AsyncIterator[Submission]:
+    async def _ordered(self, request: Request, kind: type[Options]) -> AsyncIterator[Ordered[Options]]:
         """A body is received first, however slowly it comes, and has its turn only when it is there."""
-        num_bytes = 0
+        num_bytes = TRIM_BYTES  # Of what is refused nobody knows how much memory it took.
         try:
-            async with self._received(request) as parse, self._parsing:
-                submission = await asyncio.to_thread(parse)
-                num_bytes = submission.pattern.num_bytes
-                yield submission
+            async with self._received(request, kind) as parse, self._parsing:
+                ordered = await asyncio.to_thread(parse)
+                num_bytes = ordered[1].pattern.num_bytes
+                yield ordered
         finally:
             if num_bytes >= TRIM_BYTES:
                 await asyncio.to_thread(trim_heap)
 
     @asynccontextmanager
-    async def _received(self, request: Request) -> AsyncIterator[Callable[[], Submission]]:
+    async def _received(self, request: Request, kind: type[Options]) -> AsyncIterator[Parse[Options]]:
         """What parses the body, once all of it is there."""
         match media_type(request.headers):
             case "application/json":
                 text, lists = await self._received_json(request)
-                yield lambda: self._from_json(text, lists)
+                yield lambda: self._from_json(text, lists, kind)
             case "multipart/form-data":
                 async with request.form(max_files=2, max_fields=16, max_part_size=PART_BYTES) as form:
-                    yield await self._received_form(form)
+                    fields, upload = await _received_form(form)
+                    yield lambda: self._from_form(fields, upload, kind)
             case other:
                 raise HTTPException(415, f"content type {other or 'none'!r}: send {JSON} or {FORM}")
 
@@ -167,7 +119,9 @@ class Intake:
             raise
         return body.finish()
 
-    def _from_json(self, text: bytearray, lists: Mapping[str, npt.NDArray[Any]]) -> Submission:
+    def _from_json(
+        self, text: bytearray, lists: Mapping[str, npt.NDArray[Any]], kind: type[Options]
+    ) -> Ordered[Options]:
         fields = _json_object(text, "body")
         matrix = fields.pop(MATRIX, None)
         if matrix is None:
@@ -185,25 +139,25 @@ class Intake:
         check_limit(f"{MATRIX}.num_cols", shape.num_cols, limits.max_cols)
         rows, cols, values = lists["row_indices"], lists["col_indices"], lists.get(VALUES)
         check_emptiness(shape.num_rows, shape.num_cols, rows.size, limits, prefix=f"{MATRIX}.")
-        options = _decoded(fields, "body")
+        given = _decoded(fields, "body")
         pattern = _pattern(shape, rows, cols)
         with _in_matrix():
             summed = None if values is None else values_of_entries(pattern, rows, cols, values)
-        return Submission(options, pattern, ".", summed)
+        options = _options(kind, given, separator=".")
+        return self._checked(options, pattern, summed, where=f"{MATRIX}.{VALUES}")
 
-    async def _received_form(self, form: FormData) -> Callable[[], Submission]:
-        fields = _given_once(form.multi_items())
-        upload = fields.pop(FILE, None)
-        if not isinstance(upload, UploadFile):
-            raise InvalidMatrix("file: send the matrix as a file part of this name (.mtx, .mtx.gz or .npz)", field=FILE)
-        program = fields.get(PROGRAM)
-        if isinstance(program, UploadFile):
-            fields[PROGRAM] = _text(await program.read(PART_BYTES + 1))
-        return lambda: self._from_form(fields, upload)
-
-    def _from_form(self, fields: Mapping[str, Any], upload: UploadFile) -> Submission:
+    def _from_form(self, fields: Mapping[str, Any], upload: UploadFile, kind: type[Options]) -> Ordered[Options]:
         pattern, values = self._read_upload(upload, keeps_values=fields.get(VALUES) == "fixed")
-        return Submission(_form_options(fields), pattern, "_", values)
+        options = _options(kind, _form_options(fields), separator="_")
+        return self._checked(options, pattern, values, where=FILE)
+
+    def _checked(
+        self, options: Options, pattern: Pattern, given_values: Float64Array | None, *, where: str
+    ) -> Ordered[Options]:
+        """Values in the order of the pattern, None where the matrix came without; `where` names them in the request."""
+        _check_operands(pattern, options, self._settings.max_operand_bytes)
+        matrix = OrderedMatrix(pattern, _values(options, given_values, where))
+        return options, matrix, _workload(matrix, options)
 
     def _read_upload(self, upload: UploadFile, *, keeps_values: bool) -> tuple[Pattern, Float64Array | None]:
         with tempfile.NamedTemporaryFile(prefix="sparsesmith-upload-") as copy:
@@ -214,9 +168,47 @@ class Intake:
             return read_matrix(path, name, limits) if keeps_values else (read_pattern(path, name, limits), None)
 
 
+async def _received_form(form: FormData) -> tuple[dict[str, Any], UploadFile]:
+    """The fields and the matrix's file."""
+    fields = _given_once(form.multi_items())
+    upload = fields.pop(FILE, None)
+    if not isinstance(upload, UploadFile):
+        raise InvalidMatrix("file: send the matrix as a file part of this name (.mtx, .mtx.gz or .npz)", field=FILE)
+    program = fields.get(PROGRAM)
+    if isinstance(program, UploadFile):
+        fields[PROGRAM] = _text(await program.read(PART_BYTES + 1))
+    return fields, upload
+
+
+def _options(kind: type[Options], given: Mapping[str, Any], *, separator: str) -> Options:
+    """`separator` joins the parts of a nested option's name: "." in JSON, "_" in a form. Raises InvalidOption naming
+    the field."""
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise invalid_option(error, separator=separator) from error
+
+
+def _values(
+    options: TuningOptions | EvaluationOptions, given_values: Float64Array | None, where: str
+) -> FixedValues | None:
+    """Raises InvalidMatrix where values are fixed and were not given or do not fit the element type, InvalidOption
+    where they were given and are not fixed."""
+    match options.values, given_values:
+        case "any", None:
+            return None
+        case "any", _:
+            raise InvalidOption(f"{where}: values are taken only with values=fixed", field=VALUES, value="any")
+        case _, None:
+            raise InvalidMatrix(f"{where}: values=fixed needs the matrix's values, real numbers", field=where)
+        case _, given:
+            with _named(where):
+                return fixed_values(given, options.element_type)
+
+
 def _check_operands(pattern: Pattern, options: TuningOptions | EvaluationOptions, limit: int) -> None:
     """Raises LimitExceeded for dense operands that no GPU holds."""
-    element_bytes = np.dtype(options.element_type).itemsize
+    element_bytes = ELEMENTS[options.element_type].num_bytes
     num_bytes = (pattern.num_rows + pattern.num_cols) * options.num_dense_cols * element_bytes
     if num_bytes > limit:
         raise LimitExceeded(
@@ -229,7 +221,9 @@ def _check_operands(pattern: Pattern, options: TuningOptions | EvaluationOptions
 
 def _workload(matrix: OrderedMatrix, options: TuningOptions | EvaluationOptions) -> Workload:
     """Computes the digests. Raises InvalidOption."""
-    check_axes(operation_named(options.operation), options.num_dense_cols)
+    operation = operation_named(options.operation)
+    check_axes(operation, options.num_dense_cols)
+    check_element_type(operation, options.element_type)
     try:
         return Workload(
             pattern=matrix.pattern.digest,

@@ -139,10 +139,9 @@ async def tried_candidates(
 async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[ArtifactKind, Query()] = "zip") -> Response:
     """The program, the C++ header, the Python loader, the report, what was tried, or all of them."""
     report = _report(await service.jobs.status(job_id))
-    pattern = await service.ledger.pattern(report.workload.pattern)
-    values = await service.ledger.values(report.workload)
+    matrix = await service.ledger.matrix(report.workload)
     candidates = await service.trials.all(job_id) if kind in ("candidates", "zip") else ()
-    file = await asyncio.to_thread(artifact, kind, report, pattern, values, candidates)
+    file = await asyncio.to_thread(artifact, kind, report, matrix.pattern, matrix.values, candidates)
     headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
     return Response(file.content, headers=headers, media_type=file.media_type)
 

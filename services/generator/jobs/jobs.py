@@ -7,12 +7,12 @@ service that was stopped or killed finds it there and starts it over.
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from services.generator.jobs.ledger import AcceptedJob, Ledger, has_ended
+from services.generator.answers import Answers
+from services.generator.jobs.ledger import Ledger, has_ended
 from services.generator.jobs.waiting import WaitingJobs
-from services.generator.orders import Order, OrderedMatrix, work_of
+from services.generator.orders import AcceptedJob, Order, OrderedMatrix, work_of
 from services.generator.problems import problem_of
 from sparsesmith.errors import Conflict, SparsesmithError, Unavailable
 from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued
@@ -26,10 +26,6 @@ end. 64 candidates on a matrix of half a million entries."""
 OUTAGE_PAUSE_S = 2.0
 RECORD_PATIENCE_S = 5.0
 
-Tell = Callable[[JobState], Awaitable[None]]
-Work = Callable[[AcceptedJob, Tell], Awaitable[JobState]]
-"""Does a job, telling its states on the way; returns its last state."""
-
 
 @dataclass(frozen=True)
 class JobLimits:
@@ -42,9 +38,9 @@ class JobLimits:
 class Jobs:
     """The queue and its runners. All methods belong to one event loop."""
 
-    def __init__(self, ledger: Ledger, work: Work, limits: JobLimits) -> None:
+    def __init__(self, ledger: Ledger, answers: Answers, limits: JobLimits) -> None:
         self._ledger = ledger
-        self._work = work
+        self._answers = answers
         self._limits = limits
         self._waiting = WaitingJobs()
         self._running: dict[str, asyncio.Task[JobState]] = {}
@@ -183,7 +179,8 @@ class Jobs:
                 recording.cancel()
 
         try:
-            return await self._work(job, tell)
+            matrix = await self._ledger.matrix(job.order.workload)
+            return await self._answers.answer(job, matrix, tell)
         except SparsesmithError as error:
             log.warning("job %s failed: %s", job.job_id, error)
             return Failed(problem=problem_of(error))

@@ -6,16 +6,14 @@ import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import assert_never
 
 from pydantic import TypeAdapter, ValidationError
 
-from services.generator.orders import Order, OrderedMatrix, fingerprint
+from services.generator.orders import AcceptedJob, Order, OrderedMatrix, fingerprint
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import FixedValues
 from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith_proto.api import (
@@ -43,26 +41,6 @@ FROM_THE_START = "0"
 EVENT_ID = re.compile(r"^\d{1,19}(-\d{1,19})?$")
 
 _ORDERS: TypeAdapter[Order] = TypeAdapter(Order)
-
-
-@dataclass(frozen=True)
-class AcceptedJob:
-    """A job that must be answered."""
-
-    job_id: str
-    accepted_at: datetime
-    order: Order
-
-    @property
-    def age_s(self) -> float:
-        return (datetime.now(UTC) - self.accepted_at).total_seconds()
-
-    def new_run_id(self) -> str:
-        """Of one run of the job: what it leaves in other queues is told from that of earlier, killed runs."""
-        return f"{self.job_id}.{secrets.token_hex(4)}"
-
-    def status(self, state: JobState) -> JobStatus:
-        return JobStatus(job_id=self.job_id, accepted_at=self.accepted_at.isoformat(), status=state)
 
 
 class Ledger:
@@ -131,9 +109,13 @@ class Ledger:
         """Raises NotFound, Unavailable."""
         return await asyncio.to_thread(self._patterns.get, digest)
 
-    async def values(self, workload: Workload) -> FixedValues | None:
-        """None where the workload does not fix them. Raises NotFound, Unavailable."""
-        return None if workload.values is None else await asyncio.to_thread(self._patterns.get_values, workload.values)
+    async def matrix(self, workload: Workload) -> OrderedMatrix:
+        """The values where the workload fixes them. Raises NotFound, Unavailable."""
+        return await asyncio.to_thread(self._matrix, workload)
+
+    def _matrix(self, workload: Workload) -> OrderedMatrix:
+        values = None if workload.values is None else self._patterns.get_values(workload.values)
+        return OrderedMatrix(self._patterns.get(workload.pattern), values)
 
     async def status(self, job_id: str) -> JobStatus:
         """Raises NotFound, Unavailable."""

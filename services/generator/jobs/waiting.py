@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from services.generator.jobs.ledger import AcceptedJob
+from services.generator.orders import AcceptedJob
 
 MOST_PASSES = 8
 """So many others may go before a job that came earlier; then it is its turn."""

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import Engine, InvalidPrompt
+from services.generator.policy.kind import PromptWriter
 from services.generator.policy.probe_set import ProbePattern, probe_set
-from services.generator.policy.prompts import PromptWriter
 from services.generator.policy.sampling import SamplingOptions
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.matrix.pattern import Pattern

@@ -1,4 +1,4 @@
-"""A policy's folder as the service sees it: what kind of prompt it takes, what its weights must look like."""
+"""A policy's folder as the service sees it: what kind of policy it holds, what its weights must look like."""
 
 import atexit
 import json
@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from services.generator.policy.prompts import MatrixPrompts, PromptWriter, TextPrompts
+from services.generator.policy.kind import PolicyKind, PromptWriter
+from services.generator.policy.kinds import FITTING, kind_of
 from services.generator.policy.weights import Shape, tensor_shapes
-from services.generator.policy.worker_extension import ENCODER_PREFIX
-from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE, load_description
 
 CONFIG_FILE = "config.json"
 INDEX_FILE = "model.safetensors.index.json"
@@ -21,9 +20,10 @@ INDEX_FILE = "model.safetensors.index.json"
 
 @dataclass(frozen=True)
 class PolicyFolder:
-    """Any Hugging Face folder of a causal language model; with policy.json and encoder.safetensors it is ours."""
+    """Any Hugging Face folder of a causal language model, with what its kind of policy adds."""
 
     path: Path
+    kind_name: str = FITTING
 
     @property
     def exists(self) -> bool:
@@ -31,15 +31,19 @@ class PolicyFolder:
 
     @property
     def name(self) -> str:
-        """The policy's own name, else its folder's."""
-        return load_description(self.path).name if self._has_encoder else self.path.resolve().name
+        return self.kind.name_of(self.path)
+
+    @cached_property
+    def kind(self) -> PolicyKind:
+        """Raises InvalidOption where the folder holds no such policy."""
+        return kind_of(self.path, self.kind_name)
 
     @cached_property
     def shapes(self) -> Mapping[str, Shape]:
         """Name -> shape of every tensor, as a published file must have them."""
         shapes = tensor_shapes(self.weight_files)
-        if self._has_encoder:
-            shapes |= tensor_shapes([self.path / ENCODER_FILE], prefix=ENCODER_PREFIX)
+        for file, prefix in self.kind.weights_beside.items():
+            shapes |= tensor_shapes([self.path / file], prefix=prefix)
         return shapes
 
     @property
@@ -58,23 +62,19 @@ class PolicyFolder:
 
     def prompt_writer(self) -> PromptWriter:
         """Blocking: reads the encoder or the tokenizer."""
-        return MatrixPrompts(self.path) if self._has_encoder else TextPrompts(self.path)
+        return self.kind.prompt_writer(self.path)
 
     def language_model_dir(self) -> Path:
         """A folder that holds the language model alone.
 
-        Without an index vLLM loads every safetensors file of a folder and stumbles over the encoder's, so such a folder
-        is shown to it through links, in a temporary folder that goes with this process.
+        Without an index vLLM loads every safetensors file of a folder and stumbles over others' weights, so such a
+        folder is shown to it through links, in a temporary folder that goes with this process.
         """
-        if not self._has_encoder or (self.path / INDEX_FILE).is_file():
+        if not self.kind.weights_beside or (self.path / INDEX_FILE).is_file():
             return self.path.resolve()
         view = Path(tempfile.mkdtemp(prefix="sparsesmith-policy-"))
         atexit.register(shutil.rmtree, view, ignore_errors=True)
         for file in self.path.resolve().iterdir():
-            if file.is_file() and file.name != ENCODER_FILE:
+            if file.is_file() and file.name not in self.kind.weights_beside:
                 (view / file.name).symlink_to(file)
         return view
-
-    @property
-    def _has_encoder(self) -> bool:
-        return (self.path / DESCRIPTION_FILE).is_file() and (self.path / ENCODER_FILE).is_file()

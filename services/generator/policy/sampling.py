@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from services.generator.policy.engine import Engine, EngineFailed, EnginePrompt, InvalidPrompt
 from services.generator.policy.engine_host import EngineHost
-from services.generator.policy.prompts import PromptWriter
+from services.generator.policy.kind import PromptWriter
 from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
-from sparsesmith_proto.kernel import Candidate, Prompt, Sampled
+from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, Workload
 from sparsesmith_proto.message import Architecture
 
 MAX_DRAWS = 3
@@ -40,6 +40,10 @@ class PolicySampler:
     def is_broken(self) -> bool:
         """The engine could not be loaded."""
         return self.host.is_broken
+
+    def writes(self, workload: Workload) -> bool:
+        """Whether the policy can write programs for it."""
+        return workload.element_type in self.writer.element_types
 
     def group(self, task: TuningTask, number: int) -> "SampleGroup":
         """Samples of one prompt, which no other group has."""

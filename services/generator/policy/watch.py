@@ -21,7 +21,7 @@ from services.generator.policy.canary import Canary, Drawn, NoVerdict
 from services.generator.policy.comparison import complaint
 from services.generator.policy.engine import Engine, EngineFailed
 from services.generator.policy.engine_host import EngineHost
-from services.generator.policy.prompts import PromptWriter
+from services.generator.policy.kind import PromptWriter
 from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.policy.weights import RefusedWeights, Shape, check_weights, weights_path
 from sparsesmith.errors import NotFound, Unavailable

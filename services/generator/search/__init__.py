@@ -1,5 +1,6 @@
 """Search strategies: where the candidates of a request come from."""
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from services.generator.search.allocator import Allocator
@@ -11,12 +12,18 @@ from services.generator.search.strategy import Sources, Strategy, allotted
 from services.generator.task import TuningTask
 from sparsesmith_proto.api import SearchStrategy
 
+log = logging.getLogger(__name__)
+
 
 def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
-    """Families, and the policy where it pays; families alone where there is no policy or it cannot be loaded."""
+    """Families, and the policy where it pays; families alone where there is no policy, it cannot be loaded or does not
+    write programs for the workload."""
     proposers: list[Proposer] = [FamilyProposer(task, sources.cost_models, limit)]
-    if sources.sampler is not None and not sources.sampler.is_broken:
-        proposers.append(PolicyProposer(task, sources.sampler, limit, sources.samples_in_flight))
+    sampler, workload = sources.sampler, task.order.workload
+    if sampler is not None and not sampler.is_broken and sampler.writes(workload):
+        proposers.append(PolicyProposer(task, sampler, limit, sources.samples_in_flight))
+    elif sampler is not None and not sampler.writes(workload):
+        log.info("job %s: the policy writes no programs of %s and is left out", task.job_id, workload.element_type)
     return _search(task, sources, proposers, standing)
 
 

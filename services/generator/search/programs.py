@@ -1,16 +1,12 @@
 """A user's program: graded as it is, or, where it has knobs, at the settings that its own tuner asks for."""
 
-import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from services.generator.orders import EvaluationOrder, order_knobs, work_a_candidate
-from services.generator.search.grading import Evaluations
 from services.generator.search.standing import Batch
-from services.generator.search.trials import Trials
 from sparsesmith.families import FamilyInstance
 from sparsesmith.families.knobs import family_of, prospects_of_program
 from sparsesmith.families.proposal import work_of
@@ -50,31 +46,6 @@ class ProgramTask:
         return self.order.budget.seconds - self.elapsed_s
 
 
-Tell = Callable[[Running], Awaitable[None]]
-
-
-async def grade_program(task: ProgramTask, evaluations: Evaluations, trials: Trials, tell: Tell) -> EvaluationAnswer:
-    """What became of a program; of one with knobs, of its best setting within the budget.
-
-    Raises Unavailable where no evaluator could grade it.
-    """
-    await trials.begin(task.job_id)
-    if not order_knobs(task.order):
-        candidate = Candidate(candidate_id="user", program=task.order.program, origin=UserWritten())
-        job = EvaluationJob(job_id=task.run_id, workload=task.order.workload, candidates=(candidate,))
-        report = await evaluations.grade(job)
-        await trials.keep(task.job_id, report, task.elapsed_s)
-        return _answer(task, report, report.evaluations[0], None)
-    search = await asyncio.to_thread(KnobSearch, task)
-    await tell(search.running())
-    while batch := search.next_batch():
-        report = await evaluations.grade(_job(task, batch, search.num_batches))
-        search.add(report)
-        await trials.keep(task.job_id, report, task.elapsed_s)
-        await tell(search.running())
-    return search.answer()
-
-
 class KnobSearch:
     """The tuner of one program's knobs, and what is known so far."""
 
@@ -112,6 +83,18 @@ class KnobSearch:
             if self._best is None or _rank(evaluation) < _rank(self._best[0]):
                 self._best = evaluation, report
 
+    def job(self, batch: Batch) -> EvaluationJob:
+        """A batch, as evaluators take it."""
+        left_s = max(1.0, self._task.left_s)
+        return EvaluationJob(
+            job_id=f"{self._task.run_id}-{self.num_batches}",
+            workload=self._task.order.workload,
+            candidates=batch,
+            budget_s=left_s,
+            search=self._task.run_id,
+            work=len(batch) * work_a_candidate(self._task.pattern, self._task.order.workload),
+        )
+
     def running(self) -> Running:
         best, baseline_us = self._best, None
         if best is not None:
@@ -137,7 +120,7 @@ class KnobSearch:
             seconds=self._task.elapsed_s,
         )
         evaluation, graded = self._best
-        return _answer(self._task, graded, evaluation, report)
+        return answer_of(self._task, graded, evaluation, report)
 
     def _candidate(self, instance: FamilyInstance) -> Candidate:
         name = f"user-{len(self._sent)}"
@@ -154,21 +137,10 @@ def _rank(evaluation: Evaluation) -> tuple[bool, bool, float]:
             return True, True, math.inf
 
 
-def _job(task: ProgramTask, batch: Batch, number: int) -> EvaluationJob:
-    left_s = max(1.0, task.left_s)
-    return EvaluationJob(
-        job_id=f"{task.run_id}-{number}",
-        workload=task.order.workload,
-        candidates=batch,
-        budget_s=left_s,
-        search=task.run_id,
-        work=len(batch) * work_a_candidate(task.pattern, task.order.workload),
-    )
-
-
-def _answer(
+def answer_of(
     task: ProgramTask, report: EvaluationReport, evaluation: Evaluation, knobs: KnobReport | None
 ) -> EvaluationAnswer:
+    """`knobs`: None where the program has none."""
     return EvaluationAnswer(
         workload=task.order.workload,
         evaluation=evaluation,

@@ -26,11 +26,18 @@ LINGER_S = 0.25
 async def samples(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
     """Best of n: in batches as they end, whatever their group and whatever was found meanwhile.
 
-    Raises Unavailable where the service has no policy.
+    Raises Unavailable where the service has no policy, or one that does not write programs for the workload.
     """
     if sources.sampler is None:
         raise Unavailable(
             "search=sample needs a policy and this service runs without one", field="search", value="sample"
+        )
+    workload = task.order.workload
+    if not sources.sampler.writes(workload):
+        raise Unavailable(
+            f"search=sample: the policy writes no programs of {workload.element_type}; search=families does",
+            field="search",
+            value="sample",
         )
     draws = _Draws(task, sources.sampler, limit, sources.samples_in_flight)
     try:

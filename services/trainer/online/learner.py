@@ -1,7 +1,8 @@
-"""One policy update: PPO on a batch of graded programs. B sequences, T text tokens; `*_BT` is 0 where not sampled.
+"""One policy update on a batch of graded programs. B sequences, T text tokens; `*_BT` is 0 where not sampled.
 
-The order is the textbook's: what the policy, the critic and the reference say of the batch before the update; returns
-and advantages; then a few epochs of minibatches, ended early where the policy has moved far enough.
+The order is the textbook's: what the policy, the critic and the reference say of the batch before the update; targets
+(returns and advantages); then a few epochs of minibatches, ended early where the policy has moved far enough. What is
+optimised is the algorithm's, chosen by name (`algorithms`).
 
 The critic reads the language model's hidden states and does not train them: an untrained value head would bend the
 policy's features in its first updates, and the head alone learns fast enough on features that already know the matrix.
@@ -12,13 +13,16 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from services.trainer.online import advantages, ppo
+from services.trainer.online.algorithm import Forward, LearnerOptions, Losses, Rollout, Targets
+from services.trainer.online.algorithms import algorithm_of
 from services.trainer.online.batch import SampleBatch, TrainingBatch
+from services.trainer.online.terms import explained_variance, program_distance, told
 from services.trainer.optimizers import Optimizer
 from services.trainer.policy_model import PolicyNetworks
 from services.trainer.precision import precision
@@ -27,10 +31,6 @@ log = logging.getLogger(__name__)
 
 MAX_LOGPROB_GAP = 0.1
 """Nats a token between the generator's and our log-probabilities under the same weights; more hints at a defect."""
-
-TELLING_REWARD_STD = 0.05
-"""Below this spread of rewards (timing noise alone gives 0.03) normalisation would blow up what is noise, and both
-optimizers normalise too: advantages and steps shrink with the spread, to nothing where all rewards are equal."""
 
 SMALLEST_SHARE = 1 / 64
 """Of an update: one that must be shortened to less is taken back whole."""
@@ -41,60 +41,15 @@ PROGRESS_S = 5.0
 TELLING_ENTROPY = 0.1
 """Nats. Tokens whose distribution has less are forced by the language, and any engine agrees on them."""
 
+CRITIC_PREFIX = "value_head."
+"""Of the critic's tensors in a state."""
+
 Metrics = dict[str, float]
+Tensors = TypeVar("Tensors", Rollout, Targets)
 
 
 class Stopped(Exception):
     """The service must end; the update in hand is abandoned and must not be kept."""
-
-
-@dataclass(frozen=True)
-class LearnerOptions:
-    """How to update; the fields of `TrainerSettings` that concern it, where each is explained."""
-
-    epochs: int = 2
-    minibatch_records: int = 8
-    micro_batch_tokens: int = 2048
-    matrix_rate: float = 1e-4
-    other_rate: float = 3e-5
-    value_rate: float = 1e-3
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    value_clip: float = 0.5
-    importance_cap: float = 2.0
-    gae_lambda: float = 0.95
-    group_share: float = 0.5
-    kl_coefficient: float = 0.02
-    entropy_coefficient: float = 0.0
-    program_kl_limit: float = 0.2
-    max_grad_norm: float = 1.0
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """What was known of a batch before the update. All float32, shape [B, T]."""
-
-    proximal_BT: Tensor
-    """Log-probabilities under the policy at the start of the update."""
-    reference_BT: Tensor
-    values_BT: Tensor
-    returns_BT: Tensor
-    advantages_BT: Tensor
-    weights_BT: Tensor
-    """Truncated importance weights, proximal / behaviour."""
-
-
-@dataclass(frozen=True)
-class Losses:
-    """Of one micro-batch, as means over its tokens; `program_kl` over its programs."""
-
-    total: Tensor
-    policy: Tensor
-    value: Tensor
-    kl_reference: Tensor
-    program_kl: Tensor
-    clip_fraction: Tensor
-    entropy: Tensor
 
 
 @dataclass(frozen=True)
@@ -113,17 +68,19 @@ class Learner:
     """The policy in training, its critic, its frozen reference and its optimizers."""
 
     def __init__(self, networks: PolicyNetworks, options: LearnerOptions, device: str = "cpu", seed: int = 0) -> None:
-        """`networks` are the supervised policy with a value head: trained in place, and copied as the reference."""
-        if networks.value_head is None:
-            raise ValueError("the learner needs networks with a value head")
+        """`networks` are the supervised policy with a value head, which is put away where the algorithm needs no
+        critic: trained in place, and copied as the reference. Raises InvalidOption for an unknown algorithm."""
+        self._algorithm = algorithm_of(options)
+        if not self._algorithm.needs_critic:
+            networks.value_head = None
+        elif networks.value_head is None:
+            raise ValueError(f"algorithm {options.algorithm}: the learner needs networks with a value head")
         self.networks = networks.to(device).eval()
         self.reference = _frozen(PolicyNetworks(networks.model, networks.encoder))
         self._options = options
         self._device = device
         self._policy_optimizer = self._new_policy_optimizer()
-        self._value_optimizer = Optimizer(
-            [networks.value_head], matrix_rate=options.value_rate, other_rate=options.value_rate, decay=0.0
-        )
+        self._value_optimizer = self._new_value_optimizer()
         self._random = torch.Generator().manual_seed(seed)
 
     def update(
@@ -135,11 +92,12 @@ class Learner:
         """
         batch = batch.to(self._device)
         rollout = self._rollout(batch, must_stop)
-        step_size = step_scale * float(_told(batch.reward_B))
+        targets = self._algorithm.targets(batch, rollout)
+        step_size = step_scale * float(told(batch.reward_B))
         tally, before, progress = _Tally(), self._policy_weights(), _Progress()
         minibatches = list(self._minibatches(len(batch)))
         for number, minibatch in enumerate(minibatches):
-            losses = self._accumulate(batch, rollout, minibatch, must_stop)
+            losses = self._accumulate(batch, rollout, targets, minibatch, must_stop)
             if not losses["program_kl"] <= self._options.program_kl_limit:
                 self.networks.zero_grad(set_to_none=True)
                 tally.stopped_early = True
@@ -147,7 +105,7 @@ class Learner:
             tally.add(losses, self._step(step_size))
             progress.tell(number + 1, len(minibatches), losses)
         trust = self._keep_near(before, batch, rollout, must_stop)
-        metrics = _batch_metrics(batch, rollout) | tally.metrics() | trust
+        metrics = _batch_metrics(batch, rollout, targets) | tally.metrics() | trust
         if metrics.get("logprob_gap", 0.0) > MAX_LOGPROB_GAP:
             log.warning("the generator's log-probabilities are %.3f nats off ours", metrics["logprob_gap"])
         return metrics
@@ -187,16 +145,29 @@ class Learner:
         return {
             "networks": self.networks.state_dict(),
             "policy_optimizer": self._policy_optimizer.state_dict(),
-            "value_optimizer": self._value_optimizer.state_dict(),
+            "value_optimizer": None if self._value_optimizer is None else self._value_optimizer.state_dict(),
             "random": self._random.get_state(),
         }
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
-        """The inverse of `state_dict`."""
-        self.networks.load_state_dict(state["networks"])  # type: ignore[arg-type]
-        self._policy_optimizer.load_state_dict(state["policy_optimizer"])  # type: ignore[arg-type]
-        self._value_optimizer.load_state_dict(state["value_optimizer"])  # type: ignore[arg-type]
-        self._random.set_state(state["random"])  # type: ignore[arg-type]
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state_dict`. Of one that another algorithm left, the critic is left out, or starts afresh."""
+        policy = {name: tensor for name, tensor in state["networks"].items() if not name.startswith(CRITIC_PREFIX)}
+        critic = {name: tensor for name, tensor in state["networks"].items() if name not in policy}
+        if self._value_optimizer is not None and critic:
+            policy |= critic
+            self._value_optimizer.load_state_dict(state["value_optimizer"])
+        elif self._value_optimizer is not None:
+            log.warning("the state was left by an algorithm without a critic: a fresh one is trained")
+            policy |= {n: t for n, t in self.networks.state_dict().items() if n.startswith(CRITIC_PREFIX)}
+        self.networks.load_state_dict(policy)
+        self._policy_optimizer.load_state_dict(state["policy_optimizer"])
+        self._random.set_state(state["random"])
+
+    def _new_value_optimizer(self) -> Optimizer | None:
+        if self.networks.value_head is None:
+            return None
+        rate = self._options.value_rate
+        return Optimizer([self.networks.value_head], matrix_rate=rate, other_rate=rate, decay=0.0)
 
     def _new_policy_optimizer(self) -> Optimizer:
         return Optimizer(
@@ -215,22 +186,9 @@ class Learner:
             length = part.behaviour_BT.shape[1]
             hidden, logprobs_BT, _ = self._forward(self.networks, part)
             proximal_BT[rows, :length] = logprobs_BT
-            values_BT[rows, :length] = self.networks.values(hidden) * part.text.sampled_mask_BT
+            values_BT[rows, :length] = self._values(hidden) * part.text.sampled_mask_BT
             reference_BT[rows, :length] = self._forward(self.reference, part)[1]
-        mask_BT = _mask(batch)
-        gae_BT = advantages.generalized_advantages(
-            advantages.terminal_rewards(batch.reward_B, mask_BT), values_BT, mask_BT, self._options.gae_lambda
-        )
-        group_B = advantages.leave_one_out(batch.reward_B, batch.group_B)
-        mixed_BT = advantages.mixed_advantages(gae_BT, group_B, mask_BT, self._options.group_share)
-        return Rollout(
-            proximal_BT=proximal_BT,
-            reference_BT=reference_BT,
-            values_BT=values_BT,
-            returns_BT=(gae_BT + values_BT) * mask_BT,
-            advantages_BT=advantages.normalized(mixed_BT, mask_BT) * _told(batch.reward_B),
-            weights_BT=ppo.importance_weights(proximal_BT, batch.behaviour_BT, mask_BT, self._options.importance_cap),
-        )
+        return Rollout(proximal_BT, reference_BT, values_BT)
 
     def _policy_parameters(self) -> list[nn.Parameter]:
         return [*self.networks.model.parameters(), *self.networks.encoder.parameters()]
@@ -272,7 +230,7 @@ class Learner:
             part = batch.rows(rows)
             current_BT = self._forward(self.networks, part)[1]
             proximal_BT = _rows_of(rollout, rows, part.behaviour_BT.shape[1]).proximal_BT
-            total += len(rows) * float(ppo.program_distance(current_BT, proximal_BT, _mask(part)))
+            total += len(rows) * float(program_distance(current_BT, proximal_BT, _mask(part)))
         return total / len(batch)
 
     def _minibatches(self, num_records: int) -> Iterator[list[int]]:
@@ -295,41 +253,44 @@ class Learner:
         yield taken
 
     def _accumulate(
-        self, batch: TrainingBatch, rollout: Rollout, minibatch: Sequence[int], must_stop: Callable[[], bool]
+        self,
+        batch: TrainingBatch,
+        rollout: Rollout,
+        targets: Targets,
+        minibatch: Sequence[int],
+        must_stop: Callable[[], bool],
     ) -> Metrics:
-        """Gradients of a minibatch, micro-batch by micro-batch; its losses as means over its tokens."""
+        """Gradients of a minibatch, micro-batch by micro-batch; its losses as means over its tokens, its `program_kl`
+        over its programs."""
         num_tokens = int(batch.text.sampled_mask_BT[list(minibatch)].sum())
-        means: Metrics = dict.fromkeys(Losses.__dataclass_fields__, 0.0)
+        means: Metrics = dict.fromkeys([field.name for field in fields(Losses)] + ["program_kl"], 0.0)
         for rows in self._micro_batches(batch, minibatch):
             _stop_if(must_stop)
             part = batch.rows(rows)
-            share = float(part.text.sampled_mask_BT.sum()) / num_tokens
-            losses = self._losses(part, _rows_of(rollout, rows, part.behaviour_BT.shape[1]))
-            (losses.total * share).backward()  # type: ignore[no-untyped-call]
+            length = part.behaviour_BT.shape[1]
+            of_tokens = float(part.text.sampled_mask_BT.sum()) / num_tokens
+            of_programs = len(rows) / len(minibatch)
+            of_total = of_programs if self._algorithm.averages_over == "programs" else of_tokens
+            before = _rows_of(rollout, rows, length)
+            current = self._current(part)
+            losses = self._algorithm.losses(current, before, _rows_of(targets, rows, length), _mask(part))
+            (losses.total * of_total).backward()  # type: ignore[no-untyped-call]
             for name, loss in vars(losses).items():
-                weight = len(rows) / len(minibatch) if name == "program_kl" else share
-                means[name] += float(loss.detach()) * weight
+                means[name] += float(loss.detach()) * (of_total if name == "total" else of_tokens)
+            distance = program_distance(current.logprobs_BT.detach(), before.proximal_BT, _mask(part))
+            means["program_kl"] += float(distance) * of_programs
         return means
 
-    def _losses(self, batch: TrainingBatch, rollout: Rollout) -> Losses:
-        options, mask_BT = self._options, _mask(batch)
-        hidden, current_BT, entropy_BT = self._forward(self.networks, batch)
-        values_BT = self.networks.values(hidden.detach())
-        policy, clip_fraction = ppo.policy_loss(
-            current_BT,
-            rollout.proximal_BT,
-            rollout.weights_BT,
-            rollout.advantages_BT,
-            mask_BT,
-            ppo.Clip(options.clip_low, options.clip_high),
-        )
-        value = ppo.value_loss(values_BT, rollout.values_BT, rollout.returns_BT, mask_BT, options.value_clip)
-        kl_reference = ppo.kl_to_reference(current_BT, rollout.reference_BT, mask_BT)
-        entropy = ppo.masked_mean(entropy_BT, mask_BT)
-        with torch.no_grad():
-            program_kl = ppo.program_distance(current_BT, rollout.proximal_BT, mask_BT)
-        total = policy + value + options.kl_coefficient * kl_reference - options.entropy_coefficient * entropy
-        return Losses(total, policy, value, kl_reference, program_kl, clip_fraction, entropy)
+    def _current(self, batch: TrainingBatch) -> Forward:
+        """With gradients; the critic's end at the hidden states."""
+        hidden, logprobs_BT, entropy_BT = self._forward(self.networks, batch)
+        return Forward(logprobs_BT, entropy_BT, self._values(hidden.detach()))
+
+    def _values(self, hidden_BTH: Tensor) -> Tensor:
+        """The critic's, [B, T]; zeros without one."""
+        if self.networks.value_head is None:
+            return hidden_BTH.new_zeros(hidden_BTH.shape[:2], dtype=torch.float32)
+        return self.networks.values(hidden_BTH)
 
     def _forward(self, networks: PolicyNetworks, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Final hidden states [B, T, H], log-probabilities and entropies [B, T]. The critic stays in float32."""
@@ -343,7 +304,8 @@ class Learner:
             log.warning("gradients are not finite: the step is left out")
             self.networks.zero_grad(set_to_none=True)
             return None
-        self._value_optimizer.step(1.0, self._options.max_grad_norm)
+        if self._value_optimizer is not None:
+            self._value_optimizer.step(1.0, self._options.max_grad_norm)
         return self._policy_optimizer.step(policy_step_size, self._options.max_grad_norm)
 
 
@@ -396,10 +358,10 @@ class _Tally:
         }
 
 
-def _batch_metrics(batch: TrainingBatch, rollout: Rollout) -> Metrics:
+def _batch_metrics(batch: TrainingBatch, rollout: Rollout, targets: Targets) -> Metrics:
     """What the batch says of itself, before the update."""
     mask_BT = _mask(batch)
-    weights = rollout.weights_BT[batch.text.sampled_mask_BT]
+    weights = targets.weights_BT[batch.text.sampled_mask_BT]
     metrics = {
         "records": float(len(batch)),
         "tokens": float(mask_BT.sum()),
@@ -409,7 +371,7 @@ def _batch_metrics(batch: TrainingBatch, rollout: Rollout) -> Metrics:
         "mean_staleness": float(batch.staleness_B.mean()),
         "importance_mean": float(weights.mean()),
         "importance_max": float(weights.max()),
-        "explained_variance": float(ppo.explained_variance(rollout.values_BT, rollout.returns_BT, mask_BT)),
+        "explained_variance": float(explained_variance(rollout.values_BT, targets.returns_BT, mask_BT)),
     }
     own_BT = batch.text.sampled_mask_BT & batch.own_B[:, None]
     if bool(own_BT.any()):
@@ -417,13 +379,8 @@ def _batch_metrics(batch: TrainingBatch, rollout: Rollout) -> Metrics:
     return metrics
 
 
-def _rows_of(rollout: Rollout, rows: Sequence[int], length: int) -> Rollout:
-    return Rollout(**{name: tensor[list(rows), :length] for name, tensor in vars(rollout).items()})
-
-
-def _told(reward_B: Tensor) -> Tensor:
-    """How much a batch's rewards tell apart: from 0 to 1."""
-    return (reward_B.std(unbiased=False) / TELLING_REWARD_STD).clamp(max=1)
+def _rows_of(known: Tensors, rows: Sequence[int], length: int) -> Tensors:
+    return type(known)(**{name: tensor[list(rows), :length] for name, tensor in vars(known).items()})
 
 
 def _num_prompt_tokens(batch: SampleBatch) -> int:

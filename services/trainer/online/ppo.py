@@ -1,16 +1,19 @@
-"""Proximal policy optimisation (Schulman et al. 2017) as pure functions on tensors. B sequences, T tokens.
+"""Proximal policy optimisation (Schulman et al. 2017). B sequences, T tokens.
 
-Samples may be a few policy versions old, so three policies meet here: `behaviour` sampled the tokens (its
-log-probabilities travelled with the candidate), `proximal` is the policy at the start of this update, and `current` is
-being optimised.
-Clipping is around the proximal policy; the distance from behaviour to proximal enters as a truncated importance weight
-(decoupled PPO; Hilton et al. 2022).
+Clipping is around the policy at the start of the update; the distance from the one that sampled enters as a truncated
+importance weight (decoupled PPO; Hilton et al. 2022).
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+from services.trainer.online import advantages
+from services.trainer.online.algorithm import Forward, LearnerOptions, Losses, Rollout, Targets
+from services.trainer.online.batch import TrainingBatch
+from services.trainer.online.terms import importance_weights, masked_mean, ratio, reference_distance, told
 
 
 @dataclass(frozen=True)
@@ -21,22 +24,51 @@ class Clip:
     high: float = 0.28
 
 
-def masked_mean(value_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """Mean over the sampled tokens of the batch."""
-    return (value_BT * mask_BT).sum() / mask_BT.sum().clamp(min=1)
+@dataclass(frozen=True)
+class Ppo:
+    """Clipped PPO with a critic, whose advantages are mixed with those of the group; see Algorithm."""
 
+    options: LearnerOptions
+    needs_critic: bool = True
+    averages_over: Literal["tokens", "programs"] = "tokens"
 
-def importance_weights(proximal_BT: Tensor, behaviour_BT: Tensor, mask_BT: Tensor, cap: float) -> Tensor:
-    """min(proximal / behaviour, cap) for each token, from log-probabilities; 1 where the mask is 0."""
-    ratio_BT = torch.exp((proximal_BT - behaviour_BT).clamp(-20, 20)).clamp(max=cap)
-    return torch.where(mask_BT > 0, ratio_BT, torch.ones_like(ratio_BT))
+    def targets(self, batch: TrainingBatch, rollout: Rollout) -> Targets:
+        """See Algorithm."""
+        options, mask_BT = self.options, batch.text.sampled_mask_BT.float()
+        gae_BT = advantages.generalized_advantages(
+            advantages.terminal_rewards(batch.reward_B, mask_BT), rollout.values_BT, mask_BT, options.gae_lambda
+        )
+        group_B = advantages.leave_one_out(batch.reward_B, batch.group_B)
+        mixed_BT = advantages.mixed_advantages(gae_BT, group_B, mask_BT, options.group_share)
+        return Targets(
+            advantages_BT=advantages.normalized(mixed_BT, mask_BT) * told(batch.reward_B),
+            returns_BT=(gae_BT + rollout.values_BT) * mask_BT,
+            weights_BT=importance_weights(rollout.proximal_BT, batch.behaviour_BT, mask_BT, options.importance_cap),
+        )
+
+    def losses(self, current: Forward, rollout: Rollout, targets: Targets, mask_BT: Tensor) -> Losses:
+        """See Algorithm."""
+        options = self.options
+        policy, clip_fraction = policy_loss(
+            current.logprobs_BT,
+            rollout.proximal_BT,
+            targets.weights_BT,
+            targets.advantages_BT,
+            mask_BT,
+            Clip(options.clip_low, options.clip_high),
+        )
+        value = value_loss(current.values_BT, rollout.values_BT, targets.returns_BT, mask_BT, options.value_clip)
+        kl_reference = masked_mean(reference_distance(current.logprobs_BT, rollout.reference_BT), mask_BT)
+        entropy = masked_mean(current.entropy_BT, mask_BT)
+        total = policy + value + options.kl_coefficient * kl_reference - options.entropy_coefficient * entropy
+        return Losses(total, policy, value, kl_reference, clip_fraction, entropy)
 
 
 def policy_loss(
     current_BT: Tensor, proximal_BT: Tensor, weights_BT: Tensor, advantages_BT: Tensor, mask_BT: Tensor, clip: Clip
 ) -> tuple[Tensor, Tensor]:
     """The clipped surrogate (eq. 7), negated, and the share of tokens where the clip was active."""
-    ratio_BT = torch.exp((current_BT - proximal_BT).clamp(-20, 20))
+    ratio_BT = ratio(current_BT, proximal_BT)
     clipped_BT = ratio_BT.clamp(1 - clip.low, 1 + clip.high)
     surrogate_BT = torch.minimum(ratio_BT * advantages_BT, clipped_BT * advantages_BT)
     active_BT = (ratio_BT * advantages_BT > clipped_BT * advantages_BT).to(mask_BT.dtype)
@@ -48,30 +80,3 @@ def value_loss(values_BT: Tensor, old_values_BT: Tensor, returns_BT: Tensor, mas
     near_BT = old_values_BT + (values_BT - old_values_BT).clamp(-clip, clip)
     error_BT = torch.maximum((values_BT - returns_BT).square(), (near_BT - returns_BT).square())
     return 0.5 * masked_mean(error_BT, mask_BT)
-
-
-def kl_to_reference(current_BT: Tensor, reference_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """KL(current || reference) by the non-negative estimator k3 = r - 1 - log r with r = reference / current."""
-    log_ratio_BT = (reference_BT - current_BT).clamp(-20, 20)
-    return masked_mean(torch.exp(log_ratio_BT) - 1 - log_ratio_BT, mask_BT)
-
-
-def program_distance(current_BT: Tensor, proximal_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """KL(proximal || current) of whole programs, in nats a program: the mean over sequences of the sum over tokens of
-    r - 1 - log r with r = current / proximal (Schulman, "Approximating KL divergence", 2020: k3).
-
-    The tokens are drawn from the proximal policy, or nearly, so this is the direction that has no importance weight;
-    each term is at least 0, and a token that became unlikely adds no more than its log ratio.
-    """
-    log_ratio_BT = (current_BT - proximal_BT).clamp(max=20)
-    distance_BT = torch.exp(log_ratio_BT) - 1 - log_ratio_BT
-    return (distance_BT * mask_BT).sum() / max(1, len(mask_BT))
-
-
-def explained_variance(values_BT: Tensor, returns_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """1 - Var(returns - values) / Var(returns) over the sampled tokens; 0 for constant returns."""
-    kept = mask_BT > 0
-    returns, residual = returns_BT[kept], returns_BT[kept] - values_BT[kept]
-    variance = returns.var(unbiased=False)
-    explained = 1 - residual.var(unbiased=False) / variance.clamp(min=1e-8)
-    return torch.where(variance > 1e-8, explained, torch.zeros_like(explained))

@@ -11,7 +11,7 @@ inline void store(Stored& stored, const std::string& name, const std::vector<Wor
 inline std::uint64_t values_fingerprint(const Element* values, std::size_t count) {
   std::uint64_t hash = 0, power = 1;
   for (std::size_t k = 0; k < count; ++k) {
-    const Element value = values[k] + Element(0);  // -0 counts as 0
+    const Element value = unsigned_zero(values[k]);
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof(Element));
     hash += (bits + 1) * power;

@@ -56,8 +56,8 @@ class Work:
 
     @property
     def max_vector(self) -> int:
-        """Elements of the widest aligned vector of dense columns."""
-        width = 16 // self.element_bytes
+        """Elements of the widest aligned vector of dense columns; those of 16 bits are read one by one."""
+        width = 16 // self.element_bytes if self.element_bytes > 2 else 1
         while self.num_dense_cols % width:
             width //= 2
         return width

@@ -24,8 +24,10 @@ OWN_CHOICES = 40
 
 
 def compressions(values: FixedValues) -> list[Compression]:
-    """What the values allow, smallest first."""
+    """What the values allow, smallest first; nothing of 16-bit values, which are read as they are."""
     array = values.array
+    if array.dtype.itemsize == 2:
+        return []
     table = distinct(array, 2**16)
     found: list[Compression] = []
     if table is not None and table.size == 1:
@@ -63,7 +65,11 @@ def own_instances(
 ) -> list[FamilyInstance]:
     """Instances of the families for fixed values that these fit, likely winners first and families in turns."""
     work = FixedWork(PatternStatistics(pattern), values)
-    fitting = (family for family in FIXED_FAMILIES.values() if family.operation == operation and family.suits(pattern))
+    fitting = (
+        family
+        for family in FIXED_FAMILIES.values()
+        if family.operation == operation and element_type in family.element_types and family.suits(pattern)
+    )
     turns = zip_longest(*(_instances(family, work, element_type) for family in fitting))
     return list(islice((instance for turn in turns for instance in turn if instance is not None), OWN_CHOICES))
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.families.text.program import Choice, vector
 from sparsesmith.formats.format import OneOf, ParameterSpec
 
@@ -34,6 +35,11 @@ class DenseTile:
         return vector(self.choice.scalar, self.vector)
 
     @property
+    def sum_type(self) -> str:
+        """Of a vector of sums."""
+        return vector(self.choice.sum_scalar, self.vector)
+
+    @property
     def grid(self) -> str:
         """The rest of a grid expression: tiles side by side."""
         tiles = -(-self.num_dense_cols // self.width)
@@ -59,7 +65,7 @@ class DenseTile:
     @property
     def declare(self) -> str:
         """The accumulator, zero."""
-        return f"{self.c_type} sum{'' if self.chunks == 1 else f'[{self.chunks}]'} = {{}};"
+        return f"{self.sum_type} sum{'' if self.chunks == 1 else f'[{self.chunks}]'} = {{}};"
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -79,8 +85,8 @@ class DenseTile:
         return f"*({address})" if self.vector == 1 else f"*({self.c_type}*)({address})"
 
     def read(self, address: str) -> str:
-        """The constant vector at an address."""
-        return f"*({address})" if self.vector == 1 else f"*(const {self.c_type}*)({address})"
+        """The constant vector at an address, as what products are summed in."""
+        return self.choice.widened(f"*({address})") if self.vector == 1 else f"*(const {self.c_type}*)({address})"
 
     def add(self, value: str, col: str, absent: str = "") -> str:
         """Statements: sum += value * b[col, columns of this thread], or nothing where the column is absent.
@@ -89,11 +95,12 @@ class DenseTile:
         """
         read = self.read(f"b + (size_t){col} * {self.num_dense_cols} + column{self._span}")
         zero = [f"if ({absent}) right = {self.zero};"] if absent else []
-        return self._each([f"{self.c_type} right = {read};", *zero, self.multiply_add(f"sum{self._chunk}", value)])
+        return self._each([f"{self.sum_type} right = {read};", *zero, self.multiply_add(f"sum{self._chunk}", value)])
 
     def store(self, target: str) -> str:
         """Writes `sum` to the thread's columns of the row that starts at `target`."""
-        return self._each([f"{self.place(f'{target} + column{self._span}')} = sum{self._chunk};"])
+        stored = self.choice.narrowed(f"sum{self._chunk}")
+        return self._each([f"{self.place(f'{target} + column{self._span}')} = {stored};"])
 
     @property
     def zero(self) -> str:
@@ -118,14 +125,15 @@ class DenseTile:
         return "\n".join([head, *(f"  {line}" for line in lines), "}"])
 
     def fill(self, text: str, **places: object) -> str:
-        """A template filled as by `Choice.fill`, with what a tile adds: `$column`, `$guard`, `$declare`, `$V`, `$zero`,
-        `$dense_cols`, `$add(value, col)`, `$store(row)`, `$read(address)`, `$place(address)`, `$fma(sum, value)` and
-        `$plus(sum, part)`."""
+        """A template filled as by `Choice.fill`, with what a tile adds: `$column`, `$guard`, `$declare`, `$V`, `$Sums`
+        (a vector of sums), `$zero`, `$dense_cols`, `$add(value, col)`, `$store(row)`, `$read(address)`,
+        `$place(address)`, `$fma(sum, value)` and `$plus(sum, part)`."""
         own: dict[str, object] = {
             "column": self.column(),
             "guard": self.guard,
             "declare": self.declare,
             "V": self.c_type,
+            "Sums": self.sum_type,
             "zero": self.zero,
             "dense_cols": self.num_dense_cols,
             "add": self.add,
@@ -145,8 +153,13 @@ def tile_of(choice: Choice) -> DenseTile:
 
 
 def tile_fits(choice: Choice) -> bool:
-    """Vectors are aligned and at most 16 bytes, no tile is wholly idle, several chunks cover the columns evenly."""
+    """Vectors are aligned and at most 16 bytes, no tile is wholly idle, several chunks cover the columns evenly.
+
+    Numbers of 16 bits are read one by one: each is widened by itself.
+    """
     tile = tile_of(choice)
+    if choice.element_type not in WIDE_TYPES and tile.vector > 1:
+        return False
     aligned = choice.num_dense_cols % tile.vector == 0 and tile.vector <= choice.widest
     needed = tile.width < 2 * max(choice.num_dense_cols, 1)
     even = tile.chunks == 1 or not tile.overhangs

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from math import ceil
 
+from sparsesmith.elements import ALL_TYPES
 from sparsesmith.families.axes import BLOCK, INDEX, UNROLL, streamed
 from sparsesmith.families.estimates.cost import Prospect, Work, combine, indices, loads, near, number
 from sparsesmith.families.estimates.suitability import any_pattern
@@ -121,6 +122,7 @@ SPMM_ROWS = Family(
     suits=lambda pattern: pattern.num_rows < 2**26,
     write=_write_rows,
     allows=tile_fits,
+    element_types=ALL_TYPES,
     prospects=_rows_prospects,
 )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from math import ceil
 
+from sparsesmith.elements import ALL_TYPES
 from sparsesmith.families.axes import BLOCK, DEPENDENCY, EXTENT, INDEX, REGISTERS, SIGMA, UNROLL, streamed
 from sparsesmith.families.estimates.cost import Prospect, Work, combine, index_bytes, indices, loads, number, sigmas
 from sparsesmith.families.estimates.suitability import any_pattern, dia_suits
@@ -145,6 +146,7 @@ SPMM_BSR = Family(
     suits=lambda pattern: pattern.nnz >= 2 * pattern.num_rows,
     write=_write_bsr,
     allows=_blocks_fit,
+    element_types=ALL_TYPES,
     prospects=_bsr_prospects,
 )
 

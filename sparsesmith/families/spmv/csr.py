@@ -1,5 +1,6 @@
 """SpMV straight from CSR: a thread, a few lanes, a warp or a block for each row."""
 
+from sparsesmith.elements import ALL_TYPES
 from sparsesmith.families.axes import LANES, LARGE_BLOCK, streamed
 from sparsesmith.families.family import Family
 from sparsesmith.families.spmv import csr_prospects as prospects
@@ -95,6 +96,7 @@ CSR_SCALAR = Family(
     parameters={"unroll": OneOf(4, (1, 2, 4, 8, 16)), "block": OneOf(128, (32, 64, 128, 256)), **_END},
     suits=lambda pattern: True,
     write=_write_scalar,
+    element_types=ALL_TYPES,
     prospects=prospects.scalar,
 )
 
@@ -106,6 +108,7 @@ CSR_VECTOR = Family(
     parameters={**_LANE_PARAMETERS, **_END},
     suits=lambda pattern: pattern.num_rows < 2**26,
     write=lambda choice: _by_lanes(choice, "vector"),
+    element_types=ALL_TYPES,
     prospects=prospects.vector,
 )
 
@@ -117,6 +120,7 @@ CSR_VECTOR_PERSISTENT = Family(
     parameters={**_LANE_PARAMETERS, **streamed(index=ROW_INDEX, blocks_per_sm=OneOf(8, (2, 4, 8, 16)))},
     suits=lambda pattern: 4096 <= pattern.num_rows < 2**26,
     write=lambda choice: _by_lanes(choice, "vector_persistent"),
+    element_types=ALL_TYPES,
     prospects=prospects.vector_persistent,
 )
 

@@ -1,5 +1,6 @@
 """SpMV that stores fewer indices: diagonals have none, dense blocks share one."""
 
+from sparsesmith.elements import ALL_TYPES
 from sparsesmith.families.axes import ANY_BLOCK, BLOCK, EXTENT, UNROLL, streamed
 from sparsesmith.families.estimates.suitability import dia_suits
 from sparsesmith.families.family import Family
@@ -99,6 +100,7 @@ BSR_ROWS = Family(
     suits=lambda pattern: pattern.nnz >= 2 * pattern.num_rows,
     write=_write_bsr_rows,
     allows=lambda choice: choice.integer("block_rows") * choice.integer("block_cols") > 1,
+    element_types=ALL_TYPES,
     prospects=prospects.bsr_rows,
 )
 

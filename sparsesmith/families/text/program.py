@@ -7,7 +7,7 @@ in `idioms`.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sparsesmith.elements import ELEMENTS, c_type
+from sparsesmith.elements import ELEMENTS, c_type, sum_c_type
 from sparsesmith.families.text import template, values
 from sparsesmith.families.text.values import Compression
 from sparsesmith.formats import complete_parameters, format_named
@@ -90,6 +90,21 @@ class Choice:
         return c_type(self.element_type)
 
     @property
+    def sum_scalar(self) -> str:
+        """The C type that products are summed in."""
+        return sum_c_type(self.element_type)
+
+    def widened(self, number: str) -> str:
+        """An element as what products are summed in: itself, but for 16-bit types."""
+        function = ELEMENTS[self.element_type].widen
+        return f"{function}({number})" if function else number
+
+    def narrowed(self, number: str) -> str:
+        """A sum as an element."""
+        function = ELEMENTS[self.element_type].narrow
+        return f"{function}({number})" if function else number
+
+    @property
     def element_bytes(self) -> int:
         return ELEMENTS[self.element_type].num_bytes
 
@@ -121,8 +136,8 @@ class Choice:
         return f"__{self.word('load')}({address})"
 
     def value(self, index: str) -> str:
-        """A read of one value."""
-        return values.one(self.compression, f"__{self.word('load')}", index)
+        """A read of one value, as what products are summed in."""
+        return self.widened(values.one(self.compression, f"__{self.word('load')}", index))
 
     def value_at(self, index: str) -> str:
         """A read of one value by a plain subscript."""
@@ -139,11 +154,15 @@ class Choice:
         return values.vector_function(self.compression, self.scalar, width)
 
     def fill(self, text: str, **places: object) -> str:
-        """A template filled: parameters by their names, `$T`, `$wait`, `$load(address)`, `$value(index)`,
-        `$value_at(index)`, `$values(width, index)`, and `places`."""
+        """A template filled: parameters by their names, `$T`, `$S` (the type of sums), `$wait`, `$load(address)`,
+        `$value(index)`, `$value_at(index)`, `$values(width, index)`, `$wide(element)`, `$narrow(sum)`, and `places`.
+        """
         common: dict[str, object] = {
             **self.values,
             "T": self.scalar,
+            "S": self.sum_scalar,
+            "wide": self.widened,
+            "narrow": self.narrowed,
             "wait": self.wait,
             "load": self.load,
             "value": self.value,
@@ -216,7 +235,8 @@ def program(
     directives = [launch.directive for launch in launches]
     if choice.starts_early:
         directives[0] += " dependency=programmatic"
-    lines += [*directives, *filter(None, functions)]
+    header = ELEMENTS[choice.element_type].header
+    lines += [*directives, *([f"#include <{header}>"] if header else []), *filter(None, functions)]
     arguments = _arguments(choice, settings)
     for launch in {launch.kernel: launch for launch in launches}.values():
         is_early = choice.starts_early and launch.kernel == launches[0].kernel

@@ -1,0 +1,51 @@
+"""Policies with a matrix encoder: the matrix enters the language model as embeddings."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from services.generator.policy.engine import EmbeddingPrompt, EnginePrompt
+from services.generator.policy.worker_extension import ENCODER_PREFIX
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE, load_description
+from sparsesmith.policy.embedding import PromptEmbedder, load_embedder
+from sparsesmith.prompts.arrays import prompt_inputs
+from sparsesmith_proto.kernel import Prompt, Workload
+from sparsesmith_proto.message import EncoderName
+
+
+class MatrixPolicy:
+    """With policy.json and encoder.safetensors beside the language model; see PolicyKind."""
+
+    weights_beside: Mapping[str, str] = {ENCODER_FILE: ENCODER_PREFIX}
+
+    def fits(self, folder: Path) -> bool:
+        return all((folder / name).is_file() for name in (DESCRIPTION_FILE, ENCODER_FILE))
+
+    def name_of(self, folder: Path) -> str:
+        return load_description(folder).name
+
+    def prompt_writer(self, folder: Path) -> "MatrixPrompts":
+        return MatrixPrompts(folder)
+
+
+class MatrixPrompts:
+    """Prompts as embeddings; see PromptWriter."""
+
+    def __init__(self, folder: Path) -> None:
+        self._shipped = load_embedder(folder)
+        self._embedder = self._shipped
+        self.encoder: EncoderName = self._shipped.encoder.kind
+        self.element_types = load_description(folder).element_types
+
+    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
+        return EmbeddingPrompt(self._embedder.embed([prompt_inputs(pattern, workload, prompt)])[0])
+
+    def prepared(self, weights: Path) -> Callable[[], None]:
+        return partial(self._use, self._shipped.with_weights(weights))
+
+    def use_shipped(self) -> None:
+        self._use(self._shipped)
+
+    def _use(self, embedder: PromptEmbedder) -> None:
+        self._embedder = embedder

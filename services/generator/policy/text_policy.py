@@ -1,0 +1,55 @@
+"""Any other language model of Hugging Face: asked in words, through its chat template where it has one."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from services.generator.policy.engine import EnginePrompt, TokenPrompt
+from sparsesmith.elements import ALL_TYPES
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.prompts.text import text_prompt
+from sparsesmith_proto.kernel import Prompt, Workload
+from sparsesmith_proto.message import EncoderName
+
+
+class TextPolicy:
+    """A language model alone; see PolicyKind."""
+
+    weights_beside: Mapping[str, str] = {}
+
+    def fits(self, folder: Path) -> bool:
+        return True
+
+    def name_of(self, folder: Path) -> str:
+        return folder.resolve().name
+
+    def prompt_writer(self, folder: Path) -> "TextPrompts":
+        return TextPrompts(folder)
+
+
+class TextPrompts:
+    """Prompts as token ids of a text; see PromptWriter."""
+
+    encoder: EncoderName = "text"
+    element_types = ALL_TYPES
+
+    def __init__(self, folder: Path) -> None:
+        from transformers import AutoTokenizer
+
+        self._tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
+        return self.written(text_prompt(pattern, workload, prompt))
+
+    def written(self, text: str) -> TokenPrompt:
+        """What a user says, as the model's tokens."""
+        if self._tokenizer.chat_template is None:
+            return TokenPrompt(tuple(self._tokenizer(text)["input_ids"]))
+        messages = [{"role": "user", "content": text}]
+        chat = str(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+        return TokenPrompt(tuple(self._tokenizer(chat, add_special_tokens=False)["input_ids"]))
+
+    def prepared(self, weights: Path) -> Callable[[], None]:
+        return self.use_shipped
+
+    def use_shipped(self) -> None:
+        """There is no encoder to change."""

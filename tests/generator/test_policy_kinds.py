@@ -1,0 +1,78 @@
+"""Kinds of policy by name: ours, and one that another package brings in a file of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.generator.policy.folder import PolicyFolder
+from services.generator.policy.kinds import kind_of
+from services.generator.policy.matrix_policy import MatrixPolicy
+from services.generator.policy.text_policy import TextPolicy
+from sparsesmith.errors import InvalidOption
+from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
+from tests.generator.tiny_policy import make_policy, write_policy
+
+OUTSIDE = Path(__file__).with_name("outside")
+ROOT = Path(__file__).parents[2]
+TEMPLATE = (
+    "{% for message in messages %}<bos>{{ message.content }}{% endfor %}{% if add_generation_prompt %}>{% endif %}"
+)
+
+
+def run_outside(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Python with the other package installed, as a folder on its path."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (OUTSIDE, ROOT, ROOT / "proto")))} | settings
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, cwd=ROOT)
+
+
+def write_chat_model(folder: Path) -> Path:
+    """A tiny random model of Hugging Face with a chat template, and nothing of ours."""
+    write_policy(folder, make_policy())
+    (folder / DESCRIPTION_FILE).unlink()
+    (folder / ENCODER_FILE).unlink()
+    config = folder / "tokenizer_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "chat_template": TEMPLATE}))
+    return folder
+
+
+def test_the_kind_that_fits_a_folder_is_chosen_and_may_be_named(tmp_path: Path) -> None:
+    folder = write_policy(tmp_path, make_policy())
+    assert isinstance(kind_of(folder), MatrixPolicy)
+    assert isinstance(kind_of(folder, "text"), TextPolicy)
+    (folder / ENCODER_FILE).unlink()
+    assert isinstance(kind_of(folder), TextPolicy)
+    with pytest.raises(InvalidOption, match="holds no policy of kind matrix"):
+        kind_of(folder, "matrix")
+
+
+def test_a_language_model_of_ours_that_is_asked_in_text_has_no_encoder_to_publish(tmp_path: Path) -> None:
+    folder = write_policy(tmp_path, make_policy())
+    assert any(name.startswith("encoder.") for name in PolicyFolder(folder).shapes)
+    assert not any(name.startswith("encoder.") for name in PolicyFolder(folder, "text").shapes)
+
+
+def test_an_unknown_kind_is_refused_with_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match=r"policy_kind 'image' is unknown \(known: auto, matrix, text\)"):
+        kind_of(tmp_path, "image")
+
+
+def test_a_kind_from_outside_that_lacks_a_part_is_refused_by_name(tmp_path: Path) -> None:
+    program = f"from services.generator.policy.kinds import *\nkind_of(Path({str(tmp_path)!r}), 'unfinished')"
+    assert "policy kind unfinished: prompt_writer is missing" in run_outside("-c", program).stderr
+
+
+@pytest.mark.stack
+@pytest.mark.timeout(600)
+def test_a_kind_from_outside_is_chosen_by_its_name_and_samples_through_the_engine(tmp_path: Path) -> None:
+    folder = write_chat_model(tmp_path / "model")
+    run = run_outside("-m", "tests.generator.sample_outside", str(folder), SPARSESMITH_GENERATOR_POLICY_KIND="terse")
+    assert run.returncode == 0, run.stderr[-2000:]
+    told = json.loads(run.stdout.splitlines()[-1])
+    assert told["name"] == "terse model"
+    assert told["prompt"].startswith("<bos>spmv 40 30 ") and told["prompt"].endswith(">")
+    assert told["encoders"] == ["terse"] * 3
+    assert all(1 <= count <= 24 for count in told["num_tokens"])
