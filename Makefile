@@ -43,8 +43,8 @@ fuzz-api: $(INSTALLED) ## Schemathesis against a real generator; the result goes
 	.sparsesmith/schemathesis/bin/pip install --quiet schemathesis==4.32.5
 	$(PYTHON) -m benchmarks.fuzz_api --schemathesis $(CURDIR)/.sparsesmith/schemathesis/bin/schemathesis
 
-test-slow: $(INSTALLED) ## Tests that take minutes each: an engine killed under a probe
-	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_canary.py
+test-slow: $(INSTALLED) ## Tests that take minutes each: trainer and generator killed in the middle of a canary
+	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_killed_canary.py
 
 test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu
@@ -52,7 +52,7 @@ test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 test-containers: $(INSTALLED) ## Build the images and put the composed stack through its life (Docker or Podman)
 	$(PYTHON) -m benchmarks.containers
 
-soak: $(INSTALLED) ## The stack under load while its processes are killed: every accepted job is answered
+soak: $(INSTALLED) ## The stack under load while its processes are killed: every accepted job is answered, once
 	$(PYTHON) -m benchmarks.soak
 
 bench: $(INSTALLED) ## Measure on this machine's device, write benchmarks/results and regenerate the report

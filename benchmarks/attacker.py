@@ -38,7 +38,7 @@ from benchmarks.hostile.attempts import Attempt, attempt
 from benchmarks.hostile.twins import Comparison, Twins
 from benchmarks.origin import device_folder, source_commit
 from benchmarks.suites import ROOT
-from services.evaluator.candidates import parse_candidate
+from services.evaluator.candidates import parse_candidate, parse_text
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.compiling.contract.breach import breach
@@ -101,14 +101,14 @@ class Attacker:
         self._times: dict[str, float | None] = {}
 
     def tried(self, tried: Attempt) -> Ended:
-        program = parse_candidate(tried.program, self._workload)
+        program = parse_text(tried.program, self._workload)
         if isinstance(program, Rejected):
             return Ended("text", program.message)
         with CompilationsAhead(self._compiler, ARCHITECTURE, COMPILE_LIMIT_S) as ahead:
             binary = ahead.result(program)
             if isinstance(binary, CompileFailed | TimedOut):
                 return Ended("compiler", binary.log if isinstance(binary, CompileFailed) else binary.message)
-            reason = breach(program, binary, self._workload)
+            reason = breach(program, binary)
             if reason:
                 return Ended("machine code", reason)
             if code_of(binary) == self._code_of_twin(tried.twin):
@@ -121,7 +121,9 @@ class Attacker:
 
     def _outcome(self, text: str, ahead: CompilationsAhead) -> Outcome:
         candidate = Candidate(candidate_id="attempt", program=text, origin=UserWritten())
-        return evaluate_kernel(candidate, self._workload, ahead.result, self._bench, Race(baseline_us=1e9))
+        return evaluate_kernel(
+            parse_candidate(candidate, self._workload), ahead.result, self._bench, Race(baseline_us=1e9)
+        )
 
     def _share_of_time(self, outcome: Passed, twin: str) -> float | None:
         """None where times are estimates."""
@@ -136,7 +138,7 @@ class Attacker:
 
     def _code_of_twin(self, text: str) -> str:
         if text not in self._codes:
-            program = parse_candidate(text, self._workload)
+            program = parse_text(text, self._workload)
             assert not isinstance(program, Rejected), program
             binary = self._compiler.compile(program.source, ARCHITECTURE)
             assert isinstance(binary, Compiled), binary

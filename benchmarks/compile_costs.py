@@ -25,11 +25,9 @@ from typing import Any, TypeVar
 
 from benchmarks.origin import source_commit
 from benchmarks.suites import ROOT, example_sources
-from services.evaluator.compiling.assembler import Assembler
-from services.evaluator.compiling.compiler import nvrtc_options
 from services.evaluator.compiling.contract.facts import facts_of
 from services.evaluator.compiling.contract.flow.unset import with_registers_set
-from services.evaluator.compiling.nvrtc import Nvrtc, find_include_folders, find_library
+from services.evaluator.compiling.toolchain import Toolchain
 from services.evaluator.cores import num_cores
 from services.evaluator.ptx import is_read_alike, print_module, read_module
 from sparsesmith.families import propose
@@ -101,9 +99,8 @@ def _cpu_s() -> float:
 
 
 def stages(sources: Sequence[str]) -> dict[str, dict[str, float]]:
-    compiler = Nvrtc(find_library())
-    assembler = Assembler.find(compiler.version())
-    options = nvrtc_options(ARCHITECTURE, (), map(str, find_include_folders()))
+    toolchain = Toolchain.find()
+    compiler, assembler, options = toolchain.compiler, toolchain.assembler, toolchain.options(ARCHITECTURE)
     watch = Stopwatch()
     for source in sources:
         ptx = watch.of("nvrtc", lambda text=source: compiler.compile(text, options).ptx)  # type: ignore[misc]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchmarks.preparation import Prepared
+from services.evaluator.candidates import Parsed
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import RunFailure, Timing
@@ -133,7 +134,7 @@ def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProc
 def _tune(prepared: Prepared, bench: ClockedBench, baselines: Baselines) -> tuple[tuple[Evaluation, ...], Baselines]:
     """The search to its end; the next batch is chosen and compiled while one is graded."""
     race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
-    entered: list[Candidate] = []
+    entered: list[Parsed] = []
     batch = prepared.first
     with ThreadPoolExecutor(1) as chooser:
         while batch:
@@ -142,20 +143,18 @@ def _tune(prepared: Prepared, bench: ClockedBench, baselines: Baselines) -> tupl
             _grade(batch, prepared, bench, race, outcomes)
             chosen = upcoming.result()
             _tell(batch, outcomes, prepared)
-            batch = chosen or prepared.search.next_batch(BATCH)
-    outcomes, baselines = run_finals(race, bench, tuple(entered), outcomes, baselines)
+            batch = chosen or _chosen(prepared)
+    outcomes, baselines = run_finals(race, bench, entered, outcomes, baselines)
     return _evaluations(entered, outcomes), baselines
 
 
-def _chosen(prepared: Prepared) -> tuple[Candidate, ...]:
+def _chosen(prepared: Prepared) -> tuple[Parsed, ...]:
     """The search's next batch, given to the compilers."""
-    batch = prepared.search.next_batch(BATCH)
-    prepared.ahead.start(batch, prepared.workload)
-    return batch
+    return prepared.started(prepared.search.next_batch(BATCH))
 
 
-def _tell(batch: Sequence[Candidate], outcomes: Outcomes, prepared: Prepared) -> None:
-    for candidate in batch:
+def _tell(batch: Sequence[Parsed], outcomes: Outcomes, prepared: Prepared) -> None:
+    for candidate in (each.candidate for each in batch):
         outcome = outcomes.get(candidate.program)
         if outcome is not None:
             prepared.search.tell(
@@ -177,7 +176,6 @@ def _without_overlap(
     candidate = Candidate(
         candidate_id="without-overlap", program=text, origin=FromFamily(family=origin.family, parameters=parameters)
     )
-    prepared.ahead.start((candidate,), prepared.workload)
     return next(iter(_graded_apart((candidate,), prepared, bench, baselines)), None)
 
 
@@ -186,24 +184,26 @@ def _graded_apart(
 ) -> tuple[Evaluation, ...]:
     """Candidates that do not compete with the search's: a race and finals of their own."""
     race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
-    _grade(candidates, prepared, bench, race, outcomes)
-    outcomes, _ = run_finals(race, bench, candidates, outcomes, baselines)
-    return _evaluations(candidates, outcomes)
+    parsed = prepared.started(candidates)
+    _grade(parsed, prepared, bench, race, outcomes)
+    outcomes, _ = run_finals(race, bench, parsed, outcomes, baselines)
+    return _evaluations(parsed, outcomes)
 
 
-def _grade(batch: Sequence[Candidate], prepared: Prepared, bench: ClockedBench, race: Race, outcomes: Outcomes) -> None:
+def _grade(batch: Sequence[Parsed], prepared: Prepared, bench: ClockedBench, race: Race, outcomes: Outcomes) -> None:
     """Grades a batch as its programs come out of the compilers."""
-    bench.store_ahead(programs_of(batch, prepared.workload), STORE_AHEAD_S)
-    compiled = iter(prepared.ahead.as_compiled(batch, prepared.workload, time.monotonic() + COMPILE_S))
+    bench.store_ahead(programs_of(batch), STORE_AHEAD_S)
+    compiled = iter(prepared.ahead.as_compiled(batch, time.monotonic() + COMPILE_S))
     while True:
         with bench.seconds.of("compile_wait"):
-            candidate = next(compiled, None)
-        if candidate is None:
+            parsed = next(compiled, None)
+        if parsed is None:
             return
-        outcomes[candidate.program] = evaluate_kernel(candidate, prepared.workload, prepared.ahead.result, bench, race)
+        outcomes[parsed.candidate.program] = evaluate_kernel(parsed, prepared.ahead.result, bench, race)
 
 
-def _evaluations(candidates: Sequence[Candidate], outcomes: Outcomes) -> tuple[Evaluation, ...]:
+def _evaluations(entered: Sequence[Parsed], outcomes: Outcomes) -> tuple[Evaluation, ...]:
+    candidates = (each.candidate for each in entered)
     return tuple(
         Evaluation(candidate=each, outcome=outcomes[each.program]) for each in candidates if each.program in outcomes
     )

@@ -193,7 +193,7 @@ def _graded(
         for number, instance in enumerate(instances)
     )
     job = EvaluationJob(job_id="fixed-values", workload=workload, candidates=candidates, budget_s=JOB_BUDGET_S)
-    return grader.grade(job, store)  # type: ignore[arg-type]
+    return grader.grade(job, store)
 
 
 def _summary(report: EvaluationReport) -> Row:

@@ -34,6 +34,7 @@ from benchmarks.origin import device_folder, source_commit
 from benchmarks.suites import ROOT, Matrix, core_sources
 from benchmarks.sweep import Plan, parse_plan
 from benchmarks.throughput import _job
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.cores import num_cores
@@ -166,7 +167,7 @@ class Bench:
             self._opened = workload, self._process.open(workload, self.pattern_of(program))
         bench = self._opened[1]
         candidate = _candidate(program)
-        outcome = evaluate_kernel(candidate, workload, self._ahead.result, bench, Race(1e12))
+        outcome = evaluate_kernel(parse_candidate(candidate, workload), self._ahead.result, bench, Race(1e12))
         row: dict[str, Any] = {"outcome": outcome.outcome, "message": getattr(outcome, "message", "")[:300]}
         if isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming):
             row |= {"brief_us": outcome.timing.median_us, "worst_error": outcome.worst_error}
@@ -196,7 +197,7 @@ def judged_programs(
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
         bench = Bench(process, ahead)
         for program in programs:
-            ahead.start((_candidate(program),), bench.workload_of(program))
+            ahead.start([parse_candidate(_candidate(program), bench.workload_of(program))])
         controls = {program.control for program in programs}
         ordered = sorted(programs, key=lambda each: (each.operation, each.element_type, each.name not in controls))
         twins: dict[str, dict[str, Any]] = {}

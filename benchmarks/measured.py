@@ -57,6 +57,8 @@ class Measured:
     """Shape [measured]."""
     grading_s: FloatArray
     """What each took of the evaluator; NaN where the records do not say. Shape [measured]."""
+    num_offered: int
+    """Prospects of the workload, measured or not; some of them come to the same program."""
 
     @property
     def workload(self) -> str:
@@ -106,13 +108,15 @@ class _Joined:
     columns: Mapping[str, FloatArray]
     times: FloatArray
     """Microseconds and grading seconds, shape [measured, 2]."""
+    num_offered: int
 
 
 def _measured(entry: MatrixEntry, pattern: Pattern, joined: _Joined) -> Measured:
     plan = joined.plan
     prospects = [FamilyProspect(FAMILIES[name], prospect) for name, prospect in joined.prospects]
     grid = Grid(work_of(pattern, plan.element_type, plan.num_dense_cols), plan.operation, plan.element_type, prospects)
-    return Measured(entry, plan, grid, joined.columns, joined.times[:, 0], joined.times[:, 1])
+    times_us, grading_s = joined.times[:, 0], joined.times[:, 1]
+    return Measured(entry, plan, grid, joined.columns, times_us, grading_s, joined.num_offered)
 
 
 def read_records(sweeps: Sequence[Path]) -> Iterator[Record]:
@@ -150,6 +154,7 @@ def _joined(plan: Plan, grid: Grid, words: Mapping[str, int], records: list[Reco
         prospects=[(prospect.family.name, prospect.prospect) for prospect in chosen.prospects],
         columns=columns_of(chosen, words, among=grid) if indices else {},
         times=np.array([best[index] for index in indices], np.float64).reshape(-1, 2),
+        num_offered=len(grid.prospects),
     )
 
 

@@ -1,15 +1,19 @@
-"""Plays the tuner against exhaustive measurements: how far from the best prospect it is, at which share of their cost.
+"""Plays the tuner against measured prospects: how far from the best of them it is, at which share of their cost.
 
     python -m benchmarks.sweep PACK ALL.jsonl.xz --exhaustive --names benchmarks/oracle_matrices.txt --plan spmv:float32:1:0
     python -m benchmarks.oracle ALL.jsonl.xz --pack PACK [--model models/cost-h200] [--out benchmarks/results]
+    python -m benchmarks.oracle benchmarks/records/h200-grids.jsonl.xz --whole-grids --split all --pack PACK --model models/cost-h200
 
-Nothing is measured here: the tuner is told the recorded times, as the search would be, batch by batch. The oracle is the
-fastest program of the records. Cost is counted in programs, and in seconds of grading where the records have them.
+Nothing is measured here: the tuner is told the recorded times, as the search would be, batch by batch, and chooses among
+recorded programs only. The best of the records is the optimum of the grid where all of it was measured
+(`--whole-grids`, a result file of its own), else the best of a draw. Cost is counted in programs, and in seconds of
+grading where the records have them.
 """
 
 import argparse
 import json
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measured import Measured, read_measured
+from benchmarks.origin import source_commit
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.tuning.boosted import BoostedCost, load_boosted_cost
 from sparsesmith.tuning.columns import all_words
@@ -64,6 +69,11 @@ class Play:
         times = self.measured.times_us
         return float(times[list(self.order[: max(1, count)])].min() / times.min() - 1)
 
+    def place_after(self, count: int) -> int:
+        """Of the best of the first `count` among all prospects; the fastest has place 1."""
+        times = self.measured.times_us
+        return 1 + int((times < times[list(self.order[: max(1, count)])].min()).sum())
+
     def seconds(self, count: int) -> float:
         """Of grading the first `count`; NaN where the records do not say."""
         return float(self.measured.grading_s[list(self.order[:count])].sum())
@@ -76,6 +86,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="folder of a cost model; without it: the analytic estimate")
     parser.add_argument("--split", choices=("train", "validation", "all"), default="validation")
     parser.add_argument("--least", type=int, default=20, help="workloads with fewer measured prospects are left out")
+    parser.add_argument("--whole-grids", action="store_true", help="the records hold all that the families offer")
     parser.add_argument("--no-feedback", action="store_true", help="the cost model's order alone, for comparison")
     parser.add_argument("--out", type=Path, help="results folder; without it only the table is printed")
     options = parser.parse_args()
@@ -85,8 +96,10 @@ def main() -> None:
     measured = read_measured(options.records, options.pack, words, split, options.least)
     plays = [play(each, known_cost(each, cost), feedback=not options.no_feedback) for each in measured]
     result = {
-        "kind": "tuner",
+        "kind": "tuner_grids" if options.whole_grids else "tuner",
         "device": "h200" if cost is None else cost.device,
+        "commit": source_commit(),
+        "command": " ".join(["python -m benchmarks.oracle", *_plain(sys.argv[1:])]),
         "cost_model": "analytic" if cost is None else options.model.name,
         "records": [path.name for path in options.records],
         "split": options.split,
@@ -96,9 +109,13 @@ def main() -> None:
     }
     print("\n".join(table(result["kinds"])))
     if options.out is not None:
-        path = options.out / "h200" / "tuner.json"
+        path = options.out / "h200" / ("tuner-grids.json" if options.whole_grids else "tuner.json")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    return [Path(word).name if "/" in word else word for word in words]
 
 
 def known_cost(measured: Measured, cost: BoostedCost | None) -> KnownCost:
@@ -177,13 +194,17 @@ def row(each: Play) -> dict[str, Any]:
     return {
         "name": matrix.name,
         "class": matrix.matrix_class,
+        "split": matrix.split,
         "nnz": matrix.nnz,
         "workload": each.measured.workload,
         "prospects": each.num_prospects,
+        "offered": each.measured.num_offered,
         "oracle_us": float(times.min()),
         "oracle_family": each.measured.grid.families[int(times.argmin())],
         "asked_until_stop": each.num_until_stop,
         "regret_at_stop": round(each.regret_after(each.num_until_stop), 5),
+        "place_at_stop": each.place_after(each.num_until_stop),
+        "within_5_percent": int((times <= 1.05 * times.min()).sum()),
         "regret_at_share": {
             str(share): round(each.regret_after(math.ceil(share * each.num_prospects)), 5) for share in SHARES
         },

@@ -26,6 +26,7 @@ import scipy.sparse
 from benchmarks.generated import fem_blocks, power_law, stencil_2d
 from benchmarks.origin import device_folder, source_commit
 from benchmarks.suites import ROOT
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
@@ -112,13 +113,14 @@ def graded_in_orders(
     ]
     runs = []
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
-        compiled = list(ahead.as_compiled(candidates, workload, time.monotonic() + COMPILE_WAIT_S))
+        parsed = [parse_candidate(each, workload) for each in candidates]
+        compiled = list(ahead.as_compiled(parsed, time.monotonic() + COMPILE_WAIT_S))
         baselines = process.open(workload, pattern).baselines()
         for _ in range(num_orders):
             SystemRandom().shuffle(compiled)
             bench, race = process.open(workload, pattern), Race(baselines.best_routine().timing.median_us)
-            outcomes = {each.program: evaluate_kernel(each, workload, ahead.result, bench, race) for each in compiled}
-            outcomes, _ = run_finals(race, bench, tuple(compiled), outcomes, baselines)
+            outcomes = {each.candidate.program: evaluate_kernel(each, ahead.result, bench, race) for each in compiled}
+            outcomes, _ = run_finals(race, bench, compiled, outcomes, baselines)
             runs.append({each.candidate_id: outcomes[each.program] for each in candidates})
     return runs
 

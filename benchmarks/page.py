@@ -4,7 +4,8 @@
 
 Starts Valkey, a generator without a policy and an evaluator (PTX interpreter). An upload is timed from the click on the form's
 button until the density of the whole matrix is drawn; an event from its arrival in the page until the frame after what it told
-was drawn, as the page itself measures it. Load beside the times: on a busy machine they count the neighbours as well.
+was drawn, as the page itself measures it. The server's processor seconds stand beside the clock's, and the machine's load: on a
+busy machine the clock counts the neighbours as well.
 """
 
 import argparse
@@ -51,6 +52,8 @@ class Upload:
     file_bytes: int
     median_s: float
     worst_s: float
+    server_processor_s: float
+    """Median, of the generator alone."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     load_before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="sparsesmith-page-") as folder, _service(Path(folder)) as url:
-        version, uploads, events = measure(url, options.chromium, matrices(Path(folder), options.nnz), options.runs)
+    with tempfile.TemporaryDirectory(prefix="sparsesmith-page-") as folder, _service(Path(folder)) as server:
+        version, uploads, events = measure(server, options.chromium, matrices(Path(folder), options.nnz), options.runs)
     result = {
         "kind": "page",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -100,7 +103,7 @@ def matrices(folder: Path, nnz: int) -> list[Path]:
     return [npz, mtx]
 
 
-def measure(url: str, chromium: str, files: list[Path], runs: int) -> tuple[str, list[Upload], Events]:
+def measure(server: "Server", chromium: str, files: list[Path], runs: int) -> tuple[str, list[Upload], Events]:
     """The browser's version, uploads, events."""
     from playwright.sync_api import sync_playwright
 
@@ -108,22 +111,23 @@ def measure(url: str, chromium: str, files: list[Path], runs: int) -> tuple[str,
         path = shutil.which(chromium) or chromium
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        uploads = [_upload(page, url, file, runs) for file in files]
-        events = _events(page, url)
+        uploads = [_upload(page, server, file, runs) for file in files]
+        events = _events(page, server.url)
         return browser.version, uploads, events
 
 
-def _upload(page: "Page", url: str, file: Path, runs: int) -> Upload:
-    seconds = []
+def _upload(page: "Page", server: "Server", file: Path, runs: int) -> Upload:
+    seconds, processor = [], []
     for _ in range(runs):
-        _fill(page, url, file, candidates=1)
-        began = time.perf_counter()
+        _fill(page, server.url, file, candidates=1)
+        before, began = server.processor_s(), time.perf_counter()
         page.get_by_role("button", name="Tune", exact=True).click()
         page.wait_for_selector("canvas[data-drawn]", timeout=SEARCH_MS)
         seconds.append(time.perf_counter() - began)
+        processor.append(server.processor_s() - before)
         page.get_by_role("button", name="Cancel").click()
         page.wait_for_selector(".verdict[data-state=cancelled], .verdict[data-state=finished]", timeout=SEARCH_MS)
-    upload = Upload(file.name, file.stat().st_size, median(seconds), max(seconds))
+    upload = Upload(file.name, file.stat().st_size, median(seconds), max(seconds), median(processor))
     print(upload, flush=True)
     return upload
 
@@ -145,9 +149,22 @@ def _fill(page: "Page", url: str, file: Path, candidates: int) -> None:
     page.fill("[name=budget_candidates]", str(candidates))
 
 
+@dataclass(frozen=True)
+class Server:
+    """A generator that runs."""
+
+    url: str
+    pid: int
+
+    def processor_s(self) -> float:
+        """Of its process so far (Linux)."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def _service(folder: Path) -> Iterator[str]:
-    """The address of a generator that has an evaluator."""
+def _service(folder: Path) -> Iterator[Server]:
+    """One that has an evaluator."""
     valkey = EmbeddedValkey(folder / "valkey")
     valkey.start()
     port = free_port()
@@ -166,7 +183,7 @@ def _service(folder: Path) -> Iterator[str]:
     try:
         url = f"http://127.0.0.1:{port}"
         _wait(url)
-        yield url
+        yield Server(url, services[0].pid)
     finally:
         for service in services:
             stop(service, 20)

@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.structure import Structure, structure_of
 from benchmarks.suites import Matrix, Source
 from benchmarks.sweep import Plan
+from services.evaluator.candidates import Parsed, parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
 from sparsesmith.families import FamilyInstance
@@ -37,10 +38,19 @@ class Prepared:
     plan: Plan
     workload: Workload
     search: "FamilySearch"
-    first: tuple[Candidate, ...]
+    first: tuple[Parsed, ...]
     ahead: CompilationsAhead
     prepare_s: float
     """Ranking the grid and writing the first batch: what a user waits for, too. Reading the matrix is not in it."""
+
+    def started(self, candidates: Iterable[Candidate]) -> tuple[Parsed, ...]:
+        """Read, and given to the compilers."""
+        return started(self.ahead, candidates, self.workload)
+
+
+def started(ahead: CompilationsAhead, candidates: Iterable[Candidate], workload: Workload) -> tuple[Parsed, ...]:
+    """Read, and given to the compilers."""
+    return ahead.start(parse_candidate(each, workload) for each in candidates)
 
 
 class FamilySearch:
@@ -131,5 +141,4 @@ def _prepare(read: "Future[tuple[Matrix, Structure]]", plan: Plan, workshop: Wor
     first = search.next_batch(FIRST_BATCH)
     prepare_s = time.monotonic() - began
     ahead = CompilationsAhead(workshop.compiler, workshop.architecture, workshop.compile_limit_s)
-    ahead.start(first, workload)
-    return Prepared(matrix, structure, plan, workload, search, first, ahead, prepare_s)
+    return Prepared(matrix, structure, plan, workload, search, started(ahead, first, workload), ahead, prepare_s)

@@ -24,6 +24,7 @@ from benchmarks.judge import final_of
 from benchmarks.measured import ADDED_LATER
 from benchmarks.origin import device_folder, source_commit
 from benchmarks.suites import ROOT, Source, core_sources, generated_sources, held_out_sources
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
@@ -92,7 +93,7 @@ def regraded(
     end = time.monotonic() + seconds
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
         for winner in chosen:
-            ahead.start((winner.candidate,), winner.workload)
+            ahead.start([parse_candidate(winner.candidate, winner.workload)])
         read: tuple[str, Pattern] | None = None
         for winner in sorted(chosen, key=lambda each: each.matrix):
             if time.monotonic() > end:
@@ -105,7 +106,7 @@ def regraded(
 def _row(winner: Winner, pattern: Pattern, process: DeviceProcess, ahead: CompilationsAhead) -> Row:
     workload = winner.workload.model_copy(update={"pattern": pattern.digest})
     bench = process.open(workload, pattern)
-    outcome = evaluate_kernel(winner.candidate, workload, ahead.result, bench, Race(1e12))
+    outcome = evaluate_kernel(parse_candidate(winner.candidate, workload), ahead.result, bench, Race(1e12))
     row: Row = {"suite": winner.suite, "matrix": winner.matrix, "family": winner.candidate.program[:60].split("\n")[0]}
     row |= {"before_us": winner.us, "outcome": outcome.outcome, "message": getattr(outcome, "message", "")[:300]}
     if isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming):

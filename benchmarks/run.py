@@ -32,7 +32,7 @@ from benchmarks.preparation import Prepared, Unprepared, Workshop, prepared_work
 from benchmarks.structure import vector_bytes
 from benchmarks.suites import ROOT, Source, core_sources, example_sources, generated_sources, held_out_sources
 from benchmarks.sweep import Plan, parse_plan
-from services.evaluator.candidates import parse_candidate
+from services.evaluator.candidates import parse_text
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
 from services.evaluator.grading import csr_bytes
@@ -265,7 +265,7 @@ def _summary(
 
 
 def _num_launches(candidate: Candidate, workload: Workload) -> int:
-    program = parse_candidate(candidate.program, workload)
+    program = parse_text(candidate.program, workload)
     assert isinstance(program, KernelProgram), "it passed"
     return len(program.launches)
 

@@ -1,11 +1,16 @@
-"""The stack under load while its processes are killed: does every accepted job come to an end, and is nothing else broken?
+"""The stack under load while its processes are killed: is every accepted job answered, once, and nothing else broken?
 
-    make soak        (python -m benchmarks.soak [--seconds 180] [--clients 12] [--kills 12] [--out benchmarks/results])
+    make soak        (python -m benchmarks.soak [--seconds 180] [--clients 12] [--kills 14] [--out benchmarks/results])
 
-The real stack of this machine. Clients post small matrices of their own, cancel some, and wait; meanwhile processes are
-killed with SIGKILL, one after the other: evaluators, trainer, Valkey and, twice at most, the generator, whose engine
-takes long to return. Then nothing is killed any more until all jobs have ended. Ends with 1, and no result file, where a
-job was lost or a request got a status that is none of ours. That a job ends once is not looked at here.
+The real stack of this machine. Clients post small matrices of their own under idempotency keys, some for samples of the
+policy, again and again until they are told a job; cancel some; and wait. Meanwhile processes are killed with SIGKILL, one
+after the other, every kind of them at least once: evaluators, trainer, Valkey, the generator and the engine's own process,
+which takes long to return and is not killed more than twice. Then nothing is killed any more until all jobs have ended,
+generator and Valkey are killed a last time, and each job is looked at again.
+
+Ends with 1, and no result file, where a job was lost, ended twice (its stream of events has another end than one), has
+another answer after its end than at it, was told to be cancelled and was not, was made twice of one request; or where a
+request got a status that is none of ours.
 """
 
 import argparse
@@ -19,6 +24,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,31 +40,56 @@ from sparsesmith.client.clients import Client
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 
-MOST_GENERATOR_KILLS = 2
+ENGINE = "engine"
+"""The generator's child that samples."""
+SLOW = {"generator": 2, ENGINE: 2}
+"""Kinds whose return takes long, and how often they are killed at most."""
 CANCELLED_SHARE = 0.1
-ENDED = ("finished", "failed", "cancelled")
-LAST_WAIT_S = 420
+SAMPLED_SHARE = 0.03
+"""Of the jobs: policy samples, which take long on a CPU."""
+ENDED = ("finished", "graded", "failed", "cancelled")
+LAST_WAIT_S = 600
+RETURN_S = 180
 PAUSE_S = 0.5
 EXPECTED = frozenset({200, 202, 204, 404, 409, 429, 503})
 """Of requests of this load; a connection that is refused or cut counts apart: somebody killed the server."""
 
 
 @dataclass
+class Job:
+    """An accepted job, as its client knows it."""
+
+    job_id: str
+    is_cancelled: bool = False
+    """We were told so: 204."""
+    end: dict[str, Any] | None = None
+    """Its status when it was first seen to have ended."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A job once more, after everything."""
+
+    status: Mapping[str, Any]
+    ends: tuple[str, ...]
+    """States of its stream of events that end a job, also beyond the first."""
+
+
+@dataclass
 class Load:
-    """What the clients saw."""
+    """What the clients saw; shared by their threads."""
 
     url: str
-    accepted: dict[str, bool] = field(default_factory=dict)
-    """Job by id; whether it was cancelled."""
+    jobs: dict[str, Job] = field(default_factory=dict)
     statuses: Counter[int] = field(default_factory=Counter)
     unreachable: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
     _counting: threading.Lock = field(default_factory=threading.Lock)
 
-    def ask(self, client: httpx.Client, method: str, path: str, body: object = None) -> httpx.Response | None:
+    def ask(self, client: httpx.Client, method: str, path: str, **options: Any) -> httpx.Response | None:
         """None where nobody answered."""
         try:
-            response = client.request(method, self.url + path, json=body, timeout=60)
+            response = client.request(method, self.url + path, timeout=60, **options)
         except httpx.TransportError:
             with self._counting:
                 self.unreachable += 1
@@ -72,16 +104,51 @@ class Load:
         chosen = random.Random(seed)
         with httpx.Client() as client:
             while not self.stop.is_set():
-                response = self.ask(client, "POST", "/v1/kernels", small_request(chosen))
-                if response is None or response.status_code != 202:
-                    time.sleep(PAUSE_S)
+                job = self._accepted(client, f"soak-{seed}-{chosen.getrandbits(64)}", small_request(chosen))
+                if job is None:
                     continue
-                job_id = response.json()["job_id"]
-                self.accepted[job_id] = chosen.random() < CANCELLED_SHARE
-                if self.accepted[job_id]:
-                    self.ask(client, "DELETE", f"/v1/kernels/{job_id}")
-                self.ask(client, "GET", f"/v1/kernels/{job_id}")
+                self.jobs[job.job_id] = job
+                if chosen.random() < CANCELLED_SHARE:
+                    response = self.ask(client, "DELETE", f"/v1/kernels/{job.job_id}")
+                    job.is_cancelled = response is not None and response.status_code == 204
+                self.ask(client, "GET", f"/v1/kernels/{job.job_id}")
                 time.sleep(chosen.uniform(0, 2 * PAUSE_S))
+
+    def _accepted(self, client: httpx.Client, key: str, body: Mapping[str, Any]) -> Job | None:
+        """Asks under one key until told a job, also once the load is over; None where nobody would say in the end."""
+        deadline = time.monotonic() + LAST_WAIT_S
+        while time.monotonic() < deadline:
+            response = self.ask(client, "POST", "/v1/kernels", json=body, headers={"Idempotency-Key": key})
+            if response is not None and response.status_code == 202:
+                return Job(response.json()["job_id"])
+            time.sleep(PAUSE_S)
+        return None
+
+    def wait_for_ends(self) -> None:
+        """Of all jobs, `LAST_WAIT_S` at most."""
+        deadline = time.monotonic() + LAST_WAIT_S
+        with httpx.Client() as client:
+            while (open_jobs := [each for each in self.jobs.values() if each.end is None]) and (
+                time.monotonic() < deadline
+            ):
+                for job in open_jobs:
+                    response = self.ask(client, "GET", f"/v1/kernels/{job.job_id}")
+                    if response is not None and response.status_code == 200:
+                        status = response.json()
+                        job.end = status if status["status"]["state"] in ENDED else None
+                time.sleep(PAUSE_S)
+
+    def listed(self) -> set[str]:
+        """Ids of all jobs that the service knows."""
+        found: set[str] = set()
+        before: dict[str, str] = {}
+        with httpx.Client() as client:
+            while True:
+                page = client.get(f"{self.url}/v1/kernels", params={"limit": 200, **before}, timeout=60).json()
+                found |= {each["job_id"] for each in page["jobs"]}
+                if page["next_before"] is None:
+                    return found
+                before = {"before": page["next_before"]}
 
 
 def small_request(chosen: random.Random) -> dict[str, Any]:
@@ -94,89 +161,181 @@ def small_request(chosen: random.Random) -> dict[str, Any]:
         "row_indices": [row for row, _ in entries],
         "col_indices": [col for _, col in entries],
     }
-    return {"matrix": matrix, "search": "families", "budget": {"candidates": 2, "seconds": 120}}
+    search = "sample" if chosen.random() < SAMPLED_SHARE else "families"
+    return {"matrix": matrix, "search": search, "budget": {"candidates": 2, "seconds": 120}}
 
 
-def killed(stack: Stack, count: int, seconds: float, chosen: random.Random) -> Counter[str]:
-    """Kills processes over the time given; by name."""
-    found: Counter[str] = Counter()
-    for _ in range(count):
-        time.sleep(seconds / count)
-        names = [name for name in stack.pids() if name != "generator" or found[name] < MOST_GENERATOR_KILLS]
-        name = chosen.choice(names)
-        try:
-            os.kill(stack.pids()[name], signal.SIGKILL)
-        except (KeyError, ProcessLookupError):
-            continue
-        found[name] += 1
-        print(f"killed {name}", flush=True)
+def schedule(kinds: Sequence[str], count: int, chosen: random.Random) -> list[str]:
+    """Whom to kill, in this order: each kind once, the others by chance. Raises ValueError for fewer kills than kinds."""
+    if count < len(kinds):
+        raise ValueError(f"--kills {count}: there are {len(kinds)} kinds of processes, and each is killed")
+    drawn = [*kinds]
+    while len(drawn) < count:
+        drawn.append(chosen.choice([kind for kind in kinds if drawn.count(kind) < SLOW.get(kind, count)]))
+    chosen.shuffle(drawn)
+    return drawn
+
+
+def process_ids(stack: Stack) -> dict[str, int]:
+    """Of all kinds that run now, the engine's own process included."""
+    found = stack.pids()
+    engines = [pid for pid in _session(found.get("generator", -1)) if _title(pid).startswith("VLLM::EngineCore")]
+    return {**found, ENGINE: engines[0]} if engines else found
+
+
+def _session(leader: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if os.getsid(int(entry.name)) == leader:
+                found.append(int(entry.name))
     return found
 
 
-def ends(load: Load) -> Counter[str]:
-    """How each accepted job ended, waited for."""
-    states: dict[str, str] = {}
-    deadline = time.monotonic() + LAST_WAIT_S
-    with httpx.Client() as client:
-        while len(states) < len(load.accepted) and time.monotonic() < deadline:
-            for job_id in [each for each in load.accepted if each not in states]:
-                response = load.ask(client, "GET", f"/v1/kernels/{job_id}")
-                if response is not None and response.status_code == 200:
-                    state = response.json()["status"]["state"]
-                    if state in ENDED:
-                        states[job_id] = state
-            time.sleep(PAUSE_S)
-    return Counter(states.get(job_id, "lost") for job_id in load.accepted)
+def _title(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def killed(stack: Stack, kinds: Sequence[str], seconds: float) -> Counter[str]:
+    """Kills one after the other over the time given, and waits for one that is still on its way back; by kind."""
+    found: Counter[str] = Counter()
+    for kind in kinds:
+        time.sleep(seconds / len(kinds))
+        kill(stack, kind)
+        found[kind] += 1
+        print(f"killed {kind}", flush=True)
+    return found
+
+
+def kill(stack: Stack, kind: str) -> None:
+    """Raises TimeoutError where there is none for `RETURN_S`."""
+    deadline = time.monotonic() + RETURN_S
+    while time.monotonic() < deadline:
+        pid = process_ids(stack).get(kind)
+        with suppress(ProcessLookupError):
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+                return
+        time.sleep(PAUSE_S)
+    raise TimeoutError(f"no {kind} ran for {RETURN_S} s")
+
+
+def looked_at(url: str, job_id: str) -> Look:
+    """A job's status and all ends in its stream: the stream is over at the first, and asked again for what is after."""
+    with httpx.Client(timeout=60) as client:
+        status = client.get(f"{url}/v1/kernels/{job_id}").json()
+        ends: list[str] = []
+        last: dict[str, str] = {}
+        while events := _events(client.get(f"{url}/v1/kernels/{job_id}/events", headers=last).text):
+            ends += [state for _, state in events if state in ENDED]
+            last = {"Last-Event-ID": events[-1][0]}
+    return Look(status, tuple(ends))
+
+
+def _events(text: str) -> list[tuple[str, str]]:
+    """Id and name of each event of a stream."""
+    blocks = [dict(line.split(": ", 1) for line in block.split("\n") if ": " in line) for block in _blocks(text)]
+    return [(block["id"], block["event"]) for block in blocks if "id" in block]
+
+
+def _blocks(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").split("\n\n")
+
+
+def complaints(job: Job, look: Look | None) -> list[str]:
+    """What is wrong with a job's end."""
+    if job.end is None or look is None:
+        return ["lost"]
+    state = job.end["status"]["state"]
+    found = []
+    if look.ends != (state,):
+        found.append(f"ended as {state}, its events say {', '.join(look.ends) or 'nothing'}")
+    if look.status != job.end:
+        found.append("its answer changed after its end")
+    if job.is_cancelled and state != "cancelled":
+        found.append(f"we were told that it is cancelled, and it is {state}")
+    return found
+
+
+def failures(jobs: Sequence[Job]) -> dict[str, int]:
+    """Why jobs failed, and how many."""
+    ends = [job.end["status"] for job in jobs if job.end is not None]
+    return dict(Counter(each["problem"]["detail"] for each in ends if each["state"] == "failed"))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--clients", type=int, default=12)
-    parser.add_argument("--kills", type=int, default=12)
+    parser.add_argument("--kills", type=int, default=14)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    chosen = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="ss-soak-") as folder:
-        stack_options = StackOptions(Path(folder), port=free_port(), num_evaluators=2)
-        with Stack(stack_options, on_event=lambda told: print(told, flush=True)) as stack:
-            with Client(stack.url) as client:
-                wait_until_ready(client, stack)
-            load = Load(stack.url)
-            threads = [threading.Thread(target=load.one_client, args=(seed,)) for seed in range(options.clients)]
-            for thread in threads:
-                thread.start()
-            by_name = killed(stack, options.kills, options.seconds, chosen)
-            load.stop.set()
-            for thread in threads:
-                thread.join()
-            states = ends(load)
-            tracebacks = sum(
-                path.read_text(errors="replace").count("Traceback") for path in (Path(folder) / "logs").glob("*.log")
-            )
-    result = {
-        "kind": "soak",
-        "commit": source_commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, no GPU",
-        "command": f"benchmarks.soak --seconds {options.seconds:g} --clients {options.clients} --kills {options.kills}",
-        "kills": dict(by_name),
-        "jobs": len(load.accepted),
-        "ended": dict(states),
-        "statuses": {str(status): count for status, count in sorted(load.statuses.items())},
-        "unreachable": load.unreachable,
-        "tracebacks_in_logs": tracebacks,
-    }
+        result, wrong = soaked(Path(folder), options)
     print(json.dumps(result, indent=1))
-    odd = [status for status in load.statuses if status not in EXPECTED]
-    if states["lost"] or odd:
-        print(f"lost {states['lost']} jobs; unexpected statuses {odd}", file=sys.stderr)
+    if wrong:
+        print("\n".join(wrong), file=sys.stderr)
         return 1
     folder_out = options.out / "cpu"
     folder_out.mkdir(parents=True, exist_ok=True)
     (folder_out / "soak.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    """What is to be told, and what is wrong."""
+    stack_options = StackOptions(folder, port=free_port(), num_evaluators=2)
+    with Stack(stack_options, on_event=lambda told: print(told, flush=True)) as stack:
+        with Client(stack.url) as client:
+            wait_until_ready(client, stack)
+        kinds = schedule(sorted(process_ids(stack)), options.kills, random.Random(options.seed))
+        load = Load(stack.url)
+        by_kind = under_load(load, options.clients, lambda: killed(stack, kinds, options.seconds))
+        load.wait_for_ends()
+        for kind in ("generator", "valkey"):
+            kill(stack, kind)
+        with Client(stack.url) as client:
+            wait_until_ready(client, stack)
+        looks = {job_id: looked_at(stack.url, job_id) for job_id, job in load.jobs.items() if job.end is not None}
+        doubles = load.listed() - load.jobs.keys()
+        logs = [path.read_text(errors="replace") for path in (folder / "logs").glob("*.log")]
+    wrong = [f"{job.job_id}: {each}" for job in load.jobs.values() for each in complaints(job, looks.get(job.job_id))]
+    wrong += [f"{job_id}: nobody was told of it" for job_id in sorted(doubles)]
+    wrong += [f"status {status}: not expected" for status in load.statuses if status not in EXPECTED]
+    ended = Counter("lost" if job.end is None else job.end["status"]["state"] for job in load.jobs.values())
+    return {
+        "kind": "soak",
+        "commit": source_commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, no GPU",
+        "command": f"benchmarks.soak --seconds {options.seconds:g} --clients {options.clients} --kills {options.kills}",
+        "kills": dict(sorted(by_kind.items())),
+        "jobs": len(load.jobs),
+        "ended": dict(sorted(ended.items())),
+        "ended_once": sum(len(look.ends) == 1 for look in looks.values()),
+        "same_after_the_end": sum(looks[job_id].status == load.jobs[job_id].end for job_id in looks),
+        "failures": failures([*load.jobs.values()]),
+        "statuses": {str(status): count for status, count in sorted(load.statuses.items())},
+        "unreachable": load.unreachable,
+        "tracebacks_in_logs": sum(log.count("Traceback") for log in logs),
+    }, wrong
+
+
+def under_load(load: Load, num_clients: int, trouble: Callable[[], Counter[str]]) -> Counter[str]:
+    """Clients at work while there is trouble, and until each of their requests is answered."""
+    threads = [threading.Thread(target=load.one_client, args=(seed,)) for seed in range(num_clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        return trouble()
+    finally:
+        load.stop.set()
+        for thread in threads:
+            thread.join()
 
 
 if __name__ == "__main__":

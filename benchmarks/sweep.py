@@ -28,6 +28,7 @@ from typing import cast
 
 from benchmarks.split import SPLIT_FILE
 from benchmarks.training_pack import TRAINING_NNZ
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
@@ -208,13 +209,13 @@ def _measure(
     patience_s = COMPILE_S if len(candidates) <= 256 else EXHAUSTIVE_COMPILE_S
     try:
         with CompilationsAhead(compiler, process.description().architecture, settings.compile_limit_s) as ahead:
-            ahead.start(candidates, workload)
+            parsed = ahead.start(parse_candidate(each, workload) for each in candidates)
             bench = process.open(workload, proposals.pattern)
-            for candidate in ahead.as_compiled(candidates, workload, time.monotonic() + patience_s):
+            for each in ahead.as_compiled(parsed, time.monotonic() + patience_s):
                 began = time.monotonic()
-                outcome = evaluate_kernel(candidate, workload, ahead.result, bench, race)
+                outcome = evaluate_kernel(each, ahead.result, bench, race)
                 outcomes[outcome.outcome] += 1
-                instance = by_program[candidate.program]
+                instance = by_program[each.candidate.program]
                 if isinstance(outcome, Passed):
                     yield {
                         "pattern": proposals.name,
@@ -223,14 +224,14 @@ def _measure(
                         "num_dense_cols": plan.num_dense_cols,
                         "family": instance.family,
                         "parameters": dict(instance.parameters),
-                        "program": candidate.program,
+                        "program": each.candidate.program,
                         "median_us": outcome.timing.median_us,
                         "best_baseline_us": None,
                         "grading_s": round(time.monotonic() - began, 5),
                     }
                 elif len(failures) < 500:
                     failures.append(
-                        {"pattern": proposals.name, "family": instance.family, "program": candidate.program}
+                        {"pattern": proposals.name, "family": instance.family, "program": each.candidate.program}
                         | {"outcome": outcome.model_dump_json()[:2000]}
                     )
     except SparsesmithError as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from services.evaluator.candidates import parse_candidate
+from services.evaluator.candidates import parse_text
 from services.evaluator.checking.correctness import Correct, check
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.device import Draw, StoredMatrix
@@ -60,7 +60,7 @@ class Twins:
 
     def _work(self, text: str) -> list[Counts] | str:
         """What a program did in its first run, or why it did not pass."""
-        program = parse_candidate(text, self._workload)
+        program = parse_text(text, self._workload)
         if isinstance(program, Rejected):
             return program.message
         binary = self._compiler.compile(program.source, "sm_90")

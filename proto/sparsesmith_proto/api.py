@@ -10,6 +10,7 @@ from sparsesmith_proto.kernel import (
     DeviceDescription,
     Evaluation,
     FromFamily,
+    Mutated,
     Outcome,
     Passed,
     ProbeWritten,
@@ -17,6 +18,7 @@ from sparsesmith_proto.kernel import (
     Workload,
 )
 from sparsesmith_proto.message import (
+    Architecture,
     Bytes,
     Digest,
     ElementType,
@@ -40,6 +42,17 @@ class Budget(Message):
     seconds: Seconds = Field(default=120, gt=0, le=3600)
 
 
+class Refinement(Message):
+    """How far `search="refine"` goes: the loop of generating, grading and changing what was found."""
+
+    children: int = Field(default=8, ge=1, le=256)
+    """Of each program that is refined."""
+    generations: int = Field(default=6, ge=1, le=64)
+    """Changes from the first programs to the last."""
+    beam: int = Field(default=4, ge=1, le=64)
+    """Programs that are refined: the fastest so far."""
+
+
 class TuningOptions(Message):
     """What a user may choose beside the matrix; the same names are form fields of an upload."""
 
@@ -49,6 +62,7 @@ class TuningOptions(Message):
     values: ValuesOption = "any"
     search: SearchStrategy = "auto"
     budget: Budget = Budget()
+    refine: Refinement = Refinement()
 
 
 class MatrixIndices(Message):
@@ -129,8 +143,9 @@ class LibraryAnswer(Message):
 Answer = Annotated[TunedAnswer | LibraryAnswer, Field(discriminator="kind")]
 
 
-SourceName = Literal["families", "policy"]
-"""`families`: hand-written kernels, tuned. `policy`: samples of the language model."""
+SourceName = Literal["families", "policy", "mutate"]
+"""`families`: hand-written kernels, tuned. `policy`: samples of the language model. `mutate`: the fastest so far,
+changed."""
 
 
 class SourceReport(Message):
@@ -324,10 +339,13 @@ class TriedCandidate(Message):
     """As it was proposed, where that left numbers open."""
     settings: dict[str, int | str] = Field(default_factory=dict)
     """Of its knobs; one that is left out has its first value."""
-    origin: Annotated[FromPolicy | FromFamily | UserWritten | ProbeWritten, Field(discriminator="kind")]
+    origin: Annotated[FromPolicy | FromFamily | Mutated | UserWritten | ProbeWritten, Field(discriminator="kind")]
     outcome: Outcome
     graded_s: Seconds
     """From the start of the job's run to the report that told of it."""
+    share_of_floor: float | None = Field(default=None, ge=0)
+    """Of its time, what copying alone takes: the values and the dense operands once each, at the device's copy
+    bandwidth. None: it did not pass, or an earlier release graded it."""
 
     @property
     def message(self) -> str | None:
@@ -350,6 +368,16 @@ class CandidatePage(Message):
     candidates: tuple[TriedCandidate, ...]
     next_offset: int | None
     """Where the next page starts; None: nothing more has been graded."""
+
+
+class Listing(Message):
+    """`GET /v1/kernels/{id}/listing`: a program and what an evaluator's compiler made of it."""
+
+    program: str
+    """The lines that the PTX names, from 1."""
+    ptx: str
+    """As it was checked and assembled; `.loc 1 N 0` stands before what line N of the program became."""
+    architecture: Architecture
 
 
 class RowLengths(Message):

@@ -26,6 +26,8 @@ class EvaluationJob(Message):
     work: int | None = Field(default=None, ge=0)
     """Entries that one product touches, times the candidates: jobs of much less go first, within a bound. None: not
     known, counts as much."""
+    listings: bool = False
+    """Whether the report shall hold the PTX of the candidates that passed."""
 
 
 class EvaluationReport(Message):
@@ -39,3 +41,6 @@ class EvaluationReport(Message):
     """Device memory of the workload's matrix in CSR, for comparison with each `format_bytes`."""
     seconds: Seconds
     """Wall time of the whole job on the evaluator."""
+    listings: dict[str, str] = Field(default_factory=dict)
+    """PTX by candidate_id, of those that passed, where the job asked for it; `.loc 1 N 0` stands before what line N of
+    the program became."""

@@ -96,7 +96,23 @@ class ProbeWritten(Message):
     version: PolicyVersion
 
 
-Origin = Annotated[Sampled | FromFamily | UserWritten | ProbeWritten, Field(discriminator="kind")]
+class Mutated(Message):
+    """The candidate is another one of the same search, changed without a model (`sparsesmith.mutation`)."""
+
+    kind: Literal["mutated"] = "mutated"
+    parent: Identifier
+    """Candidate that was changed."""
+    deed: str
+    """What was done: `hints: x ldcg`; several changes with ` + ` between."""
+    seed: str
+    """Of the choice among all changes: the parent's text and the seed give the program again."""
+    generation: int = Field(ge=1)
+    """Changes since the program that the search began with."""
+    report: str
+    """What was measured of the parent, as whoever changes it is told."""
+
+
+Origin = Annotated[Sampled | FromFamily | Mutated | UserWritten | ProbeWritten, Field(discriminator="kind")]
 
 
 class Candidate(Message):
@@ -292,4 +308,14 @@ class DeviceDescription(Message):
     """Measured device-to-device copy, read plus written bytes, in 1e9 bytes a second; assumed by the traffic model
     where no GPU is there."""
     versions: dict[str, str]
-    """Driver, NVRTC, cuSPARSE, package."""
+    """Driver, cuSPARSE, package; of the toolchain `nvrtc`, `ptxas` and the `options` that change the code."""
+
+    @property
+    def toolchain(self) -> str:
+        """What compiled the programs, as one line: `nvrtc 13.0, ptxas 13.0, -std=c++17, sm_90`.
+
+        Earlier releases have not written it down: `an unknown toolchain, sm_90`.
+        """
+        tools = [f"{name} {self.versions[name]}" for name in ("nvrtc", "ptxas") if name in self.versions]
+        options = [self.versions["options"]] if "options" in self.versions else []
+        return ", ".join([*(tools or ["an unknown toolchain"]), *options, self.architecture])

@@ -1,4 +1,4 @@
-"""A job's time on its evaluator: one budget for all stages, and whether the job should go on at all."""
+"""A job's time on its evaluator: one budget for all stages, its turn, and whether it should go on at all."""
 
 import math
 import time
@@ -20,7 +20,7 @@ class Stopped(Exception):
     """The worker was told to stop, or the job was cancelled; where it is still wanted it goes back to the queue."""
 
 
-def _goes_on() -> bool:
+def _never() -> bool:
     return False
 
 
@@ -31,11 +31,18 @@ class Allowance:
     budget_s: float
     ends: float
     """On time.monotonic's clock."""
-    must_stop: Callable[[], bool] = _goes_on
+    turn_s: float = math.inf
+    """After so many seconds of grading it ends where others wait."""
+    must_stop: Callable[[], bool] = _never
+    others_wait: Callable[[], bool] = _never
 
     @property
     def left_s(self) -> float:
         return max(0.0, self.ends - time.monotonic())
+
+    def turn_is_over(self, started: float) -> bool:
+        """Of a batch whose grading began then, on time.monotonic's clock."""
+        return time.monotonic() - started > self.turn_s and self.others_wait()
 
     def check(self, stage: str) -> None:
         """Raises BudgetSpent, Stopped."""
@@ -53,7 +60,13 @@ class Allowance:
 UNHURRIED = Allowance(budget_s=math.inf, ends=math.inf)
 
 
-def allowance_of(job: EvaluationJob, waited_s: float, must_stop: Callable[[], bool]) -> Allowance:
+def allowance_of(
+    job: EvaluationJob,
+    waited_s: float,
+    must_stop: Callable[[], bool],
+    others_wait: Callable[[], bool] = _never,
+) -> Allowance:
     """Of a job that is taken now, `waited_s` after it was submitted."""
     patience_s = math.inf if job.patience_s is None else max(SHORTEST_S, job.patience_s - waited_s)
-    return Allowance(job.budget_s, time.monotonic() + min(job.budget_s, patience_s), must_stop)
+    ends = time.monotonic() + min(job.budget_s, patience_s)
+    return Allowance(job.budget_s, ends, math.inf if job.turn_s is None else job.turn_s, must_stop, others_wait)

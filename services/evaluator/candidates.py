@@ -1,7 +1,7 @@
-"""What a candidate's text says: its numbers filled in, its program, or why it is none."""
+"""What a candidate's text says: its numbers filled in, its program, or why it is none. Read once, before all else."""
 
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.known_sizes import known_sizes
@@ -13,48 +13,70 @@ from sparsesmith.program.program import KernelProgram, check_sizes, parse_progra
 from sparsesmith_proto.kernel import Candidate, Rejected, Workload
 
 
-@lru_cache(maxsize=1024)
-def parse_candidate(text: str, workload: Workload) -> KernelProgram | Rejected:
-    """The program in a candidate's text, which may be a model's raw answer."""
+@dataclass(frozen=True, eq=False)
+class Filled:
+    """A candidate without open numbers."""
+
+    candidate: Candidate
+    in_place: str = ""
+    """Its text with every line where it was written; empty where nothing was open."""
+    refused: Rejected | None = None
+    """Why its numbers cannot be filled in."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """A candidate whose text was read."""
+
+    candidate: Candidate
+    program: KernelProgram | Rejected
+
+
+def fill_numbers(
+    candidates: Iterable[Candidate], workload: Workload, pattern: Pattern, num_sms: int
+) -> tuple[Filled, ...]:
+    """In order. Lines in a message count as in the text as it was written."""
+    circumstances = Circumstances(pattern, workload.num_dense_cols, num_sms)
+    return tuple(
+        _filled(each, workload, circumstances) if is_open(each.program) or each.settings else Filled(each)
+        for each in candidates
+    )
+
+
+def parse_candidates(candidates: Iterable[Filled], workload: Workload, pattern: Pattern) -> Iterator[Parsed]:
+    """Each as it is asked for. Refused is, too, what requires sizes that this matrix has not, as far as they are known
+    before anything is built."""
+    for each in candidates:
+        program = each.refused or parse_text(each.candidate.program, workload)
+        if isinstance(program, Rejected):
+            yield Parsed(each.candidate, _as_written(each, workload) or program)
+        else:
+            yield Parsed(each.candidate, _misfit(program, pattern) or program)
+
+
+def parse_candidate(candidate: Candidate, workload: Workload) -> Parsed:
+    """Of one that leaves nothing open."""
+    return Parsed(candidate, parse_text(candidate.program, workload))
+
+
+def parse_text(text: str, workload: Workload) -> KernelProgram | Rejected:
+    """The program in a text, which may be a model's raw answer."""
     try:
         return parse_program(extract_program(text), workload.operation, workload.element_type)
     except InvalidProgram as error:
         return Rejected(message=error.message)
 
 
-def bound(
-    candidates: Iterable[Candidate], workload: Workload, pattern: Pattern, num_sms: int
-) -> tuple[tuple[Candidate, ...], dict[str, Rejected]]:
-    """Candidates with their numbers filled in, in order; and texts among these that are refused for what they leave
-    open.
-
-    Lines in a message count as in the text as it was written.
-    """
-    circumstances = Circumstances(pattern, workload.num_dense_cols, num_sms)
-    filled, refused = [], {}
-    for candidate in candidates:
-        if not is_open(candidate.program) and not candidate.settings:
-            filled.append(candidate)
-            continue
-        program, rejected = _bound(candidate, workload, circumstances)
-        filled.append(candidate.model_copy(update={"program": program, "written": candidate.program}))
-        if rejected is not None:
-            refused[program] = rejected
-    return tuple(filled), refused
-
-
-def _bound(candidate: Candidate, workload: Workload, circumstances: Circumstances) -> tuple[str, Rejected | None]:
-    """The program, as far as its numbers could be filled in."""
+def _filled(candidate: Candidate, workload: Workload, circumstances: Circumstances) -> Filled:
     text = candidate.program
     try:
         text = extract_program(text)
         program = bind_numbers(text, candidate.settings, circumstances, workload.operation, workload.element_type)
-        text = program.text
-        if isinstance(parse_candidate(text, workload), Rejected):
-            parse_program(program.in_place, workload.operation, workload.element_type)
     except InvalidProgram as error:
-        return _told_apart(text, candidate), Rejected(message=error.message)
-    return text, None
+        known = candidate.model_copy(update={"program": _told_apart(text, candidate), "written": candidate.program})
+        return Filled(known, refused=Rejected(message=error.message))
+    known = candidate.model_copy(update={"program": program.text, "written": candidate.program})
+    return Filled(known, in_place=program.in_place)
 
 
 def _told_apart(text: str, candidate: Candidate) -> str:
@@ -65,14 +87,20 @@ def _told_apart(text: str, candidate: Candidate) -> str:
         return text
 
 
-def misfits(candidates: Iterable[Candidate], workload: Workload, pattern: Pattern) -> dict[str, Rejected]:
-    """Texts that require what this matrix has not, as far as that is known before anything is built or compiled."""
-    refused = {}
-    for text in {candidate.program for candidate in candidates if "require" in candidate.program}:
-        program = parse_candidate(text, workload)
-        if isinstance(program, KernelProgram) and program.requirements:
-            try:
-                check_sizes(program, known_sizes(program.format, pattern))
-            except InvalidProgram as error:
-                refused[text] = Rejected(message=error.message)
-    return refused
+def _as_written(filled: Filled, workload: Workload) -> Rejected | None:
+    """Why a filled-in text is no program, by the lines as they were written; None where nothing was open."""
+    if filled.in_place:
+        try:
+            parse_program(filled.in_place, workload.operation, workload.element_type)
+        except InvalidProgram as error:
+            return Rejected(message=error.message)
+    return None
+
+
+def _misfit(program: KernelProgram, pattern: Pattern) -> Rejected | None:
+    try:
+        if program.requirements:
+            check_sizes(program, known_sizes(program.format, pattern))
+    except InvalidProgram as error:
+        return Rejected(message=error.message)
+    return None

@@ -131,7 +131,8 @@ class LoadedKernel(Protocol):
         """Packs the draw's values into the format and runs every launch once, in order, then waits.
 
         A, the dense operand and y lie at offsets (multiples of ALIGNMENT_BYTES) chosen anew for each call. y starts as
-        `start`, or where that is None as NaN; scratch starts as NaN. `draw` is one that the bench holds.
+        `start`, or where that is None as NaN; scratch holds NaN or numbers that nobody knows. `draw` is one that the
+        bench holds.
         """
         ...
 

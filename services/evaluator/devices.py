@@ -21,6 +21,10 @@ logger = logging.getLogger(__name__)
 CUDA_RUN_LIMIT_S = 15.0
 """Beside checks of microseconds: a kernel that takes this long hangs."""
 
+CUDA_START_LIMIT_S = 180.0
+INTERPRETER_START_LIMIT_S = 900.0
+"""On a new computer the interpreter compiles its machine: minutes where others work."""
+
 NEEDED_CUDA, NEEDED_DRIVER = 13_000, 580
 """What CuPy and NVRTC of the extra `evaluator-gpu` are made for, and the first driver that runs it."""
 
@@ -60,7 +64,7 @@ def device_process(settings: EvaluatorSettings) -> DeviceProcess:
     kind = _device_kind(settings.device)
     run_limit_s = settings.run_limit_s or (CUDA_RUN_LIMIT_S if kind == "cuda" else INTERPRETER_RUN_LIMIT_S)
     limits = StageLimits(
-        start_s=settings.start_limit_s,
+        start_s=settings.start_limit_s or (CUDA_START_LIMIT_S if kind == "cuda" else INTERPRETER_START_LIMIT_S),
         open_s=settings.open_limit_s,
         baselines_s=settings.baselines_limit_s,
         store_s=settings.store_limit_s,

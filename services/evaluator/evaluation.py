@@ -1,8 +1,8 @@
-"""The story of one candidate: parse, build the format, compile, load and check, time. Every failure is an outcome."""
+"""The story of one candidate: build its format, compile, load and check, time. Every failure is an outcome."""
 
 from collections.abc import Callable
 
-from services.evaluator.candidates import parse_candidate
+from services.evaluator.candidates import Parsed
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.isolation.workbench import Stored, Workbench
@@ -10,7 +10,6 @@ from services.evaluator.race import Race
 from sparsesmith.formats.values.compressed import storage_name
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import (
-    Candidate,
     CompileFailed,
     EstimatedTiming,
     MeasuredTiming,
@@ -19,18 +18,15 @@ from sparsesmith_proto.kernel import (
     Rejected,
     Resources,
     TimedOut,
-    Workload,
 )
 
 Compile = Callable[[KernelProgram], Compiled | CompileFailed | TimedOut]
 """Compiles a program, or hands out what was compiled ahead."""
 
 
-def evaluate_kernel(
-    candidate: Candidate, workload: Workload, compile_program: Compile, bench: Workbench, race: Race
-) -> Outcome:
-    """What becomes of a candidate on this workload. Raises Unavailable where there is no device to find out."""
-    program = parse_candidate(candidate.program, workload)
+def evaluate_kernel(parsed: Parsed, compile_program: Compile, bench: Workbench, race: Race) -> Outcome:
+    """What becomes of a candidate on the bench's workload. Raises Unavailable where there is no device to find out."""
+    kernel_id, program = parsed.candidate.candidate_id, parsed.program
     if isinstance(program, Rejected):
         return program
     stored = bench.store(program)
@@ -39,10 +35,10 @@ def evaluate_kernel(
     binary = compile_program(program)
     if not isinstance(binary, Compiled):
         return binary
-    verdict = bench.check(candidate.candidate_id, program, binary)
+    verdict = bench.check(kernel_id, program, binary)
     if not isinstance(verdict, Correct):
         return verdict
-    timing = race.time(candidate.candidate_id, bench)
+    timing = race.time(kernel_id, bench)
     if not isinstance(timing, MeasuredTiming | EstimatedTiming):
         return timing
     return Passed(

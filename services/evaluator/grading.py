@@ -1,12 +1,14 @@
 """A batch of candidates on one workload: compiled ahead, graded one by one, the front of the field timed again."""
 
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from services.evaluator.allowance import Allowance, BudgetSpent, Stopped
-from services.evaluator.candidates import parse_candidate
+from services.evaluator.candidates import Parsed
 from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
@@ -17,7 +19,6 @@ from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
     Baselines,
-    Candidate,
     Evaluation,
     MeasuredTiming,
     Outcome,
@@ -39,17 +40,18 @@ Outcomes = dict[str, Outcome]
 
 def grade_batch(
     job: EvaluationJob,
+    candidates: Sequence[Parsed],
     pattern: Pattern,
     bench: Workbench,
     ahead: CompilationsAhead,
     baselines: Baselines,
     allowance: Allowance,
-    others_wait: Callable[[], bool] = lambda: False,
     known: Outcomes | None = None,
 ) -> EvaluationReport:
     """Grades the candidates of a job, whose candidate_ids are distinct, until its allowance or its turn is over.
 
-    `known`: of texts that were graded for the same search; this job's are added.
+    `candidates`: one for each text of the job that is not `known`, which are those graded for the same search; this
+    job's are added.
 
     Raises LimitExceeded where the workload does not fit the device, Unavailable where the device does not come up,
     BudgetSpent where the inputs take all there is, Stopped.
@@ -57,31 +59,42 @@ def grade_batch(
     bench.draw()
     started = time.monotonic()
     known = {} if known is None else known
-    distinct = tuple({each.program: each for each in job.candidates if each.program not in known}.values())
     race = Race(baselines.best_routine().timing.median_us)
     outcomes: Outcomes = {}
     with suppress(BudgetSpent):
-        bench.store_ahead(programs_of(distinct, job.workload), STORE_AHEAD_SHARE * allowance.left_s)
-        for candidate in ahead.as_compiled(distinct, job.workload, allowance.ends - finals_s(allowance)):
+        bench.store_ahead(programs_of(candidates), STORE_AHEAD_SHARE * allowance.left_s)
+        for each in ahead.as_compiled(candidates, allowance.ends - finals_s(allowance)):
             if allowance.must_stop():
                 raise Stopped(f"job {job.job_id} was given back after {len(outcomes)} candidates")
-            if outcomes and job.turn_s is not None and time.monotonic() - started > job.turn_s and others_wait():
+            if outcomes and allowance.turn_is_over(started):
                 break
-            outcomes[candidate.program] = evaluate_kernel(candidate, job.workload, ahead.result, bench, race)
+            outcomes[each.candidate.program] = evaluate_kernel(each, ahead.result, bench, race)
     with suppress(BudgetSpent):  # The brief times stay.
-        outcomes, baselines = run_finals(race, bench, distinct, outcomes, baselines)
+        outcomes, baselines = run_finals(race, bench, candidates, outcomes, baselines)
     known.update(outcomes)
     return EvaluationReport(
         job_id=job.job_id,
         device=bench.description(),
         baselines=baselines,
         evaluations=tuple(
-            Evaluation(candidate=candidate, outcome=known.get(candidate.program, unreached(job, allowance)))
+            Evaluation(candidate=candidate, outcome=known.get(candidate.program, unreached(allowance)))
             for candidate in job.candidates
         ),
         csr_bytes=csr_bytes(pattern, job.workload),
         seconds=time.monotonic() - started,
+        listings=listings_of(candidates, ahead, known) if job.listings else {},
     )
+
+
+def listings_of(candidates: Sequence[Parsed], ahead: CompilationsAhead, outcomes: Outcomes) -> dict[str, str]:
+    """PTX of the candidates that passed, by candidate_id."""
+    found = {}
+    for each in candidates:
+        if isinstance(each.program, KernelProgram) and isinstance(outcomes.get(each.candidate.program), Passed):
+            binary = ahead.result(each.program)
+            if isinstance(binary, Compiled):
+                found[each.candidate.candidate_id] = binary.ptx
+    return found
 
 
 def finals_s(allowance: Allowance) -> float:
@@ -89,14 +102,13 @@ def finals_s(allowance: Allowance) -> float:
     return min(LONGEST_FINALS_S, FINALS_SHARE * allowance.left_s)
 
 
-def programs_of(candidates: Iterable[Candidate], workload: Workload) -> list[KernelProgram]:
+def programs_of(candidates: Sequence[Parsed]) -> list[KernelProgram]:
     """Of the candidates whose text is a program."""
-    parsed = (parse_candidate(candidate.program, workload) for candidate in candidates)
-    return [program for program in parsed if isinstance(program, KernelProgram)]
+    return [each.program for each in candidates if isinstance(each.program, KernelProgram)]
 
 
 def run_finals(
-    race: Race, bench: Workbench, candidates: tuple[Candidate, ...], outcomes: Outcomes, baselines: Baselines
+    race: Race, bench: Workbench, candidates: Sequence[Parsed], outcomes: Outcomes, baselines: Baselines
 ) -> tuple[Outcomes, Baselines]:
     """Measured finalists and the best baseline timed again in turns: outcomes and baselines with those times.
 
@@ -108,7 +120,7 @@ def run_finals(
     final = bench.retime(race.finalists, best.routine)
     if not isinstance(final, FinalTimes):
         return outcomes, baselines
-    programs = {candidate.candidate_id: candidate.program for candidate in candidates}
+    programs = {each.candidate.candidate_id: each.candidate.program for each in candidates}
     retimed = {programs[kernel_id]: timing for kernel_id, timing in final.kernels.items()}
     routines = tuple(
         routine.model_copy(update={"timing": final.routine}) if routine == best else routine
@@ -133,13 +145,13 @@ def _with_final_times(outcomes: Outcomes, retimed: Mapping[str, Timing | RunFail
     return changed
 
 
-def unreached(job: EvaluationJob, allowance: Allowance) -> TimedOut:
+def unreached(allowance: Allowance) -> TimedOut:
     """The outcome of a candidate that there was no time for: no fault of the candidate."""
-    if allowance.left_s == 0 or job.turn_s is None:
-        message = f"the job's budget of {job.budget_s:.4g} s was spent before this candidate was reached"
-        return TimedOut(stage="turn", limit_s=job.budget_s, message=message)
-    message = f"other jobs had their turn, after {job.turn_s:.4g} s, before this candidate was reached"
-    return TimedOut(stage="turn", limit_s=job.turn_s, message=message)
+    if allowance.left_s == 0 or math.isinf(allowance.turn_s):
+        message = f"the job's budget of {allowance.budget_s:.4g} s was spent before this candidate was reached"
+        return TimedOut(stage="turn", limit_s=allowance.budget_s, message=message)
+    message = f"other jobs had their turn, after {allowance.turn_s:.4g} s, before this candidate was reached"
+    return TimedOut(stage="turn", limit_s=allowance.turn_s, message=message)
 
 
 def was_reached(outcome: Outcome) -> bool:

@@ -8,9 +8,10 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from services.evaluator.allowance import Stopped, allowance_of
-from services.evaluator.candidates import bound, misfits
+from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Outcomes, grade_batch, was_reached
@@ -18,6 +19,8 @@ from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from sparsesmith.errors import SparsesmithError
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.values import FixedValues
 from sparsesmith.reward import rewards, standard_of
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
@@ -28,6 +31,18 @@ from sparsesmith_proto.reward import RewardRecord
 MAX_IDENTIFIER_CHARACTERS = 128
 MAX_SEARCHES = 8
 """Whose graded texts are remembered; the least recently used go first."""
+
+
+class Matrices(Protocol):
+    """Where a grader finds the matrices of its jobs: `sparsesmith.transport.pattern_store.PatternStore`."""
+
+    def get(self, digest: str) -> Pattern:
+        """Raises NotFound."""
+        ...
+
+    def get_values(self, digest: str) -> FixedValues:
+        """Raises NotFound."""
+        ...
 
 
 class Grader:
@@ -60,33 +75,32 @@ class Grader:
         self._known: OrderedDict[str, Outcomes] = OrderedDict()
         """What became of texts, by search."""
 
-    def grade(self, job: EvaluationJob, patterns: PatternStore) -> EvaluationReport:
+    def grade(self, job: EvaluationJob, patterns: Matrices) -> EvaluationReport:
         """Everything counts against the job's budget but the start of the device.
 
         Raises NotFound for an unknown pattern, LimitExceeded beyond the device or the budget, Unavailable without a
         device.
         """
         self._started()
-        allowance = allowance_of(job, self._waited_s(), self._must_stop)
+        allowance = allowance_of(job, self._waited_s(), self._must_stop, self._others_wait)
         pattern, fixed = patterns.get(job.workload.pattern), job.workload.values
         values = None if fixed is None else patterns.get_values(fixed)
         device = self._process.description()
-        candidates, refused = bound(job.candidates, job.workload, pattern, device.num_sms)
-        job = job.model_copy(update={"candidates": candidates})
+        filled = fill_numbers(job.candidates, job.workload, pattern, device.num_sms)
+        job = job.model_copy(update={"candidates": tuple(each.candidate for each in filled)})
         try:
             with (
                 CompilationsAhead(self._compiler, device.architecture, self._compile_limit_s) as ahead,
                 ThreadPoolExecutor(1) as reader,
             ):
-                # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
                 known = self._known_of(job)
-                known.update(refused | misfits(job.candidates, job.workload, pattern))
-                new = [candidate for candidate in job.candidates if candidate.program not in known]
-                started = reader.submit(ahead.start, new, job.workload)
+                new = {each.candidate.program: each for each in filled if each.candidate.program not in known}
+                # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
+                reading = reader.submit(ahead.start, parse_candidates(new.values(), job.workload, pattern))
                 bench = self._process.open(job.workload, pattern, values, allowance)
                 baselines = self._baselines_of(job.workload, bench)
-                started.result()
-                return grade_batch(job, pattern, bench, ahead, baselines, allowance, self._others_wait, known)
+                parsed = reading.result()
+                return grade_batch(job, parsed, pattern, bench, ahead, baselines, allowance, known)
         except DeviceDoesNotStart:
             self._retire()
             raise
@@ -149,7 +163,8 @@ class GradingService:
 
 
 def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardRecord]:
-    """One record for each candidate that the policy wrote and that was reached.
+    """One record for each candidate that the policy wrote and that was reached, at the first values of its knobs: what
+    a tuner found beyond them is not the sample's.
 
     None for fixed values: the policy does not see them and must not learn that they can be left out.
     """
@@ -168,7 +183,9 @@ def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardR
             device=report.device,
         )
         for evaluation in report.evaluations
-        if isinstance(evaluation.candidate.origin, Sampled) and was_reached(evaluation.outcome)
+        if isinstance(evaluation.candidate.origin, Sampled)
+        and not evaluation.candidate.settings
+        and was_reached(evaluation.outcome)
     ]
 
 

@@ -19,40 +19,41 @@ class EvaluatorSettings(BaseSettings):
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0", validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL")
     )
-    """Where jobs come from: redis://, rediss:// or unix://; read by `__main__`."""
+    """Where jobs come from: redis://, rediss:// or unix://."""
 
     device: Literal["auto", "cuda", "interpreter"] = "auto"
-    """auto: a GPU where there is one, else the interpreter; read by `devices`."""
+    """auto: a GPU where there is one, else the interpreter."""
     cuda_device: int = Field(default=0, ge=0, le=63)
-    """Which GPU; one worker has one. Read by `devices`."""
+    """Which GPU; one worker has one."""
     gpu_claims_dir: Path | None = None
     """Folder that the evaluators of a machine share: each takes a GPU that none of them has, and `cuda_device` does not
-    count. Read by `devices`."""
+    count."""
     architecture: Architecture = "sm_90"
-    """GPU generation that the interpreter compiles for; a GPU says its own. Read by `devices`."""
+    """GPU generation that the interpreter compiles for; a GPU says its own."""
     spare_process: bool | None = None
     """Others with the device wait for when a kernel ends the process at work: one, up to `most_spares` where kernels
     end many. Each takes a context of the device's memory, and where it is warm the inputs of a workload of up to five
-    million elements. None: on a GPU. Read by `devices`."""
+    million elements. None: on a GPU."""
 
     most_spares: int = Field(default=4, ge=1, le=32)
     """Processes that wait or start at once where kernels end one after another. Read by `devices`."""
 
     compile_workers: int = Field(default=0, ge=0, le=256)
-    """Compiler processes. 0: one a core, less one for the device. Read by `__main__`."""
+    """Compiler processes. 0: one a core, less one for the device."""
     compile_limit_s: float = Field(default=20, gt=0, le=600)
-    """Longest compilation of a program; read by `__main__`."""
-    start_limit_s: float = Field(default=180, gt=0, le=3600)
-    """Longest start of the device's process; read by `devices`."""
+    """Longest compilation of a program."""
+    start_limit_s: float | None = Field(default=None, gt=0, le=3600)
+    """Longest start of the device's process. None: 180 on a GPU, 900 on the interpreter, which compiles itself on a
+    new computer."""
     open_limit_s: float = Field(default=120, gt=0, le=3600)
-    """Longest upload of a workload; read by `devices`."""
+    """Longest upload of a workload."""
     baselines_limit_s: float = Field(default=300, gt=0, le=3600)
-    """Longest timing of a workload's baselines; read by `devices`."""
+    """Longest timing of a workload's baselines."""
     store_limit_s: float = Field(default=60, gt=0, le=3600)
-    """Longest building of a format; read by `devices`."""
+    """Longest building of a format."""
     draw_limit_s: float = Field(default=180, gt=0, le=3600)
-    """Longest drawing of a batch's inputs and reference results; read by `devices`."""
+    """Longest drawing of a batch's inputs and reference results."""
     run_limit_s: float | None = Field(default=None, gt=0, le=3600)
-    """Longest check and longest timing of a candidate. None: 15 on a GPU, 120 on the interpreter. Read by `devices`."""
+    """Longest check and longest timing of a candidate. None: 15 on a GPU, 120 on the interpreter."""
     cached_baselines: int = Field(default=256, ge=1, le=100_000)
-    """Workloads whose baselines a worker remembers; read by `jobs`."""
+    """Workloads whose baselines a worker remembers."""

@@ -24,7 +24,7 @@ async def generate_kernels(task: TuningTask, tools: Tools, tell: Callable[[Runni
     await tell(progress.running())
     await tools.trials.begin(task.job_id)
     batches = STRATEGIES[options.search](task, tools.sources, options.budget.candidates, standing)
-    async with aclosing(graded(batches, task, tools.evaluations, tools.limits)) as reports:
+    async with aclosing(graded(batches, task, tools.evaluations, tools.limits, standing.lost)) as reports:
         async for report in reports:
             standing.add(report)
             progress.add(report)

@@ -13,7 +13,7 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.numbers import Knob, knobs_of, num_settings
-from sparsesmith_proto.api import Budget, JobState, JobStatus, TuningOptions
+from sparsesmith_proto.api import Budget, JobState, JobStatus, Refinement, TuningOptions
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message, ProgramText
 
@@ -105,7 +105,14 @@ def order_knobs(order: EvaluationOrder) -> tuple[Knob, ...]:
 
 def fingerprint(order: KernelOrder | EvaluationOrder) -> str:
     """Equal for two requests that ask for the same, however they were written; what an Idempotency-Key stands for."""
-    left_out = {"work"}
-    if isinstance(order, EvaluationOrder) and order.budget == Budget():  # As releases without it wrote it.
-        left_out.add("budget")
-    return hashlib.sha256(order.model_dump_json(exclude=left_out).encode()).hexdigest()
+    return hashlib.sha256(order.model_dump_json(exclude=_left_out(order)).encode()).hexdigest()
+
+
+def _left_out(order: KernelOrder | EvaluationOrder) -> dict[str, bool | dict[str, bool]]:
+    """Options that are as usual: orders of releases before them keep their fingerprints."""
+    left_out: dict[str, bool | dict[str, bool]] = {"work": True}
+    if isinstance(order, EvaluationOrder) and order.budget == Budget():
+        left_out["budget"] = True
+    if isinstance(order, KernelOrder) and order.options.refine == Refinement():
+        left_out["options"] = {"refine": True}
+    return left_out

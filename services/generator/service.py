@@ -2,15 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 from services.generator.answers import Answers
 from services.generator.channels import Channels
 from services.generator.fleet import evaluator_views, trainer_views
 from services.generator.jobs.jobs import JobLimits, Jobs
 from services.generator.jobs.ledger import Ledger
+from services.generator.listings import MAX_LISTINGS, Listings
 from services.generator.metrics import Gauges, Metrics, SharedGauges, WorkerMetrics
 from services.generator.policy.canary import Canary, CanaryOptions
 from services.generator.policy.comparison import GapLimits
@@ -35,6 +38,9 @@ from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
 
+Part = Callable[[], Coroutine[Any, Any, None]]
+"""Of the service, in the background."""
+PART_RESTART_S = 5.0
 NUM_THREADS = 32
 """For calls of the store, which wait for the network, beside a few matrices that are parsed."""
 
@@ -49,8 +55,9 @@ class Service:
         self.views = MatrixViews(self.ledger)
         self.metrics = Metrics()
         self.trials = Trials(channels.candidates)
-        num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set())
+        num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set()) + MAX_LISTINGS
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
+        self.listings = Listings(self.ledger, self.trials, self.evaluations)
         self.folder = policy_folder(settings)
         self.sampler = None if self.folder is None else policy_sampler(self.folder, settings)
         self.watch = None
@@ -69,18 +76,18 @@ class Service:
     async def running(self) -> AsyncIterator[None]:
         """Engine, policy watch and jobs in the background; jobs in progress at the end stay accepted."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="blocking"))
-        tasks = [asyncio.create_task(self.jobs.run())]
+        parts: dict[str, Part] = {"the job queue": self.jobs.run}
         if self.sampler is not None and self.watch is not None:
-            tasks.append(asyncio.create_task(self.sampler.host.run(self.watch.prepare)))
-            tasks.append(asyncio.create_task(self.watch.run(self.sampler.host)))
+            host, watch = self.sampler.host, self.watch
+            parts["the engine's host"] = partial(host.run, watch.prepare)
+            parts["the policy watch"] = partial(watch.run, host)
+        tasks = [asyncio.create_task(kept_running(name, part)) for name, part in parts.items()]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
-            for ended in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(ended, Exception):
-                    log.error("a part of the service had failed", exc_info=ended)
+            await asyncio.gather(*tasks, return_exceptions=True)
             self.evaluations.close()
 
     async def readiness(self) -> Readiness:
@@ -130,7 +137,9 @@ class Service:
     def _tools(self) -> Tools:
         settings, models = self.settings, CostModels(self.settings.cost_model_dir)
         return Tools(
-            sources=Sources(self.sampler, settings.batch_candidates, settings.samples_in_flight, models),
+            sources=Sources(
+                self.sampler, settings.batch_candidates, settings.samples_in_flight, models, settings.mutates
+            ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),
@@ -154,6 +163,17 @@ class Service:
         """Of the engine that serves now."""
         engine = None if self.sampler is None else self.sampler.host.engine
         return None if engine is None or self.watch is None else self.watch.version
+
+
+async def kept_running(name: str, part: Part, pause_s: float = PART_RESTART_S) -> None:
+    """A part of the service, until cancelled; one that fails starts again."""
+    while True:
+        try:
+            await part()
+        except Exception:
+            # The outermost handler of a part: without it the service would go on without the part, and nobody know.
+            log.exception("%s failed; it starts again in %g s", name, pause_s)
+        await asyncio.sleep(pause_s)
 
 
 def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:

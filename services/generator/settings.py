@@ -48,6 +48,9 @@ class GeneratorSettings(BaseSettings):
     cost_model_dir: Path | None = Path("models/cost-h200")
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate. Read by
     `search.families`."""
+    mutates: bool = False
+    """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays. Read by
+    `search`."""
     exchange_dir: Path = Path(".sparsesmith/policy")
     """Folder where the trainer leaves published weights; read by `policy_watch`."""
     policy_poll_s: float = Field(default=1.0, gt=0, le=60)
@@ -56,7 +59,8 @@ class GeneratorSettings(BaseSettings):
     """Probe samples that a new version is judged by before it serves, over 8 prompts; fewer find less. Read by
     `canary`."""
     canary_hold_s: float = Field(default=60.0, ge=1, le=600)
-    """Longest that users' samples wait while a version under probe is in the engine; read by `policy_watch`."""
+    """A probe that keeps users' samples waiting for longer is given up; they go on once the version in service is back.
+    Read by `policy_watch`."""
     canary_verdict_s: float = Field(default=300.0, ge=1, le=3600)
     """How long evaluators and trainer may take over the probe samples, while users are served; read by `canary`."""
     canary_retry_s: float = Field(default=30.0, ge=0.1, le=900)

@@ -25,6 +25,7 @@ class MatrixViews:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._looking = asyncio.Semaphore(MAX_LOOKS)
+        self._reading = asyncio.Lock()
         self._cards: OrderedDict[str, MatrixCard] = OrderedDict()
         self._last: Pattern | None = None
 
@@ -49,8 +50,13 @@ class MatrixViews:
 
     async def _look(self, digest: str, see: Callable[[Pattern], Seen]) -> Seen:
         async with self._looking:
-            pattern = self._last
-            if pattern is None or pattern.digest != digest:
-                pattern = await self._ledger.pattern(digest)
-                self._last = pattern if pattern.num_bytes <= MAX_KEPT_BYTES else None
-            return await asyncio.to_thread(see, pattern)
+            return await asyncio.to_thread(see, await self._pattern(digest))
+
+    async def _pattern(self, digest: str) -> Pattern:
+        """Whoever asks for the same at the same time waits for the one that reads it."""
+        async with self._reading:
+            if self._last is not None and self._last.digest == digest:
+                return self._last
+            pattern = await self._ledger.pattern(digest)
+            self._last = pattern if pattern.num_bytes <= MAX_KEPT_BYTES else None
+            return pattern

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from services.trainer.muon import Muon
+from sparsesmith.policy.encoder import with_room
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,21 @@ class Optimizer:
         return [part.state_dict() for part in self._parts]
 
     def load_state_dict(self, states: Sequence[dict[str, Any]]) -> None:
-        """The inverse of `state_dict`, for the same networks; the rates stay those of this optimizer."""
+        """The inverse of `state_dict`, for the same networks; the rates stay those of this optimizer.
+
+        Moments of header embeddings from before ids were reserved get room as the embeddings do.
+        """
         for part, state, rates in zip(self._parts, states, self._rates, strict=True):
             part.load_state_dict(state)
+            for parameter, moments in part.state.items():
+                moments.update({name: _with_room(each, parameter) for name, each in moments.items()})
             for group, rate in zip(part.param_groups, rates, strict=True):
                 group["lr"] = rate
+
+
+def _with_room(moment: Any, parameter: Tensor) -> Any:
+    is_table = isinstance(moment, Tensor) and moment.ndim == parameter.ndim == 2 and moment.shape != parameter.shape
+    return with_room(moment) if is_table else moment
 
 
 def _divide(modules: Iterable[nn.Module]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -17,83 +17,83 @@ class TrainerSettings(BaseSettings):
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0", validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL")
     )
-    """Where records come from: redis://, rediss:// or unix://; read by `__main__`."""
+    """Where records come from: redis://, rediss:// or unix://."""
     policy_dir: Path = Path("models/sparsesmith-30m")
-    """Folder of the policy to improve, which is also the reference that KL pulls to. Read by `service`."""
+    """Folder of the policy to improve, which is also the reference that KL pulls to."""
     exchange_dir: Path = Path(".sparsesmith/policy")
-    """Folder where weights are published, shared with the generator; read by `publishing`."""
+    """Folder where weights are published, shared with the generator."""
     state_dir: Path = Path(".sparsesmith/trainer")
-    """Folder of checkpoints, heartbeat and updates.jsonl; read by `checkpoints`, `heartbeat` and `journal`."""
+    """Folder of checkpoints, heartbeat and updates.jsonl."""
     consumer: str = Field(default="trainer", pattern=r"^[A-Za-z0-9_.:-]{1,64}$")
     """Name in the consumer group; the same after a restart, so that unacknowledged records come again."""
     folder_poll_s: float = Field(default=5.0, gt=0, le=600)
-    """How often a policy folder that is not there is looked for again; read by `__main__`."""
+    """How often a policy folder that is not there is looked for again."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: a GPU where there is one; read by `service`."""
+    """auto: a GPU where there is one."""
     num_threads: int = Field(default=1, ge=1, le=256)
-    """Cores that an update takes on a CPU; the generator and the evaluators need the others. Read by `service`."""
+    """Cores that an update takes on a CPU; the generator and the evaluators need the others."""
     niceness: int = Field(default=10, ge=0, le=19)
-    """How far the trainer stands back for other processes; read by `__main__`."""
+    """How far the trainer stands back for other processes."""
     gpu_memory_fraction: float = Field(default=0.2, gt=0, le=0.95)
-    """Most of a GPU's memory that the trainer takes, beside generator and evaluator; read by `service`."""
+    """Most of a GPU's memory that the trainer takes, beside generator and evaluator."""
 
     reward: Literal["milestone", "paper"] = "milestone"
-    """Reward scheme; read by `batch`."""
+    """Reward scheme."""
     batch_records: int = Field(default=32, ge=1, le=4096)
-    """Records of a full batch; read by `intake`."""
+    """Records of a full batch."""
     min_records: int = Field(default=8, ge=1, le=4096)
-    """Records that are enough once `max_wait_s` is over; read by `intake`."""
+    """Records that are enough once `max_wait_s` is over."""
     max_wait_s: float = Field(default=20.0, ge=0, le=3600)
-    """How long a batch waits for more records after its first; read by `intake`."""
+    """How long a batch waits for more records after its first."""
     max_policy_age: int = Field(default=4, ge=0, le=1000)
-    """Versions that a record may be behind the policy; older ones are dropped. Read by `batch`."""
+    """Versions that a record may be behind the policy; older ones are dropped."""
     max_text_tokens: int = Field(default=2800, ge=16, le=32768)
-    """Longest text of a record, parent and program together; longer ones are skipped. Read by `batch`."""
+    """Longest text of a record, parent and program together; longer ones are skipped."""
 
     algorithm: str = Field(default="ppo", pattern=r"^[a-z][a-z0-9_]{0,31}$")
     """What updates optimise: `ppo`, `rloo`, or a name that another package registered under the entry points
     `sparsesmith.algorithms`. `rloo` has no critic. Read by `algorithms`."""
     epochs: int = Field(default=2, ge=1, le=32)
-    """Passes over a batch; read by `learner`."""
+    """Passes over a batch."""
     minibatch_records: int = Field(default=8, ge=1, le=4096)
-    """Records an optimizer step; read by `learner`."""
+    """Records an optimizer step."""
     micro_batch_tokens: int = Field(default=2048, ge=64, le=1_000_000)
-    """Tokens that are in memory at a time, padding included: bounds memory, changes nothing else. Read by `learner`."""
+    """Tokens that are in memory at a time, padding included: bounds memory, changes nothing else."""
     matrix_rate: float = Field(default=1e-4, ge=0, le=0.1)
-    """Learning rate of the layers' weight matrices (Muon); read by `learner`."""
+    """Learning rate of the layers' weight matrices (Muon)."""
     other_rate: float = Field(default=3e-5, ge=0, le=0.1)
-    """Learning rate of embeddings, norms and the rest (AdamW); read by `learner`."""
+    """Learning rate of embeddings, norms and the rest (AdamW)."""
     value_rate: float = Field(default=1e-3, ge=0, le=0.1)
-    """Learning rate of the value head; read by `learner`."""
+    """Learning rate of the value head."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
-    """The ratio current / proximal is clipped below 1 - this; read by `learner`."""
+    """The ratio current / proximal is clipped below 1 - this."""
     clip_high: float = Field(default=0.28, gt=0, le=10)
     """... and above 1 + this."""
     value_clip: float = Field(default=0.5, gt=0, le=100)
-    """How far a value may move in an update, in units of reward; read by `learner`."""
+    """How far a value may move in an update, in units of reward."""
     importance_cap: float = Field(default=2.0, ge=1, le=100)
-    """Bound of the weight proximal / behaviour of a token from an older policy; read by `learner`."""
+    """Bound of the weight proximal / behaviour of a token from an older policy."""
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    """Lambda of generalized advantage estimation; read by `learner`."""
+    """Lambda of generalized advantage estimation."""
     group_share: float = Field(default=0.5, ge=0, le=1)
-    """Share of the leave-one-out group baseline in the advantage; the rest is the critic's. Read by `learner`."""
+    """Share of the leave-one-out group baseline in the advantage; the rest is the critic's."""
     kl_coefficient: float = Field(default=0.02, ge=0, le=10)
-    """Weight of the KL divergence from the reference policy; read by `learner`."""
+    """Weight of the KL divergence from the reference policy."""
     entropy_coefficient: float = Field(default=0.0, ge=0, le=1)
-    """Weight of the entropy bonus; read by `learner`."""
+    """Weight of the entropy bonus."""
     program_kl_limit: float = Field(default=0.2, gt=0, le=100)
     """Nats a program that an update may move the policy, KL(proximal || current): it ends early there, and what went
-    further is taken back. A program's whole entropy is some 2.5 nats. Read by `learner`."""
+    further is taken back. A program's whole entropy is some 2.5 nats."""
     max_grad_norm: float = Field(default=1.0, gt=0, le=1000)
-    """Gradients are scaled down to this norm; read by `learner`."""
+    """Gradients are scaled down to this norm."""
 
     keep_checkpoints: int = Field(default=2, ge=1, le=100)
-    """Newest checkpoints that stay on disk; read by `checkpoints`."""
+    """Newest checkpoints that stay on disk."""
     keep_published: int = Field(default=4, ge=2, le=100)
-    """Newest published weights that stay on disk; read by `publishing`."""
+    """Newest published weights that stay on disk."""
     heartbeat_limit_s: float = Field(default=120.0, gt=0, le=3600)
-    """`--check` calls a trainer alive whose last sign is younger; read by `__main__`."""
+    """`--check` calls a trainer alive whose last sign is younger."""
 
     @model_validator(mode="after")
     def _a_full_batch_is_enough(self) -> "TrainerSettings":

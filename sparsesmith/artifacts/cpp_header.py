@@ -12,6 +12,7 @@ from string import Template
 
 import numpy as np
 
+from sparsesmith.cuda.options import CODE_OPTIONS
 from sparsesmith.elements import c_type, sum_c_type
 from sparsesmith.formats.format import Argument, Format, NumberList, Parameters, ParameterValue, numbers
 from sparsesmith.formats.values.compressed import Compressed, build_layout
@@ -84,6 +85,8 @@ def cpp_header(
         digest=workload.pattern,
         device=device.name,
         architecture=device.architecture,
+        toolchain=device.toolchain,
+        options=" ".join(CODE_OPTIONS),
         name=f"sparsesmith_{workload_name(workload)}",
         includes="\n".join([*includes, *program_includes]),
         device_code=_EXTERN_C.sub("", device_code),
@@ -102,6 +105,7 @@ def cpp_header(
         num_dense_cols=workload.num_dense_cols,
         input=operand,
         output=result,
+        own_scratch=_own_scratch(plan),
         attributes=_attributes(plan),
         launches=_launches(plan),
     )
@@ -207,6 +211,11 @@ def _launch(launch: ResolvedLaunch, call: str) -> str:
 
 def _extent(extent: tuple[int, int, int]) -> str:
     return ", ".join(map(str, extent))
+
+
+def _own_scratch(plan: BoundProgram) -> str:
+    """What the program asks for beside its format's."""
+    return "".join(f'    upload("{name}", nullptr, {num_bytes});\n' for name, num_bytes in plan.own_scratch.items())
 
 
 def _attributes(plan: BoundProgram) -> str:

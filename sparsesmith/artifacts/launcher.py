@@ -12,6 +12,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from sparsesmith.cuda.driver import KernelArguments, launch_programmatic
+from sparsesmith.cuda.options import CODE_OPTIONS
 from sparsesmith.elements import ELEMENTS, dtype_of
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith.formats.format import Argument
@@ -21,12 +22,10 @@ from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.program.binding import bind
-from sparsesmith.program.program import KernelProgram, ResolvedLaunch, parse_program
+from sparsesmith.program.directives import ResolvedLaunch
+from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
-
-COMPILER_OPTIONS = ("-std=c++17",)
-"""Those of the evaluator that change the code, but that CuPy adds `-ftz=true` to all it compiles."""
 
 
 class Launcher(Protocol):
@@ -90,9 +89,8 @@ class _ProgramLauncher:
         self._bound = bind(program, self._layout, workload, pattern, num_sms)
         self._kernels = self._compiled(program)
         self._arrays = {name: self._cupy.asarray(array) for name, array in self._layout.indices.items()}
-        for name in self._bound.names("scratch"):
-            num_elements = self._bound.buffer(name).num_bytes // ELEMENTS[workload.element_type].num_bytes
-            self._arrays[name] = self._cupy.empty(num_elements, dtype_of(workload.element_type))
+        for buffer in self._bound.with_role("scratch"):
+            self._arrays[buffer.name] = self._cupy.empty(buffer.num_bytes, "uint8")
         self.update_values(matrix)
 
     def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
@@ -120,7 +118,7 @@ class _ProgramLauncher:
 
     def _compiled(self, program: KernelProgram) -> list[tuple[Any, Any]]:
         """Kernels and their launches, in order."""
-        module = self._cupy.RawModule(code=program.source, options=COMPILER_OPTIONS)
+        module = self._cupy.RawModule(code=program.source, options=CODE_OPTIONS)
         kernels = [(module.get_function(launch.kernel), launch) for launch in self._bound.launches]
         for kernel, launch in kernels:
             if needed := self._bound.shared_bytes[launch.kernel]:

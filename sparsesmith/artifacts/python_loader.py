@@ -6,6 +6,7 @@ from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 
 _PROGRAM_LOADER = Template('''"""$title
+On $device, compiled by $toolchain.
 
     kernel = load(A)     # SciPy, CuPy or torch sparse matrix with the $part that this kernel was tuned for
     y = kernel(x)        # CuPy, torch or NumPy array; the result is of the same kind
@@ -55,7 +56,13 @@ def python_loader(report: KernelReport) -> str:
     workload = report.workload
     title = f"Tuned by sparsesmith: {workload.operation} {workload.element_type} for pattern {workload.pattern[:12]}."
     part = "pattern" if workload.values is None else "pattern and the values"
-    words = {"title": title, "part": part, "workload": _literal(workload.model_dump_json())}
+    words = {
+        "title": title,
+        "device": report.device.name,
+        "toolchain": report.device.toolchain,
+        "part": part,
+        "workload": _literal(workload.model_dump_json()),
+    }
     match report.answer:
         case TunedAnswer(best=best):
             return _PROGRAM_LOADER.substitute(words, program=_literal(extract_program(best.candidate.program)))

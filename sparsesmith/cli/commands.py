@@ -139,6 +139,40 @@ def grade(  # noqa: PLR0913
 
 
 @app.command()
+def check(
+    program: Annotated[Path, typer.Argument(help="A kernel program (.cu)", metavar="KERNEL.cu")],
+    matrix: MatrixFile,
+    operation: OperationOption = "spmv",
+    element_type: ElementTypeOption = "float32",
+    num_dense_cols: NumDenseCols = 1,
+    values: ValuesOf = "any",
+    as_json: Json = False,
+) -> None:
+    """Grade a kernel program on this machine's device, without a server. Exits with 3 unless it passed."""
+    _check_installed("redis", "numba")
+    from sparsesmith.cli.authoring import check_program
+    from sparsesmith.client.options import tuning_options
+
+    options = tuning_options(
+        operation=operation, element_type=element_type, num_dense_cols=num_dense_cols, values=values
+    )
+    raise typer.Exit(check_program(program, matrix, options, as_json=as_json))
+
+
+@app.command("new-kernel")
+def new_kernel(
+    format_name: Annotated[str, typer.Argument(help="A storage format: csr, ell, sell, ...", metavar="FORMAT")],
+    operation: OperationOption = "spmv",
+    element_type: ElementTypeOption = "float32",
+    out: Annotated[Path | None, typer.Option(help="File to write [default: FORMAT.cu]", metavar="FILE")] = None,
+) -> None:
+    """Write a kernel program to start from: legal, right, and plain."""
+    from sparsesmith.cli.authoring import write_starting_program
+
+    write_starting_program(format_name, operation, element_type, out or Path(f"{format_name}.cu"))
+
+
+@app.command()
 def status(job: JobId, url: Url = None, header: Headers = None, as_json: Json = False) -> None:
     """Show how far a job is."""
     from sparsesmith.cli.connection import connection

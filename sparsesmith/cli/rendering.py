@@ -34,6 +34,7 @@ from sparsesmith_proto.kernel import (
     FromFamily,
     MeasuredTiming,
     Mismatch,
+    Mutated,
     Origin,
     Outcome,
     Passed,
@@ -167,7 +168,7 @@ def describe_knobs(knobs: KnobReport) -> str:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(knobs.outcomes.items()))
     settings = f"{knobs.num_settings:,} settings"
     if knobs.num_listed < knobs.num_settings:
-        settings += f", of which {knobs.num_listed:,} drawn at random were searched"
+        settings = f"{knobs.num_listed:,} settings, drawn at random from {knobs.num_settings:,},"
     return f"{knobs.num_graded} of {settings} graded in {knobs.seconds:.1f} s ({outcomes})"
 
 
@@ -178,6 +179,8 @@ def describe_origin(origin: Origin | FromPolicy) -> str:
         case FromFamily(family=family, parameters=parameters):
             shown = " ".join(f"{name}={value}" for name, value in parameters.items())
             return f"kernel family {family} {shown}"
+        case Mutated(deed=deed, parent=parent):
+            return f"candidate {parent}, changed: {deed}"
         case UserWritten():
             return "you"
         case ProbeWritten(version=version):

@@ -287,7 +287,7 @@ def tune(
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    search, budget. `url` and `headers` are those of `Client`. Raises InvalidOption for others.
+    search, budget, refine. `url` and `headers` are those of `Client`. Raises InvalidOption for others.
     """
     chosen = tuning_options(**options)
     with Client(url, headers) as client:

@@ -125,11 +125,13 @@ def submit_evaluation(program: str, matrix_name: str, matrix: bytes, options: Tu
 
 
 def form_fields(options: TuningOptions) -> dict[str, str]:
-    """Options as the form fields of an upload; the budget's fields stand on their own."""
-    fields = options.model_dump(mode="json", exclude={"budget"}) | {
+    """Options as the form fields of an upload; those of the budget and of refinement stand on their own. What says
+    how to refine is left out where it is as usual: a server of an earlier release does not know it."""
+    fields = options.model_dump(mode="json", exclude={"budget", "refine"}) | {
         "budget_candidates": options.budget.candidates,
         "budget_seconds": options.budget.seconds,
     }
+    fields |= {f"refine_{name}": value for name, value in options.refine.model_dump(exclude_defaults=True).items()}
     return {name: str(value) for name, value in fields.items()}
 
 

@@ -48,11 +48,6 @@ def structural_features(pattern: Pattern) -> npt.NDArray[np.float32]:
     return np.array(list(_features(pattern).values()), np.float32)
 
 
-def row_length_quantiles(pattern: Pattern) -> FloatArray:
-    """Row lengths at QUANTILES."""
-    return np.asarray(np.quantile(pattern.row_lengths, QUANTILES), np.float64)
-
-
 def ell_padding(pattern: Pattern) -> float:
     """Slots a nonzero that ELL would store."""
     return float(pattern.row_lengths.max()) * pattern.num_rows / pattern.nnz

@@ -151,14 +151,6 @@ def write_published_weights(policy: Policy, path: Path) -> str:
     return digest
 
 
-def read_published_encoder(path: Path) -> dict[str, Tensor]:
-    """The encoder's weights of a published file, without their prefix."""
-    published = load_file(path)
-    return {
-        name.removeprefix(ENCODER_PREFIX): value for name, value in published.items() if name.startswith(ENCODER_PREFIX)
-    }
-
-
 def _saved(state: Mapping[str, Tensor], dtype: torch.dtype = torch.bfloat16) -> dict[str, Tensor]:
     return {name: value.detach().to("cpu", dtype, copy=True).contiguous() for name, value in state.items()}
 

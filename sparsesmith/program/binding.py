@@ -9,8 +9,9 @@ from sparsesmith.formats.format import WRITABLE_ROLES, Argument, Layout, Role
 from sparsesmith.operations import Operand, Sizes, operation_named
 from sparsesmith.program.directives import ResolvedLaunch
 from sparsesmith.program.program import KernelProgram
-from sparsesmith.program.signature import signature_of
+from sparsesmith.program.scratch import scratch_bytes
 from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import ElementType
 
 
 class Shape(Protocol):
@@ -45,6 +46,8 @@ class BoundBuffer:
 class BoundProgram:
     """What to launch."""
 
+    element_type: ElementType
+    """What `T` stands for."""
     sizes: Sizes
     """Every name that launch expressions and `size` arguments use."""
     arguments: tuple[Argument, ...]
@@ -52,10 +55,16 @@ class BoundProgram:
     launches: tuple[ResolvedLaunch, ...]
     buffers: tuple[BoundBuffer, ...]
     """Of the arguments that are arrays, in order."""
+    own_scratch: Mapping[str, int]
+    """Bytes of the scratch that the program asks for itself, by name; the format knows nothing of it."""
 
     def names(self, *roles: Role) -> tuple[str, ...]:
         """Of the buffers with these roles, in order."""
-        return tuple(buffer.name for buffer in self.buffers if buffer.role in roles)
+        return tuple(buffer.name for buffer in self.with_role(*roles))
+
+    def with_role(self, *roles: Role) -> tuple[BoundBuffer, ...]:
+        """In order."""
+        return tuple(buffer for buffer in self.buffers if buffer.role in roles)
 
     def buffer(self, name: str) -> BoundBuffer:
         return next(buffer for buffer in self.buffers if buffer.name == name)
@@ -80,20 +89,24 @@ def problem_sizes(workload: Workload, matrix: Shape) -> Sizes:
 
 
 def bind(program: KernelProgram, layout: Layout, workload: Workload, matrix: Shape, num_sms: int) -> BoundProgram:
-    """Raises InvalidProgram for a launch beyond CUDA's limits."""
+    """Raises InvalidProgram for a launch beyond CUDA's limits, or scratch beyond its own."""
     sizes = {**problem_sizes(workload, matrix), "num_sms": num_sms, **layout.sizes}
-    arguments = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
     operands = {operand.name: operand for operand in operation_named(workload.operation).operands}
     width = ELEMENTS[workload.element_type].num_bytes
+    own = {line.name for line in program.scratch}
+    buffers = tuple(
+        _buffer(argument, operands.get(argument.name), layout, sizes, width)
+        for argument in program.signature
+        if argument.role != "size" and argument.name not in own
+    )
+    scratch = scratch_bytes(program.scratch, sizes, width, sum(buffer.num_bytes for buffer in buffers))
     return BoundProgram(
+        element_type=workload.element_type,
         sizes=sizes,
-        arguments=arguments,
+        arguments=program.signature,
         launches=tuple(launch.resolve(sizes) for launch in program.launches),
-        buffers=tuple(
-            _buffer(argument, operands.get(argument.name), layout, sizes, width)
-            for argument in arguments
-            if argument.role != "size"
-        ),
+        buffers=(*buffers, *(BoundBuffer(name, "scratch", num_bytes) for name, num_bytes in scratch.items())),
+        own_scratch=scratch,
     )
 
 

@@ -1,28 +1,33 @@
-"""The `//@` lines of a kernel program: one `format`, one to eight `launch`, at most one `values`; any `require`.
+"""The `//@` lines of a kernel program: one `format`, 1 to 64 `launch`, at most one `values`, any `require`, `scratch`.
 
 //@ format sell slice=32 sigma=1024 index=u16
 //@ require num_rows=1000
 //@ values dictionary code=u8
+//@ scratch partial = num_slices * 32
 //@ launch spmv grid=ceil_div(num_slices,8) block=256 shared=4096 dependency=programmatic
 
 Lines that leave numbers open (`let`, `tune`, `pick`) are filled in before: see `numbers`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn, cast, get_args
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats import Format, complete_parameters, format_named
-from sparsesmith.formats.format import ParameterValue
+from sparsesmith.formats.format import HEAD, ParameterValue
 from sparsesmith.formats.values.compressed import compressed
 from sparsesmith.formats.values.storage import VALUE_STORAGES, ValueStorage
 from sparsesmith.program.expression import Expression, parse_expression
+from sparsesmith.program.scratch import Scratch, check_scratch, parse_scratch
 
 PREFIX = "//@"
-KEYWORDS = "format, launch, values, require; let, tune and pick, which are filled in before"
-MAX_LAUNCHES = 8
+KEYWORDS = "format, launch, values, require, scratch; let, tune and pick, which are filled in before"
+MAX_LAUNCHES = 64
+"""Enough for sweeps over the levels of a graph. In a CUDA graph each costs about half a microsecond of an H200: more of
+them would take longer than the products that are tuned."""
+
 MAX_NAME_CHARACTERS = 64
 MAX_REQUIREMENTS = 8
 """In a line."""
@@ -37,6 +42,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([a-z_]+)=([A-Za-z0-9_]+(?:,[0-9]+)*)")
 _REQUIREMENT = re.compile(r"([a-z_]+)=([0-9]{1,10})", re.ASCII)
 _LAUNCH_KEY = re.compile(r"(?:^|\s)([A-Za-z_]+)\s*=")
+
+DEVICE_NAMES = ("num_sms", "num_dense_cols")
+"""Names that expressions may use besides the sizes among the arguments."""
 
 Dimensions = tuple[int, int, int]
 
@@ -140,6 +148,7 @@ class Directives:
     parameters: dict[str, ParameterValue]
     launches: tuple[Launch, ...]
     requirements: tuple[Requirement, ...] = ()
+    scratch: tuple[Scratch, ...] = ()
 
 
 def is_directive(line: str) -> bool:
@@ -152,6 +161,7 @@ def parse_directives(text: str) -> Directives:
     launches: list[Launch] = []
     storages: list[ValueStorage] = []
     requirements: list[Requirement] = []
+    scratch: list[Scratch] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not is_directive(line):
             continue
@@ -165,9 +175,16 @@ def parse_directives(text: str) -> Directives:
                 storages.append(_parse_value_storage(rest, number))
             case "require":
                 requirements += _parse_requirements(rest, number)
+            case "scratch":
+                scratch.append(parse_scratch(rest, number))
             case _:
                 _refuse(number, f"unknown directive {keyword!r}", keyword, KEYWORDS)
     stored, parameters = _stored(formats, storages)
+    _check_sequence(launches)
+    return Directives(stored, parameters, tuple(launches), tuple(requirements), tuple(scratch))
+
+
+def _check_sequence(launches: Sequence[Launch]) -> None:
     if not 1 <= len(launches) <= MAX_LAUNCHES:
         raise InvalidProgram(
             f"{len(launches)} `//@ launch` lines: one to {MAX_LAUNCHES} are needed",
@@ -183,7 +200,63 @@ def parse_directives(text: str) -> Directives:
                 value=launch.dependency,
                 limit="full",
             )
-    return Directives(stored, parameters, tuple(launches), tuple(requirements))
+
+
+def without_directives(text: str) -> str:
+    """What the compiler gets: directives blanked, so that line numbers hold."""
+    return "\n".join("" if is_directive(line) else line for line in text.split("\n"))
+
+
+def check_directives(directives: Directives, source: str) -> None:
+    """What can be told without a pattern. Raises InvalidProgram for names that are no size, launches and lengths that
+    no pattern makes legal, and a launch that starts early in a source that never waits."""
+    known = launch_names(directives.format, directives.parameters)
+    _check_requirements(directives.requirements, [name for name in known if name not in DEVICE_NAMES])
+    for launch in directives.launches:
+        _check_names(launch, known)
+        launch.check_constants()
+        _check_wait(launch, source)
+    check_scratch(directives.scratch, known)
+
+
+def launch_names(format_: Format, parameters: Mapping[str, ParameterValue]) -> tuple[str, ...]:
+    """Names that the expressions of a program in this format may use."""
+    own = (*HEAD, *format_.arguments(parameters))
+    return (*(argument.name for argument in own if argument.role == "size"), *DEVICE_NAMES)
+
+
+def _check_wait(launch: Launch, source: str) -> None:
+    """A word in time; whether the wait comes early enough is seen when the program runs."""
+    if launch.dependency == "programmatic" and WAIT_INSTRUCTION not in source:
+        raise InvalidProgram(
+            f"launch {launch.kernel}: dependency=programmatic needs `{WAIT_INSTRUCTION}` before the first access to a "
+            "vector or to scratch",
+            field="dependency",
+            value=launch.dependency,
+            limit=WAIT_INSTRUCTION,
+        )
+
+
+def _check_requirements(requirements: tuple[Requirement, ...], known: list[str]) -> None:
+    for required in requirements:
+        if required.name not in known:
+            raise InvalidProgram(
+                f"line {required.line}: unknown size {required.name!r} (known: {', '.join(known)})",
+                field="require",
+                value=required.name,
+                limit=", ".join(known),
+            )
+
+
+def _check_names(launch: Launch, known: tuple[str, ...]) -> None:
+    unknown = sorted(launch.names - set(known))
+    if unknown:
+        raise InvalidProgram(
+            f"launch {launch.kernel}: unknown name {unknown[0]!r} (known: {', '.join(known)})",
+            field="launch",
+            value=unknown[0],
+            limit=", ".join(known),
+        )
 
 
 def stored_form(text: str) -> tuple[Format, dict[str, ParameterValue]]:

@@ -19,10 +19,9 @@ from typing import NoReturn
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import MAX_OFFSET, ParameterValue
-from sparsesmith.program.directives import PREFIX, is_directive, stored_form
+from sparsesmith.program.directives import DEVICE_NAMES, PREFIX, is_directive, stored_form
 from sparsesmith.program.expression import parse_expression
 from sparsesmith.program.facts import FACTS, FORMULAS, MAX_TABLE, TABLES, Asked, Circumstances, Stored, Value
-from sparsesmith.program.program import DEVICE_NAMES
 from sparsesmith.program.signature import signature_of
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
 
@@ -38,6 +37,7 @@ Settings = Mapping[str, ParameterValue]
 """Knob -> value."""
 
 _OPEN = re.compile(r"^[ \t]*//@[ \t]*(?:let|tune|pick)\b", re.MULTILINE)
+_OF_FORMAT = re.compile(r"[ \t]*//@[ \t]*(?:format|values)\b")
 _NAMED = re.compile(r"([^=]*)=(.*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _KNOB_VALUE = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
@@ -52,7 +52,7 @@ _RESERVED = frozenset(
         "alignas asm auto bool break case char const constexpr continue default do double else enum extern false",
         "float for half if inline int long namespace operator register return short signed sizeof static struct",
         "switch template true typedef typename union unsigned using void volatile while threadIdx blockIdx",
-        "blockDim gridDim warpSize format launch require values let tune pick ceil_div min max",
+        "blockDim gridDim warpSize format launch require values scratch let tune pick ceil_div min max",
     )
     for word in words.split()
 )
@@ -157,16 +157,7 @@ def bind_numbers(
     filling = _Filling(_with_knobs(text.replace("\r\n", "\n"), settings), circumstances)
     filling.find_facts()
     filling.check_shadows(operation, element_type, knobs_of(text))
-    bound = filling.bound()
-    if len(bound.text) > MAX_PROGRAM_CHARACTERS:
-        raise InvalidProgram(
-            f"the program has {len(bound.text)} characters with its numbers filled in: at most "
-            f"{MAX_PROGRAM_CHARACTERS}",
-            field="program",
-            value=len(bound.text),
-            limit=MAX_PROGRAM_CHARACTERS,
-        )
-    return bound
+    return filling.bound()
 
 
 class _Filling:
@@ -178,6 +169,8 @@ class _Filling:
         self._asked = Asked(circumstances, self._stored)
         self._open = {line.number: line for line in _open_lines("\n".join(line or "" for line in lines))}
         self._found: dict[str, Value] = {}
+        self._read: tuple[str, Stored] | None = None
+        """The format line that was read last, and what it says."""
 
     def find_facts(self) -> None:
         for keyword, most in (("let", MAX_LETS), ("pick", MAX_PICKS)):
@@ -200,7 +193,11 @@ class _Filling:
                 _refuse(number, reason, "name", name, f"another name than {', '.join(sorted(taken))}")
 
     def bound(self) -> Bound:
-        pieces = [self._lines_for(number, line) for number, line in enumerate(self._lines, start=1)]
+        pieces, size = [], 0
+        for number, line in enumerate(self._lines, start=1):
+            pieces.append(self._lines_for(number, line))
+            size += sum(len(piece) + 1 for piece in pieces[-1])
+            _check_size(size)
         return Bound("\n".join(line for piece in pieces for line in piece), "\n".join(map(" ".join, pieces)))
 
     def _lines_for(self, number: int, line: str | None) -> list[str]:
@@ -217,8 +214,12 @@ class _Filling:
         return _replaced(line, self._found)
 
     def _stored(self) -> Stored:
-        """The format line with what is known so far."""
-        return Stored(*stored_form("\n".join(self._filled(line or "") for line in self._lines)))
+        """What the format line says with what is known so far."""
+        of_format = [line if line is not None and _OF_FORMAT.match(line) else "" for line in self._lines]
+        filled = "\n".join(map(self._filled, of_format))
+        if self._read is None or self._read[0] != filled:
+            self._read = filled, Stored(*stored_form(filled))
+        return self._read[1]
 
     def _value(self, line: _Line) -> Value:
         text = _replaced(line.rest, self._found, as_code=False).strip()
@@ -369,15 +370,30 @@ def _replaced(line: str, numbers: Mapping[str, Value | str], *, as_code: bool | 
     """The line with names replaced: tables joined by commas, in code with a space after each."""
     if not numbers:
         return line
-    in_code = not is_directive(line) if as_code is None else as_code
+    in_code, size = not is_directive(line) if as_code is None else as_code, 0
 
     def number_of(match: re.Match[str]) -> str:
+        nonlocal size
         word = match.group()
         if word not in numbers or (not in_code and match["key"] is not None):
             return word
-        return _written(numbers[word], in_code)
+        number = _written(numbers[word], in_code)
+        size += len(number)
+        _check_size(size)
+        return number
 
     return _WORDS.sub(number_of, line)
+
+
+def _check_size(num_characters: int) -> None:
+    """Before it is joined: a table's name is a few characters, the table thousands."""
+    if num_characters > MAX_PROGRAM_CHARACTERS + 1:
+        raise InvalidProgram(
+            f"the program has more than {MAX_PROGRAM_CHARACTERS} characters with its numbers filled in",
+            field="program",
+            value=num_characters,
+            limit=MAX_PROGRAM_CHARACTERS,
+        )
 
 
 def _written(value: Value | str, in_code: bool) -> str:

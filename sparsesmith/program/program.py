@@ -4,25 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.formats.format import HEAD, Format, ParameterValue
+from sparsesmith.formats.format import Argument, Format, ParameterValue
 from sparsesmith.program.directives import (
-    WAIT_INSTRUCTION,
     Launch,
     Requirement,
-    ResolvedLaunch,
-    is_directive,
+    check_directives,
     parse_directives,
+    without_directives,
 )
 from sparsesmith.program.restrictions.includes import check_includes
 from sparsesmith.program.restrictions.rules import check_restrictions
 from sparsesmith.program.restrictions.tokens import tokenize
-from sparsesmith.program.signature import check_signature, signature_of
+from sparsesmith.program.scratch import Scratch
+from sparsesmith.program.signature import check_signature, program_signature
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
-
-__all__ = ["KernelProgram", "Launch", "ResolvedLaunch", "check_sizes", "launch_names", "parse_program", "signature_of"]
-
-DEVICE_NAMES = ("num_sms", "num_dense_cols")
-"""Names that launch expressions may use besides the sizes among the arguments."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +32,12 @@ class KernelProgram:
     """In launch order."""
     source: str
     """What the compiler gets: directives blanked, so that line numbers hold and equal code compiles once."""
+    signature: tuple[Argument, ...]
+    """The arguments of every kernel, in order, C types filled in: of the format, the operation, and its own scratch."""
     requirements: tuple[Requirement, ...] = ()
     """Of the matrix; see `check_sizes`."""
+    scratch: tuple[Scratch, ...] = ()
+    """Its own; the format may have more."""
 
 
 def parse_program(text: str, operation: Operation, element_type: ElementType) -> KernelProgram:
@@ -49,20 +48,23 @@ def parse_program(text: str, operation: Operation, element_type: ElementType) ->
     _check_text(text)
     text = text.replace("\r\n", "\n")
     directives = parse_directives(text)
-    source = "\n".join("" if is_directive(line) else line for line in text.split("\n"))
+    source = without_directives(text)
+    check_directives(directives, source)
     tokens = tokenize(source)
     check_includes(tokens)
     check_restrictions(tokens)
-    signature = signature_of(directives.format, directives.parameters, operation, element_type)
-    known = launch_names(directives.format, directives.parameters)
-    _check_requirements(directives.requirements, [name for name in known if name not in DEVICE_NAMES])
+    signature = program_signature(directives, operation, element_type)
     for launch in directives.launches:
-        _check_names(launch, known)
-        launch.check_constants()
         check_signature(tokens, launch.kernel, signature)
-        _check_wait(launch, source)
     return KernelProgram(
-        text, directives.format, directives.parameters, directives.launches, source, directives.requirements
+        text=text,
+        format=directives.format,
+        parameters=directives.parameters,
+        launches=directives.launches,
+        source=source,
+        signature=signature,
+        requirements=directives.requirements,
+        scratch=directives.scratch,
     )
 
 
@@ -79,12 +81,6 @@ def check_sizes(program: KernelProgram, sizes: Mapping[str, int]) -> None:
             )
 
 
-def launch_names(format_: Format, parameters: Mapping[str, ParameterValue]) -> tuple[str, ...]:
-    """Names that the launch expressions of a program in this format may use."""
-    own = (*HEAD, *format_.arguments(parameters))
-    return (*(argument.name for argument in own if argument.role == "size"), *DEVICE_NAMES)
-
-
 def _check_text(text: str) -> None:
     if len(text) > MAX_PROGRAM_CHARACTERS:
         raise InvalidProgram(
@@ -99,37 +95,3 @@ def _check_text(text: str) -> None:
         raise InvalidProgram(
             "the program is not UTF-8 text", field="program", value=f"position {error.start}"
         ) from error
-
-
-def _check_wait(launch: Launch, source: str) -> None:
-    """A word in time; whether the wait comes early enough is seen when the program runs."""
-    if launch.dependency == "programmatic" and WAIT_INSTRUCTION not in source:
-        raise InvalidProgram(
-            f"launch {launch.kernel}: dependency=programmatic needs `{WAIT_INSTRUCTION}` before the first access to a "
-            "vector or to scratch",
-            field="dependency",
-            value=launch.dependency,
-            limit=WAIT_INSTRUCTION,
-        )
-
-
-def _check_requirements(requirements: tuple[Requirement, ...], known: list[str]) -> None:
-    for required in requirements:
-        if required.name not in known:
-            raise InvalidProgram(
-                f"line {required.line}: unknown size {required.name!r} (known: {', '.join(known)})",
-                field="require",
-                value=required.name,
-                limit=", ".join(known),
-            )
-
-
-def _check_names(launch: Launch, known: tuple[str, ...]) -> None:
-    unknown = sorted(launch.names - set(known))
-    if unknown:
-        raise InvalidProgram(
-            f"launch {launch.kernel}: unknown name {unknown[0]!r} (known: {', '.join(known)})",
-            field="launch",
-            value=unknown[0],
-            limit=", ".join(known),
-        )

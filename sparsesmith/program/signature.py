@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import HEAD, Argument, Format, Parameters
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.texts import with_element_type
+from sparsesmith.program.directives import Directives
 from sparsesmith.program.restrictions.tokens import SourceTokens, Token, closing
 from sparsesmith_proto.message import ElementType, Operation
 
@@ -18,12 +20,25 @@ _RESTRICT = frozenset({"__restrict__", "__restrict"})
 def signature_of(
     format_: Format, parameters: Parameters, operation: Operation, element_type: ElementType
 ) -> tuple[Argument, ...]:
-    """The arguments of every kernel of a program, in order, with the element type filled in."""
+    """The arguments of every kernel of a program without scratch of its own, in order, element type filled in."""
     tail = (operand.argument for operand in operation_named(operation).operands)
     return tuple(
         replace(argument, c_type=with_element_type(argument.c_type, element_type))
         for argument in (*HEAD, *format_.arguments(parameters), *tail)
     )
+
+
+def program_signature(directives: Directives, operation: Operation, element_type: ElementType) -> tuple[Argument, ...]:
+    """The arguments of every kernel of a program. Raises InvalidProgram where scratch has another argument's name."""
+    arguments = [*signature_of(directives.format, directives.parameters, operation, element_type)]
+    for own in directives.scratch:
+        if any(own.name == argument.name for argument in arguments):
+            raise InvalidProgram(
+                f"line {own.line}: there is another argument {own.name!r}", field="scratch", value=own.name
+            )
+        c_type = own.c_type or ELEMENTS[element_type].c_type
+        arguments.append(Argument(f"{c_type}*", own.name, "scratch", "garbage at the start"))
+    return tuple(arguments)
 
 
 def check_signature(source: SourceTokens, kernel: str, expected: Sequence[Argument]) -> None:

@@ -18,6 +18,8 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.operations.texts import with_element_type
+from sparsesmith.program.directives import MAX_LAUNCHES
+from sparsesmith.program.scratch import TYPE_BYTES
 from sparsesmith_proto.kernel import Prompt, Workload
 
 NUM_SHOWN_ROWS = 6
@@ -30,12 +32,15 @@ The program is one .cu text: directive lines that begin with //@, then device co
 Directives:
 //@ format NAME [parameter=value ...]
 //@ launch KERNEL grid=EXPRESSION block=EXPRESSION [shared=BYTES] [dependency=programmatic]
-There is one format line and one to eight launch lines, which run in order. Expressions use integers, the size arguments
-below, num_sms, num_dense_cols, + - * //, ceil_div(a,b), min and max.
+//@ scratch NAME = EXPRESSION [TYPE]
+There is one format line and one to {launches} launch lines, which run in order. Expressions use integers, the size
+arguments below, num_sms, num_dense_cols, + - * //, ceil_div(a,b), min and max. A scratch line gives all kernels an
+array of so many T (or TYPE: {types}), garbage at the start, as an argument TYPE* NAME behind the others.
 With dependency=programmatic (first launch only, sm_90 and later) the kernel may start while the one before it drains:
 it may read the matrix at once, must execute asm volatile("griddepcontrol.wait;" ::: "memory"); before it touches
 {input}, {output} or scratch, and {input} must not be __restrict__.
-Every launched kernel is extern "C" __global__ void and takes exactly these arguments: {head}, the format's own, {tail}.
+Every launched kernel is extern "C" __global__ void and takes exactly these arguments: {head}, the format's own,
+{tail}, its scratch.
 {output} holds garbage at the start: every entry must be written. The result must hold for any values and any {input}.
 T below stands for {element}.{sums} Answer with the program alone.
 """
@@ -60,6 +65,8 @@ def _rules(workload: Workload, prompt: Prompt) -> str:
     return _RULES.format(
         product=operation.formula.format(num_dense_cols=workload.num_dense_cols),
         architecture=prompt.architecture,
+        launches=MAX_LAUNCHES,
+        types=", ".join(TYPE_BYTES),
         head=_listed(HEAD),
         tail=_listed(tuple(operand.argument for operand in operation.operands)),
         output=", ".join(operand.name for operand in outputs),

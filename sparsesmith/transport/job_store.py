@@ -107,27 +107,49 @@ class JobStore:
         """How far it is. Raises NotFound, Unavailable."""
         return JobStatus.model_validate_json(self._field(job_id, "status"))
 
-    def update(self, status: JobStatus) -> None:
-        """A new state; a final one takes the job off the unfinished list and starts its expiry. Raises Unavailable."""
+    def update(self, status: JobStatus) -> bool:
+        """A new state, whose event is written once; a final one takes the job off the unfinished list and starts its
+        expiry. False, and nothing changed, for a job that has ended in another state. Raises Unavailable.
+        """
         text = status.model_dump_json()
-        job_key, events_key = _job_key(status.job_id), _events_key(status.job_id)
-        has_ended = isinstance(status.status, Finished | Graded | Failed | Cancelled)
+        job_key, has_ended = _job_key(status.job_id), _has_ended(status)
         with answering(), self._connection.pipeline(transaction=True) as pipeline:
-            pipeline.hset(job_key, "status", text)
-            pipeline.xadd(events_key, {"status": text}, maxlen=MAX_EVENTS)
-            if has_ended:
-                pipeline.zrem(_UNFINISHED, status.job_id)
-                pipeline.zadd(_GOES, {status.job_id: self._clock() + self._history.seconds})
-                pipeline.expire(job_key, self._history.seconds)
-                pipeline.expire(events_key, min(EVENTS_S, self._history.seconds))
-            pipeline.execute()
+            while True:
+                try:
+                    pipeline.watch(job_key)
+                    if pipeline.zscore(_UNFINISHED, status.job_id) is None:
+                        # Ended: perhaps by this very call, whose answer an outage cut off.
+                        return bool(pipeline.hget(job_key, "status") == text.encode())
+                    pipeline.multi()
+                    pipeline.hset(job_key, "status", text)
+                    pipeline.xadd(_events_key(status.job_id), {"status": text}, maxlen=MAX_EVENTS)
+                    if has_ended:
+                        self._let_go(pipeline, status.job_id)
+                    pipeline.execute()
+                    break
+                except redis.exceptions.WatchError:
+                    continue
         if has_ended:
             self._make_room()
+        return True
+
+    def _let_go(self, pipeline: Pipeline, job_id: str) -> None:
+        """A job that has ended goes after a time."""
+        pipeline.zrem(_UNFINISHED, job_id)
+        pipeline.zadd(_GOES, {job_id: self._clock() + self._history.seconds})
+        pipeline.expire(_job_key(job_id), self._history.seconds)
+        pipeline.expire(_events_key(job_id), min(EVENTS_S, self._history.seconds))
 
     def unfinished(self) -> list[str]:
-        """Ids of the jobs without a final state, in the order of acceptance. Raises Unavailable."""
+        """Ids of the jobs without a final state, in the order of acceptance. Raises Unavailable.
+
+        They are listed from now on: releases that kept no list may have accepted them.
+        """
         with answering():
-            return [job_id.decode() for job_id in self._connection.zrange(_UNFINISHED, 0, -1)]
+            accepted = self._connection.zrange(_UNFINISHED, 0, -1, withscores=True)
+            if accepted:
+                self._connection.zadd(_ALL, dict(accepted), nx=True)
+            return [job_id.decode() for job_id, _ in accepted]
 
     def newest(self, limit: int, before: str | None = None) -> list[str]:
         """Ids of up to `limit` jobs, the newest first; those accepted before a job, where one is named.
@@ -168,17 +190,6 @@ class JobStore:
             for _, entries in replies or []
             for event_id, fields in entries
         ]
-
-    def request_cancel(self, job_id: str) -> None:
-        """Ask whoever works on the job to stop. Raises NotFound, Unavailable."""
-        self._field(job_id, "status")
-        with answering():
-            self._connection.hset(_job_key(job_id), "cancel", "1")
-
-    def is_cancel_requested(self, job_id: str) -> bool:
-        """Raises Unavailable."""
-        with answering():
-            return bool(self._connection.hexists(_job_key(job_id), "cancel"))
 
     def _earlier(self, pipeline: Pipeline, idempotency: IdempotencyKey | None) -> str | None:
         if idempotency is None:
@@ -240,6 +251,10 @@ def _no_job(job_id: str, goes: float | None) -> NotFound:
 
 def _keys(job_id: str) -> tuple[str, ...]:
     return _job_key(job_id), _events_key(job_id), candidates_key(job_id)
+
+
+def _has_ended(status: JobStatus) -> bool:
+    return isinstance(status.status, Finished | Graded | Failed | Cancelled)
 
 
 def _job_key(job_id: str) -> str:

@@ -21,7 +21,8 @@ from sparsesmith.families import FAMILIES
 from sparsesmith.formats import FORMATS
 from sparsesmith.formats.format import Argument, Layout
 from sparsesmith.matrix.pattern import pattern_from_scipy
-from sparsesmith.program.program import KernelProgram, parse_program, signature_of
+from sparsesmith.program.binding import bind
+from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 from tests.artifacts.answers import make_device, make_matrix, make_workload
@@ -41,6 +42,8 @@ PROGRAMS = [
     "csr_programmatic",
     "csr_rowblocks_u16",
     "csr_scalar",
+    "csr_scratch",
+    "csr_scratch_programmatic",
     "csr_spmm",
     "csr_tiles_split",
     "csr_u16",
@@ -57,9 +60,18 @@ PROGRAMS = [
     "sell_u16",
     "sell_u8",
 ]
+KINDS = {
+    "int": "i",
+    "int*": "I",
+    "unsigned int*": "I",
+    "unsigned short*": "S",
+    "unsigned char*": "B",
+    "float*": "F",
+    "double*": "D",
+}
+OWN_TYPES = {"unsigned int*": "uint32", "unsigned short*": "uint16", "double*": "float64"}
 SHORT_TYPES: dict[str, ElementType] = {"float16": "float16", "bfloat16": "bfloat16"}
 """Programs of a family instead: the corpus is for GPUs as well, which do not judge 16-bit numbers."""
-KINDS = {"int": "i", "int*": "I", "unsigned short*": "S", "unsigned char*": "B", "float*": "F", "double*": "D"}
 KINDS |= {"__half*": "S", "__nv_bfloat16*": "S"}
 """16-bit numbers are printed as their bits."""
 
@@ -119,8 +131,7 @@ class Built:
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        operation, element_type = self.workload.operation, self.workload.element_type
-        return signature_of(self.program.format, self.program.parameters, operation, element_type)
+        return self.program.signature
 
     def header(self) -> str:
         return cpp_header(self.corpus.text, self.workload, pattern_from_scipy(self.matrix), make_device())
@@ -184,6 +195,7 @@ def expected_arguments(built: Built, layout: Layout) -> Iterator[npt.NDArray[Any
     pattern, columns = pattern_from_scipy(built.matrix), built.workload.num_dense_cols
     sizes = {"num_rows": pattern.num_rows, "num_cols": pattern.num_cols, "nnz": pattern.nnz, "num_dense_cols": columns}
     element = dtype_of(built.workload.element_type)
+    own = bind(built.program, layout, built.workload, pattern, make_device().num_sms).own_scratch
     dense = {"x": pattern.num_cols, "b": pattern.num_cols, "y": pattern.num_rows, "c": pattern.num_rows}
     for argument in built.arguments:
         match argument.role:
@@ -193,6 +205,8 @@ def expected_arguments(built: Built, layout: Layout) -> Iterator[npt.NDArray[Any
                 yield layout.indices[argument.name]
             case "values":
                 yield layout.pack(built.matrix.data.astype(element))
+            case "scratch" if argument.name in own:
+                yield np.zeros(own[argument.name], np.uint8).view(OWN_TYPES[argument.c_type])
             case "scratch":
                 yield np.zeros(layout.scratch[argument.name] * columns, element)
             case "input" | "output":

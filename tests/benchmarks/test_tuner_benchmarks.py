@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.evidence import sections
 from benchmarks.measured import Measured, read_measured
-from benchmarks.oracle import known_cost, play, summary
+from benchmarks.oracle import known_cost, play, row, summary
 from benchmarks.strategy_worth import BestTimes, best_times, worth
 from benchmarks.sweep import Choice
+from benchmarks.targets import other_table
 from benchmarks.train_cost import regrets
 from sparsesmith.families.proposal import by_estimate
 from sparsesmith.matrix.files import MatrixLimits, read_matrix
@@ -60,6 +62,7 @@ def test_records_find_their_prospects_though_they_are_older_and_were_measured_tw
     assert set(measured.times_us) <= set(expected)
     assert measured.times_us.min() == expected[0]
     assert measured.matrix.split == "validation"
+    assert measured.num_offered > len(measured.times_us)
     assert all(len(column) == len(measured.times_us) for column in measured.columns.values())
 
 
@@ -67,10 +70,30 @@ def test_the_tuner_played_against_records_ends_at_the_oracle(measured: Measured)
     played = play(measured, known_cost(measured, None))
     assert sorted(played.order) == list(range(len(measured.times_us)))
     assert played.regret_after(len(played.order)) == 0.0
+    assert played.place_after(len(played.order)) == 1
+    assert played.place_after(1) == 1 + sum(measured.times_us < measured.times_us[played.order[0]])
     found = summary([played])["spmv float32"]
     assert found["workloads"] == 1
     assert found["regret_after"]["1"]["mean"] >= found["regret_after"]["8"]["mean"] >= 0.0
     assert found["regret_at_share"]["0.01"] == found["regret_after"]["1"]
+
+
+def test_the_report_shows_each_whole_grid_and_how_far_the_tuner_stopped_behind_it(measured: Measured) -> None:
+    played = play(measured, known_cost(measured, None))
+    result = {
+        "kind": "tuner_grids",
+        "device": "NVIDIA H200",
+        "cost_model": "analytic",
+        "split": "all",
+        "kinds": summary([played]),
+        "rows": [row(played)],
+    }
+    shown = "\n".join(sections([result]))
+    assert "The search against whole grids" in shown
+    assert f"| {MATRIX} | validation |" in shown
+    behind, place = row(played)["regret_at_stop"], row(played)["place_at_stop"]
+    assert f"| {behind:.1%} | {place} |" in shown
+    assert any("the whole grid's best" in line for line in other_table([], [result]))
 
 
 def test_without_feedback_the_order_is_the_cost_models(measured: Measured) -> None:

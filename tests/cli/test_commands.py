@@ -16,17 +16,18 @@ from rich.console import Console
 
 import sparsesmith
 from sparsesmith.artifacts import artifact, kinds_of
-from sparsesmith.cli.rendering import show_report
+from sparsesmith.cli.rendering import describe_knobs, show_report
 from sparsesmith.client import Client
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.runtime.ports import free_port
-from sparsesmith_proto.api import Cancelled, EvaluationAnswer, KernelReport
+from sparsesmith_proto.api import Cancelled, EvaluationAnswer, KernelReport, KnobReport
 from sparsesmith_proto.kernel import CompileFailed, Crashed
 from tests.artifacts.answers import CSR_PROGRAM, make_device, make_matrix, make_report
 from tests.cli.shell import FAST, Shell, assert_one_line, is_progress
 from tests.generator.live_service import Evaluators
 
 MATRIX = make_matrix()
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_tune_gives_the_verdict_first_and_the_program_last(
@@ -127,6 +128,24 @@ def test_grade_exits_with_3_unless_the_program_passed(
     assert EvaluationAnswer.model_validate_json(as_json.out).evaluation.outcome == evaluators.outcome
 
 
+def test_grade_names_the_best_setting_of_the_knobs(
+    sparsesmith_command: Shell, server: str, matrix: Path, evaluators: Evaluators
+) -> None:
+    tuned = EXAMPLES / "tuned_blocks.cu"
+    graded = sparsesmith_command("grade", tuned, matrix, "--candidates", "5")
+    assert (graded.code, "setting    BLOCK=64 LOAD=__ldg" in graded.out) == (0, True)
+    assert "knobs      5 of 6 settings graded in" in graded.out
+    told = EvaluationAnswer.model_validate_json(sparsesmith_command("grade", tuned, matrix, "--json").out)
+    assert told.knobs is not None
+    assert (told.knobs.num_settings, told.knobs.num_graded, told.knobs.outcomes) == (6, 6, {"passed": 6})
+
+
+def test_settings_drawn_at_random_are_said_to_be() -> None:
+    knobs = KnobReport(num_settings=6144, num_listed=4096, num_graded=2, outcomes={"passed": 2}, seconds=1.25)
+    said = "2 of 4,096 settings, drawn at random from 6,144, graded in 1.2 s (2 passed)"
+    assert describe_knobs(knobs) == said
+
+
 def test_a_file_that_cannot_be_read_is_one_line(
     sparsesmith_command: Shell, matrix: Path, program: Path, tmp_path: Path
 ) -> None:
@@ -171,7 +190,7 @@ def test_an_option_out_of_range_is_one_line(
     assert_one_line(sparsesmith_command("tune", matrix, *options), part)
 
 
-@pytest.mark.parametrize("options", [("--search", "luck"), ("--type", "float16"), ("--colour", "red")])
+@pytest.mark.parametrize("options", [("--search", "luck"), ("--type", "float12"), ("--colour", "red")])
 def test_an_unknown_option_value_is_a_usage_error(
     options: tuple[str, ...], sparsesmith_command: Shell, matrix: Path
 ) -> None:

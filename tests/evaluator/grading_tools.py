@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import scipy.sparse
 
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.evaluation import evaluate_kernel
@@ -46,9 +47,8 @@ class Evaluator:
 
     def outcome(self, program: str, race: Race | None = None) -> Outcome:
         with CompilationsAhead(self.compiler, "sm_90", COMPILE_LIMIT_S) as ahead:
-            return evaluate_kernel(
-                make_candidate(program), self.workload, ahead.result, self.bench, race or Race(baseline_us=1e9)
-            )
+            parsed = parse_candidate(make_candidate(program), self.workload)
+            return evaluate_kernel(parsed, ahead.result, self.bench, race or Race(baseline_us=1e9))
 
 
 def make_evaluator(process: DeviceProcess, compiler: Compiler) -> Evaluator:

@@ -9,7 +9,6 @@ from services.evaluator.compiling.contract.flow.addresses import AddressFlow, Ke
 from services.evaluator.ptx import read_module
 from sparsesmith.formats.format import Argument
 from sparsesmith.program.program import parse_program
-from sparsesmith.program.signature import signature_of
 from sparsesmith_proto.message import ElementType, Operation
 from tests.kernels.corpus import CorpusProgram, corpus
 
@@ -27,8 +26,7 @@ def signature_and_ptx(
     program = parse_program(text, operation, element_type)
     binary = compiler.compile(program.source, "sm_90")
     assert isinstance(binary, Compiled), binary
-    signature = signature_of(program.format, program.parameters, operation, element_type)
-    return signature, binary.ptx, {launch.kernel for launch in program.launches}
+    return program.signature, binary.ptx, {launch.kernel for launch in program.launches}
 
 
 def written_arguments(text: str, compiler: Compiler) -> list[str]:

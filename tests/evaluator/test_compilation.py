@@ -12,10 +12,9 @@ from services.evaluator.compiling.compiler import (
     Compiled,
     CompileError,
     Compiler,
-    KernelResources,
     compile_program,
-    split_log,
 )
+from services.evaluator.compiling.log import KernelResources, split_log
 
 GOOD = 'extern "C" __global__ void scale(float* x, float a) { x[threadIdx.x] *= a; }'
 BROKEN = 'extern "C" __global__ void scale(float* x) {\n  x[0] = unknown_name;\n}'
@@ -87,12 +86,6 @@ ptxas info    : Compile time = 1.4 ms"""
     messages, resources = split_log(log)
     assert messages == 'kernel.cu(3): warning #177-D: variable "a" was declared but never referenced'
     assert resources == {"k": KernelResources(24, 112, 96, 512, 408, 2)}
-
-
-def test_definitions_reach_the_program(compiler: Compiler) -> None:
-    source = '#if TILE != 48\n#error wrong\n#endif\nextern "C" __global__ void k(int* x) { x[0] = TILE; }'
-    assert isinstance(compiler.compile(source, "sm_90", definitions={"TILE": "48"}), Compiled)
-    assert isinstance(compiler.compile(source, "sm_90"), CompileError)
 
 
 @pytest.mark.parametrize(

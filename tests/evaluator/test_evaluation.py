@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from services.evaluator.allowance import Allowance, BudgetSpent, Stopped, allowance_of
+from services.evaluator.candidates import Filled, parse_candidates
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.ahead import CompilationsAhead
-from services.evaluator.compiling.compiler import Compiled, Compiler, KernelResources
+from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.compiling.contract.facts import NO_FACTS
+from services.evaluator.compiling.log import KernelResources
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import heaviest_kernel
 from services.evaluator.grading import grade_batch, unreached
@@ -73,8 +75,10 @@ def grade(
         return stop_after is not None and len(asked) > stop_after
 
     with CompilationsAhead(compiler, "sm_90", 20) as ahead:
-        allowance = allowance_of(job, 0, must_stop)
-        return grade_batch(job, pattern, bench, ahead, BASELINES, allowance, lambda: others_wait)
+        allowance = allowance_of(job, 0, must_stop, lambda: others_wait)
+        distinct = {each.program: Filled(each) for each in job.candidates}
+        parsed = ahead.start(parse_candidates(distinct.values(), job.workload, pattern))
+        return grade_batch(job, parsed, pattern, bench, ahead, BASELINES, allowance)
 
 
 def outcomes(report: EvaluationReport) -> list[str]:
@@ -120,7 +124,7 @@ def test_finalists_are_timed_again_with_the_best_baseline_and_both_times_are_rep
 def test_candidates_beyond_the_budget_are_timed_out_by_the_job(process: DeviceProcess, compiler: Compiler) -> None:
     job = make_job("right 5", "right 6", budget_s=1e-6)
     report = grade(job, process, compiler)
-    assert [evaluation.outcome for evaluation in report.evaluations] == [unreached(job, allowance_of(job, 9, bool))] * 2
+    assert [evaluation.outcome for evaluation in report.evaluations] == [unreached(allowance_of(job, 9, bool))] * 2
 
 
 def test_where_others_wait_a_job_ends_with_its_turn_and_says_what_it_did_not_reach(

@@ -7,7 +7,6 @@ import pytest
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.compiling.contract.breach import breach
 from sparsesmith.program.program import parse_program
-from sparsesmith_proto.kernel import Workload
 
 WAIT = 'asm volatile("griddepcontrol.wait;" ::: "memory");'
 FIRST = f"if (threadIdx.x == 0) {WAIT} __syncthreads();"
@@ -40,7 +39,7 @@ def reason(text: str, compiler: Compiler) -> str:
     parsed = parse_program(text, "spmv", "float32")
     binary = compiler.compile(parsed.source, "sm_90")
     assert isinstance(binary, Compiled), binary
-    return breach(parsed, binary, Workload(pattern="0" * 64, operation="spmv", element_type="float32"))
+    return breach(parsed, binary)
 
 
 HELPER = f"__device__ __noinline__ void wait() {{ {WAIT} }}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.checking.draws import choose_draws, system_generator
 from services.evaluator.compiling.ahead import CompilationsAhead
@@ -56,7 +57,8 @@ def test_plain_programs_pass_the_whole_evaluation(
     bench = make_bench(workload)
     for text in plain_programs(workload).values():
         with CompilationsAhead(compiler, "sm_90", 20) as ahead:
-            outcome = evaluate_kernel(make_candidate(text), workload, ahead.result, bench, Race(baseline_us=1e9))
+            parsed = parse_candidate(make_candidate(text), workload)
+            outcome = evaluate_kernel(parsed, ahead.result, bench, Race(baseline_us=1e9))
         assert isinstance(outcome, Passed), outcome
         assert outcome.num_inputs == 5
         assert isinstance(outcome.timing, EstimatedTiming)
@@ -139,7 +141,11 @@ def test_every_finding_has_an_outcome_that_keeps_its_message(kind: str, outcome:
 def test_the_device_says_that_it_is_an_interpreter() -> None:
     description = InterpreterDevice("sm_80").description()
     assert (description.kind, description.name, description.architecture) == ("interpreter", "PTX interpreter", "sm_80")
-    assert "nvidia-cuda-nvrtc" in description.versions
+    assert description.versions["numba"]
+    assert (description.versions["options"], description.toolchain.split(", ")[2:]) == (
+        "-std=c++17",
+        ["-std=c++17", "sm_80"],
+    )
 
 
 def make_hypersparse_pattern(num_rows: int, num_cols: int = 1) -> Pattern:

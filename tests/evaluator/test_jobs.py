@@ -4,10 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +25,7 @@ from services.evaluator.jobs import Grader, GradingService, record_id, reward_re
 from sparsesmith.errors import LimitExceeded, NotFound
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import fixed_values
+from sparsesmith.program.extraction import extract_program
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.transport.connection import Redis, connect
 from sparsesmith.transport.pattern_store import PatternStore
@@ -103,6 +109,18 @@ def test_the_entry_takes_and_returns_json_and_publishes_one_record_a_sampled_can
     assert [record.outcome for record in records] == [evaluation.outcome for evaluation in report.evaluations]
     assert records[0].best_baseline_us == 9
     assert records[0].rewards["milestone"] > 0 > records[1].rewards["milestone"]
+
+
+def test_a_report_holds_ptx_of_what_passed_where_the_job_asks_for_it(grader: Grader, connection: Redis) -> None:
+    job = make_job(program_text("right 5"), program_text("die"))
+    assert grade(job, grader, connection).listings == {}
+    report = grade(job.model_copy(update={"job_id": "listed", "listings": True}), grader, connection)
+    assert report.listings.keys() == {"candidate-0"}
+    assert ".visible .entry spmv" in report.listings["candidate-0"]
+    lines = program_text("right 5").split("\n")
+    located = {int(line.split()[2]) for line in report.listings["candidate-0"].split("\n") if line.startswith(".loc ")}
+    assert located
+    assert located <= set(range(len(lines) + 1))
 
 
 def test_a_job_graded_twice_publishes_its_records_once(grader: Grader, connection: Redis) -> None:
@@ -248,11 +266,36 @@ class CountingCompiler(Compiler):
         super().__init__(1)
         self.sources: list[str] = []
 
-    def submit(
-        self, source: str, architecture: str, *, definitions: Mapping[str, str] | None = None
-    ) -> "Future[Compiled | CompileError]":
+    def submit(self, source: str, architecture: str) -> "Future[Compiled | CompileError]":
         self.sources.append(source)
-        return super().submit(source, architecture, definitions=definitions)
+        return super().submit(source, architecture)
+
+
+@contextmanager
+def counted(function: Callable[..., Any]) -> Iterator[Counter[str]]:
+    """How often a function is called in this thread and those that start meanwhile, by its first argument."""
+    calls: Counter[str] = Counter()
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code is function.__code__:
+            calls[str(frame.f_locals[function.__code__.co_varnames[0]])] += 1
+
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def test_a_candidates_text_is_parsed_once(grader: Grader, connection: Redis) -> None:
+    texts = [program_text("right 5"), "no program", program_text("right 6"), program_text("right 5")]
+    texts[2] = texts[2].replace("//@ launch", "//@ require num_rows=20\n//@ launch")
+    with counted(extract_program) as extracted:
+        report = grade(make_job(*texts), grader, connection)
+    assert [each.outcome.outcome for each in report.evaluations] == ["passed", "rejected", "passed", "passed"]
+    assert extracted == Counter(set(texts))
 
 
 def test_a_program_for_another_matrix_is_rejected_and_never_compiled(connection: Redis) -> None:

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.evaluator.candidates import bound, parse_candidate
+from services.evaluator.candidates import Parsed, fill_numbers, parse_candidates
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import InterpreterFactory
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from sparsesmith.families import propose
 from sparsesmith.formats.format import ParameterValue
-from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Candidate, Passed, Rejected, UserWritten
 from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator, make_evaluator, make_pattern, make_workload
 
@@ -38,9 +37,13 @@ def candidate(text: str, candidate_id: str, /, **settings: ParameterValue) -> Ca
     return Candidate(candidate_id=candidate_id, program=text, origin=UserWritten(), settings=settings)
 
 
+def parsed(*candidates: Candidate) -> list[Parsed]:
+    return list(parse_candidates(fill_numbers(candidates, WORKLOAD, PATTERN, 132), WORKLOAD, PATTERN))
+
+
 def bound_alone(text: str, **settings: ParameterValue) -> tuple[Candidate, Rejected | None]:
-    (filled,), refused = bound([candidate(text, "one", **settings)], WORKLOAD, PATTERN, 132)
-    return filled, refused.get(filled.program)
+    (each,) = parsed(candidate(text, "one", **settings))
+    return each.candidate, each.program if isinstance(each.program, Rejected) else None
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +60,12 @@ def test_what_is_graded_is_a_program_of_plain_numbers_and_what_was_written_stays
     assert f"//@ require width={LONGEST}\n//@ launch spmv grid=ceil_div(num_rows,32) block=32\n" in filled.program
     assert "//@ let" not in filled.program
     assert (filled.written, filled.settings) == (OPEN_PROGRAM, {"BLOCK": 32})
-    assert isinstance(parse_candidate(filled.program, WORKLOAD), KernelProgram)
 
 
 def test_a_candidate_that_leaves_nothing_open_is_left_alone() -> None:
     plain = candidate("//@ format csr\r\nno program at all: let it be tuned", "one")
-    assert bound([plain], WORKLOAD, PATTERN, 132) == ((plain,), {})
+    (filled,) = fill_numbers([plain], WORKLOAD, PATTERN, 132)
+    assert (filled.candidate, filled.in_place, filled.refused) == (plain, "", None)
 
 
 def test_a_models_raw_answer_is_filled_in_as_well() -> None:
@@ -97,8 +100,7 @@ def test_what_is_refused_names_the_line_as_it_was_written(
 
 def test_a_setting_beyond_a_launch_limit_is_refused_and_the_others_are_not() -> None:
     candidates = [candidate(OPEN_PROGRAM, str(block), BLOCK=block) for block in (64, 2048, 32)]
-    filled, refused = bound(candidates, WORKLOAD, PATTERN, 132)
-    assert [each.program in refused for each in filled] == [False, True, False]
+    assert [isinstance(each.program, Rejected) for each in parsed(*candidates)] == [False, True, False]
 
 
 def test_an_open_program_of_every_family_that_has_facts_passes(evaluator: Evaluator) -> None:

@@ -29,8 +29,8 @@ from sparsesmith.formats.format import (
 )
 from sparsesmith.formats.row_bins import count_lengths, cut_bins
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices, pattern_from_scipy
-from sparsesmith.program.program import KernelProgram, parse_program, signature_of
-from sparsesmith_proto.message import ElementType, Operation
+from sparsesmith.program.program import KernelProgram, parse_program
+from sparsesmith_proto.message import ElementType
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 SMALLEST = 1e-300
@@ -136,7 +136,6 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
 def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Pattern, workload: Workload) -> None:
     """Runs every launch in order and compares with SciPy in float64."""
     element_type, num_dense_cols = workload
-    operation: Operation = "spmv" if num_dense_cols == 1 else "spmm"
     generator = np.random.default_rng(2)
     values = generator.uniform(-1, 1, pattern.nnz).astype(element_type)
     dense = generator.uniform(-1, 1, (pattern.num_cols, num_dense_cols)).astype(element_type)
@@ -146,7 +145,7 @@ def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Patt
     arrays |= {"x": dense.reshape(-1), "b": dense.reshape(-1), "y": output, "c": output}
     sizes = {"num_rows": pattern.num_rows, "num_cols": pattern.num_cols, "nnz": pattern.nnz, **layout.sizes}
     sizes |= {"num_sms": FEW_SMS, "num_dense_cols": num_dense_cols}
-    signature = signature_of(program.format, program.parameters, operation, element_type)
+    signature = program.signature
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     def passed(argument: Argument, starts_early: bool) -> Buffer | int:

@@ -22,7 +22,7 @@ from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.formats.values.storage import Constant, Dictionary, Float32
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
-from sparsesmith.program.program import parse_program, signature_of
+from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
 from tests.families.test_families_are_correct import PATTERNS, fitted, some_choices, workloads
@@ -106,7 +106,7 @@ def run(
         sizes[argument.name]
         if argument.role == "size"
         else Buffer(argument.name, np.ascontiguousarray(arrays[argument.name]), argument.role in ("output", "scratch"))
-        for argument in signature_of(program.format, program.parameters, workload.operation, workload.element_type)
+        for argument in program.signature
     ]
     for step in program.launches:
         resolved = step.resolve(sizes)

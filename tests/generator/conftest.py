@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from services.generator.policy.engine import EngineOptions
-from services.generator.policy.engine_host import EngineHost
+from services.generator.policy.engine import Engine, EngineOptions
+from services.generator.policy.engine_host import EngineHost, OnLoaded
 from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.kind import PromptWriter
 from sparsesmith.policy.checkpoint import Policy
@@ -28,6 +28,14 @@ class LivePolicy:
     policy: Policy
     writer: PromptWriter
     host: EngineHost
+    prepare: OnLoaded | None = None
+    """What a fresh engine goes through before it serves, as `PolicyWatch.prepare`; None: it serves as shipped."""
+
+    async def prepared(self, engine: Engine) -> None:
+        if self.prepare is None:
+            self.writer.use_shipped()
+        else:
+            await self.prepare(engine)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self.runner.run(work)
@@ -39,25 +47,21 @@ def live_policy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePolicy
     folder = PolicyFolder(write_policy(tmp_path_factory.mktemp("policy"), policy))
     options = EngineOptions(folder.language_model_dir(), max_context_tokens=1024, max_samples=16)
     with asyncio.Runner() as runner:
-        host = EngineHost(options, restart_s=0.1)
+        live = LivePolicy(runner, folder, policy, folder.prompt_writer(), EngineHost(options, restart_s=0.1))
 
         async def start() -> asyncio.Task[None]:
-            serving = asyncio.create_task(host.run(_nothing_newer))
-            await host.serving()
+            serving = asyncio.create_task(live.host.run(live.prepared))
+            await live.host.serving()
             return serving
 
         serving = runner.run(start())
-        yield LivePolicy(runner, folder, policy, folder.prompt_writer(), host)
+        yield live
 
         async def stop() -> None:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
 
         runner.run(stop())
-
-
-async def _nothing_newer(engine: object) -> None:
-    pass
 
 
 @pytest.fixture

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sparsesmith.families import FAMILIES
+from sparsesmith.families.fixed.rows import FIXED_FAMILIES
+from sparsesmith.program.numbers import is_open
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -18,6 +21,7 @@ from sparsesmith_proto.kernel import (
     Passed,
     Resources,
     Timing,
+    Workload,
 )
 
 
@@ -78,8 +82,20 @@ def make_report(outcomes: Sequence[Outcome], baselines: Baselines | None = None,
     return EvaluationReport(evaluations=evaluations, baselines=baselines or usual, **values)
 
 
+def filled_in(candidate: Candidate, workload: Workload) -> Candidate:
+    """An open program of a family with its numbers in place, as evaluators answer: its parameters say them."""
+    if not isinstance(candidate.origin, FromFamily) or not is_open(candidate.program):
+        return candidate
+    family = {**FAMILIES, **FIXED_FAMILIES}[candidate.origin.family]
+    parameters = {name: value for name, value in candidate.origin.parameters.items() if name in family.parameters}
+    program = family.render(parameters, workload.element_type, workload.num_dense_cols)
+    return candidate.model_copy(update={"program": program, "written": candidate.program})
+
+
 def report_for(job: EvaluationJob, outcome: Outcome | None = None) -> EvaluationReport:
     """The same outcome for each candidate of a job."""
     given = CompileFailed(log="expected a ';'") if outcome is None else outcome
-    evaluations = tuple(Evaluation(candidate=candidate, outcome=given) for candidate in job.candidates)
+    evaluations = tuple(
+        Evaluation(candidate=filled_in(candidate, job.workload), outcome=given) for candidate in job.candidates
+    )
     return make_report([], job_id=job.job_id).model_copy(update={"evaluations": evaluations})

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from services.generator.policy.canary import Canary, CanaryOptions
+from services.generator.policy.canary import Canary, CanaryOptions, Drawn
 from services.generator.policy.comparison import GapLimits
+from services.generator.policy.engine import Engine
 from services.generator.policy.probe_set import probe_set, probe_set_id
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.policy.sampling_gate import SamplingGate
@@ -112,10 +113,36 @@ class Publisher:
         )
 
 
+def send_to_engine(number: signal.Signals) -> None:
+    """A signal to the engine's processes."""
+    for child in active_children():
+        assert child.pid is not None
+        os.kill(child.pid, number)
+
+
+class FreezingCanary(Canary):
+    """Once the probe samples of a version are drawn the engine stands still, until the test lets it go on."""
+
+    has_frozen = False
+
+    async def draw(self, engine: Engine, num_samples: int) -> Drawn:
+        drawn = await super().draw(engine, num_samples)
+        send_to_engine(signal.SIGSTOP)
+        self.has_frozen = True
+        return drawn
+
+
 class Bench:
     """A generator's policy: engine, watch and users."""
 
-    def __init__(self, live: LivePolicy, exchange_dir: Path, connection: Redis, **options: Any) -> None:
+    def __init__(
+        self,
+        live: LivePolicy,
+        exchange_dir: Path,
+        connection: Redis,
+        canary: type[Canary] = Canary,
+        **options: Any,
+    ) -> None:
         self.live = live
         self.channel = PolicyChannel(connection)
         self.trainer = Publisher(live, exchange_dir, self.channel)
@@ -123,7 +150,7 @@ class Bench:
         self.evaluators = Graders()
         self.exchange_dir = exchange_dir
         chosen = {"verdict_s": 60.0, "retry_s": 0.2, "gap": GapLimits(0.005, 0.1), **options}
-        canary = Canary(
+        self.canary = canary(
             probe_set_id(live.folder.weight_files, 1.0),
             live.writer,
             self.sampler.options,
@@ -139,7 +166,7 @@ class Bench:
             live.folder.shapes,
             live.writer,
             self.sampler.gate,
-            canary,
+            self.canary,
             poll_s=0.05,
         )
 
@@ -179,14 +206,20 @@ class Bench:
         return await self.user_samples(asyncio.create_task(asyncio.sleep(0.1)))
 
     def run(self, work: Any, limit_s: float = 240) -> Any:
-        """With the watch in the background."""
+        """With the watch in the background, as a service has it."""
 
         async def watched() -> Any:
+            self.live.prepare = self.watch.prepare
             watching = asyncio.create_task(self.watch.run(self.live.host))
+            working = asyncio.ensure_future(work)
             try:
                 async with asyncio.timeout(limit_s):
-                    return await work
+                    await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+                    assert not watching.done(), watching.exception()
+                    return await working
             finally:
+                self.live.prepare = None
+                working.cancel()
                 watching.cancel()
                 with suppress(asyncio.CancelledError):
                     await watching
@@ -356,6 +389,52 @@ def test_users_wait_no_longer_for_a_probe_than_they_are_told(
     assert bench.verdicts() == {}
 
 
+def test_users_go_on_waiting_where_the_version_under_probe_is_still_in_the_engine_when_their_time_is_up(
+    live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis
+) -> None:
+    bench = Bench(live_policy, exchange_dir, redis_connection, FreezingCanary, hold_s=8.0)
+    bench.trainer.publish(changed_a_little(live_policy.policy, 1))
+
+    async def time_is_up() -> list[Sampled]:
+        while not bench.canary.has_frozen:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.01)
+        users = asyncio.create_task(bench.a_few_samples())
+        await asyncio.sleep(bench.canary.options.hold_s)
+        held = not bench.sampler.gate.is_open
+        send_to_engine(signal.SIGCONT)
+        assert held, "users were let in to an engine that holds a version under probe"
+        while bench.watch.num_postponed < 1:
+            await asyncio.sleep(0.02)
+        return await users
+
+    samples = bench.run(time_is_up())
+    assert {(each.first_version, each.last_version) for each in samples} == {(0, 0)}
+    assert bench.distance(live_policy.policy, samples) < CLOSE
+    assert bench.verdicts() == {}
+
+
+def test_a_prompt_that_was_written_before_a_swap_is_not_answered_by_the_version_after_it(bench: Bench) -> None:
+    new = changed_a_little(bench.live.policy, 1)
+    path = bench.exchange_dir / publish(bench.exchange_dir, new).weights
+    group = bench.sampler.group(make_task(), 0)
+
+    async def across_a_swap() -> Sampled:
+        engine = await bench.live.host.serving()
+        send_to_engine(signal.SIGSTOP)
+        swap_encoder = bench.live.writer.prepared(path, 1)
+        swapping = asyncio.create_task(engine.publish((path,), 1, swap_encoder))
+        await asyncio.sleep(0.1)  # The engine will find that it is to pause, and then that there is a sample to draw.
+        drawing = asyncio.create_task(group.draw(0))
+        await asyncio.sleep(0.5)
+        send_to_engine(signal.SIGCONT)
+        await swapping
+        return (await drawing).origin  # type: ignore[return-value]
+
+    sampled = bench.live.run(across_a_swap())
+    assert (sampled.first_version, sampled.last_version) == (1, 1)
+    assert bench.distance(new, [sampled]) < CLOSE
+
+
 def test_an_operator_goes_back_to_an_accepted_version_or_to_the_shipped_one(bench: Bench) -> None:
     for version in (1, 2):
         bench.trainer.publish(changed_a_little(bench.live.policy, version))
@@ -464,30 +543,26 @@ def test_an_accepted_version_whose_file_is_lost_gives_way_to_the_shipped_one(
     again.run(again.serving(0))
 
 
-@pytest.mark.skipif(
-    "SPARSESMITH_SLOW_TESTS" not in os.environ,
-    reason="takes minutes: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
-)
 @pytest.mark.timeout(900)
 def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_version(bench: Bench) -> None:
-    """The last test of this file by choice: the session's engine is another one afterwards."""
-    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
+    """The session's engine is another one afterwards."""
+    new = changed_a_little(bench.live.policy, 1)
+    bench.trainer.publish(new)
 
     async def kill_under_probe() -> list[Sampled]:
         engine = await bench.live.host.serving()
         while engine.version != 1:
             await asyncio.sleep(0.001)
         assert not bench.sampler.gate.is_open
-        for child in active_children():
-            assert child.pid is not None
-            os.kill(child.pid, signal.SIGKILL)
-        while bench.live.host.engine is engine or bench.live.host.engine is None:
-            await asyncio.sleep(0.05)
-        return await bench.user_samples(asyncio.create_task(bench.judged(1)))
+        send_to_engine(signal.SIGKILL)
+        return await bench.user_samples(asyncio.create_task(bench.serving(1)))
 
     samples = bench.run(kill_under_probe(), limit_s=800)
     assert bench.verdicts() == {1: "accepted"}, "a death may be anybody's fault: it was probed again"
-    assert bench.distance(bench.live.policy, [each for each in samples if each.last_version == 0]) < CLOSE
+    before = [each for each in samples if each.last_version == 0]
+    after = [each for each in samples if each.first_version == 1]
+    assert before and bench.distance(bench.live.policy, [*before[:20], *before[-20:]]) < CLOSE
+    assert bench.distance(new, after[:40]) < CLOSE
 
 
 def test_a_gate_lets_nobody_in_while_it_is_closed_and_closes_when_all_are_out() -> None:

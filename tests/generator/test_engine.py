@@ -96,7 +96,7 @@ def test_requests_in_flight_survive_new_weights_and_each_token_names_the_version
         engine = await live_policy.host.serving()
         samples = [asyncio.create_task(draw(live_policy, max_tokens=900)) for _ in range(16)]
         await asyncio.sleep(0.3)
-        await engine.publish((path,), 1, live_policy.writer.prepared(path))
+        await engine.publish((path,), 1, live_policy.writer.prepared(path, 1))
         drawn = await asyncio.gather(*samples)
         return [*drawn, *await asyncio.gather(*[draw(live_policy) for _ in range(4)])]
 
@@ -125,21 +125,29 @@ def test_the_encoder_changes_with_the_language_model(live_policy: LivePolicy, ex
     from tests.generator.orders import make_pattern, make_prompt, make_workload
 
     pattern = make_pattern()
-    arguments = pattern, make_workload(pattern), make_prompt()
-    before = live_policy.writer.write(*arguments)
+
+    def written() -> tuple[torch.Tensor, int | None]:
+        found = live_policy.writer.write(pattern, make_workload(pattern), make_prompt())
+        assert isinstance(found, EmbeddingPrompt)
+        return found.embeddings, found.version
+
+    before = written()
     path = exchange_dir / publish(exchange_dir, make_policy(seed=3, version=9)).weights
-    swap = live_policy.writer.prepared(path)
-    torch.testing.assert_close(live_policy.writer.write(*arguments).embeddings, before.embeddings)  # type: ignore[union-attr]
+    swap = live_policy.writer.prepared(path, 9)
+    torch.testing.assert_close(written(), before)
     swap()
-    assert (live_policy.writer.write(*arguments).embeddings - before.embeddings).abs().max() > 0.01  # type: ignore[union-attr]
+    changed, version = written()
+    assert version == 9
+    assert (changed - before[0]).abs().max() > 0.01
     live_policy.writer.use_shipped()
-    torch.testing.assert_close(live_policy.writer.write(*arguments).embeddings, before.embeddings)  # type: ignore[union-attr]
+    torch.testing.assert_close(written(), before)
 
 
 def test_a_killed_engine_fails_its_samples_and_is_replaced(live_policy: LivePolicy) -> None:
     """The last test of this file by choice: the session's engine is another one afterwards."""
 
     async def kill_while_sampling() -> Sample:
+        engine = await live_policy.host.serving()
         samples = [asyncio.create_task(draw(live_policy, max_tokens=900)) for _ in range(4)]
         await asyncio.sleep(0.2)
         for child in active_children():
@@ -148,6 +156,13 @@ def test_a_killed_engine_fails_its_samples_and_is_replaced(live_policy: LivePoli
         failures = await asyncio.gather(*samples, return_exceptions=True)
         assert all(isinstance(failure, EngineFailed | Sample) for failure in failures)
         assert any(isinstance(failure, EngineFailed) for failure in failures)
-        return await draw(live_policy)
+        drawn = await draw(live_policy)
+        for late in (
+            engine.sample(EmbeddingPrompt(make_embeddings()), temperature=1.0, max_tokens=4),
+            engine.publish(live_policy.folder.weight_files, 0, live_policy.writer.use_shipped),
+        ):
+            with pytest.raises(EngineFailed):
+                await late
+        return drawn
 
     assert live_policy.run(kill_while_sampling()).token_ids

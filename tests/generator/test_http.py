@@ -4,6 +4,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -12,7 +13,19 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus, LibraryAnswer, Running, TunedAnswer
+from sparsesmith.errors import Unavailable
+from sparsesmith.transport.connection import Redis, connect
+from sparsesmith.transport.job_store import IdempotencyKey, JobStore
+from sparsesmith_proto.api import (
+    Cancelled,
+    Failed,
+    Finished,
+    Graded,
+    JobStatus,
+    LibraryAnswer,
+    Running,
+    TunedAnswer,
+)
 from tests.generator.live_service import Evaluators, live_service
 
 MATRIX = {"num_rows": 3, "num_cols": 4, "row_indices": [0, 0, 1, 2], "col_indices": [0, 3, 1, 2]}
@@ -328,6 +341,75 @@ def test_a_job_in_the_queue_knows_its_place_and_can_be_cancelled(redis_url: str,
         assert client.get(locations[3]).json()["status"]["position"] == 1
         evaluators.released.set()
         assert isinstance(finished(client, locations[3]).status, Finished)
+
+
+def test_a_job_that_is_cancelled_by_many_at_once_ends_once(redis_url: str, evaluators: Evaluators) -> None:
+    evaluators.released.clear()
+    with live_service(redis_url, evaluators) as client:
+        location = client.post("/v1/kernels", json=kernel_request()).headers["location"]
+        while not evaluators.jobs:
+            time.sleep(0.02)
+        with ThreadPoolExecutor(8) as pool:
+            codes = sorted(pool.map(lambda _: client.delete(location).status_code, range(8)))
+        assert set(codes) <= {204, 409}
+        assert codes[0] == 204
+    events = JobStore(connect(redis_url)).events(location.rsplit("/", 1)[1])
+    assert [event.status.status.state for event in events].count("cancelled") == 1
+
+
+class CutOff(JobStore):
+    """A store whose server writes what it is told to and dies before it answers, once each."""
+
+    def __init__(self, connection: Redis) -> None:
+        super().__init__(connection)
+        self.dies = {"accept", "update"}
+
+    def accept(self, status: JobStatus, request: str, idempotency: IdempotencyKey | None = None) -> str:
+        job_id = super().accept(status, request, idempotency)
+        self._die("accept")
+        return job_id
+
+    def update(self, status: JobStatus) -> bool:
+        is_written = super().update(status)
+        if isinstance(status.status, Finished):
+            self._die("update")
+        return is_written
+
+    def _die(self, what: str) -> None:
+        if what in self.dies:
+            self.dies.remove(what)
+            raise Unavailable("Redis does not answer", field="redis_url")
+
+
+def test_a_job_whose_acceptance_and_whose_end_an_outage_cut_off_is_answered_once(
+    redis_url: str, evaluators: Evaluators
+) -> None:
+    with live_service(redis_url, evaluators, jobs=CutOff(connect(redis_url))) as client:
+        key = {"Idempotency-Key": "k", "Prefer": "wait=20"}
+        assert client.post("/v1/kernels", json=kernel_request(), headers=key).status_code == 503
+        again = client.post("/v1/kernels", json=kernel_request(), headers=key)
+        status = status_of(again)
+        assert isinstance(status.status, Finished)
+        assert [each["job_id"] for each in client.get("/v1/kernels").json()["jobs"]] == [status.job_id]
+    events = JobStore(connect(redis_url)).events(status.job_id)
+    assert [event.status.status.state for event in events].count("finished") == 1
+
+
+def test_a_job_that_could_not_be_cancelled_goes_on(redis_url: str, evaluators: Evaluators) -> None:
+    class Deaf(JobStore):
+        def update(self, status: JobStatus) -> bool:
+            if isinstance(status.status, Cancelled):
+                raise Unavailable("Redis does not answer", field="redis_url")
+            return super().update(status)
+
+    evaluators.released.clear()
+    with live_service(redis_url, evaluators, jobs=Deaf(connect(redis_url))) as client:
+        location = client.post("/v1/kernels", json=kernel_request()).headers["location"]
+        while not evaluators.jobs:
+            time.sleep(0.02)
+        assert client.delete(location).status_code == 503
+        evaluators.released.set()
+        assert isinstance(finished(client, location).status, Finished)
 
 
 def test_a_full_queue_is_told(redis_url: str, evaluators: Evaluators) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.evaluator.candidates import bound
+from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.generator.evaluation import evaluate_program
 from services.generator.orders import EvaluationOrder, KernelOrder, fingerprint, most_candidates, work_of
 from services.generator.search.programs import ProgramTask
@@ -47,9 +47,13 @@ class BoundEvaluations:
 
     async def grade(self, job: EvaluationJob) -> EvaluationReport:
         self.jobs.append(job)
-        candidates, refused = bound(job.candidates, job.workload, PATTERN, 132)
+        filled = fill_numbers(job.candidates, job.workload, PATTERN, 132)
         evaluations = tuple(
-            Evaluation(candidate=each, outcome=refused.get(each.program) or self._outcome(each)) for each in candidates
+            Evaluation(
+                candidate=each.candidate,
+                outcome=each.program if isinstance(each.program, Rejected) else self._outcome(each.candidate),
+            )
+            for each in parse_candidates(filled, job.workload, PATTERN)
         )
         return make_report([], job_id=job.job_id).model_copy(update={"evaluations": evaluations})
 

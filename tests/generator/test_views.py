@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import numpy as np
@@ -12,12 +12,14 @@ from prometheus_client import CollectorRegistry
 
 from services.evaluator.metrics import EvaluatorMetrics
 from services.generator.fleet import evaluator_views, trainer_views
+from services.generator.http.page_shell import VERSION
 from services.trainer.metrics import TrainerMetrics
 from sparsesmith.transport.connection import connect
 from sparsesmith.transport.job_store import JobStore
 from sparsesmith.transport.metrics_channel import MetricsChannel, published
 from sparsesmith_proto.api import Density, EvaluatorView, Fleet, JobStatus, MatrixCard
 from sparsesmith_proto.kernel import CompileFailed
+from sparsesmith_proto.words import ElementType, SearchStrategy, ValuesOption
 from tests.generator.live_service import Evaluators, live_service
 from tests.generator.reports import make_device, make_passed, make_report, make_timing
 
@@ -82,6 +84,20 @@ def test_the_matrix_of_a_job_that_gave_it_back_is_said_to_be_gone(redis_url: str
     assert "pattern" in answer.json()["detail"]
 
 
+def test_there_is_no_listing_of_what_did_not_pass_or_is_not_there(redis_url: str) -> None:
+    evaluators = Evaluators(CompileFailed(log="no"))
+    with live_service(redis_url, evaluators) as http:
+        job = tuned(http)
+        for asked, status, told in (
+            ({}, 409, f"job {job} has no program that passed"),
+            ({"number": 0}, 409, "candidate 0 did not pass: compile_failed"),
+            ({"number": 99}, 404, f"job {job} has no candidate 99"),
+        ):
+            answer = http.get(f"/v1/kernels/{job}/listing", params=asked)
+            assert (answer.status_code, answer.json()["detail"]) == (status, told)
+        assert not any(".listing." in name for name in evaluators.jobs)
+
+
 def test_the_fleet_is_who_told_of_themselves_and_what_waits(http: httpx.Client, redis_url: str) -> None:
     metrics, trainer = EvaluatorMetrics(make_device()), TrainerMetrics()
     metrics.graded(make_report([make_passed(make_timing(5)), CompileFailed(log="no"), make_passed(make_timing(6))]))
@@ -117,11 +133,14 @@ def test_the_front_is_the_page_and_its_files_come_with_a_strict_policy(http: htt
         file = http.get(f"/{address}")
         assert file.status_code == 200
         assert file.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
-        again = http.get(f"/{address}", headers={"if-none-match": file.headers["etag"]})
-        assert (again.status_code, again.content) == (304, b"")
+        assert file.headers["cache-control"].endswith("immutable")
     assert re.findall(r'<script>|style="|javascript:|https?://', page.text) == []
-    for name in ("../page_shell.py", "%2e%2e/page_shell.py", "none.js", "vendor/"):
-        assert http.get(f"/page/{name}").status_code == 404
+    for words in (SearchStrategy, ElementType, ValuesOption):
+        assert all(f'<option value="{word}">' in page.text for word in get_args(words))
+    for name in ("..%2fpage_shell.py", "%2e%2e/page_shell.py", "none.js", "vendor/", ""):
+        assert http.get(f"/page/{VERSION}/{name}").status_code == 404
+    assert http.get("/page/of-another-release/main.js").status_code == 404
+    assert page.headers["cache-control"] == "no-cache"
 
 
 def test_a_job_can_be_read_without_scripts(http: httpx.Client) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse
 
+from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.compiler import Compiled, CompileError, compile_program
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.workbench import Workbench
@@ -169,4 +170,4 @@ def architecture() -> str:
 def grade(text: str, workload: Workload, bench: Workbench) -> Outcome:
     """What becomes of a program, without a baseline to race against."""
     candidate = Candidate(candidate_id="candidate", program=text, origin=UserWritten())
-    return evaluate_kernel(candidate, workload, compiled, bench, Race(1e12))
+    return evaluate_kernel(parse_candidate(candidate, workload), compiled, bench, Race(1e12))

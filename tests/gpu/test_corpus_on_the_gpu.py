@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import scipy.sparse
 
-from services.evaluator.candidates import parse_candidate
+from services.evaluator.candidates import parse_candidate, parse_text
 from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
 from services.evaluator.cores import num_cores
 from services.evaluator.evaluation import evaluate_kernel
@@ -70,7 +70,7 @@ class Grader:
         self._bench: SandboxedWorkbench | None = None
         self.usual_timing = cache(self.timing_now)
         for program in corpus():
-            parsed = parse_candidate(program.text, workload_of(program))
+            parsed = parse_text(program.text, workload_of(program))
             if not isinstance(parsed, Rejected):
                 self._binaries[parsed.source] = compiler.submit(parsed.source, architecture())
 
@@ -79,7 +79,8 @@ class Grader:
         if self._bench is None or self._workload != workload:
             self._workload, self._bench = workload, self._process.open(workload, pattern_for(program))
         candidate = Candidate(candidate_id="candidate", program=program.text, origin=UserWritten())
-        return evaluate_kernel(candidate, workload, self._compiled, self._bench, Race(1e12))
+        parsed = parse_candidate(candidate, workload)
+        return evaluate_kernel(parsed, self._compiled, self._bench, Race(1e12))
 
     def timing_now(self, operation: Operation, element_type: ElementType) -> MeasuredTiming:
         """Of a good program; fails where it does not pass."""

@@ -11,6 +11,7 @@ from services.evaluator.compiling.contract.breach import breach
 from sparsesmith.errors import InvalidProgram, Unavailable
 from sparsesmith.formats import FORMATS
 from sparsesmith.matrix.pattern import pattern_from_indices
+from sparsesmith.program.binding import bind
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Outcome, Workload
@@ -25,14 +26,17 @@ def by_name(programs: list[CorpusProgram]) -> pytest.MarkDecorator:
 
 
 def accepted(program: CorpusProgram) -> KernelProgram:
-    """Parses, and resolves its launches for a matrix of 20,000 rows."""
+    """Parses, and binds it to a matrix of 20,000 rows."""
     parsed = parse_program(extract_program(program.text), program.operation, program.element_type)
     diagonal = np.arange(20_000)
     pattern = pattern_from_indices(20_000, 20_000, diagonal, diagonal)
-    sizes = {"num_rows": 20_000, "num_cols": 20_000, "nnz": 20_000, "num_sms": 132, "num_dense_cols": 8}
-    sizes |= parsed.format.build(pattern, parsed.parameters).sizes
-    for launch in parsed.launches:
-        launch.resolve(sizes)
+    workload = Workload(
+        pattern=pattern.digest,
+        operation=program.operation,
+        element_type=program.element_type,
+        num_dense_cols=8 if program.operation == "spmm" else 1,
+    )
+    bind(parsed, parsed.format.build(pattern, parsed.parameters), workload, pattern, 132)
     return parsed
 
 
@@ -107,8 +111,7 @@ def test_a_program_outside_the_contract_is_rejected_before_it_runs(program: Corp
     parsed = accepted(program)
     result = compiler.compile(parsed.source, "sm_90")
     assert isinstance(result, Compiled)
-    workload = Workload(pattern="0" * 64, operation=program.operation, element_type=program.element_type)
-    assert program.words in breach(parsed, result, workload)
+    assert program.words in breach(parsed, result)
 
 
 @by_name([program for program in corpus() if "rejected" not in program.expected])

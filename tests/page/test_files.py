@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.generator.http.page_shell import FOLDER, MEDIA_TYPES, static_files
+from services.generator.http.page_shell import FOLDER, MEDIA_TYPES, VERSION, StaticFile, static_files, version_of
 from sparsesmith.families.estimates.cost import L2_BYTES_A_US
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,10 +34,13 @@ def test_all_files_together_are_small() -> None:
     assert sum(len(file.content) for file in static_files().values()) <= BUDGET_BYTES
 
 
-def test_every_file_has_a_media_type_and_a_tag_of_its_own() -> None:
+def test_every_file_has_a_media_type_and_any_change_is_another_version() -> None:
     files = static_files()
     assert {Path(name).suffix for name in files} <= MEDIA_TYPES.keys()
-    assert len({file.tag for file in files.values()}) == len(files)
+    changed = {**files, "main.js": StaticFile(files["main.js"].content + b"\n", files["main.js"].media_type)}
+    renamed = {name.replace("spy.js", "spi.js"): file for name, file in files.items()}
+    assert len({version_of(each) for each in (files, changed, renamed)}) == 3
+    assert version_of(files) == VERSION
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)

@@ -129,7 +129,19 @@ def a_matrix_is_tuned(seen: Watched, stack: Stack) -> tuple[str, str]:
     )
     assert page.locator("#tried tbody tr").count() == report["search"]["num_candidates"] == 6
     assert page.locator("#tried .estimated").count() == report["search"]["outcomes"]["passed"]
+    ptx_is_linked_to_its_program(page)
     return permalink, verdict(page)
+
+
+def ptx_is_linked_to_its_program(page: Any) -> None:
+    page.get_by_role("button", name="PTX beside it").click()
+    page.wait_for_selector(".beside", timeout=COLD_MS)
+    assert "fma.rn.f32" in page.inner_text(".beside")
+    (line,) = page.locator(".beside ol [data-line]", has_text="sum += ").all()[:1]
+    line.hover()
+    number = line.get_attribute("data-line")
+    linked = page.locator(f".beside ul .linked[data-line='{number}']")
+    assert "fma.rn.f32" in " ".join(linked.all_inner_texts())
 
 
 def a_wrong_file_is_refused(seen: Watched, tmp_path: Path) -> None:

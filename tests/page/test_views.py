@@ -142,7 +142,7 @@ def test_a_program_is_shown_beside_the_runner_up(browser: "Browser", http: httpx
     page = opened(browser, http, f"/jobs/{tuned(http).job_id}").page
     page.get_by_role("button", name="Differences to the runner-up").click()
     assert page.locator(".diff .added").count() > 0
-    page.get_by_role("button", name="Show program 3").click()
+    page.get_by_role("button", name="Show program 3", exact=True).click()
     assert "Number 3" in page.inner_text("#program")
 
 

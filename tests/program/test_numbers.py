@@ -185,10 +185,18 @@ def test_lines_of_a_text_with_its_numbers_in_place_count_as_in_the_text_as_writt
 def test_a_program_that_grows_beyond_the_limit_is_refused() -> None:
     pattern = golden.banded(2000, tuple(range(1000)), 4000)
     text = with_lines("//@ let D = diagonals", body="".join(f"  constexpr int d{i}[] = {{D}};\n" for i in range(40)))
-    with pytest.raises(InvalidProgram, match="characters with its numbers filled in: at most"):
+    with pytest.raises(InvalidProgram, match="more than 65536 characters with its numbers filled in"):
         bind(text, pattern=pattern)
     with pytest.raises(InvalidProgram, match="line 1: D has 1500 numbers"):
         bind(text, pattern=golden.banded(2000, tuple(range(1500)), 4000))
+
+
+def test_a_text_that_would_become_gigabytes_is_refused_before_it_does() -> None:
+    """Within memory that a test has."""
+    pattern = golden.banded(2000, tuple(range(1000)), 4000)
+    for body in (" D" * 30_000, " D\n" * 20_000):
+        with pytest.raises(InvalidProgram, match="more than 65536 characters"):
+            bind(with_lines("//@ let D = diagonals", body=body), pattern=pattern)
 
 
 @given(st.text(alphabet="/@let un=pick(){}[]\n\t\"'\\nzW09_.,", max_size=120))

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats import FORMATS, complete_parameters
-from sparsesmith.program.program import launch_names, parse_program, signature_of
+from sparsesmith.program.directives import launch_names
+from sparsesmith.program.program import parse_program
+from sparsesmith.program.signature import signature_of
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
 from tests.matrix.patterns import parameters_of
 from tests.program.programs import BODY, SIGNATURE, make_program

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from services.evaluator.candidates import misfits
+from services.evaluator.candidates import Filled, parse_candidates
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.families import FAMILIES, propose
 from sparsesmith.families.fixed.rows import FIXED_FAMILIES
@@ -83,9 +83,10 @@ def test_a_width_that_does_not_fit_the_matrix_is_refused_before_anything_is_buil
     narrow, wide = pattern_of(3), pattern_of(4)
     workload = Workload(pattern=wide.digest, operation="spmv", element_type="float32")
     for_three = next(each.program for each in propose(narrow, "spmv", "float32") if each.family == "ell_fixed")
-    assert misfits([candidate(for_three)], workload, narrow) == {}
-    refused = misfits([candidate(for_three), candidate("no program, though it says require")], workload, wide)
-    assert refused == {for_three: Rejected(message="line 2: the program requires width=3, this matrix has 4")}
+    (fits,) = parse_candidates([Filled(candidate(for_three))], workload, narrow)
+    (misfit,) = parse_candidates([Filled(candidate(for_three))], workload, wide)
+    assert isinstance(fits.program, KernelProgram)
+    assert misfit.program == Rejected(message="line 2: the program requires width=3, this matrix has 4")
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, *FIXED_FAMILIES])

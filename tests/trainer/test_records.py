@@ -6,12 +6,19 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import scipy.sparse
+from tokenizers import Tokenizer
 
+from services.trainer.offline.commands import main, read_programs
 from services.trainer.offline.records import Record, Rendering, read_records
 from services.trainer.offline.supervised_commands import in_equal_parts
 from services.trainer.offline.targets import TargetRule, workload_targets
+from services.trainer.policy_model import PolicyNetworks
+from sparsesmith.families import propose
 from sparsesmith.families.proposal import prospects_of, work_of
+from sparsesmith.policy.checkpoint import load_policy, save_language_model
 from sparsesmith.program.facts import Circumstances
 from sparsesmith.program.numbers import bind_numbers, is_open
 from tests.families import golden
@@ -117,3 +124,30 @@ def test_families_give_equal_parts_and_what_one_lacks_others_give() -> None:
     assert {name: families.count(name) for name in "abc"} == {"a": 8, "b": 2, "c": 7}
     assert len(set(chosen)) == 17
     assert len(in_equal_parts({"a": ["x"]}, 10)) == 1
+
+
+def test_records_without_texts_become_a_policy(networks: PolicyNetworks, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """`programs`, then `sft`, as from a shell; a record of an unknown family is told of."""
+    named = {"points": PATTERN, "random": golden.PATTERNS["random"]()}
+    for name, pattern in named.items():
+        scipy.sparse.save_npz(tmp_path / f"{name}.npz", pattern.to_scipy(np.ones(pattern.nnz, np.float32)))
+    records = [
+        {**record_of("csr_vector"), "pattern": name, "parameters": instance.parameters, "family": instance.family}
+        for name, pattern in named.items()
+        for instance in propose(pattern, "spmv", "float32", limit=6)
+    ]
+    records += [{**record_of("csr_vector"), "pattern": name} for name in named]
+    lines = [json.dumps(record) for record in (*records, record_of("csr_vector", family="csr_of_old"))]
+    (tmp_path / "records.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "split.csv").write_text("name,split\npoints,train\nrandom,validation\n", encoding="utf-8")
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    save_language_model(networks.model, tmp_path / "model")
+    data = ["--records", "records.jsonl", "--patterns", ".", "--split", "split.csv"]
+    given = [word if word.startswith("--") else str(tmp_path / word) for word in data]
+    assert main(["programs", *given, "--out", str(tmp_path / "programs.jsonl")]) == 0
+    assert all(is_open(text) == ("let" in text) for text in read_programs(tmp_path / "programs.jsonl"))
+    assert len(list(read_programs(tmp_path / "programs.jsonl"))) == 7
+    stage = ["sft", *given, "--tokenizer", str(tmp_path / "tokenizer.json"), "--pretrained", str(tmp_path / "model")]
+    short = ["--seconds", "1", "--prompt-samples", "1", "--processes", "1", "--max-program-tokens", "1000"]
+    assert main([*stage, *short, "--out", str(tmp_path / "policy")]) == 0
+    assert load_policy(tmp_path / "policy").description.training["supervised"]["train_workloads"] == 1

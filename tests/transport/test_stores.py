@@ -114,10 +114,9 @@ def test_an_accepted_job_keeps_its_request_and_its_state(redis_connection: Redis
 
 def test_an_unknown_job_is_not_found(redis_connection: Redis) -> None:
     store = JobStore(redis_connection)
-    for ask in (store.request, store.status, store.events, store.request_cancel):
+    for ask in (store.request, store.status, store.events):
         with pytest.raises(NotFound, match="no job ghost"):
             ask("ghost")
-    assert not store.is_cancel_requested("ghost")
 
 
 def test_a_repeated_idempotency_key_names_the_first_job(redis_connection: Redis) -> None:
@@ -140,6 +139,19 @@ def test_unfinished_jobs_come_in_the_order_of_acceptance(redis_connection: Redis
         store.accept(status(name), "r")
     store.update(status("m", FAILED))
     assert store.unfinished() == ["z", "a", "b"]
+
+
+def test_a_job_ends_once_and_what_comes_after_its_end_is_passed_over(redis_connection: Redis) -> None:
+    store = JobStore(redis_connection)
+    store.accept(status("j1"), "r")
+    assert store.update(status("j1", running(3)))
+    assert store.update(status("j1", FAILED))
+    assert not store.update(status("j1", Cancelled()))
+    assert not store.update(status("j1", running(4)))
+    assert store.update(status("j1", FAILED)), "the same end again: its first answer may have been lost"
+    assert store.status("j1") == status("j1", FAILED)
+    told = [event.status.status.state for event in store.events("j1")]
+    assert told == ["queued", "running", "failed"]
 
 
 def test_a_finished_job_expires_and_an_unfinished_one_does_not(redis_connection: Redis) -> None:
@@ -217,14 +229,6 @@ def test_events_are_replayed_after_the_one_that_was_seen(redis_connection: Redis
     assert [event.status for event in events] == [status("j1"), status("j1", running(1)), status("j1", running(2))]
     assert store.events("j1", after=events[0].event_id) == events[1:]
     assert store.events("j1", after=events[2].event_id, block_ms=1) == []
-
-
-def test_a_request_to_cancel_is_seen_by_whoever_works_on_the_job(redis_connection: Redis) -> None:
-    store = JobStore(redis_connection)
-    store.accept(status("j1"), "r")
-    assert not store.is_cancel_requested("j1")
-    store.request_cancel("j1")
-    assert JobStore(redis_connection).is_cancel_requested("j1")
 
 
 def test_a_tuned_kernel_is_found_for_the_device_that_reported_last(redis_connection: Redis) -> None:

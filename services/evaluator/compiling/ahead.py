@@ -7,10 +7,10 @@ from concurrent.futures import TimeoutError as NotInTime
 from types import TracebackType
 from typing import Self
 
-from services.evaluator.candidates import parse_candidate
+from services.evaluator.candidates import Parsed
 from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
 from sparsesmith.program.program import KernelProgram
-from sparsesmith_proto.kernel import Candidate, CompileFailed, Rejected, TimedOut, Workload
+from sparsesmith_proto.kernel import CompileFailed, Rejected, TimedOut
 from sparsesmith_proto.message import Architecture
 
 
@@ -32,33 +32,34 @@ class CompilationsAhead:
         for future in self._compiled.values():
             future.cancel()
 
-    def start(self, candidates: Iterable[Candidate], workload: Workload) -> None:
-        """Starts compiling without waiting."""
-        for candidate in candidates:
-            program = parse_candidate(candidate.program, workload)
-            if not isinstance(program, Rejected):
-                self._submit(program)
+    def start(self, candidates: Iterable[Parsed]) -> tuple[Parsed, ...]:
+        """Starts compiling each as it comes, without waiting; hands them on."""
+        started = []
+        for each in candidates:
+            if not isinstance(each.program, Rejected):
+                self._submit(each.program)
+            started.append(each)
+        return tuple(started)
 
-    def as_compiled(self, candidates: Iterable[Candidate], workload: Workload, deadline: float) -> Iterator[Candidate]:
+    def as_compiled(self, candidates: Iterable[Parsed], deadline: float) -> Iterator[Parsed]:
         """First the candidates that need no compiler, then each as its compilation ends; stops at the deadline.
 
         `deadline` on time.monotonic's clock. What was submitted goes on compiling while the consumer grades.
         """
-        waiting: dict[Future[Compiled | CompileError], list[Candidate]] = {}
+        waiting: dict[Future[Compiled | CompileError], list[Parsed]] = {}
         refused = []
-        for candidate in candidates:
-            program = parse_candidate(candidate.program, workload)
-            if isinstance(program, Rejected):
-                refused.append(candidate)
+        for each in candidates:
+            if isinstance(each.program, Rejected):
+                refused.append(each)
             else:
-                waiting.setdefault(self._submit(program), []).append(candidate)
+                waiting.setdefault(self._submit(each.program), []).append(each)
         yield from refused
         try:
             for future in as_completed(waiting, timeout=max(0.0, deadline - time.monotonic())):
-                for candidate in waiting[future]:
+                for each in waiting[future]:
                     if time.monotonic() > deadline:
                         return
-                    yield candidate
+                    yield each
         except NotInTime:
             return
 

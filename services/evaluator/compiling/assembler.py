@@ -1,7 +1,7 @@
 """NVIDIA's PTX assembler, `ptxas`, as a child process: from the text that was checked to the code that runs.
 
 It comes with the wheel `nvidia-cuda-nvcc` or a CUDA toolkit, and must be as new as the compiler that wrote the PTX. It
-reads hostile input: call it in a process with limits of memory and time (see compilation.py), which its child shares.
+reads hostile input: call it in a process with limits of memory and time (see compiler.py), which its child shares.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ class Assembled:
 class Assembler:
     """A `ptxas` that was found to work."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, release: tuple[int, int]) -> None:
         self._path = path
+        self.release = release
+        """Of CUDA, major and minor."""
 
     @staticmethod
     def find(oldest: tuple[int, int]) -> Assembler:
@@ -50,7 +52,7 @@ class Assembler:
         for path in _candidates():
             release = _release(path)
             if release is not None and release >= oldest:
-                return Assembler(path)
+                return Assembler(path, release)
         raise AssemblerNotFound(
             f"no ptxas of CUDA {oldest[0]}.{oldest[1]} or newer in the nvidia-cuda-nvcc wheel, CUDA_HOME, "
             "/usr/local/cuda or PATH"

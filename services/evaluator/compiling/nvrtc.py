@@ -2,7 +2,7 @@
 
 The library and its headers come from the wheels `nvidia-cuda-nvrtc`, `nvidia-cuda-runtime` and `nvidia-cuda-cccl`, or
 from a CUDA toolkit. The compiler is native code that reads hostile input: call it in a process that may be lost
-(see compilation.py).
+(see compiler.py).
 """
 
 from __future__ import annotations

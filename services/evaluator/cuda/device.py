@@ -14,6 +14,7 @@ import numpy as np
 from cupy.cuda import memory, runtime
 
 from services.evaluator.checking.correctness import judge
+from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.cuda.arena import Placement, random_placement
 from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
 from services.evaluator.cuda.clocks import Clocks
@@ -24,7 +25,7 @@ from services.evaluator.cuda.library.baselines import LibraryRoutines
 from services.evaluator.cuda.library.cusparse import CuSparse
 from services.evaluator.cuda.memory import SealedMemory, whole_array
 from services.evaluator.cuda.own_kernels import DeviceKernels
-from services.evaluator.cuda.program import DeviceProgram, MatrixShape
+from services.evaluator.cuda.program import DeviceProgram
 from services.evaluator.cuda.replays import MANY
 from services.evaluator.cuda.residents import HeldDraws, LayoutCache
 from services.evaluator.cuda.stopwatch import Stopwatch
@@ -38,6 +39,7 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.product import SparseProduct
+from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, MeasuredTiming, Rejected, Workload
 
@@ -125,6 +127,7 @@ class CudaDevice:
                 "cupy": cupy.__version__,
                 "cusparse": self.library.version,
                 "sparsesmith": _package_version(),
+                **toolchain_versions(),
             },
         )
 
@@ -223,10 +226,8 @@ class CudaBench:
 
     def _loaded(self, program: KernelProgram, matrix: StoredMatrix, cubin: bytes) -> CudaKernel:
         device = self._device
-        shape = MatrixShape(self._pattern.num_rows, self._pattern.num_cols, self._pattern.nnz)
-        loaded = DeviceProgram(
-            program, cubin, self._layouts.get(matrix), self._workload, shape, device.kernels, device.num_sms
-        )
+        bound = bind(program, matrix.layout, self._workload, self._pattern, device.num_sms)
+        loaded = DeviceProgram(bound, cubin, self._layouts.get(matrix), device.kernels)
         return CudaKernel(
             loaded, self._source, self._draws, device.kernels, device.instruments, self._floor, self._brief_placement
         )

@@ -53,6 +53,8 @@ class CudaKernel:
         program.place(random_placement())
         if start is None and secrets.randbelow(2):
             self._kernels.litter(secrets.randbits(62) + 2)
+        if secrets.randbelow(2):
+            program.scatter_scratch()
         sequence = program.sequence()
         if not sequence.starts_early:
             return self._run(program, draw, start, sequence.enqueue)

@@ -16,6 +16,7 @@ from services.evaluator.cuda.changes import Drawn, Made, Target, accuracy
 from services.evaluator.cuda.launch import Launch, cuda_errors
 from services.evaluator.device import Draw
 from sparsesmith.cuda.driver import KernelArguments
+from sparsesmith.cuda.options import CODE_OPTIONS
 from sparsesmith_proto.message import ElementType
 
 SOURCES = ("own_kernels.cu", "draw_kernels.cu", "replay_kernels.cu")
@@ -47,7 +48,7 @@ class DeviceKernels:
     @cached_property
     def _module(self) -> "cupy.RawModule":
         code = "".join(Path(__file__).with_name(name).read_text() for name in SOURCES)
-        return cupy.RawModule(code=code, options=("-std=c++17",))
+        return cupy.RawModule(code=code, options=CODE_OPTIONS)
 
     def _launch(self, name: str, grid: tuple[int, int, int], block: int, *arguments: ctypes.c_double | int) -> None:
         self.prepared(name, grid, block, *arguments).enqueue(self.stream.ptr)

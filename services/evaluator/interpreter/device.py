@@ -25,7 +25,9 @@ import numpy as np
 from services.evaluator.checking.correctness import Correct, HostSeal, check
 from services.evaluator.checking.draws import draw as draw_inputs
 from services.evaluator.checking.draws import system_generator
-from services.evaluator.compiling.compiler import Compiled, KernelResources, compile_program
+from services.evaluator.compiling.compiler import Compiled, compile_program
+from services.evaluator.compiling.log import KernelResources
+from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.device import (
     Array,
     Draw,
@@ -46,6 +48,7 @@ from services.evaluator.interpreter import (
     launch,
     load_module,
     nothing_written,
+    warm_up,
 )
 from services.evaluator.interpreter.machine.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
 from services.evaluator.interpreter.machine.traffic import H200, TRAFFIC_MODEL, estimate_time
@@ -78,6 +81,9 @@ WARP_STEPS_A_RESULT = 256
 """A program may execute this many warp instructions a multiply-add, and this many an element of the result (a warp
 takes 60 for an empty row), before it counts as endless."""
 
+FULL_LAUNCHES = 8
+"""All launches of a program together may execute as much as so many that each execute all they may."""
+
 WARP_LANES = 32
 BLOCK_REGISTERS = 65_536
 REGISTER_UNIT = 8
@@ -85,6 +91,9 @@ REGISTER_UNIT = 8
 
 DEPENDENT_ROLES = ("input", *WRITABLE_ROLES)
 """What kernels before a program may still be using while it starts."""
+
+POISON = 0xFF
+"""Each byte of scratch before a run: NaN as a floating-point number, -1 as an index. Reading it is found anyway."""
 
 MAX_ROWS = 10_000_000
 MAX_ALL_PRODUCTS = 1_000_000_000
@@ -97,7 +106,9 @@ class InterpreterDevice:
     """Constructed in the sandbox's child, which compiles its own stand-ins for the library."""
 
     def __init__(self, architecture: Architecture = "sm_90") -> None:
+        """Compiles the machine where no process of this computer has: minutes, which no stage's limit allows for."""
         self.architecture = architecture
+        warm_up()
 
     def description(self) -> DeviceDescription:
         return DeviceDescription(
@@ -106,7 +117,7 @@ class InterpreterDevice:
             architecture=self.architecture,
             num_sms=NUM_MULTIPROCESSORS,
             copy_bandwidth_gbs=H200.dram_bytes_per_us / 1e3,
-            versions={name: metadata.version(name) for name in ("numba", "nvidia-cuda-nvrtc")},
+            versions={"numba": metadata.version("numba"), **toolchain_versions()},
         )
 
     def open(self, workload: Workload, pattern: Pattern, values: FixedValues | None = None) -> "InterpreterBench":
@@ -249,6 +260,7 @@ class InterpretedKernel:
         arrays = self._arrays(draw, start)
         arguments = [self._argument(argument, arrays) for argument in self._bound.arguments]
         counts = []
+        steps_left = FULL_LAUNCHES * self._max_warp_steps
         for resolved in self._bound.launches:
             report = launch(
                 self._module,
@@ -257,12 +269,13 @@ class InterpretedKernel:
                 resolved.block,
                 _dependent(arguments, self._bound.arguments) if resolved.dependency == "programmatic" else arguments,
                 dynamic_shared_bytes=resolved.shared_bytes,
-                max_warp_steps=self._max_warp_steps,
+                max_warp_steps=min(self._max_warp_steps, steps_left),
                 block_stride=block_stride,
             )
             if report.finding is not None:
                 return failure(report.finding, f"input {draw.name}, kernel {resolved.kernel}")
             counts.append(report.counts)
+            steps_left -= report.counts.warp_instructions
         self._counts = self._counts or tuple(counts)
         (name,) = self._bound.names("output")
         output = arrays[name].reshape(draw.reference.shape)
@@ -294,8 +307,7 @@ class InterpretedKernel:
                 case "values":
                     arrays[buffer.name] = layout.pack(draw.values)
                 case "scratch":
-                    num_elements = buffer.num_bytes // draw.dense.dtype.itemsize
-                    arrays[buffer.name] = np.full(num_elements, np.nan, draw.dense.dtype)
+                    arrays[buffer.name] = np.full(buffer.num_bytes, POISON, np.uint8)
                 case "input":
                     arrays[buffer.name] = draw.dense.reshape(-1)
                 case "output":

@@ -32,8 +32,8 @@ from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Reje
 class StageLimits:
     """Wall time of each stage in seconds; a child that takes longer is killed."""
 
-    start_s: float = 180
-    """Imports, the device's context, just-in-time compilation of our own code."""
+    start_s: float = 600
+    """Imports, the device's context, just-in-time compilation of our own code: minutes where others work."""
     open_s: float = 120
     """Upload of a workload."""
     baselines_s: float = 300

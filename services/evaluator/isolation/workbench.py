@@ -17,6 +17,7 @@ from services.evaluator.isolation.built_formats import StoredMatrices
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
+from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram, check_sizes
 from sparsesmith_proto.kernel import Baselines, DeviceDescription, EstimatedTiming, Mismatch, Rejected, Workload
 
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stored:
-    """The program's format was built for the workload."""
+    """The program's format was built for the workload, and its launches are legal."""
 
     format_bytes: int
+    """Scratch included, the program's own too."""
     conversion_ms: float
 
 
@@ -50,7 +52,7 @@ class Workbench(Protocol):
         ...
 
     def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
-        """Builds the program's format. Rejected where the pattern does not fit it."""
+        """Builds the program's format. Rejected where the pattern does not fit it, a launch or scratch its limits."""
         ...
 
     def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
@@ -112,9 +114,10 @@ class LocalWorkbench:
         try:
             matrix = self._matrices.get(program)
             check_sizes(program, matrix.layout.sizes)
+            bound = bind(program, matrix.layout, self.workload, self._pattern, self.description().num_sms)
         except InvalidProgram as error:
             return Rejected(message=error.message)
-        return Stored(matrix.format_bytes, matrix.conversion_ms)
+        return Stored(matrix.format_bytes + sum(bound.own_scratch.values()), matrix.conversion_ms)
 
     def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         self._matrices.build_ahead(programs, limit_s)
@@ -131,7 +134,7 @@ class LocalWorkbench:
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         self.unload(kernel_id)
-        reason = breach(program, binary, self.workload)
+        reason = breach(program, binary)
         if reason:
             return Rejected(message=reason)
         try:

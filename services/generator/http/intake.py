@@ -38,7 +38,8 @@ FORM = "multipart/form-data"
 MATRIX = "matrix"
 FILE = "file"
 PROGRAM = "program"
-BUDGET_PREFIX = "budget_"
+NESTED_OPTIONS = {"budget": "Budget", "refine": "Refinement"}
+"""Options with fields of their own (in a form `budget_seconds`), and their types."""
 INDEX_LISTS = ("row_indices", "col_indices")
 VALUES = "values"
 PART_BYTES = 4 * MAX_PROGRAM_CHARACTERS
@@ -307,13 +308,14 @@ def _given_once(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _form_options(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Form fields with those of the budget gathered."""
+    """Form fields with those of nested options gathered."""
     options: dict[str, Any] = {}
     for name, value in fields.items():
         if not isinstance(value, str):
             raise InvalidOption(f"{name}: unexpected file part", field=name)
-        if name.startswith(BUDGET_PREFIX):
-            options.setdefault("budget", {})[name.removeprefix(BUDGET_PREFIX)] = value
+        option, _, inner = name.partition("_")
+        if option in NESTED_OPTIONS and inner:
+            options.setdefault(option, {})[inner] = value
         else:
             options[name] = value
     return options

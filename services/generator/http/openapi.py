@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 import sparsesmith
+from services.generator.http.intake import NESTED_OPTIONS
 from sparsesmith.artifacts.bundle import MEDIA_TYPES
 from sparsesmith_proto.api import (
     EvaluationRequest,
@@ -158,11 +159,14 @@ def _kernel_form() -> Document:
 
 
 def _form_fields(request: type[TuningOptions] | type[EvaluationRequest]) -> Document:
-    """Options as fields of their own; those of the budget under `budget_`."""
+    """Options as fields of their own; those of nested options under `budget_` and `refine_`."""
     options = request.model_json_schema(ref_template=REF)
-    budget = options["$defs"]["Budget"]["properties"]
-    fields = {name: schema for name, schema in options["properties"].items() if name != "budget"}
-    return {**fields, **{f"budget_{name}": schema for name, schema in budget.items()}}
+    fields = {name: schema for name, schema in options["properties"].items() if name not in NESTED_OPTIONS}
+    for name, nested in NESTED_OPTIONS.items():
+        if name in options["properties"]:
+            inner = options["$defs"][nested]["properties"]
+            fields |= {f"{name}_{field}": schema for field, schema in inner.items()}
+    return fields
 
 
 def _evaluation_form() -> Document:

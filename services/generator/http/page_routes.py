@@ -7,32 +7,30 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
 from services.generator.http.job_page import MAX_ROWS, job_page, missing_page
-from services.generator.http.page_shell import HEADERS, static_files
+from services.generator.http.page_shell import FILES, OF_FILES, OF_PAGES, VERSION
 from services.generator.http.routes import IntakeOf, ServiceOf, client_of
 from services.generator.http.start_page import compare_page, fleet_page, start_page
 from sparsesmith.errors import NotFound
 
 router = APIRouter(include_in_schema=False)
 
-_FILES = static_files()
-
 
 @router.get("/")
 async def start() -> HTMLResponse:
     """Upload, examples, earlier jobs."""
-    return HTMLResponse(start_page(), headers=dict(HEADERS))
+    return HTMLResponse(start_page(), headers=dict(OF_PAGES))
 
 
 @router.get("/compare")
 async def compare() -> HTMLResponse:
     """Two jobs side by side."""
-    return HTMLResponse(compare_page(), headers=dict(HEADERS))
+    return HTMLResponse(compare_page(), headers=dict(OF_PAGES))
 
 
 @router.get("/fleet")
 async def fleet() -> HTMLResponse:
     """Who works and what waits."""
-    return HTMLResponse(fleet_page(), headers=dict(HEADERS))
+    return HTMLResponse(fleet_page(), headers=dict(OF_PAGES))
 
 
 @router.post("/jobs")
@@ -49,19 +47,16 @@ async def job(job_id: str, service: ServiceOf) -> HTMLResponse:
     try:
         status = await service.jobs.status(job_id)
     except NotFound as error:
-        return HTMLResponse(missing_page(error.message), HTTPStatus.NOT_FOUND, headers=dict(HEADERS))
+        return HTMLResponse(missing_page(error.message), HTTPStatus.NOT_FOUND, headers=dict(OF_PAGES))
     tried = await service.trials.page(job_id, 0, MAX_ROWS)
     page = await asyncio.to_thread(job_page, status, tried.candidates)
-    return HTMLResponse(page, headers=dict(HEADERS))
+    return HTMLResponse(page, headers=dict(OF_PAGES))
 
 
-@router.get("/page/{path:path}")
-async def static_file(path: str, request: Request) -> Response:
+@router.get("/page/{version}/{path:path}")
+async def static_file(version: str, path: str) -> Response:
     """A file of the page, by its exact name."""
-    file = _FILES.get(path)
-    if file is None:
-        raise NotFound(f"no file {path!r}", field="path", value=path)
-    headers = {**HEADERS, "ETag": file.tag}
-    if request.headers.get("if-none-match") == file.tag:
-        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return Response(file.content, headers=headers, media_type=file.media_type)
+    file = FILES.get(path)
+    if file is None or version != VERSION:
+        raise NotFound(f"no file {path!r} of version {version!r}", field="path", value=path)
+    return Response(file.content, headers=dict(OF_FILES), media_type=file.media_type)

@@ -23,11 +23,21 @@ HEADERS: Mapping[str, str] = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Cache-Control": "no-cache",
 }
+OF_PAGES: Mapping[str, str] = {**HEADERS, "Cache-Control": "no-cache"}
+OF_FILES: Mapping[str, str] = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
+"""Their address holds the version of them all: what changes has another."""
 
 VIEWS = (("", "Tune"), ("fleet", "Fleet"), ("compare", "Compare"), ("docs", "API"))
 """Of the head line: address from the root, and words."""
+
+
+MODULES = sorted(
+    path.relative_to(FOLDER).as_posix()
+    for path in FOLDER.rglob("*.js")
+    if path.name not in ("theme.js", "types.js", "uplot.js")
+)
+"""Asked for at once, not one after the other as each names the next."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +46,27 @@ class StaticFile:
 
     content: bytes
     media_type: str
-    tag: str
-    """Changes with the content (an ETag)."""
 
 
 def static_files() -> dict[str, StaticFile]:
     """By path within the folder."""
     return {
-        path.relative_to(FOLDER).as_posix(): _static_file(path) for path in sorted(FOLDER.rglob("*")) if path.is_file()
+        path.relative_to(FOLDER).as_posix(): StaticFile(path.read_bytes(), MEDIA_TYPES[path.suffix])
+        for path in sorted(FOLDER.rglob("*"))
+        if path.is_file()
     }
+
+
+def version_of(files: Mapping[str, StaticFile]) -> str:
+    """Differs where any name or content does."""
+    sha = hashlib.sha256()
+    for name, file in files.items():
+        sha.update(f"{name} {len(file.content)}\n".encode() + file.content)
+    return sha.hexdigest()[:16]
+
+
+FILES = static_files()
+VERSION = version_of(FILES)
 
 
 def shell(view: str, title: str, body: str, root: str = "./", refresh_s: int | None = None) -> str:
@@ -53,6 +75,8 @@ def shell(view: str, title: str, body: str, root: str = "./", refresh_s: int | N
     links = "".join(
         f'<a href="{root}{path}"{" aria-current=page" if path == view else ""}>{words}</a>' for path, words in VIEWS
     )
+    files = f"{root}page/{VERSION}"
+    modules = "".join(f'<link rel="modulepreload" href="{files}/{path}">' for path in MODULES)
     refresh = "" if refresh_s is None else f'<noscript><meta http-equiv="refresh" content="{refresh_s}"></noscript>'
     return f"""<!doctype html>
 <html lang="en">
@@ -61,23 +85,19 @@ def shell(view: str, title: str, body: str, root: str = "./", refresh_s: int | N
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{escape(title)}</title>{refresh}
-<link rel="icon" href="{root}page/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="{root}page/vendor/uplot.css">
-<link rel="stylesheet" href="{root}page/style.css">
-<script src="{root}page/theme.js"></script>
-<script src="{root}page/vendor/uplot.js" defer></script>
-<script src="{root}page/main.js" type="module"></script>
+<link rel="icon" href="{files}/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="{files}/vendor/uplot.css">
+<link rel="stylesheet" href="{files}/style.css">
+{modules}
+<script src="{files}/theme.js"></script>
+<script src="{files}/vendor/uplot.js" defer></script>
+<script src="{files}/main.js" type="module"></script>
 </head>
 <body data-view="{view or "start"}">
 <a class="skip" href="#content">To the content</a>
-<header class="top"><a class="brand" href="{root}"><img src="{root}page/icon.svg" alt="" width="24" height="24">
+<header class="top"><a class="brand" href="{root}"><img src="{files}/icon.svg" alt="" width="24" height="24">
 sparsesmith</a><nav aria-label="Pages">{links}</nav><div id="tools"></div></header>
 <main id="content" tabindex="-1">{body}</main>
 </body>
 </html>
 """
-
-
-def _static_file(path: Path) -> StaticFile:
-    content = path.read_bytes()
-    return StaticFile(content, MEDIA_TYPES[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')

@@ -1,8 +1,22 @@
 """`/`, `/compare`, `/fleet`: what they say before a script runs, or without one."""
 
-from services.generator.http.page_shell import shell
+from collections.abc import Mapping
+from string import Template
+from typing import get_args
 
-_START = """
+from services.generator.http.page_shell import shell
+from sparsesmith_proto.words import ElementType, SearchStrategy, ValuesOption
+
+WORDS: Mapping[str, str] = {
+    "auto": "families and policy (auto)",
+    "families": "kernel families",
+    "sample": "policy alone",
+    "any": "any (the pattern counts)",
+    "fixed": "fixed (this matrix's own)",
+}
+"""Of choices that do not say enough by themselves."""
+
+_START = Template("""
 <h1>Post a sparse matrix, get back a CUDA kernel tuned for it</h1>
 <p class="lead">Compiled, checked on random inputs against a float64 reference, timed beside every routine of the
 vendor's library. If nothing better is found, you are told so.</p>
@@ -13,20 +27,18 @@ vendor's library. If nothing better is found, you are told so.</p>
 <label>Operation <select name="operation"><option value="spmv">y = A x (spmv)</option>
 <option value="spmm">C = A B (spmm)</option></select></label>
 <label>Columns of B <input name="num_dense_cols" type="number" min="1" max="1024" value="1"></label>
-<label>Element type <select name="element_type"><option>float32</option><option>float64</option></select></label>
-<label>Search <select name="search"><option value="auto">families and policy (auto)</option>
-<option value="families">kernel families</option><option value="sample">policy alone</option></select></label>
+<label>Element type <select name="element_type">$types</select></label>
+<label>Search <select name="search">$searches</select></label>
 <label>Candidates <input name="budget_candidates" type="number" min="1" max="4096" value="64"></label>
 <label>Seconds <input name="budget_seconds" type="number" min="1" max="3600" value="120"></label>
-<label>Values <select name="values"><option value="any">any (the pattern counts)</option>
-<option value="fixed">fixed (this matrix's own)</option></select></label>
+<label>Values <select name="values">$values</select></label>
 </div>
 <p><button class="primary">Tune</button></p>
 </form>
 <noscript><p>Without JavaScript this form works and leads to a plain report; spy plot, charts and live progress need it.
 All that the page shows is at <a href="./docs">the HTTP interface</a> as JSON.</p></noscript>
 <div id="more"></div>
-"""
+""")
 
 _FLEET = """
 <h1>Fleet</h1>
@@ -48,7 +60,12 @@ _COMPARE = """
 
 def start_page() -> str:
     """Upload, examples, earlier jobs."""
-    return shell("", "sparsesmith: a CUDA kernel for your sparse matrix", _START)
+    form = _START.substitute(
+        types=_options(get_args(ElementType)),
+        searches=_options(get_args(SearchStrategy)),
+        values=_options(get_args(ValuesOption)),
+    )
+    return shell("", "sparsesmith: a CUDA kernel for your sparse matrix", form)
 
 
 def fleet_page() -> str:
@@ -59,3 +76,7 @@ def fleet_page() -> str:
 def compare_page() -> str:
     """Two jobs side by side."""
     return shell("compare", "Compare two jobs - sparsesmith", _COMPARE)
+
+
+def _options(values: tuple[str, ...]) -> str:
+    return "".join(f'<option value="{value}">{WORDS.get(value, value)}</option>' for value in values)

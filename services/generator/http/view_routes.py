@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from services.generator.http.openapi import problems
 from services.generator.service import Service
 from sparsesmith.matrix.portrait import MAX_GRID
-from sparsesmith_proto.api import Density, Fleet, MatrixCard
+from sparsesmith_proto.api import Density, Fleet, Listing, MatrixCard
 
 router = APIRouter()
 
@@ -48,6 +48,15 @@ async def matrix_density(
     counted = await service.views.density(job_id, (first_row, end_row), (first_col, end_col), grid)
     is_gzip = "gzip" in request.headers.get("accept-encoding", "")
     return await asyncio.to_thread(_text, counted, is_gzip)
+
+
+@router.get("/v1/kernels/{job_id}/listing", response_model=Listing, responses=problems(404, 409, 503))
+@router.get("/v1/evaluations/{job_id}/listing", response_model=Listing, responses=problems(404, 409, 503))
+async def program_listing(
+    job_id: str, service: ServiceOf, number: Annotated[int | None, Query(ge=0, lt=2**31)] = None
+) -> Listing:
+    """The PTX of the answer's program, or of a candidate that passed: an evaluator compiles and checks it again."""
+    return await service.listings.of(job_id, number)
 
 
 @router.get("/v1/fleet", response_model=Fleet, responses=problems(503))

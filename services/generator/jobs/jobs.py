@@ -7,6 +7,8 @@ service that was stopped or killed finds it there and starts it over.
 import asyncio
 import logging
 import math
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from services.generator.answers import Answers
@@ -24,6 +26,8 @@ SMALL_WORK = 64 * 600_000
 end. 64 candidates on a matrix of half a million entries."""
 
 OUTAGE_PAUSE_S = 2.0
+DOUBTS_S = 2.0
+"""How often it is looked what became of jobs in doubt."""
 RECORD_PATIENCE_S = 5.0
 
 
@@ -61,6 +65,7 @@ class Jobs:
         """Take up what an earlier service left, then serve until cancelled. A cancelled job stays unfinished."""
         await self._resume()
         async with asyncio.TaskGroup() as runners:
+            runners.create_task(self._clear_doubts())
             for number in range(self._limits.max_running):
                 runners.create_task(self._run_jobs(SMALL_WORK if number % 4 == 1 else math.inf))
 
@@ -113,22 +118,42 @@ class Jobs:
             if not running.cancel():
                 raise Conflict(f"job {job_id} ended just now", field="state")
             await asyncio.wait([running])
-        await self._ledger.record(job, Cancelled())
+        if not await self._ledger.record(job, Cancelled()):
+            raise Conflict(f"job {job_id} ended just now", field="state")
 
     async def _resume(self) -> None:
+        """What an earlier service left."""
         while True:
             try:
-                unfinished = await self._ledger.unfinished()
-                break
+                await self._take_up(await self._ledger.unfinished())
+                return
             except Unavailable as error:
                 log.warning("unfinished jobs cannot be read yet: %s", error)
                 await asyncio.sleep(OUTAGE_PAUSE_S)
-        for position, job in enumerate(unfinished):
-            if job.job_id not in self._waiting and job.job_id not in self._running:
-                await self._record(job, Queued(position=position))
+
+    async def _clear_doubts(self) -> None:
+        """Take up jobs of which an outage of the store cut us off: written, or not ended, though it did not say so."""
+        while True:
+            await asyncio.sleep(DOUBTS_S)
+            if doubts := set(self._ledger.doubts):
+                with suppress(Unavailable):  # Looked at again.
+                    await self._take_up([each for each in await self._ledger.unfinished() if each in doubts])
+                    self._ledger.doubts -= doubts
+
+    async def _take_up(self, job_ids: Sequence[str]) -> None:
+        """Queue stored jobs that nobody has in hand. Raises Unavailable, with some of them queued."""
+        num_taken = 0
+        for position, job_id in enumerate(job_ids):
+            if self._has(job_id) or (job := await self._ledger.taken_up(job_id)) is None:
+                continue
+            if await self._record(job, Queued(position=position)):
                 self._enqueue(job, client="")
-        if unfinished:
-            log.info("took up %d unfinished jobs", len(unfinished))
+                num_taken += 1
+        if num_taken:
+            log.info("took up %d unfinished jobs", num_taken)
+
+    def _has(self, job_id: str) -> bool:
+        return job_id in self._waiting or job_id in self._running
 
     def _enqueue(self, job: AcceptedJob, client: str) -> None:
         self._waiting.add(job, client)
@@ -158,12 +183,11 @@ class Jobs:
             await asyncio.gather(work, return_exceptions=True)
             del self._running[job.job_id]
 
-    async def _record(self, job: AcceptedJob, state: JobState) -> None:
-        """Through an outage of the store: a state that ends a job must not be lost."""
+    async def _record(self, job: AcceptedJob, state: JobState) -> bool:
+        """Through an outage of the store: a state that ends a job must not be lost. False: it has ended otherwise."""
         while True:
             try:
-                await self._ledger.record(job, state)
-                return
+                return await self._ledger.record(job, state)
             except Unavailable as error:
                 log.warning("state %s of job %s waits for Redis: %s", state.state, job.job_id, error)
                 await asyncio.sleep(OUTAGE_PAUSE_S)

@@ -12,7 +12,7 @@ from typing import assert_never
 from pydantic import TypeAdapter, ValidationError
 
 from services.generator.orders import AcceptedJob, Order, OrderedMatrix, fingerprint
-from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith.errors import Conflict, NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
@@ -50,6 +50,8 @@ class Ledger:
         self._store = store
         self._patterns = patterns
         self._news: dict[str, asyncio.Event] = {}
+        self.doubts: set[str] = set()
+        """Jobs that are stored or not, ended or not: the store was asked to write it, and its answer did not come."""
 
     async def accept(
         self, order: Order, matrix: OrderedMatrix, key: str | None, position: int
@@ -61,16 +63,28 @@ class Ledger:
         job = AcceptedJob(secrets.token_hex(12), datetime.now(UTC), order)
         idempotency = None if key is None else IdempotencyKey(key, fingerprint(order))
         status = job.status(Queued(position=position))
-        job_id = None
+        await self._put(job, matrix)
+        try:
+            job_id = await asyncio.to_thread(self._store.accept, status, order.model_dump_json(), idempotency)
+        except Conflict:
+            await self._release(job)
+            raise
+        except Unavailable:
+            self.doubts.add(job.job_id)
+            raise
+        if job_id == job.job_id:
+            return job, True
+        await self._release(job)
+        return await self.job(job_id), False
+
+    async def _put(self, job: AcceptedJob, matrix: OrderedMatrix) -> None:
         try:
             await asyncio.to_thread(self._patterns.put, matrix.pattern, job.job_id)
             if matrix.values is not None:
                 await asyncio.to_thread(self._patterns.put_values, matrix.values, job.job_id)
-            job_id = await asyncio.to_thread(self._store.accept, status, order.model_dump_json(), idempotency)
-        finally:
-            if job_id != job.job_id:
-                await self._release(job)
-        return (job, True) if job_id == job.job_id else (await self.job(job_id), False)
+        except Unavailable:
+            await self._release(job)
+            raise
 
     async def job(self, job_id: str) -> AcceptedJob:
         """Raises NotFound, Unavailable."""
@@ -90,20 +104,22 @@ class Ledger:
                 return JobPage(jobs=tuple(jobs), next_before=stored[-1] if len(job_ids) == limit else None)
         return JobPage(jobs=(), next_before=None)
 
-    async def unfinished(self) -> list[AcceptedJob]:
-        """In the order of acceptance, their matrices held.
+    async def unfinished(self) -> list[str]:
+        """Their ids, in the order of acceptance. Raises Unavailable."""
+        return await asyncio.to_thread(self._store.unfinished)
 
-        What another release stored and this one cannot read is left. Raises Unavailable.
+    async def taken_up(self, job_id: str) -> AcceptedJob | None:
+        """An unfinished job, its matrix held; None for one that another release stored and this one cannot read.
+
+        Raises Unavailable.
         """
-        jobs = []
-        for job_id in await asyncio.to_thread(self._store.unfinished):
-            try:
-                job = await self.job(job_id)
-                await asyncio.to_thread(self._patterns.hold, job.order.workload, job_id)
-                jobs.append(job)
-            except (ValidationError, NotFound) as error:
-                log.error("unfinished job %s cannot be taken up: %s", job_id, error)
-        return jobs
+        try:
+            job = await self.job(job_id)
+            await asyncio.to_thread(self._patterns.hold, job.order.workload, job_id)
+        except (ValidationError, NotFound) as error:
+            log.error("unfinished job %s cannot be taken up: %s", job_id, error)
+            return None
+        return job
 
     async def pattern(self, digest: str) -> Pattern:
         """Raises NotFound, Unavailable."""
@@ -136,16 +152,22 @@ class Ledger:
             best_speedup=best_speedup(state),
         )
 
-    async def record(self, job: AcceptedJob, state: JobState) -> None:
+    async def record(self, job: AcceptedJob, state: JobState) -> bool:
         """A new state, told to all who wait; a job that ends without files for its user gives its matrix back.
 
-        Raises Unavailable.
+        False, and nothing done, for a job that has ended in another state. Raises Unavailable.
         """
-        await asyncio.to_thread(self._store.update, job.status(state))
+        try:
+            if not await asyncio.to_thread(self._store.update, job.status(state)):
+                return False
+        except Unavailable:
+            self.doubts.add(job.job_id)
+            raise
         if has_ended(state) and not isinstance(state, Finished):
             await self._release(job)
         if (waited_for := self._news.pop(job.job_id, None)) is not None:
             waited_for.set()
+        return True
 
     async def _release(self, job: AcceptedJob) -> None:
         """An outage of the store leaves the matrix to its age."""

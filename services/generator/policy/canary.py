@@ -112,11 +112,11 @@ class Canary:
 
     async def draw(self, engine: Engine, num_samples: int) -> Drawn:
         """From the weights that the engine has, at least `num_samples` in all. Raises EngineFailed, NoVerdict."""
-        a_prompt = -(-num_samples // len(probe_set()))
-        groups = await asyncio.gather(*(self._group(engine, asked, a_prompt) for asked in probe_set()))
+        a_prompt, version = -(-num_samples // len(probe_set())), engine.version
+        groups = await asyncio.gather(*(self._group(engine, version, asked, a_prompt) for asked in probe_set()))
         names = [asked.name for asked in probe_set()]
         return Drawn(
-            engine.version,
+            version,
             {name: tuple(sampled for sampled, _ in group) for name, group in zip(names, groups, strict=True)},
             {name: tuple(text for _, text in group) for name, group in zip(names, groups, strict=True)},
         )
@@ -143,7 +143,9 @@ class Canary:
             gap=gap,
         )
 
-    async def _group(self, engine: Engine, asked: ProbePattern, count: int) -> list[tuple[Sampled, str]]:
+    async def _group(
+        self, engine: Engine, version: PolicyVersion, asked: ProbePattern, count: int
+    ) -> list[tuple[Sampled, str]]:
         prompt = Prompt(
             encoder=self._writer.encoder, sample_seed=asked.sample_seed, architecture=self._sampling.architecture
         )
@@ -155,6 +157,8 @@ class Canary:
             )
         except InvalidPrompt as error:
             raise NoVerdict(f"the policy cannot take the probe prompt {asked.name}: {error}") from error
+        if not all({*sample.versions} == {version} and written.is_for(version) for sample in samples):
+            raise NoVerdict(f"the engine took other weights while probe samples of version {version} were drawn")
         return [
             (
                 Sampled(

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from sparsesmith_proto.message import PolicyVersion
+
 if TYPE_CHECKING:
     import torch
 
@@ -49,6 +51,12 @@ class EmbeddingPrompt:
     """A prompt as vectors in the policy's embedding space, shape [num_prompt_tokens, hidden]."""
 
     embeddings: "torch.Tensor"
+    version: PolicyVersion | None = None
+    """Of the encoder that wrote it. None: every version is asked the same."""
+
+    def is_for(self, version: PolicyVersion) -> bool:
+        """Whether a language model of this version would have been asked so."""
+        return self.version in (None, version)
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,10 @@ class TokenPrompt:
     """A prompt as token ids."""
 
     token_ids: tuple[int, ...]
+
+    def is_for(self, version: PolicyVersion) -> bool:
+        """A text is the same for every version."""
+        return True
 
 
 EnginePrompt = EmbeddingPrompt | TokenPrompt
@@ -110,12 +122,15 @@ class Engine:
             logprobs=0,
             output_kind=RequestOutputKind.DELTA,
         )
-        return await self._while_alive(self._draw(request, params), "the engine died while sampling")
+        return await self._while_alive(self._draw(self._llm, request, params), "the engine died while sampling")
 
     async def _while_alive(self, work: Coroutine[Any, Any, Result], or_else: str) -> Result:
-        """Raises EngineFailed where the engine dies: vLLM does not wake what waits for a process that was killed."""
+        """Raises EngineFailed where the engine dies or is closed: vLLM wakes nobody who waits for a killed process."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
+        if self._death.done():
+            work.close()
+            raise EngineFailed(or_else)
         working = asyncio.ensure_future(work)
         try:
             await asyncio.wait({working, self._death}, return_when=asyncio.FIRST_COMPLETED)
@@ -127,9 +142,9 @@ class Engine:
         finally:
             working.cancel()
 
-    async def _draw(self, request: dict[str, Any], params: Any) -> Sample:
+    async def _draw(self, llm: Any, request: dict[str, Any], params: Any) -> Sample:
         drawn = _Drawn()
-        async with aclosing(self._llm.generate(request, params, uuid.uuid4().hex)) as outputs:
+        async with aclosing(llm.generate(request, params, uuid.uuid4().hex)) as outputs:
             async for output in outputs:
                 drawn.add(output.outputs[0], self.version)
         return drawn.sample()
@@ -141,13 +156,13 @@ class Engine:
         stands still. Raises EngineFailed where the weights do not load, or the engine dies.
         """
         async with self._publishing:
-            swapping = self._swap([str(path) for path in weights], version, swap_encoder)
+            swapping = self._swap(self._llm, [str(path) for path in weights], version, swap_encoder)
             await self._while_alive(swapping, f"the engine died while version {version} was loaded")
 
-    async def _swap(self, weights: list[str], version: int, swap_encoder: Callable[[], None]) -> None:
-        await self._llm.pause_generation(mode="keep", clear_cache=True)
+    async def _swap(self, llm: Any, weights: list[str], version: int, swap_encoder: Callable[[], None]) -> None:
+        await llm.pause_generation(mode="keep", clear_cache=True)
         try:
-            await self._llm.collective_rpc("load_policy", timeout=LOAD_TIMEOUT_S, args=(weights,))
+            await llm.collective_rpc("load_policy", timeout=LOAD_TIMEOUT_S, args=(weights,))
         except Exception as error:
             # The weights are half replaced: no step may run on them. What is in flight sees the engine die.
             end_engine_processes()
@@ -155,7 +170,7 @@ class Engine:
         swap_encoder()
         # The reply to the load came after every token of the old weights, and handling it let those be consumed.
         self.version = version
-        await self._llm.resume_generation()
+        await llm.resume_generation()
 
     async def close(self) -> None:
         """End the engine's processes; what is being sampled fails with EngineFailed."""

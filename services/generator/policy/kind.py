@@ -10,7 +10,7 @@ from typing import Protocol
 from services.generator.policy.engine import EnginePrompt
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.kernel import Prompt, Workload
-from sparsesmith_proto.message import ElementType, EncoderName
+from sparsesmith_proto.message import ElementType, EncoderName, PolicyVersion
 
 
 class PromptWriter(Protocol):
@@ -30,8 +30,11 @@ class PromptWriter(Protocol):
         """Blocking: looks at the whole pattern."""
         ...
 
-    def prepared(self, weights: Path) -> Callable[[], None]:
-        """Read a published file (blocking) and return the swap to its weights, which takes no time."""
+    def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
+        """Read a version's published file (blocking) and return the swap to its weights, which takes no time.
+
+        Prompts that are not the same for every version name the version that wrote them.
+        """
         ...
 
     def use_shipped(self) -> None:

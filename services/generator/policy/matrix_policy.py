@@ -11,7 +11,7 @@ from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE, load_d
 from sparsesmith.policy.embedding import PromptEmbedder, load_embedder
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith_proto.kernel import Prompt, Workload
-from sparsesmith_proto.message import EncoderName
+from sparsesmith_proto.message import EncoderName, PolicyVersion
 
 
 class MatrixPolicy:
@@ -34,18 +34,19 @@ class MatrixPrompts:
 
     def __init__(self, folder: Path) -> None:
         self._shipped = load_embedder(folder)
-        self._embedder = self._shipped
+        self._in_use: tuple[PromptEmbedder, PolicyVersion] = self._shipped, 0
         self.encoder: EncoderName = self._shipped.encoder.kind
         self.element_types = load_description(folder).element_types
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
-        return EmbeddingPrompt(self._embedder.embed([prompt_inputs(pattern, workload, prompt)])[0])
+        embedder, version = self._in_use
+        return EmbeddingPrompt(embedder.embed([prompt_inputs(pattern, workload, prompt)])[0], version)
 
-    def prepared(self, weights: Path) -> Callable[[], None]:
-        return partial(self._use, self._shipped.with_weights(weights))
+    def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
+        return partial(self._use, self._shipped.with_weights(weights), version)
 
     def use_shipped(self) -> None:
-        self._use(self._shipped)
+        self._use(self._shipped, 0)
 
-    def _use(self, embedder: PromptEmbedder) -> None:
-        self._embedder = embedder
+    def _use(self, embedder: PromptEmbedder, version: PolicyVersion) -> None:
+        self._in_use = embedder, version

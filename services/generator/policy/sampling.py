@@ -14,7 +14,8 @@ from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, Workload
 from sparsesmith_proto.message import Architecture
 
 MAX_DRAWS = 3
-"""A sample whose engine dies is drawn again on the next engine, this often in all."""
+"""A sample whose engine dies is drawn again on the next engine, one whose weights were swapped between its prompt and
+its first token on the new ones: this often in all."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,10 @@ class SampleGroup:
         self._name = name
         self._prompt = prompt
         self._writing = asyncio.Lock()
-        self._written: tuple[int, EnginePrompt] | None = None
+        self._written: EnginePrompt | None = None
 
     async def draw(self, number: int) -> Candidate:
-        """One sample. Waits for an engine that holds no version under probe.
+        """One sample, its prompt and its first token by one version. Waits for an engine that holds none under probe.
 
         Raises Unavailable where engines keep dying or the prompt is too long.
         """
@@ -74,14 +75,16 @@ class SampleGroup:
             engine = await self._sampler.host.serving()
             try:
                 async with self._sampler.gate.passing():
-                    prompt = await self._engine_prompt(engine)
+                    written = await self._prompt_for(engine)
                     sample = await engine.sample(
-                        prompt, temperature=options.temperature, max_tokens=options.max_program_tokens
+                        written, temperature=options.temperature, max_tokens=options.max_program_tokens
                     )
             except EngineFailed:
                 continue
             except InvalidPrompt as error:
                 raise Unavailable(f"the policy cannot take this prompt: {error}", field="search") from error
+            if not written.is_for(sample.versions[0]):
+                continue
             origin = Sampled(
                 prompt=self._prompt,
                 group=self._name,
@@ -92,16 +95,13 @@ class SampleGroup:
                 last_version=sample.versions[-1],
             )
             return Candidate(candidate_id=f"{self._task.run_id}-s{number}", program=sample.text, origin=origin)
-        raise Unavailable(f"the engine died under a sample {MAX_DRAWS} times", field="search", value="sample")
+        raise Unavailable(f"no engine held out for a sample {MAX_DRAWS} times", field="search", value="sample")
 
-    async def _engine_prompt(self, engine: Engine) -> EnginePrompt:
+    async def _prompt_for(self, engine: Engine) -> EnginePrompt:
         """Written once a version: the encoder's weights change with the language model's."""
         async with self._writing:
-            while self._written is None or self._written[0] != engine.version:
-                version = engine.version
-                workload = self._task.order.workload
-                written = await asyncio.to_thread(
-                    self._sampler.writer.write, self._task.pattern, workload, self._prompt
+            if self._written is None or not self._written.is_for(engine.version):
+                self._written = await asyncio.to_thread(
+                    self._sampler.writer.write, self._task.pattern, self._task.order.workload, self._prompt
                 )
-                self._written = version, written
-            return self._written[1]
+            return self._written

@@ -8,7 +8,7 @@ from sparsesmith.elements import ALL_TYPES
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.prompts.text import text_prompt
 from sparsesmith_proto.kernel import Prompt, Workload
-from sparsesmith_proto.message import EncoderName
+from sparsesmith_proto.message import EncoderName, PolicyVersion
 
 
 class TextPolicy:
@@ -48,7 +48,7 @@ class TextPrompts:
         chat = str(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
         return TokenPrompt(tuple(self._tokenizer(chat, add_special_tokens=False)["input_ids"]))
 
-    def prepared(self, weights: Path) -> Callable[[], None]:
+    def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
         return self.use_shipped
 
     def use_shipped(self) -> None:

@@ -12,10 +12,10 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from services.generator.policy.canary import Canary, Drawn, NoVerdict
 from services.generator.policy.comparison import complaint
@@ -237,10 +237,11 @@ class PolicyWatch:
         """The weights in service are back in the engine when this ends, however it ends, or the engine is dead."""
         try:
             await self._load(engine, of)
+            log.info("the engine holds version %d for its probe; users' samples wait", engine.version)
             return await self._canary.draw(engine, num_samples)
         finally:
             if engine.is_alive:
-                await asyncio.shield(asyncio.ensure_future(self._serve(engine, self.announcement)))
+                await _to_its_end(self._serve(engine, self.announcement))
 
     async def _load(self, engine: Engine, of: PolicyAnnouncement | None) -> None:
         """Language model and encoder together. Raises RefusedWeights, EngineFailed."""
@@ -249,7 +250,8 @@ class PolicyWatch:
         else:
             await self._check(of)
             path = weights_path(self._folder, of)
-            version, weights, swap_encoder = of.version, (path,), await asyncio.to_thread(self._writer.prepared, path)
+            version, weights = of.version, (path,)
+            swap_encoder = await asyncio.to_thread(self._writer.prepared, path, version)
         # A swap that is begun is finished: between pause and resume the engine stands still.
         await asyncio.shield(asyncio.ensure_future(engine.publish(weights, version, swap_encoder)))
 
@@ -294,6 +296,15 @@ class PolicyWatch:
 
     def _is_time(self) -> bool:
         return time.monotonic() >= self._retry_at
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for it though the time for it is up: what comes after relies on it."""
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(working)
+    finally:
+        await asyncio.wait([working])
 
 
 def _before(standing: PolicyStanding) -> PolicyVersion:

@@ -56,13 +56,6 @@ def _with_room(shapes: dict[str, Shape]) -> dict[str, Shape]:
     return shapes | {HEADER_TABLE: (sum(HEADER_SIZES), *table[1:])}
 
 
-def encoder_tensors(path: Path) -> dict[str, object]:
-    """The encoder's state dict from a published file, as torch tensors without their prefix."""
-    with safe_open(path, "pt") as tensors:
-        names = [name for name in tensors.keys() if name.startswith(ENCODER_PREFIX)]  # noqa: SIM118
-        return {name.removeprefix(ENCODER_PREFIX): tensors.get_tensor(name) for name in names}
-
-
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

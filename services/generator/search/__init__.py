@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from services.generator.search.allocator import Allocator
 from services.generator.search.families import FamilyProposer
+from services.generator.search.mutate import MutateProposer
 from services.generator.search.proposer import Proposer
+from services.generator.search.refine import refine
 from services.generator.search.sample import PolicyProposer, samples
 from services.generator.search.standing import Batch, Standing
 from services.generator.search.strategy import Sources, Strategy, allotted
@@ -17,13 +19,16 @@ log = logging.getLogger(__name__)
 
 def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
     """Families, and the policy where it pays; families alone where there is no policy, it cannot be loaded or does not
-    write programs for the workload."""
+    write programs for the workload. Changes of the fastest where the service's settings say so."""
     proposers: list[Proposer] = [FamilyProposer(task, sources.cost_models, limit)]
     sampler, workload = sources.sampler, task.order.workload
-    if sampler is not None and not sampler.is_broken and sampler.writes(workload):
-        proposers.append(PolicyProposer(task, sampler, limit, sources.samples_in_flight))
-    elif sampler is not None and not sampler.writes(workload):
-        log.info("job %s: the policy writes no programs of %s and is left out", task.job_id, workload.element_type)
+    if sampler is not None and not sampler.is_broken:
+        if sampler.writes(workload):
+            proposers.append(PolicyProposer(task, sampler, limit, sources.samples_in_flight))
+        else:
+            log.info("job %s: the policy writes no programs of %s and is left out", task.job_id, workload.element_type)
+    if sources.mutates:
+        proposers.append(MutateProposer(task, limit))
     return _search(task, sources, proposers, standing)
 
 
@@ -38,6 +43,11 @@ def _search(
     return allotted(proposers, Allocator(task.run_id), standing, sources.batch_candidates)
 
 
-STRATEGIES: Mapping[SearchStrategy, Strategy] = {"auto": auto, "families": families, "sample": samples}
+STRATEGIES: Mapping[SearchStrategy, Strategy] = {
+    "auto": auto,
+    "families": families,
+    "sample": samples,
+    "refine": refine,
+}
 
 __all__ = ["STRATEGIES", "Batch", "Sources", "Standing", "Strategy"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -38,14 +38,18 @@ class GradingLimits:
 
 
 async def graded(
-    batches: AsyncIterator[Batch], task: TuningTask, evaluations: Evaluations, limits: GradingLimits
+    batches: AsyncIterator[Batch],
+    task: TuningTask,
+    evaluations: Evaluations,
+    limits: GradingLimits,
+    lost: Callable[[Batch], None] = lambda batch: None,
 ) -> AsyncGenerator[EvaluationReport, None]:
     """Reports as evaluators finish; ends when the batches or the budget do.
 
-    A batch that no evaluator could grade is passed over. Raises Unavailable where nothing at all was graded,
-    LimitExceeded where the workload is beyond the device or the budget.
+    A batch that no evaluator could grade is passed over, and `lost` is told of it. Raises Unavailable where nothing at
+    all was graded, LimitExceeded where the workload is beyond the device or the budget.
     """
-    grading = _Grading(batches, task, evaluations, limits)
+    grading = _Grading(batches, task, evaluations, limits, lost)
     try:
         while await grading.step():
             for report in grading.collect():
@@ -59,19 +63,25 @@ class _Grading:
     """One batch being fetched ahead, some being graded."""
 
     def __init__(
-        self, batches: AsyncIterator[Batch], task: TuningTask, evaluations: Evaluations, limits: GradingLimits
+        self,
+        batches: AsyncIterator[Batch],
+        task: TuningTask,
+        evaluations: Evaluations,
+        limits: GradingLimits,
+        lost: Callable[[Batch], None],
     ) -> None:
         self._batches = batches
         self._task = task
         self._evaluations = evaluations
         self._limits = limits
+        self._lost = lost
         self._candidates_left = task.order.options.budget.candidates
         self._num_submitted = 0
         self._num_reports = 0
         self._failure: Unavailable | None = None
         self._fetch: asyncio.Task[Batch] | None = None
         self._exhausted = False
-        self._running: set[asyncio.Task[EvaluationReport]] = set()
+        self._running: dict[asyncio.Task[EvaluationReport], Batch] = {}
 
     async def step(self) -> bool:
         """Wait for the next thing to happen. False: there is nothing more to wait for."""
@@ -85,19 +95,20 @@ class _Grading:
         return bool(done) or (self._patience_s() > 0 and bool(self._running))
 
     def collect(self) -> list[EvaluationReport]:
-        done = [task for task in self._running if task.done()]
-        self._running.difference_update(done)
+        done = {task: self._running.pop(task) for task in list(self._running) if task.done()}
         reports = []
-        for task in done:
+        for task, batch in done.items():
             try:
                 reports.append(self._reached(task.result()))
             except Unavailable as error:
                 log.warning("a batch of %s could not be graded: %s", self._task.job_id, error)
                 self._failure = error
+                self._lost(batch)
             except LimitExceeded as error:
                 if not self._num_reports:
                     raise
                 log.warning("a batch of %s could not be graded: %s", self._task.job_id, error)
+                self._lost(batch)
         self._num_reports += len(reports)
         return reports
 
@@ -149,7 +160,7 @@ class _Grading:
             work=len(batch) * self._task.work_a_candidate,
         )
         self._num_submitted += 1
-        self._running.add(asyncio.create_task(self._evaluations.grade(job)))
+        self._running[asyncio.create_task(self._evaluations.grade(job))] = batch
 
     def _reached(self, report: EvaluationReport) -> EvaluationReport:
         """The report without candidates that others' turn kept from being graded, which are submitted once more."""

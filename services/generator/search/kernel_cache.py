@@ -1,9 +1,9 @@
 """The cache of tuned kernels.
 
 An answer serves a request for the same pattern, operation, element type and dense columns, and the same values where
-they are fixed, on the device that was reported last, by the same search, with at least the request's budget. Where the
-search samples, the policy version must be the same too; where it uses families, the release of this package.
-`Cache-Control: no-cache` passes the cache by, and its answer replaces what was kept.
+they are fixed, on the device and by the toolchain that were reported last, by the same search, with at least the
+request's budget. Where the search samples, the policy version must be the same too; where it uses families, the
+release of this package. `Cache-Control: no-cache` passes the cache by, and its answer replaces what was kept.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class TunedKernelCache:
         if self._ttl_s == 0:
             return
         asked = question(order, max(report.search.policy_versions, default=None))
-        device = f"{report.device.kind} {report.device.name} {report.device.architecture}"
+        device = f"{report.device.kind} {report.device.name} {report.device.toolchain}"
         text = KeptAnswer(budget=order.options.budget, report=report).model_dump_json()
         try:
             await asyncio.to_thread(self._store.keep, asked, device, text, self._ttl_s)
@@ -81,6 +81,8 @@ def question(order: KernelOrder, policy_version: int | None) -> str:
     match search:
         case "families":
             parts.append(_release())
+        case "refine":
+            parts += [_release(), order.options.refine.model_dump_json()]
         case "sample":
             parts.append(policy_version)
         case "auto":

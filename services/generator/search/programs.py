@@ -6,19 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from services.generator.orders import EvaluationOrder, order_knobs, work_a_candidate
+from services.generator.search.knobs import OpenProgram
 from services.generator.search.standing import Batch
-from sparsesmith.families import FamilyInstance
-from sparsesmith.families.knobs import family_of, prospects_of_program
-from sparsesmith.families.proposal import work_of
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.numbers import num_settings
-from sparsesmith.tuning.cost import EvenCost
-from sparsesmith.tuning.grid import Grid
-from sparsesmith.tuning.tuner import Tuner, TuningLimits
 from sparsesmith_proto.api import EvaluationAnswer, KnobReport, Running
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Evaluation, Passed, UserWritten
+from sparsesmith_proto.kernel import Evaluation, Passed, UserWritten
 
 BATCH = 12
 """Settings that are chosen together: small, as each batch is chosen by what those before it have shown."""
@@ -50,16 +45,10 @@ class KnobSearch:
     """The tuner of one program's knobs, and what is known so far."""
 
     def __init__(self, task: ProgramTask) -> None:
-        workload = task.order.workload
+        text, limit = extract_program(task.order.program), task.order.budget.candidates
         self._task = task
-        self._text = extract_program(task.order.program)
         self._knobs = order_knobs(task.order)
-        work = work_of(task.pattern, workload.element_type, workload.num_dense_cols)
-        prospects = prospects_of_program(family_of(self._text, workload.operation), work)
-        grid = Grid(work, workload.operation, workload.element_type, prospects)
-        self._num_listed = len(prospects)
-        self._tuner = Tuner(grid, EvenCost(), TuningLimits(candidates=task.order.budget.candidates))
-        self._sent: dict[str, FamilyInstance] = {}
+        self._program = OpenProgram(text, UserWritten(), task.order.workload, task.pattern, limit, "user")
         self._outcomes: Counter[str] = Counter()
         self._best: tuple[Evaluation, EvaluationReport] | None = None
         self.num_batches = 0
@@ -69,17 +58,12 @@ class KnobSearch:
         if self.num_batches and self._task.left_s <= 0:
             return ()
         self.num_batches += 1
-        return tuple(self._candidate(instance) for instance in self._tuner.next_batch(BATCH))
+        return self._program.next_batch(BATCH)
 
     def add(self, report: EvaluationReport) -> None:
         for evaluation in report.evaluations:
             self._outcomes[evaluation.outcome.outcome] += 1
-            instance = self._sent[evaluation.candidate.candidate_id]
-            match evaluation.outcome:
-                case Passed(timing=timing):
-                    self._tuner.tell(instance, timing.median_us)
-                case failed:
-                    self._tuner.tell(instance, failed.outcome)
+            self._program.tell(evaluation)
             if self._best is None or _rank(evaluation) < _rank(self._best[0]):
                 self._best = evaluation, report
 
@@ -114,18 +98,13 @@ class KnobSearch:
         assert self._best is not None, "a program that was not graded has no answer"
         report = KnobReport(
             num_settings=num_settings(self._knobs),
-            num_listed=self._num_listed,
+            num_listed=self._program.num_listed,
             num_graded=self._outcomes.total(),
             outcomes=dict(sorted(self._outcomes.items())),
             seconds=self._task.elapsed_s,
         )
         evaluation, graded = self._best
         return answer_of(self._task, graded, evaluation, report)
-
-    def _candidate(self, instance: FamilyInstance) -> Candidate:
-        name = f"user-{len(self._sent)}"
-        self._sent[name] = instance
-        return Candidate(candidate_id=name, program=self._text, origin=UserWritten(), settings=instance.parameters)
 
 
 def _rank(evaluation: Evaluation) -> tuple[bool, bool, float]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 from services.generator.policy.sampling import PolicySampler, SampleGroup
 from services.generator.search.proposer import Exhausted
+from services.generator.search.sampled_knobs import SampledKnobs
 from services.generator.search.standing import Batch, Standing
 from services.generator.search.strategy import Sources
 from services.generator.task import TuningTask
@@ -53,12 +54,16 @@ async def samples(task: TuningTask, sources: Sources, limit: int, standing: Stan
 
 
 class PolicyProposer:
-    """Samples in the rhythm of an allocator: a batch is drawn when it is asked for, and ready when all of it is."""
+    """Samples in the rhythm of an allocator: a batch is drawn when it is asked for, and ready when all of it is.
+
+    Samples with knobs are graded at their first values; what else they left open goes before new samples.
+    """
 
     name: SourceName = "policy"
 
     def __init__(self, task: TuningTask, sampler: PolicySampler, limit: int, in_flight: int) -> None:
         self._draws = _Draws(task, sampler, limit, in_flight)
+        self._knobs = SampledKnobs(task)
 
     @property
     def is_busy(self) -> bool:
@@ -72,6 +77,8 @@ class PolicyProposer:
         """See Proposer."""
         if self.is_busy:
             return self._draws.take(size)
+        if settings := await asyncio.to_thread(self._knobs.next_batch, size, standing):
+            return settings
         if not self._draws.start(size):
             raise Exhausted
         return ()

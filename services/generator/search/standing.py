@@ -1,5 +1,6 @@
 """What is known of a search so far: everything that was graded, whoever proposed it, and what each source brought."""
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +8,16 @@ from typing import assert_never
 
 from sparsesmith_proto.api import SourceName, SourceReport
 from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, Passed, ProbeWritten, Sampled, UserWritten
+from sparsesmith_proto.kernel import (
+    Candidate,
+    Evaluation,
+    FromFamily,
+    Mutated,
+    Passed,
+    ProbeWritten,
+    Sampled,
+    UserWritten,
+)
 
 Batch = tuple[Candidate, ...]
 
@@ -48,6 +58,11 @@ class Standing:
     def __init__(self) -> None:
         self._reports: list[EvaluationReport] = []
         self._ledgers: dict[SourceName, Ledger] = {}
+        self._news = asyncio.Event()
+        self.num_under_way = 0
+        """Candidates that were handed out and have not come back."""
+        self.num_back = 0
+        """Candidates that came back, graded or not."""
         self.best: Evaluation | None = None
         """The fastest that passed."""
         self.best_us = math.inf
@@ -58,10 +73,22 @@ class Standing:
 
     def proposed(self, source: SourceName, batch: Batch, seconds: float) -> None:
         """A source handed out a batch, or nothing, after so long."""
+        self.num_under_way += len(batch)
         self.of(source).num_proposed += len(batch)
         self.of(source).proposing_s += seconds
 
+    async def news(self, num_known: int) -> None:
+        """Waits until more than `num_known` candidates have come back."""
+        while self.num_back <= num_known:
+            self._news.clear()
+            await self._news.wait()
+
+    def lost(self, batch: Batch) -> None:
+        """Nobody could grade these."""
+        self._came_back(len(batch))
+
     def add(self, report: EvaluationReport) -> None:
+        self._came_back(len(report.evaluations))
         self._reports.append(report)
         self.best_us = min(self.best_us, report.baselines.best_routine().timing.median_us)
         sources = {source for each in report.evaluations if (source := source_of(each.candidate)) is not None}
@@ -85,6 +112,11 @@ class Standing:
             for source, ledger in self._ledgers.items()
         )
 
+    def _came_back(self, count: int) -> None:
+        self.num_back += count
+        self.num_under_way -= count
+        self._news.set()
+
     def _credit(self, source: SourceName, evaluations: Sequence[Evaluation], report: EvaluationReport) -> None:
         before_us = self.best_us
         for evaluation in evaluations:
@@ -107,6 +139,8 @@ def source_of(candidate: Candidate) -> SourceName | None:
             return "families"
         case Sampled():
             return "policy"
+        case Mutated():
+            return "mutate"
         case UserWritten() | ProbeWritten():
             return None
         case origin:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from services.generator.policy.sampling import PolicySampler
-from services.generator.search.allocator import Allocator, batch_size
+from services.generator.search.allocator import batch_size
 from services.generator.search.proposer import Exhausted, Proposer
 from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
@@ -32,10 +32,18 @@ class Sources:
     batch_candidates: int
     samples_in_flight: int
     cost_models: CostModels = field(default_factory=CostModels)
+    mutates: bool = False
+    """Whether `auto` changes the fastest programs, too."""
+
+
+class Turns(Protocol):
+    """Says whose turn it is; see `allocator.Allocator`."""
+
+    def next(self, sources: Sequence[SourceName], standing: Standing) -> SourceName | None: ...
 
 
 async def allotted(
-    proposers: Sequence[Proposer], allocator: Allocator, standing: Standing, most: int
+    proposers: Sequence[Proposer], allocator: Turns, standing: Standing, most: int
 ) -> AsyncIterator[Batch]:
     """Batches of at most `most` candidates, until no source has any that are worth their time.
 
@@ -48,7 +56,7 @@ async def allotted(
         while live:
             source = _whose_turn(live, allocator, standing)
             if source is None:
-                if not await _anything_ready(live):
+                if not await _anything_new(live, standing):
                     return
                 continue
             asked.setdefault(source, time.monotonic())
@@ -71,24 +79,30 @@ async def allotted(
             await proposer.close()
 
 
-def _whose_turn(live: Mapping[SourceName, Proposer], allocator: Allocator, standing: Standing) -> SourceName | None:
+def _whose_turn(live: Mapping[SourceName, Proposer], allocator: Turns, standing: Standing) -> SourceName | None:
     """What is ready goes first: it was allotted before. None: all that are worth a batch are busy with one."""
     ready = next((source for source, proposer in live.items() if proposer.is_ready), None)
     return ready or allocator.next([source for source, proposer in live.items() if not proposer.is_busy], standing)
 
 
-async def _anything_ready(live: Mapping[SourceName, Proposer]) -> bool:
-    """Waits for a busy source. False: there is none, or it takes too long when all others have ended."""
-    waits = [asyncio.create_task(proposer.ready()) for proposer in live.values() if proposer.is_busy]
-    if not waits:
+async def _anything_new(live: Mapping[SourceName, Proposer], standing: Standing) -> bool:
+    """Waits for a busy source, or for what is being graded. False: no source is busy, or it takes too long when nothing
+    is under way."""
+    busy = [proposer for proposer in live.values() if proposer.is_busy]
+    if not busy:
         return False
+    waits = [asyncio.create_task(proposer.ready()) for proposer in busy]
+    is_grading = standing.num_under_way > 0
+    if is_grading:
+        waits.append(asyncio.create_task(standing.news(standing.num_back)))
     try:
-        await asyncio.wait(waits, timeout=LONGEST_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+        timeout = None if is_grading else LONGEST_WAIT_S
+        done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
-    return any(proposer.is_ready for proposer in live.values())
+    return bool(done) if is_grading else any(proposer.is_ready for proposer in live.values())
 
 
 class Strategy(Protocol):

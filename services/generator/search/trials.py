@@ -4,12 +4,13 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
+from services.generator.search.floor import floor_us
 from services.generator.task import TuningTask
-from sparsesmith.errors import Unavailable
+from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.transport.candidate_store import CandidateStore
 from sparsesmith_proto.api import CandidatePage, FromPolicy, TriedCandidate
 from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import FromFamily, Origin, ProbeWritten, Sampled, UserWritten
+from sparsesmith_proto.kernel import FromFamily, Mutated, Origin, Outcome, Passed, ProbeWritten, Sampled, UserWritten
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +32,10 @@ class Trials:
             log.warning("candidates of an earlier run of job %s may stay: %s", job_id, error)
 
     async def add(self, task: TuningTask, report: EvaluationReport) -> None:
-        await self.keep(task.job_id, report, task.elapsed_s)
+        await self.keep(task.job_id, report, task.elapsed_s, floor_us(task.pattern, task.order.workload, report.device))
 
-    async def keep(self, job_id: str, report: EvaluationReport, graded_s: float) -> None:
+    async def keep(self, job_id: str, report: EvaluationReport, graded_s: float, floor_us: float | None = None) -> None:
+        """`floor_us`: what copying alone would take."""
         tried = [
             TriedCandidate(
                 number=number,
@@ -44,6 +46,7 @@ class Trials:
                 origin=told_origin(evaluation.candidate.origin),
                 outcome=evaluation.outcome,
                 graded_s=graded_s,
+                share_of_floor=_share(floor_us, evaluation.outcome),
             )
             for number, evaluation in enumerate(report.evaluations)
         ]
@@ -55,6 +58,13 @@ class Trials:
     async def page(self, job_id: str, offset: int, limit: int) -> CandidatePage:
         """Raises Unavailable."""
         return await asyncio.to_thread(self._store.page, job_id, offset, limit)
+
+    async def one(self, job_id: str, number: int) -> TriedCandidate:
+        """Raises NotFound, Unavailable."""
+        page = await self.page(job_id, number, 1)
+        if not page.candidates:
+            raise NotFound(f"job {job_id} has no candidate {number}", field="number", value=number)
+        return page.candidates[0]
 
     async def all(self, job_id: str) -> tuple[TriedCandidate, ...]:
         """Raises Unavailable."""
@@ -68,7 +78,13 @@ class Trials:
             offset = page.next_offset
 
 
-def told_origin(origin: Origin) -> FromPolicy | FromFamily | UserWritten | ProbeWritten:
+def _share(floor_us: float | None, outcome: Outcome) -> float | None:
+    if floor_us is None or not isinstance(outcome, Passed) or outcome.timing.median_us <= 0:
+        return None
+    return floor_us / outcome.timing.median_us
+
+
+def told_origin(origin: Origin) -> FromPolicy | FromFamily | Mutated | UserWritten | ProbeWritten:
     """Without the tokens and log-probabilities, which only the trainer needs."""
     if isinstance(origin, Sampled):
         return FromPolicy(group=origin.group, first_version=origin.first_version, last_version=origin.last_version)

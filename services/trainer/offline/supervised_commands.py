@@ -59,10 +59,10 @@ def add_programs(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_programs(options: argparse.Namespace) -> dict[str, object]:
-    sides = _split(options.split) if options.split else {}
+    sides = sides_in(options.split)
     by_family: dict[str, dict[str, None]] = defaultdict(dict)
     for record in rendered_records(options):
-        if _side(record["pattern"], sides) == options.side:
+        if side_of(record["pattern"], sides) == options.side:
             by_family[record.get("family", "")].setdefault(record["program"])
     chosen = in_equal_parts({family: list(programs) for family, programs in by_family.items()}, options.most)
     with open_text(options.out, "w") as lines:
@@ -102,7 +102,9 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 def _add_records(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=Path, nargs="+", required=True, help="JSON lines of measured programs")
-    parser.add_argument("--patterns", type=Path, required=True, help="a .pack, or a folder of SciPy .npz files")
+    parser.add_argument(
+        "--patterns", type=Path, nargs="+", required=True, help=".packs, or folders of SciPy .npz files"
+    )
     parser.add_argument("--split", type=Path, help="CSV with columns name, split; default: a quarter by name")
     parser.add_argument(
         "--numbers",
@@ -163,9 +165,9 @@ def _networks(folder: Path, encoder: EncoderKind) -> PolicyNetworks:
 def _workloads(options: argparse.Namespace, rule: TargetRule) -> tuple[list[WorkloadTargets], list[WorkloadTargets]]:
     """Training and validation workloads."""
     workloads = workload_targets(rendered_records(options), rule)
-    sides = _split(options.split) if options.split else {}
-    train = [each for each in workloads if _side(each.key.pattern, sides) == "train"]
-    validation = [each for each in workloads if _side(each.key.pattern, sides) == "validation"]
+    sides = sides_in(options.split)
+    train = [each for each in workloads if side_of(each.key.pattern, sides) == "train"]
+    validation = [each for each in workloads if side_of(each.key.pattern, sides) == "validation"]
     return train, validation
 
 
@@ -181,23 +183,31 @@ def rendered_records(options: argparse.Namespace) -> list[Record]:
     return rendered
 
 
-def _split(path: Path) -> dict[str, str]:
+def sides_in(path: Path | None) -> dict[str, str]:
+    """Matrix -> side, of a CSV with columns name, split. None: nothing is named."""
+    if path is None:
+        return {}
     with path.open(encoding="utf-8", newline="") as rows:
         return {row["name"]: row["split"] for row in csv.DictReader(rows)}
 
 
-def _side(name: str, sides: Mapping[str, str]) -> str:
+def side_of(name: str, sides: Mapping[str, str]) -> str:
+    """`train`, `validation` or what the split says; a quarter of what it does not name is validation."""
     share = int.from_bytes(blake2b(name.encode(), digest_size=4).digest(), "big") / 2**32
     return sides.get(name, "validation" if share < VALIDATION_SHARE else "train")
 
 
 class Patterns:
-    """Of a .pack or a folder of .npz files, by name or digest."""
+    """Of .packs and folders of .npz files, by name or digest."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._named = dict(read_pack(path)) if path.is_file() else {}
-        self._files = {file.stem: file for file in path.glob("*.npz")} if path.is_dir() else {}
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._named = {name: pattern for path in paths if path.is_file() for name, pattern in read_pack(path)}
+        self._files = {file.stem: file for path in paths if path.is_dir() for file in path.glob("*.npz")}
+
+    def __contains__(self, name: str) -> bool:
+        """By name alone."""
+        return name in self._named or name in self._files
 
     def named(self, name: str) -> Pattern:
         """Raises SystemExit where it is not there."""
@@ -206,7 +216,7 @@ class Patterns:
         if name in self._named:
             return self._named[name]
         if name not in self._by_digest:
-            raise SystemExit(f"{self._path} holds no pattern {name}")
+            raise SystemExit(f"no pattern {name} in {', '.join(map(str, self._paths))}")
         return self._by_digest[name]
 
     @cached_property
@@ -214,9 +224,9 @@ class Patterns:
         return {pattern.digest: pattern for pattern in map(self.named, {*self._named, *self._files})}
 
 
-def _patterns(path: Path, workloads: Iterable[WorkloadTargets]) -> dict[str, Pattern]:
+def _patterns(paths: Sequence[Path], workloads: Iterable[WorkloadTargets]) -> dict[str, Pattern]:
     """Patterns of the workloads by the name that the records give them, which may be a digest."""
-    known = Patterns(path)
+    known = Patterns(paths)
     return {name: known.named(name) for name in sorted({workload.key.pattern for workload in workloads})}
 
 

@@ -13,10 +13,10 @@ from sparsesmith.program.restrictions.state import check_persistent_state
 from sparsesmith.program.restrictions.tokens import SourceTokens, Token, check_brackets, refuse_token
 
 _CLOCK = "clocks and positions could tell a timed run from a checked one"
-_ALLOCATION = "device memory may not be allocated: use the format's scratch, shared memory or registers"
+_ALLOCATION = "device memory may not be allocated: use scratch, shared memory or registers"
 _LAUNCH = "only the program's launch lines launch kernels"
 _OUTPUT = "a kernel writes to its output only"
-_STATE = "nothing may outlive a launch but the output and the format's scratch"
+_STATE = "nothing may outlive a launch but the output and scratch"
 _OUTSIDE = "the text may not look outside itself"
 _GRID = "kernels are not launched cooperatively: a barrier over the grid would never end"
 _PASTED = "names must stand in the text as they are compiled"

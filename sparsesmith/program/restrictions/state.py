@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from sparsesmith.program.restrictions.tokens import SourceTokens, Token, closing, refuse_token
 
 _REASON = (
-    "nothing may outlive a launch but the output and the format's scratch; "
+    "nothing may outlive a launch but the output and scratch; "
     "constants are __constant__, const or constexpr and initialised, functions have a body"
 )
 

@@ -21,6 +21,12 @@ class Token(NamedTuple):
     text: str
     line: int
     """Counted from 1."""
+    start: int
+    """Place of its first character in the text without line splices."""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class _Scanner:
                 line_tokens, line_start = [], position
             elif kind not in ("space", "comment"):
                 self._refuse_disguise(line_tokens, text, match.start(), at_line)
-                line_tokens.append(Token(_kind(kind), text, at_line))
+                line_tokens.append(Token(_kind(kind), text, at_line, match.start()))
                 if kind == "name" and text in _RAW_STRING_PREFIXES and self._text[position : position + 1] == '"':
                     _refuse("raw strings", at_line)
         self._close_line(line_tokens, line_start, len(self._text), code, preprocessor)

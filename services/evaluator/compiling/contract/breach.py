@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from services.evaluator.compiling.contract.facts import KernelFacts, PtxFacts
 from sparsesmith.formats.format import Argument
 from sparsesmith.program.program import KernelProgram
-from sparsesmith.program.signature import signature_of
-from sparsesmith_proto.kernel import Workload
 
 if TYPE_CHECKING:
     from services.evaluator.compiling.compiler import Compiled
@@ -18,11 +16,8 @@ if TYPE_CHECKING:
 MAX_STACK_BYTES = 32 * 1024
 """Of a thread. The driver reserves a frame for every thread that a GPU can hold: this is 9 GB of an H200."""
 
-_STATE = (
-    "variables in global memory outlive a launch; "
-    "use __constant__ for tables and the format's scratch for intermediate results"
-)
-_READ_ONLY = "a kernel writes to its output and the format's scratch only, the compiled program also writes to"
+_STATE = "variables in global memory outlive a launch; use __constant__ for tables and scratch for intermediate results"
+_READ_ONLY = "a kernel writes to its output and to scratch only, the compiled program also writes to"
 _EARLY = (
     "a kernel with dependency=programmatic executes griddepcontrol.wait, on every path, "
     "before it touches x, y or scratch"
@@ -32,7 +27,7 @@ _MAX_NAMES = 4
 _POSITION = re.compile(r"argument (\d+)")
 
 
-def breach(program: KernelProgram, binary: Compiled, workload: Workload) -> str:
+def breach(program: KernelProgram, binary: Compiled) -> str:
     """Why a compiled program is outside the contract, with the line; empty where it is within."""
     facts = binary.facts
     if facts.unreadable:
@@ -46,8 +41,7 @@ def breach(program: KernelProgram, binary: Compiled, workload: Workload) -> str:
     stack_bytes = max((used.local_bytes for used in binary.resources.values()), default=0)
     if stack_bytes > MAX_STACK_BYTES:
         return f"a thread's stack frame has {stack_bytes} bytes: at most {MAX_STACK_BYTES}"
-    signature = signature_of(program.format, program.parameters, workload.operation, workload.element_type)
-    roles = dict(enumerate(signature))
+    roles = dict(enumerate(program.signature))
     changed = list(dict.fromkeys(_stored_to(program, facts, roles)))
     if changed:
         return f"{_READ_ONLY}: {', '.join(changed[:_MAX_NAMES])}"

@@ -181,7 +181,7 @@ def launch(
 
 
 def warm_up() -> None:
-    """Compile the machine (30 to 60 s, once on a computer) or load it from Numba's cache (0.2 s)."""
+    """Compile the machine (a minute or two, once on a computer) or load it from Numba's cache (0.2 s)."""
     launch(load_module(".visible .entry empty()\n{ ret; }"), "empty", 1, 32, [])
 
 

@@ -1,6 +1,6 @@
 // The HTTP interface, as any client sees it. Addresses are relative to this file, so that a proxy may put a prefix before.
 
-const ROOT = new URL("../", import.meta.url);
+const ROOT = new URL("../../", import.meta.url);
 
 /** @param {string} path */
 export function address(path) {

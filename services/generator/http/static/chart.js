@@ -7,7 +7,7 @@ import { colour } from "./dom.js";
 /**
  * @param {HTMLElement} host
  * @param {any} options uPlot's, without what is set here
- * @param {number[][]} data
+ * @param {(number | null)[][]} data
  * @returns {Plot}
  */
 export function chart(host, options, data) {
@@ -46,7 +46,7 @@ export function logSplits(_, __, low, high) {
 
 /** @param {number} low @param {number} high */
 function evenSplits(low, high) {
-  const rough = (high - low) / 5;
+  const rough = (high - low) / 8;
   const step = [1, 2, 5, 10].map((each) => each * 10 ** Math.floor(Math.log10(rough))).find((each) => each >= rough) ?? rough;
   const found = [];
   for (let value = Math.ceil(low / step) * step; value <= high; value += step) found.push(Number(value.toPrecision(6)));
@@ -56,4 +56,10 @@ function evenSplits(low, high) {
 /** @param {HTMLElement} host */
 function width(host) {
   return Math.max(240, Math.floor(host.clientWidth));
+}
+
+/** A line that stays level until the next point. @param {any} plot @param {number} series @param {number} first @param {number} last */
+export function stepped(plot, series, first, last) {
+  // @ts-ignore: vendor/uplot.js defines it.
+  return uPlot.paths.stepped({ align: 1 })(plot, series, first, last);
 }

@@ -1,7 +1,7 @@
 // Two jobs side by side: what they asked, what they found, how fast they found it.
 
 import { address, ask, Trouble } from "./api.js";
-import { axis, chart, logSplits } from "./chart.js";
+import { axis, chart, logSplits, stepped } from "./chart.js";
 import { diffListing } from "./diff.js";
 import { card, colour, fill, h } from "./dom.js";
 import { historyTable, trouble } from "./history.js";
@@ -48,7 +48,7 @@ function table(sides) {
   const rows = /** @type {[string, (side: Side) => any][]} */ ([
     ["matrix", (each) => report(each) && `${count(report(each)?.num_rows ?? 0)} x ${count(report(each)?.num_cols ?? 0)}, ${count(report(each)?.nnz ?? 0)} nonzeros`],
     ["pattern", (each) => h("code", {}, (report(each)?.workload.pattern ?? "").slice(0, 12))],
-    ["operation", (each) => report(each) && `${report(each)?.workload.operation} ${report(each)?.workload.element_type}, ${report(each)?.workload.num_dense_cols} columns`],
+    ["operation", (each) => report(each) && `${report(each)?.workload.operation} ${report(each)?.workload.element_type}${columns(report(each)?.workload.num_dense_cols ?? 1)}`],
     ["state", (each) => each.status.status.state],
     ["answer", (each) => report(each)?.answer.kind],
     ["time", (each) => { const timing = answer(each)?.outcome.timing; return timing ? time(timing) : null; }],
@@ -62,6 +62,11 @@ function table(sides) {
   const heads = sides.map((each) => h("th", { scope: "col" }, h("a", { href: address(`jobs/${each.id}`) }, each.id.slice(0, 10))));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Side by side" },
     h("table", {}, h("thead", {}, h("tr", {}, h("td", {}), heads)), h("tbody", {}, rows.map(([name, read]) => h("tr", {}, h("th", { scope: "row" }, name), of(read))))));
+}
+
+/** @param {number} number */
+function columns(number) {
+  return number > 1 ? `, ${number} columns` : "";
 }
 
 /** @param {Side} each */
@@ -89,7 +94,7 @@ function drawProgress(sides) {
   chart(host, {
     scales: { x: { time: false }, y: { distr: 3, range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => [low / 1.2, high * 1.2] } },
     axes: [axis({ label: "seconds of the search", labelSize: 24 }), axis({ label: "microseconds", labelSize: 24, size: 56, splits: logSplits, filter: (/** @type {any} */ _, /** @type {any} */ splits) => splits, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map(String) })],
-    series: [{}, ...["families", "policy"].map((name) => ({ stroke: () => colour(name), width: 2, points: { show: true, size: 5 } }))],
+    series: [{}, ...["families", "policy"].map((name) => ({ stroke: () => colour(name), width: 2, paths: stepped, points: { show: true, size: 5 } }))],
     cursor: { show: false },
   }, [moments, ...lines]);
 }

@@ -6,6 +6,7 @@ import { CandidateTable, rank } from "./candidates.js";
 import { listing } from "./code.js";
 import { diffListing } from "./diff.js";
 import { card, copyButton, fill, h } from "./dom.js";
+import { besidePtx } from "./listing.js";
 import { follow, hasEnded, Tried } from "./live.js";
 import { matrixFacts } from "./matrix.js";
 import { count, time } from "./numbers.js";
@@ -62,9 +63,11 @@ class JobView {
   }
 
   async showMatrix() {
+    const numbers = h("div", {}, h("p", { class: "muted" }, "Counting ..."));
+    fill(this.matrix, card("Where the nonzeros are", {}, spyPlot(this.jobId)), card("The matrix", {}, numbers));
     try {
       const facts = await ask(`v1/kernels/${this.jobId}/matrix`);
-      fill(this.matrix, card("Where the nonzeros are", {}, spyPlot(this.jobId, facts.num_rows, facts.num_cols)), card("The matrix", {}, matrixFacts(facts)));
+      fill(numbers, matrixFacts(facts));
       this.facts.prepend(`${count(facts.num_rows)} x ${count(facts.num_cols)}, ${count(facts.nnz)} nonzeros. `);
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
@@ -157,19 +160,18 @@ class JobView {
     this.showProgram(text, answer ? `${words}: ${author(answer.origin)}.` : `${words}.`);
   }
 
-  /** @param {string} text @param {string} words */
-  showProgram(text, words) {
+  /** @param {string} text @param {string} words @param {TriedCandidate | null} [tried] Where it is not the answer's. */
+  showProgram(text, words, tried = null) {
     const runnerUp = this.runnerUp(text);
+    const hasPassed = tried ? tried.outcome.timing : this.tried.candidates.some((each) => each.program === text && each.outcome.timing) || this.status?.status.report;
     const view = h("div", {}, listing(text, "Program"));
-    const tabs = h("div", { class: "row" }, copyButton(() => text, "Copy program"),
-      runnerUp ? h("button", { type: "button", class: "quiet", "aria-pressed": "false", on: { click: (/** @type {any} */ event) => toggle(event.currentTarget) } }, "Differences to the runner-up") : null);
-    const toggle = (/** @type {HTMLElement} */ button) => {
-      const isOn = button.getAttribute("aria-pressed") === "true";
-      button.setAttribute("aria-pressed", String(!isOn));
-      fill(view, isOn || !runnerUp ? listing(text, "Program") : diffListing(runnerUp.program, text, "From the runner-up to this program"));
-    };
+    const choices = /** @type {[string, () => HTMLElement][]} */ ([
+      ["Program", () => listing(text, "Program")],
+      ...(runnerUp ? [["Differences to the runner-up", () => diffListing(runnerUp.program, text, "From the runner-up to this program")]] : []),
+      ...(hasPassed ? [["PTX beside it", () => besidePtx(this.jobId, tried ? tried.number : null)]] : []),
+    ]);
     const second = runnerUp?.outcome.timing ? h("p", { class: "muted small" }, `Runner-up: number ${runnerUp.number}, ${author(runnerUp.origin)}, `, time(runnerUp.outcome.timing)) : null;
-    fill(this.code, h("p", {}, words), tabs, second, view);
+    fill(this.code, h("p", {}, words), h("div", { class: "row" }, choice(choices, view), copyButton(() => text, "Copy program")), second, view);
   }
 
   /** The fastest other one. @param {string} text */
@@ -183,7 +185,7 @@ class JobView {
     this.picked = tried;
     this.program.hidden = false;
     const told = tried.outcome.timing ? "passed" : failure(tried);
-    this.showProgram(tried.program, `Number ${tried.number}, ${author(tried.origin)}: ${told}.`);
+    this.showProgram(tried.program, `Number ${tried.number}, ${author(tried.origin)}: ${told}.`, tried);
     this.program.scrollIntoView({ block: "start" });
     /** @type {HTMLElement} */ (this.code.querySelector(".code"))?.focus({ preventScroll: true });
   }
@@ -203,6 +205,17 @@ class JobView {
       this.cancel.toggleAttribute("disabled", false);
     }
   }
+}
+
+/** Buttons of which one is pressed. @param {[string, () => HTMLElement][]} choices @param {HTMLElement} view */
+function choice(choices, view) {
+  const buttons = choices.map(([words, make], place) =>
+    h("button", { type: "button", class: "quiet", "aria-pressed": String(place === 0), on: { click: () => choose(place, make) } }, words));
+  const choose = (/** @type {number} */ chosen, /** @type {() => HTMLElement} */ make) => {
+    buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(place === chosen)));
+    fill(view, make());
+  };
+  return h("div", { class: "row" }, buttons);
 }
 
 /** @param {string} jobId @param {import("./types.js").Report} report */

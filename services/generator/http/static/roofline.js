@@ -102,6 +102,6 @@ function legend(points, roofs, report) {
   const answer = points.find((each) => each.kind === "answer");
   const best = bestRoutine(report.baselines);
   const rate = answer ? answer.gflops / answer.intensity : csrBytes(report) / best.timing.median_us / 1e3;
-  const shares = roofs.map((roof) => `${((100 * rate) / roof.gbs).toFixed(0)} % of ${roof.name} (${Math.round(roof.gbs).toLocaleString("en-US")} GB/s)`);
-  return h("figcaption", { class: "muted small" }, `The kernel reads and writes at least ${Math.round(rate).toLocaleString("en-US")} GB/s: ${shares.join(", ")}. What stays in the L2 from the product before is not read from memory, so small matrices stand above HBM. Routines are drawn at the bytes of CSR.`);
+  const shares = roofs.map((roof) => `${rough((100 * rate) / roof.gbs)} % of ${roof.name} (${Math.round(roof.gbs).toLocaleString("en-US")} GB/s)`);
+  return h("figcaption", { class: "muted small" }, `The kernel reads and writes at least ${rough(rate)} GB/s: ${shares.join(", ")}. What stays in the L2 from the product before is not read from memory, so small matrices stand above HBM. Routines are drawn at the bytes of CSR.`);
 }

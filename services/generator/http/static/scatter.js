@@ -1,6 +1,6 @@
 // Times of the candidates by the second at which they were graded, the best so far, and the library's best routine.
 
-import { axis, chart, logSplits } from "./chart.js";
+import { axis, chart, logSplits, stepped } from "./chart.js";
 import { colour, fill, h, svg } from "./dom.js";
 import { count, time, us } from "./numbers.js";
 
@@ -132,6 +132,7 @@ export class Scatter {
     const { ctx } = plot;
     const size = 4 * devicePixelRatio;
     ctx.save();
+    ctx.setLineDash([]);
     for (const tried of this.candidates) {
       const { x, y } = this.place(plot, tried);
       const { colour: name, shape } = sourceOf(tried);
@@ -189,12 +190,6 @@ export class Scatter {
 export function failure(tried) {
   const { outcome } = tried;
   return `${outcome.outcome.replace("_", " ")}: ${outcome.message ?? outcome.log ?? ""}`.slice(0, 240);
-}
-
-/** A line that stays level until the next point. @param {any} plot @param {number} series @param {number} first @param {number} last */
-function stepped(plot, series, first, last) {
-  // @ts-ignore: vendor/uplot.js defines it.
-  return uPlot.paths.stepped({ align: 1 })(plot, series, first, last);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {string} shape @param {number} x @param {number} y @param {number} size */

@@ -1,6 +1,6 @@
 // Where the nonzeros are: a canvas that shows the density which the server counted, and looks closer on request.
 
-import { ask } from "./api.js";
+import { address, ask } from "./api.js";
 import { colour, copyButton, fill, h } from "./dom.js";
 import { count } from "./numbers.js";
 
@@ -10,21 +10,17 @@ import { count } from "./numbers.js";
 const LEAST = 8;
 const STEP = 0.25;
 
-/**
- * @param {string} jobId
- * @param {number} numRows
- * @param {number} numCols
- * @returns {HTMLElement}
- */
-export function spyPlot(jobId, numRows, numCols) {
-  return new SpyPlot(jobId, numRows, numCols).element;
+/** @param {string} jobId @returns {HTMLElement} */
+export function spyPlot(jobId) {
+  return new SpyPlot(jobId).element;
 }
 
 class SpyPlot {
-  /** @param {string} jobId @param {number} numRows @param {number} numCols */
-  constructor(jobId, numRows, numCols) {
+  /** @param {string} jobId */
+  constructor(jobId) {
     this.jobId = jobId;
-    this.extent = { rows: numRows, cols: numCols };
+    /** Of the matrix; known once all of it was seen. */
+    this.extent = { rows: 0, cols: 0 };
     /** @type {Density | null} */
     this.density = null;
     this.asked = 0;
@@ -62,11 +58,12 @@ class SpyPlot {
   }
 
   link() {
-    return new URL(`../${this.path(this.window())}`, import.meta.url).href;
+    return address(this.path(this.window()));
   }
 
   /** @param {Window} part */
   path(part) {
+    if (!part.end_row) return `v1/kernels/${this.jobId}/density`;
     const { first_row, end_row, first_col, end_col } = part;
     const asked = new URLSearchParams(Object.entries({ first_row, end_row, first_col, end_col }).map(([name, value]) => [name, String(value)]));
     return `v1/kernels/${this.jobId}/density?${asked}`;
@@ -79,6 +76,7 @@ class SpyPlot {
       const density = await ask(this.path(part));
       if (number !== this.asked) return;
       this.density = density;
+      if (!part.end_row) this.extent = { rows: density.end_row, cols: density.end_col };
       this.draw();
       this.say();
     } catch (error) {
@@ -115,6 +113,7 @@ class SpyPlot {
 
   /** @param {number} factor */
   zoom(factor) {
+    if (!this.density) return;
     const seen = this.window();
     const [row, col] = [(seen.first_row + seen.end_row) / 2, (seen.first_col + seen.end_col) / 2];
     this.look({
@@ -125,6 +124,7 @@ class SpyPlot {
 
   /** @param {number} down @param {number} right Shares of what is seen. */
   shift(down, right) {
+    if (!this.density) return;
     const seen = this.window();
     const [rows, cols] = [seen.end_row - seen.first_row, seen.end_col - seen.first_col];
     this.look({

@@ -1,15 +1,9 @@
 // expect: rejected
 // workload: spmv float32
-// At most eight launches.
+// words: argument 9 must be `float* partial`
+// The scratch that is asked for is an argument of every kernel.
 //@ format csr
-//@ launch spmv grid=ceil_div(num_rows,128) block=128
-//@ launch spmv grid=ceil_div(num_rows,128) block=128
-//@ launch spmv grid=ceil_div(num_rows,128) block=128
-//@ launch spmv grid=ceil_div(num_rows,128) block=128
-//@ launch spmv grid=ceil_div(num_rows,128) block=128
-//@ launch spmv grid=ceil_div(num_rows,128) block=128
-//@ launch spmv grid=ceil_div(num_rows,128) block=128
-//@ launch spmv grid=ceil_div(num_rows,128) block=128
+//@ scratch partial = num_rows
 //@ launch spmv grid=ceil_div(num_rows,128) block=128
 extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, const int* row_offsets, const int* col_indices, const float* values, const float* x, float* y) {
   int row = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,0 +1,9 @@
+"""Changes to kernel programs that nobody has to invent: pure functions from a program to others that compute the same.
+
+The families span a grid of programs; mutators step outside of it. What one cannot change it refuses: it gives nothing.
+"""
+
+from sparsesmith.mutation.catalogue import MUTATORS, Mutant, drawn, mutants
+from sparsesmith.mutation.subject import Subject, subject_of
+
+__all__ = ["MUTATORS", "Mutant", "Subject", "drawn", "mutants", "subject_of"]
