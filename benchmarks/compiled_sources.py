@@ -6,9 +6,9 @@ Run as a file, so that everything else is the tree's own. CPU seconds are those 
 the process that asks it.
 """
 
+import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator
 from importlib import import_module
@@ -19,8 +19,11 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
-    sources_file, out_file = map(Path, sys.argv[1:])
-    sources = json.loads(sources_file.read_text(encoding="utf-8"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    sources = json.loads(options.sources.read_text(encoding="utf-8"))
     is_new = find_spec("services.evaluator.compiling") is not None
     module = import_module("services.evaluator.compiling.compiler" if is_new else "services.evaluator.compilation")
     with module.Compiler(1, timeout_s=120.0) as compiler:
@@ -29,7 +32,7 @@ def main() -> None:
         compiled = [compiler.compile(source, "sm_90") for source in sources]
         row = {"cpu_s": cpu_s() - began, "wall_s": time.perf_counter() - wall}
     row["compiled"] = sum(isinstance(each, module.Compiled) for each in compiled)
-    out_file.write_text(json.dumps(row), encoding="utf-8")
+    options.out.write_text(json.dumps(row), encoding="utf-8")
 
 
 def cpu_s() -> float:
