@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from benchmarks.origin import device_folder, source_commit
+from benchmarks.origin import command, device_folder, source_commit
 from benchmarks.suites import ROOT, Matrix, core_sources
 from benchmarks.sweep import Plan, parse_plan
 from benchmarks.throughput import _job
@@ -370,7 +370,7 @@ def main() -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "cpu_cores": os.cpu_count(),
-        "command": " ".join(["python -m benchmarks.judge", *_plain(sys.argv[1:])]),
+        "command": command("benchmarks.judge"),
     }
     device: DeviceDescription | None = None
     for part in options.parts:
@@ -441,10 +441,6 @@ def _matrices(options: argparse.Namespace) -> list[Matrix]:
     """Spread evenly over those of the pack that are small enough."""
     found = [matrix for source in core_sources(options.pack) if (matrix := source.load()).pattern.nnz <= 1e6]
     return found[:: max(1, len(found) // options.matrices)][: options.matrices]
-
-
-def _plain(words: Sequence[str]) -> list[str]:
-    return [Path(word).name if "/" in word else word for word in words]
 
 
 def _options() -> argparse.Namespace:

@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import random
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.origin import device_folder, source_commit
+from benchmarks.origin import command, device_folder, source_commit
 from benchmarks.suites import ROOT
 from benchmarks.winners import Winner, patterns_of, read_winners, spread
 from services.evaluator.candidates import parse_candidate
@@ -193,7 +192,7 @@ def _write(out: Path, options: argparse.Namespace, rows: Sequence[Row], device: 
         "commit": options.commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "command": " ".join(["python -m benchmarks.mutants", *_plain(sys.argv[1:])]),
+        "command": command("benchmarks.mutants"),
         "each": options.each,
         "summary": summary(rows),
         "rows": [{**row, "mutants": [_short(entry) for entry in row["mutants"]]} for row in rows],
@@ -207,10 +206,6 @@ def _write(out: Path, options: argparse.Namespace, rows: Sequence[Row], device: 
 
 def _short(entry: Row) -> Row:
     return {name: value for name, value in entry.items() if name not in ("program", "message", "winner")}
-
-
-def _plain(words: Sequence[str]) -> list[str]:
-    return [Path(word).name if "/" in word else word for word in words]
 
 
 def _options() -> argparse.Namespace:

@@ -13,7 +13,6 @@ grading where the records have them.
 import argparse
 import json
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measured import Measured, read_measured
-from benchmarks.origin import source_commit
+from benchmarks.origin import command, source_commit
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.tuning.boosted import BoostedCost, load_boosted_cost
 from sparsesmith.tuning.columns import all_words
@@ -99,7 +98,7 @@ def main() -> None:
         "kind": "tuner_grids" if options.whole_grids else "tuner",
         "device": "h200" if cost is None else cost.device,
         "commit": source_commit(),
-        "command": " ".join(["python -m benchmarks.oracle", *_plain(sys.argv[1:])]),
+        "command": command("benchmarks.oracle"),
         "cost_model": "analytic" if cost is None else options.model.name,
         "records": [path.name for path in options.records],
         "split": options.split,
@@ -112,10 +111,6 @@ def main() -> None:
         path = options.out / "h200" / ("tuner-grids.json" if options.whole_grids else "tuner.json")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
-def _plain(words: Sequence[str]) -> list[str]:
-    return [Path(word).name if "/" in word else word for word in words]
 
 
 def known_cost(measured: Measured, cost: BoostedCost | None) -> KnownCost:

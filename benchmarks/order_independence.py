@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -24,7 +23,7 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.generated import fem_blocks, power_law, stencil_2d
-from benchmarks.origin import device_folder, source_commit
+from benchmarks.origin import command, device_folder, source_commit
 from benchmarks.suites import ROOT
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
@@ -86,7 +85,7 @@ def main() -> None:
         "commit": options.commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "command": " ".join(["python -m benchmarks.order_independence", *_plain(sys.argv[1:])]),
+        "command": command("benchmarks.order_independence"),
         "orders": options.orders,
         "same_outcomes": all(row["same_outcomes"] for row in rows),
         "worst_spread_near_the_best": max(row["worst_spread_near_the_best"] for row in rows),
@@ -146,10 +145,6 @@ def compared(runs: Sequence[Run]) -> dict[str, Any]:
 
 def _us(outcome: Outcome) -> float | None:
     return outcome.timing.median_us if isinstance(outcome, Passed) else None
-
-
-def _plain(words: Sequence[str]) -> list[str]:
-    return [Path(word).name if "/" in word else word for word in words]
 
 
 def _options() -> argparse.Namespace:

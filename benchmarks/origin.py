@@ -1,6 +1,8 @@
 """What result files say of where they come from."""
 
 import subprocess
+import sys
+from pathlib import Path
 
 from benchmarks.suites import ROOT
 from sparsesmith_proto.kernel import DeviceDescription
@@ -10,6 +12,11 @@ def source_commit() -> str:
     """Of the code, as git says; `unknown` outside a checkout."""
     run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False)
     return run.stdout.strip() or "unknown"
+
+
+def command(module: str) -> str:
+    """This run's command, files by their names alone: where they lay says nothing elsewhere."""
+    return " ".join([f"python -m {module}", *(Path(word).name if "/" in word else word for word in sys.argv[1:])])
 
 
 def device_folder(device: DeviceDescription) -> str:

@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import platform
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -22,7 +21,7 @@ from typing import Any
 
 from benchmarks.judge import final_of
 from benchmarks.measured import ADDED_LATER
-from benchmarks.origin import device_folder, source_commit
+from benchmarks.origin import command, device_folder, source_commit
 from benchmarks.suites import ROOT, Source, core_sources, generated_sources, held_out_sources
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
@@ -152,7 +151,7 @@ def main() -> None:
                     "commit": options.commit or source_commit(),
                     "date": datetime.now(UTC).isoformat(timespec="seconds"),
                     "python": platform.python_version(),
-                    "command": " ".join(["python -m benchmarks.regrade", *_plain(sys.argv[1:])]),
+                    "command": command("benchmarks.regrade"),
                     "suites": options.suites,
                     "asked": len(chosen),
                     "summary": summary(rows),
@@ -160,10 +159,6 @@ def main() -> None:
                 }
                 (out / "regraded.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(summary(rows)))
-
-
-def _plain(words: Sequence[str]) -> list[str]:
-    return [Path(word).name if "/" in word else word for word in words]
 
 
 def _options() -> argparse.Namespace:

@@ -8,13 +8,13 @@ library stays). The two searches may end at different programs.
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.origin import command
 from benchmarks.results import Row, Suite, geometric_mean, median, read_suites
 
 MEAN_TOLERANCE = 0.02
@@ -105,8 +105,7 @@ def repeatability(first: Sequence[Suite], second: Sequence[Suite]) -> dict[str, 
 def main() -> int:
     options = _options()
     result = repeatability(_suites(options.first), _suites(options.second))
-    words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
-    result["command"] = " ".join(["python -m benchmarks.repeatability", *words])
+    result["command"] = command("benchmarks.repeatability")
     text = json.dumps(result, indent=1) + "\n"
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)

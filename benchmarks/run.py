@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.contest import Contest, hold
-from benchmarks.origin import device_folder, source_commit
+from benchmarks.origin import command, device_folder, source_commit
 from benchmarks.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.structure import vector_bytes
 from benchmarks.suites import ROOT, Source, core_sources, example_sources, generated_sources, held_out_sources
@@ -180,7 +180,6 @@ class SuiteResult:
         return f"{self._file.stem}: {len(self._rows)} of {len(self._wanted)} matrices{lacks}"
 
     def _content(self) -> dict[str, Any]:
-        words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
         order = {name: place for place, name in enumerate(self._wanted)}
         return {
             "kind": self._kind,
@@ -193,7 +192,7 @@ class SuiteResult:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "cpu_cores": os.cpu_count(),
-            "command": " ".join(["python -m benchmarks.run", *words]),
+            "command": command("benchmarks.run"),
             "missing": self.missing(),
             "rows": sorted(self._rows, key=lambda row: order[row["name"]]),
         }

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.origin import device_folder, source_commit
+from benchmarks.origin import command, device_folder, source_commit
 from benchmarks.suites import ROOT, Matrix, core_sources, example_sources
 from benchmarks.sweep import Plan, parse_plan
 from sparsesmith.runtime import processes
@@ -64,7 +64,7 @@ def main() -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "cpu_cores": os.cpu_count(),
-        "command": " ".join(["python -m benchmarks.throughput", *_plain(sys.argv[1:])]),
+        "command": command("benchmarks.throughput"),
         "matrices": [matrix.name for matrix in matrices],
         "rows": rows,
     }
@@ -152,10 +152,6 @@ def _matrices(options: argparse.Namespace) -> list[Matrix]:
     matrices = [matrix for source in sources if (matrix := source.load()).pattern.nnz <= options.max_nnz]
     step = max(1, len(matrices) // options.matrices)
     return matrices[::step]
-
-
-def _plain(words: Sequence[str]) -> list[str]:
-    return [Path(word).name if "/" in word else word for word in words]
 
 
 def _options() -> argparse.Namespace:
