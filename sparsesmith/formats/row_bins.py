@@ -233,9 +233,9 @@ def _steps(bins: tuple[Bin, ...]) -> npt.NDArray[np.int64]:
     return np.repeat([bin_.steps for bin_ in bins], [bin_.num_warps for bin_ in bins])
 
 
-def _checked_bins(pattern: Pattern, parameters: Parameters) -> tuple[Bin, ...]:
-    limits = numbers(str(parameters["widths"]))
-    longest = int(pattern.row_lengths.max())
+def bins_that_hold(counted: LengthCounts, limits: tuple[int, ...], steps: int, max_lanes: int) -> tuple[Bin, ...]:
+    """See cut_bins. Raises InvalidProgram where a row is longer than the last limit."""
+    longest = int(counted.lengths[-1])
     if longest > limits[-1]:
         raise InvalidProgram(
             f"format row_bins: the longest row has {longest} nonzeros, the last width is {limits[-1]}",
@@ -243,8 +243,12 @@ def _checked_bins(pattern: Pattern, parameters: Parameters) -> tuple[Bin, ...]:
             value=longest,
             limit=limits[-1],
         )
-    counted = count_lengths(pattern.row_lengths)
-    bins = cut_bins(counted, limits, whole(parameters, "steps"), whole(parameters, "max_lanes"))
+    return cut_bins(counted, limits, steps, max_lanes)
+
+
+def _checked_bins(pattern: Pattern, parameters: Parameters) -> tuple[Bin, ...]:
+    counted, limits = count_lengths(pattern.row_lengths), numbers(str(parameters["widths"]))
+    bins = bins_that_hold(counted, limits, whole(parameters, "steps"), whole(parameters, "max_lanes"))
     refuse_padding("row_bins", bins[-1].past_slot, pattern.nnz)
     refuse_overflow("row_bins", "places of rows", bins[-1].past_row)
     return bins

@@ -24,8 +24,8 @@ from sparsesmith.formats.row_bins import (
     Bin,
     LengthCounts,
     RowBins,
+    bins_that_hold,
     count_lengths,
-    cut_bins,
 )
 from sparsesmith.matrix.pattern import Pattern
 
@@ -75,16 +75,8 @@ class PatternFacts:
 
     def bins(self, limits: tuple[int, ...], steps: int, max_lanes: int) -> tuple[Bin, ...]:
         """As `row_bins` cuts them. Raises InvalidProgram where a row is longer than the last limit."""
-        longest = int(self.counted.lengths[-1])
-        if longest > limits[-1]:
-            raise InvalidProgram(
-                f"format row_bins: the longest row has {longest} nonzeros, the last width is {limits[-1]}",
-                field="widths",
-                value=longest,
-                limit=limits[-1],
-            )
         key = ("bins", limits, steps, max_lanes)
-        return self.remembered(key, lambda: cut_bins(self.counted, limits, steps, max_lanes))
+        return self.remembered(key, lambda: bins_that_hold(self.counted, limits, steps, max_lanes))
 
     def cut(self, steps: int, max_lanes: int, most: int) -> tuple[int, ...]:
         """The longest row of each of at most `most` bins, ascending, where few slots are stored."""
