@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
+from typing import Generic, TypeVar
 
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.families.catalogue import FAMILIES
@@ -28,11 +29,14 @@ lanes walk alone would hold up a whole batch. Of 35,000 programs measured on an 
 an estimate of at most 2.4 times the least; the 2,268 beyond this bound took 1.6 times as long as that, or more."""
 
 
+OfFamily = TypeVar("OfFamily")
+
+
 @dataclass(frozen=True, eq=False)
-class FamilyProspect:
+class Proposed(Generic[OfFamily]):
     """A family with parameters worth trying; its program is not written yet."""
 
-    family: Family
+    family: OfFamily
     prospect: Prospect
 
     @property
@@ -42,6 +46,10 @@ class FamilyProspect:
     @property
     def estimated_us(self) -> float:
         return self.prospect.estimated_us
+
+
+class FamilyProspect(Proposed[Family]):
+    """Of a product with a matrix."""
 
     def instance(self, element_type: ElementType, num_dense_cols: int) -> FamilyInstance:
         """With the program written."""

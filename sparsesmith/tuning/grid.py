@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from sparsesmith.families import FamilyInstance
 from sparsesmith.families.catalogue import TASK_FAMILIES
-from sparsesmith.families.estimates.cost import Prospect, Work
+from sparsesmith.families.estimates.cost import Work
 from sparsesmith.families.knobs import family_of, prospects_of_program, task_family_of
-from sparsesmith.families.proposal import FamilyProspect, prospects_of, work_of
+from sparsesmith.families.proposal import FamilyProspect, Proposed, prospects_of, work_of
 from sparsesmith.families.task import TaskFamily, first_programs
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Pattern
@@ -112,27 +112,11 @@ class Grid(Choices):
 
 
 @dataclass(frozen=True, eq=False)
-class TaskProspect:
-    """A family of a task with parameters worth trying; implements Entry."""
-
-    family: TaskFamily
-    prospect: Prospect
-
-    @property
-    def parameters(self) -> dict[str, ParameterValue]:
-        return self.prospect.parameters
-
-    @property
-    def estimated_us(self) -> float:
-        return self.prospect.estimated_us
-
-
-@dataclass(frozen=True, eq=False)
 class TaskGrid(Choices):
     """A task and its prospects."""
 
     problem: Problem
-    prospects: Sequence[TaskProspect]
+    prospects: Sequence[Proposed[TaskFamily]]
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -162,7 +146,7 @@ def grid_of_problem(problem: Problem) -> Choices:
         return grid_of(problem.matrix, workload.operation, workload.element_type, workload.num_dense_cols)
     own = [family for family in TASK_FAMILIES.values() if family.operation == workload.operation]
     found = [
-        TaskProspect(family, prospect)
+        Proposed(family, prospect)
         for family in (first_programs(problem.operation), *own)
         for prospect in family.prospects(problem)
         if family.accepts(prospect.parameters, problem)
@@ -175,7 +159,7 @@ def grid_of_program(text: str, problem: Problem) -> Choices:
     workload = problem.workload
     if problem.matrix is None:
         family = task_family_of(text, workload.operation)
-        return TaskGrid(problem, [TaskProspect(family, prospect) for prospect in family.prospects(problem)])
+        return TaskGrid(problem, [Proposed(family, prospect) for prospect in family.prospects(problem)])
     work = work_of(problem.matrix, workload.element_type, workload.num_dense_cols)
     prospects = prospects_of_program(family_of(text, workload.operation), work)
     return Grid(work, workload.operation, workload.element_type, prospects)
