@@ -56,7 +56,8 @@ class GeneratorSettings(BaseSettings):
     canary_samples: int = Field(default=64, ge=8, le=1024)
     """Probe samples that a new version is judged by before it serves, over 8 prompts; fewer find less."""
     canary_hold_s: float = Field(default=60.0, ge=1, le=600)
-    """A probe that keeps users' samples waiting for longer is given up; they go on once the version in service is back."""
+    """A probe that keeps users' samples waiting for longer is given up; they go on once the version in service is
+    back."""
     canary_verdict_s: float = Field(default=300.0, ge=1, le=3600)
     """How long evaluators and trainer may take over the probe samples, while users are served."""
     canary_retry_s: float = Field(default=30.0, ge=0.1, le=900)
@@ -72,7 +73,8 @@ class GeneratorSettings(BaseSettings):
     max_program_tokens: int = Field(default=1536, ge=16, le=32768)
     """Longest program a sample may have."""
     max_prompt_tokens: int = Field(default=1024, ge=16, le=65536)
-    """Longest prompt; with `max_program_tokens` the engine's context length. A policy asked in text needs 4096 or more."""
+    """Longest prompt; with `max_program_tokens` the engine's context length. A policy asked in text needs 4096 or
+    more."""
 
     engine_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the engine. auto: float32 on a CPU, bfloat16 on a GPU."""
