@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sparsesmith.policy.checkpoint import ENCODER_FILE, ENCODER_PREFIX, load_description
 from sparsesmith.policy.encoder import MatrixEncoder, collate
-from sparsesmith.prompts.arrays import PromptInputs
+from sparsesmith.prompts.arrays import EncoderKind, PromptInputs
 
 EMBEDDING_NAME = "model.embed_tokens.weight"
 MAX_PARENT_TOKENS = 1024
@@ -58,10 +58,10 @@ class PromptEmbedder(nn.Module):
         return PromptEmbedder.from_tensors(self.encoder.kind, _tensors(published), self._tokenizer)
 
     @staticmethod
-    def from_tensors(kind: str, tensors: Mapping[str, Tensor], tokenizer: Tokenizer) -> "PromptEmbedder":
+    def from_tensors(kind: EncoderKind, tensors: Mapping[str, Tensor], tokenizer: Tokenizer) -> "PromptEmbedder":
         """From a published file's tensors: the embedding table and the encoder's weights under `encoder.`."""
         table = tensors[EMBEDDING_NAME].float()
-        encoder = MatrixEncoder("sinusoidal" if kind == "sinusoidal" else "structural", table.shape[1])
+        encoder = MatrixEncoder(kind, table.shape[1])
         encoder.load_state_dict(
             {
                 name.removeprefix(ENCODER_PREFIX): value
