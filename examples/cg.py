@@ -1,4 +1,4 @@
-"""Conjugate gradients: python cg.py A.operator, which `sparsesmith.tune(matrix, element_type="float64").save(...)` wrote."""
+"""Conjugate gradients: python cg.py A.operator, which `sparsesmith.tune(matrix, element_type="float64").save` wrote."""
 
 import sys
 
