@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from services.evaluator.checking.correctness import HostSeal
-from services.evaluator.checking.draws import draw, system_generator
+from services.evaluator.checking.draws import MIXED, draw, system_generator
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import (
@@ -145,9 +145,9 @@ class MisbehavingKernel:
         if self._behaviour == "wrong":
             output = output + 1
         self._has_run += 1
-        if self._behaviour == "unsteady":
+        if self._behaviour == "unsteady" and draw.name == MIXED:
             output = _with_bits_of(self._has_run, output, draw)
-        if self._behaviour == "by_process":
+        if self._behaviour == "by_process" and draw.name == MIXED:
             output = _with_bits_of(os.getpid(), output, draw)
         if self._behaviour == "corrupt":
             draw.reference[0] += 1e-9
