@@ -37,7 +37,7 @@ def test_no_program_of_a_family_is_stopped(name: str) -> None:
 
 def test_a_program_that_leaves_numbers_open_is_not_stopped() -> None:
     text = written(
-        "let width = row_length_max", "tune block = 64 128", "format ell", "launch spmv grid=width block=block"
+        "let longest = row_length_max", "tune threads = 64 128", "format ell", "launch spmv grid=longest block=threads"
     )
     assert is_open(text)
     assert not refused(text)
@@ -51,7 +51,7 @@ def test_a_program_that_leaves_numbers_open_is_not_stopped() -> None:
         ("format csr", "launch spmv grid=num_rows block=2048"),
         ("format csr", "launch spmv grid=num_slices block=64"),
         ("format csr", "format csr", LAUNCH),
-        ("let width = row_length_longest", "format csr", LAUNCH),
+        ("let longest = row_length_longest", "format csr", LAUNCH),
         ("format csr", "hurry up", LAUNCH),
     ],
 )
