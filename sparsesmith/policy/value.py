@@ -17,6 +17,7 @@ from transformers import Qwen3ForCausalLM
 
 from sparsesmith.errors import InvalidOption
 from sparsesmith.policy.checkpoint import Policy, PolicyDescription, load_description, load_policy, save_policy
+from sparsesmith.policy.embedding import token_id
 from sparsesmith.policy.encoder import MatrixEncoder, PromptBatch, collate
 from sparsesmith.prompts.arrays import PromptInputs
 
@@ -86,7 +87,7 @@ class Judge:
         if not programs:
             return []
         longest = int(self._model.model.config.max_position_embeddings) - 256
-        bos, eos = (int(self._tokenizer.token_to_id(name)) for name in ("<bos>", "<eos>"))
+        bos, eos = (token_id(self._tokenizer, name) for name in ("<bos>", "<eos>"))
         ids = [[bos, *self._tokenizer.encode(text, add_special_tokens=False).ids[:longest], eos] for text in programs]
         token_ids, lengths = padded(ids)
         prompts = collate([prompt] * len(programs)).to(self._device)

@@ -28,7 +28,7 @@ def test_both_models_rank_the_programs_that_both_know() -> None:
     """The value model was not asked of one of them, and of one more that no grid has."""
     whole = grid_of(golden.PATTERNS["five points"](), "spmv", "float32", 1)
     grid = whole.subset(list(range(0, 240, 20)))
-    times_us = np.arange(2.0, 2.0 + len(grid.prospects))
+    times_us = np.arange(2.0, 2.0 + len(grid.prospects), dtype=np.float64)
     records = [
         {**vars(KEY), "program": f"opened {index}", "plain": grid.instance(index).program, "median_us": us}
         for index, us in enumerate(times_us)

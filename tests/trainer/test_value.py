@@ -1,6 +1,7 @@
 """The value model: it learns which of two programs is faster on a matrix, and how that is counted."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tokenizers import Tokenizer
 
 from services.trainer.offline.prompt_pool import Device, PromptPool, build_pool
 from services.trainer.offline.saved_run import SavedRun, State
+from services.trainer.offline.sides import Side
 from services.trainer.offline.targets import Repair, TargetRule, workload_targets
 from services.trainer.offline.value_training import (
     Judged,
@@ -62,7 +64,7 @@ def make_model(tokenizer: Tokenizer) -> ValueModel:
 
 def test_it_learns_which_program_is_faster_on_which_matrix(tokenizer: Tokenizer) -> None:
     model, workloads, programs = make_model(tokenizer), make_workloads(), Programs(tokenizer)
-    sides = {"train": workloads, "validation": workloads}
+    sides: Mapping[Side, list[Judged]] = {"train": workloads, "validation": workloads}
     report = train_value_model(model, make_pool(), sides, programs, SETTINGS, log=lambda _: None)
     assert report.programs == 20
     assert report.train_loss < 0.01
@@ -142,7 +144,7 @@ class KilledAt(SavedRun):
 def test_a_run_that_was_killed_goes_on_with_the_very_next_step(tokenizer: Tokenizer, tmp_path: Path) -> None:
     settings = ValueSettings(seconds=1e6, max_passes=6, workloads=3, programs=3, checks=2)
     pool, programs, workloads = make_pool(), Programs(tokenizer), make_workloads()
-    sides = {"train": workloads, "validation": workloads}
+    sides: Mapping[Side, list[Judged]] = {"train": workloads, "validation": workloads}
 
     def trained(saved: SavedRun) -> ValueModel:
         model = make_model(tokenizer)

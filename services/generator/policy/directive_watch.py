@@ -9,7 +9,6 @@ import logging
 from functools import lru_cache
 
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.formats.format import Format, ParameterValue
 from sparsesmith.formats.known_sizes import known_sizes
 from sparsesmith.operations import Problem, operation_named
 from sparsesmith.program.directives import (
@@ -35,10 +34,10 @@ class Forms:
     def __init__(self, problem: Problem, num_sms: int) -> None:
         self._problem = problem
         self._num_sms = num_sms
-        self._refused = lru_cache(maxsize=256)(self._built)
-
-    def refusal(self, block: str) -> str | None:
+        self.refusal = lru_cache(maxsize=256)(self._refusal)
         """What is said against a program of these directives; None where it may be right. Blocking."""
+
+    def _refusal(self, block: str) -> str | None:
         workload, matrix = self._problem.workload, self._problem.matrix
         circumstances = Circumstances(matrix, workload.num_dense_cols, self._num_sms, workload.axes)
         try:
@@ -48,16 +47,8 @@ class Forms:
             if matrix is None:
                 return None
             check_sizes(directives, {**self._problem.sizes, **known_sizes(directives.format, matrix)})
-        except InvalidProgram as error:
-            return error.message
-        return self._refused(directives.format, tuple(directives.parameters.items()))
-
-    def _built(self, format_: Format, parameters: tuple[tuple[str, ParameterValue], ...]) -> str | None:
-        pattern = self._problem.pattern
-        if pattern.nnz > MOST_NNZ_BUILT:
-            return None
-        try:
-            format_.build(pattern, dict(parameters))
+            if matrix.nnz <= MOST_NNZ_BUILT:
+                directives.format.build(matrix, directives.parameters)
         except InvalidProgram as error:
             return error.message
         return None

@@ -20,6 +20,7 @@ from torch import Tensor
 from services.trainer.offline.pretraining import Clock
 from services.trainer.offline.prompt_pool import Asked, Device, Noise, PromptPool, asked_for
 from services.trainer.offline.saved_run import NO_SAVED_RUN, SavedRun, State
+from services.trainer.offline.sides import Side
 from services.trainer.offline.targets import WorkloadTargets
 from services.trainer.optimizers import Optimizer, Schedule
 from services.trainer.precision import precision
@@ -137,7 +138,7 @@ class Programs:
 def train_value_model(
     model: ValueModel,
     pool: PromptPool,
-    sides: Mapping[str, Sequence[Judged]],
+    sides: Mapping[Side, Sequence[Judged]],
     programs: Programs,
     settings: ValueSettings,
     log: Callable[[str], None] = print,
