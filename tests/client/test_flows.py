@@ -127,3 +127,11 @@ def test_a_job_identifier_cannot_reach_another_path() -> None:
 def test_a_program_that_is_not_text_is_refused_before_it_is_sent() -> None:
     with pytest.raises(InvalidProgram, match="UTF-8"):
         next(flows.submit_evaluation("\ud800", "m.mtx", b"", TuningOptions()))
+
+
+def test_polling_waits_as_long_as_the_quota_of_requests_says() -> None:
+    refused = problem(429, "/problems/quota-exceeded")
+    refused.headers["Retry-After"] = "17"
+    steps, ended = hold(flows.ended("j", None), refused, job(Cancelled()))
+    assert Pause(17) in steps
+    assert isinstance(ended.status, Cancelled)
