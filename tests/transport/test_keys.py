@@ -16,8 +16,8 @@ from sparsesmith.transport.permalinks import Permalinks
 from sparsesmith_proto.api import Cancelled, JobStatus, Queued
 from sparsesmith_proto.keys import ApiKey, Quotas
 
-NOON = 1_795_262_400 + DAY_S // 2
-"""Of 2026-11-22, UTC."""
+NOON = 1_795_262_400
+"""Of 2026-11-21, UTC."""
 
 
 def status(job_id: str) -> JobStatus:
@@ -129,7 +129,7 @@ def test_a_day_s_seconds_and_bytes_are_used_up_and_renewed_at_midnight(redis_con
     asker = Asker("here", key)
     store.accept(status("j1"), "r", None, asker)
     assert accounts.charge_seconds("j1.run-0", 7.5) and accounts.charge_seconds("j1.run-1", 2.5)
-    with pytest.raises(QuotaExceeded, match=r"10 seconds .* at most 10 a day .* renewed at 2026-11-23T00:00") as told:
+    with pytest.raises(QuotaExceeded, match=r"10 seconds .* at most 10 a day .* renewed at 2026-11-22T00:00") as told:
         store.accept(status("j2"), "r", None, asker)
     assert (told.value.field, told.value.retry_after_s) == ("evaluator_seconds_a_day", DAY_S // 2)
     accounts.reserve_bytes(key, 60)
