@@ -16,6 +16,7 @@ import sparsesmith
 from sparsesmith.cli.key_commands import app as keys_app
 from sparsesmith.cli.options import (
     AxesOption,
+    Deterministic,
     ElementTypeOption,
     Headers,
     JobId,
@@ -86,6 +87,7 @@ def tune(  # noqa: PLR0913
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
+    deterministic: Deterministic = False,
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     candidates: Annotated[int, typer.Option(help="Kernels to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to search at most", metavar="SECONDS")] = 120,
@@ -106,6 +108,7 @@ def tune(  # noqa: PLR0913
         element_type=element_type,
         num_dense_cols=num_dense_cols,
         values=values,
+        deterministic=deterministic,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
     )
@@ -126,6 +129,7 @@ def grade(  # noqa: PLR0913
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
+    deterministic: Deterministic = False,
     candidates: Annotated[int, typer.Option(help="Settings of its knobs to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to try them at most", metavar="SECONDS")] = 120,
     url: Url = None,
@@ -143,6 +147,7 @@ def grade(  # noqa: PLR0913
         element_type=element_type,
         num_dense_cols=num_dense_cols,
         values=values,
+        deterministic=deterministic,
         budget={"candidates": candidates, "seconds": seconds},
     )
     with connection(url, header) as client:
@@ -157,6 +162,7 @@ def check(
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
+    deterministic: Deterministic = False,
     as_json: Json = False,
 ) -> None:
     """Grade a kernel program on this machine's device, without a server. Exits with 3 unless it passed."""
@@ -165,7 +171,11 @@ def check(
     from sparsesmith.client.options import tuning_options
 
     options = tuning_options(
-        operation=operation, element_type=element_type, num_dense_cols=num_dense_cols, values=values
+        operation=operation,
+        element_type=element_type,
+        num_dense_cols=num_dense_cols,
+        values=values,
+        deterministic=deterministic,
     )
     raise typer.Exit(check_program(program, matrix, options, as_json=as_json))
 
