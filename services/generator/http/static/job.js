@@ -46,6 +46,7 @@ class JobView {
     this.program = card("Program", { id: "program", hidden: true }, this.code);
     this.progress = card("Candidates by second", { class: "wide" }, this.scatter.element);
     this.all = card("What was tried", {}, this.table.element);
+    this.isDrawn = false;
     /** Of the permalink: goes with links, which cannot have a key. */
     this.secret = SECRET;
     this.json = h("a", { class: "button quiet" }, "JSON");
@@ -85,7 +86,7 @@ class JobView {
       }
     }
     this.json.setAttribute("href", this.linkTo(`v1/kernels/${this.jobId}`));
-    if (this.status) this.draw(this.status);
+    if (this.isDrawn && this.status) this.draw(this.status);
   }
 
   async showMatrix() {
@@ -112,6 +113,7 @@ class JobView {
     }
     if (this.status !== status) return;
     this.draw(status);
+    this.isDrawn = true;
     requestAnimationFrame(() => performance.measure("event to pixel", { start: cameAt, end: performance.now() }));
   }
 
