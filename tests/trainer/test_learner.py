@@ -47,6 +47,7 @@ def make_learner(networks: PolicyNetworks | None = None, **changes: Any) -> Lear
         "value_rate": 1e-2,
         "program_kl_limit": 1.0,
         "kl_coefficient": 0.0,
+        "critic_gate": 0.0,
     }
     return Learner(networks or make_networks(), LearnerOptions(**{**options, **changes}))
 
@@ -229,6 +230,62 @@ def sampled_logprobs(record: RewardRecord) -> tuple[float, ...]:
 
 def test_records_of_other_versions_are_not_part_of_the_logprob_check() -> None:
     assert "logprob_gap" not in make_learner().update(make_batch(pull(REWARDED), pull(20, "b"), version=2))
+
+
+def test_the_policy_stands_still_until_its_critic_holds_and_the_critic_learns() -> None:
+    learner = make_learner(critic_gate=0.5, critic_warmup=100, epochs=8, value_clip=10.0, value_rate=1e-2)
+    before = logprob_of(learner, REWARDED)
+    history: list[dict[str, float]] = []
+    while not history or not history[-1]["policy_moved"]:
+        assert logprob_of(learner, REWARDED) == before
+        assert len(history) < 100, history[-1]
+        history += updated(learner, 1)
+    assert [metrics["critic_holds"] for metrics in history] == [0.0] * (len(history) - 1) + [1.0]
+    assert history[0]["explained_variance_10"] < 0.5 <= history[-1]["explained_variance_10"]
+    assert all(metrics["value_loss"] > 0 and metrics["steps"] > 0 for metrics in history)
+    assert logprob_of(learner, REWARDED) > before
+
+
+def test_a_policy_that_waited_long_enough_is_moved_by_its_groups_alone() -> None:
+    learner = make_learner(critic_gate=1.0, critic_warmup=2, value_rate=0.0)
+    history = updated(learner, 3)
+    assert [metrics["policy_moved"] for metrics in history] == [0, 0, 1]
+    assert history[-1]["critic_holds"] == 0
+    alone = make_learner(critic_gate=0.0, group_share=1.0)
+    assert logprob_of(learner, REWARDED) > logprob_of(alone, REWARDED)
+
+
+def test_how_long_the_policy_waited_is_part_of_the_state() -> None:
+    learner = make_learner(critic_gate=1.0, critic_warmup=2)
+    updated(learner, 1)
+    restored = make_learner(critic_gate=1.0, critic_warmup=2)
+    restored.load_state_dict(copy.deepcopy(learner.state_dict()))
+    assert [metrics["policy_moved"] for metrics in updated(restored, 2)] == [0, 1]
+
+
+def test_a_state_from_before_critics_had_a_record_begins_one() -> None:
+    learner = make_learner()
+    updated(learner, 1)
+    state = learner.state_dict()
+    del state["critic_record"]
+    restored = make_learner(critic_gate=1.0, critic_warmup=1)
+    restored.load_state_dict(copy.deepcopy(state))
+    assert [metrics["policy_moved"] for metrics in updated(restored, 2)] == [0, 1]
+
+
+def test_with_equal_rewards_in_each_group_the_critic_alone_learns() -> None:
+    learner = make_learner()
+    records = [
+        make_record(f"{group}:{number}", reward=float(group), origin=make_sampled(group=f"g{group}"))
+        for group in range(2)
+        for number in range(4)
+    ]
+    batch = make_batch(*records)
+    before = learner.logprobs(batch)
+    metrics = learner.update(batch)
+    assert torch.equal(learner.logprobs(batch), before)
+    assert metrics["policy_moved"] == 0 and metrics["steps"] > 0
+    assert learner.update(batch)["value_loss"] < metrics["value_loss"]
 
 
 def test_an_update_can_be_abandoned_between_micro_batches() -> None:

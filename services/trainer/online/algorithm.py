@@ -11,6 +11,9 @@ from torch import Tensor
 
 from services.trainer.online.batch import TrainingBatch
 
+ValueTargets = Literal["returns", "bootstrapped"]
+AdvantageScale = Literal["group", "batch"]
+
 
 @dataclass(frozen=True)
 class LearnerOptions:
@@ -27,8 +30,12 @@ class LearnerOptions:
     clip_high: float = 0.28
     value_clip: float = 0.5
     importance_cap: float = 2.0
-    gae_lambda: float = 0.95
+    gae_lambda: float | Literal["length"] = 1.0
     group_share: float = 0.5
+    value_targets: ValueTargets = "returns"
+    advantage_scale: AdvantageScale = "group"
+    critic_gate: float = 0.5
+    critic_warmup: int = 20
     kl_coefficient: float = 0.02
     entropy_coefficient: float = 0.0
     program_kl_limit: float = 0.2
@@ -45,6 +52,8 @@ class Rollout:
     """Log-probabilities under the shipped policy."""
     values_BT: Tensor
     """The critic's; zeros where the algorithm needs none."""
+    critic_holds: bool = True
+    """Whether the critic foretells rewards well enough to be asked (`critic_record`)."""
 
 
 @dataclass(frozen=True)

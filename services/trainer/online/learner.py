@@ -2,7 +2,8 @@
 
 The order is the textbook's: what the policy, the critic and the reference say of the batch before the update; targets
 (returns and advantages); then a few epochs of minibatches, ended early where the policy has moved far enough. What is
-optimised is the algorithm's, chosen by name (`algorithms`).
+optimised is the algorithm's, chosen by name (`algorithms`). Until the critic holds the policy stands still, for some
+updates at most (`critic_record`).
 
 The critic reads the language model's hidden states and does not train them: an untrained value head would bend the
 policy's features in its first updates, and the head alone learns fast enough on features that already know the matrix.
@@ -13,7 +14,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from services.trainer.online.algorithm import Forward, LearnerOptions, Losses, Rollout, Targets
 from services.trainer.online.algorithms import algorithm_of
 from services.trainer.online.batch import SampleBatch, TrainingBatch
+from services.trainer.online.critic_record import CriticRecord
 from services.trainer.online.terms import explained_variance, program_distance, told
 from services.trainer.optimizers import Optimizer
 from services.trainer.policy_model import PolicyNetworks
@@ -40,6 +42,8 @@ PROGRESS_S = 5.0
 
 TELLING_ENTROPY = 0.1
 """Nats. Tokens whose distribution has less are forced by the language, and any engine agrees on them."""
+
+NOT_MOVED = {"program_kl": 0.0, "kept_share": 1.0}
 
 CRITIC_PREFIX = "value_head."
 """Of the critic's tensors in a state."""
@@ -82,6 +86,7 @@ class Learner:
         self._policy_optimizer = self._new_policy_optimizer()
         self._value_optimizer = self._new_value_optimizer()
         self._random = torch.Generator().manual_seed(seed)
+        self._critic_record = CriticRecord()
 
     def update(
         self, batch: TrainingBatch, must_stop: Callable[[], bool] = lambda: False, step_scale: float = 1.0
@@ -91,21 +96,24 @@ class Learner:
         `step_scale`: of the policy's learning rates, at most 1.
         """
         batch = batch.to(self._device)
-        rollout = self._rollout(batch, must_stop)
+        rollout, record = self._known(batch, must_stop)
         targets = self._algorithm.targets(batch, rollout)
-        step_size = step_scale * float(told(batch.reward_B))
+        waits = not rollout.critic_holds and record.num_waited < self._options.critic_warmup
+        step_size = 0.0 if waits else step_scale * float(told(batch.reward_B, batch.group_B))
         tally, before, progress = _Tally(), self._policy_weights(), _Progress()
         minibatches = list(self._minibatches(len(batch)))
         for number, minibatch in enumerate(minibatches):
-            losses = self._accumulate(batch, rollout, targets, minibatch, must_stop)
+            losses = self._accumulate(batch, rollout, targets, minibatch, must_stop, policy_moves=step_size > 0)
             if not losses["program_kl"] <= self._options.program_kl_limit:
                 self.networks.zero_grad(set_to_none=True)
                 tally.stopped_early = True
                 break
             tally.add(losses, self._step(step_size))
             progress.tell(number + 1, len(minibatches), losses)
-        trust = self._keep_near(before, batch, rollout, must_stop)
-        metrics = _batch_metrics(batch, rollout, targets) | tally.metrics() | trust
+        trust = self._keep_near(before, batch, rollout, must_stop) if step_size > 0 else NOT_MOVED
+        self._critic_record = replace(record, num_waited=record.num_waited + waits)
+        metrics = _batch_metrics(batch, rollout, targets) | tally.metrics() | trust | self._critic_metrics(rollout)
+        metrics["policy_moved"] = float(step_size > 0 and metrics["steps"] > 0 and metrics["kept_share"] > 0)
         if metrics.get("logprob_gap", 0.0) > MAX_LOGPROB_GAP:
             log.warning("the generator's log-probabilities are %.3f nats off ours", metrics["logprob_gap"])
         return metrics
@@ -147,15 +155,18 @@ class Learner:
             "policy_optimizer": self._policy_optimizer.state_dict(),
             "value_optimizer": None if self._value_optimizer is None else self._value_optimizer.state_dict(),
             "random": self._random.get_state(),
+            "critic_record": asdict(self._critic_record),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state_dict`. Of one that another algorithm left, the critic is left out, or starts afresh."""
+        self._critic_record = CriticRecord()
         policy = {name: tensor for name, tensor in state["networks"].items() if not name.startswith(CRITIC_PREFIX)}
         critic = {name: tensor for name, tensor in state["networks"].items() if name not in policy}
         if self._value_optimizer is not None and critic:
             policy |= critic
             self._value_optimizer.load_state_dict(state["value_optimizer"])
+            self._critic_record = CriticRecord(**state.get("critic_record", {}))
         elif self._value_optimizer is not None:
             log.warning("the state was left by an algorithm without a critic: a fresh one is trained")
             policy |= {n: t for n, t in self.networks.state_dict().items() if n.startswith(CRITIC_PREFIX)}
@@ -176,6 +187,23 @@ class Learner:
             other_rate=self._options.other_rate,
             decay=0.0,
         )
+
+    def _known(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> tuple[Rollout, CriticRecord]:
+        """What was known of a batch before the update, and the critic's record with it."""
+        rollout, record = self._rollout(batch, must_stop), self._critic_record
+        if not self._algorithm.needs_critic:
+            return rollout, record
+        record = record.after(rollout.values_BT, batch.reward_B, _mask(batch))
+        gate = self._options.critic_gate
+        return replace(rollout, critic_holds=gate == 0 or record.explained_variance >= gate), record
+
+    def _critic_metrics(self, rollout: Rollout) -> Metrics:
+        if not self._algorithm.needs_critic:
+            return {}
+        return {
+            "explained_variance_10": self._critic_record.explained_variance,
+            "critic_holds": float(rollout.critic_holds),
+        }
 
     @torch.no_grad()
     def _rollout(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> Rollout:
@@ -259,9 +287,11 @@ class Learner:
         targets: Targets,
         minibatch: Sequence[int],
         must_stop: Callable[[], bool],
+        *,
+        policy_moves: bool,
     ) -> Metrics:
         """Gradients of a minibatch, micro-batch by micro-batch; its losses as means over its tokens, its `program_kl`
-        over its programs."""
+        over its programs. Where the policy does not move the critic alone is given gradients."""
         num_tokens = int(batch.text.sampled_mask_BT[list(minibatch)].sum())
         means: Metrics = dict.fromkeys([field.name for field in fields(Losses)] + ["program_kl"], 0.0)
         for rows in self._micro_batches(batch, minibatch):
@@ -272,18 +302,20 @@ class Learner:
             of_programs = len(rows) / len(minibatch)
             of_total = of_programs if self._algorithm.averages_over == "programs" else of_tokens
             before = _rows_of(rollout, rows, length)
-            current = self._current(part)
+            current = self._current(part, policy_moves)
             losses = self._algorithm.losses(current, before, _rows_of(targets, rows, length), _mask(part))
-            (losses.total * of_total).backward()  # type: ignore[no-untyped-call]
+            if losses.total.requires_grad:
+                (losses.total * of_total).backward()  # type: ignore[no-untyped-call]
             for name, loss in vars(losses).items():
                 means[name] += float(loss.detach()) * (of_total if name == "total" else of_tokens)
             distance = program_distance(current.logprobs_BT.detach(), before.proximal_BT, _mask(part))
             means["program_kl"] += float(distance) * of_programs
         return means
 
-    def _current(self, batch: TrainingBatch) -> Forward:
-        """With gradients; the critic's end at the hidden states."""
-        hidden, logprobs_BT, entropy_BT = self._forward(self.networks, batch)
+    def _current(self, batch: TrainingBatch, policy_moves: bool) -> Forward:
+        """With gradients, of the policy where it moves; the critic's end at the hidden states."""
+        with torch.set_grad_enabled(policy_moves):
+            hidden, logprobs_BT, entropy_BT = self._forward(self.networks, batch)
         return Forward(logprobs_BT, entropy_BT, self._values(hidden.detach()))
 
     def _values(self, hidden_BTH: Tensor) -> Tensor:
@@ -299,13 +331,16 @@ class Learner:
             return hidden, *networks.logprobs(hidden, batch.text, batch.temperature_B)
 
     def _step(self, policy_step_size: float) -> float | None:
-        """One step of both optimizers; the policy's gradient norm, None where gradients were not finite and dropped."""
+        """One step of both optimizers, of the critic's alone where the policy's size is 0; the policy's gradient norm,
+        None where gradients were not finite and dropped."""
         if not all(_all_finite(parameter) for parameter in self.networks.parameters()):
             log.warning("gradients are not finite: the step is left out")
             self.networks.zero_grad(set_to_none=True)
             return None
         if self._value_optimizer is not None:
             self._value_optimizer.step(1.0, self._options.max_grad_norm)
+        if policy_step_size == 0:
+            return 0.0
         return self._policy_optimizer.step(policy_step_size, self._options.max_grad_norm)
 
 
@@ -380,7 +415,10 @@ def _batch_metrics(batch: TrainingBatch, rollout: Rollout, targets: Targets) -> 
 
 
 def _rows_of(known: Tensors, rows: Sequence[int], length: int) -> Tensors:
-    return type(known)(**{name: tensor[list(rows), :length] for name, tensor in vars(known).items()})
+    parts: dict[str, Any] = {
+        name: value[list(rows), :length] for name, value in vars(known).items() if isinstance(value, Tensor)
+    }
+    return replace(known, **parts)
 
 
 def _num_prompt_tokens(batch: SampleBatch) -> int:

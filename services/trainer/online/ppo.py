@@ -36,15 +36,31 @@ class Ppo:
         """See Algorithm."""
         options, mask_BT = self.options, batch.text.sampled_mask_BT.float()
         gae_BT = advantages.generalized_advantages(
-            advantages.terminal_rewards(batch.reward_B, mask_BT), rollout.values_BT, mask_BT, options.gae_lambda
+            advantages.terminal_rewards(batch.reward_B, mask_BT),
+            rollout.values_BT,
+            mask_BT,
+            advantages.lambdas(options.gae_lambda, mask_BT),
         )
-        group_B = advantages.leave_one_out(batch.reward_B, batch.group_B)
-        mixed_BT = advantages.mixed_advantages(gae_BT, group_B, mask_BT, options.group_share)
         return Targets(
-            advantages_BT=advantages.normalized(mixed_BT, mask_BT) * told(batch.reward_B),
-            returns_BT=(gae_BT + rollout.values_BT) * mask_BT,
+            advantages_BT=self._advantages(batch, rollout, gae_BT, mask_BT),
+            returns_BT=(
+                advantages.monte_carlo_returns(batch.reward_B, mask_BT)
+                if options.value_targets == "returns"
+                else (gae_BT + rollout.values_BT) * mask_BT
+            ),
             weights_BT=importance_weights(rollout.proximal_BT, batch.behaviour_BT, mask_BT, options.importance_cap),
         )
+
+    def _advantages(self, batch: TrainingBatch, rollout: Rollout, gae_BT: Tensor, mask_BT: Tensor) -> Tensor:
+        """Of the group and of the critic, mixed; of the group alone while the critic does not hold."""
+        share = self.options.group_share if rollout.critic_holds else 1.0
+        if self.options.advantage_scale == "batch":
+            group_B = advantages.leave_one_out(batch.reward_B, batch.group_B)
+            mixed_BT = advantages.mixed_advantages(gae_BT, group_B, mask_BT, share)
+            return advantages.normalized(mixed_BT, mask_BT) * told(batch.reward_B, batch.group_B)
+        group_B = advantages.group_advantages(batch.reward_B, batch.group_B)
+        critic_BT = advantages.critic_advantages(gae_BT, mask_BT)
+        return advantages.mixed_advantages(critic_BT, group_B, mask_BT, share)
 
     def losses(self, current: Forward, rollout: Rollout, targets: Targets, mask_BT: Tensor) -> Losses:
         """See Algorithm."""
