@@ -26,7 +26,6 @@ from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 from sparsesmith_proto.api import Budget, KernelReport, SearchStrategy, TunedAnswer, TuningOptions
 
-
 NO_WARM_UP = {"SPARSESMITH_TRAINER_CRITIC_GATE": "0"}
 """What is timed is the way of a version into the engine, not how long its critic takes to hold."""
 
