@@ -88,12 +88,14 @@ class TrainerSettings(BaseSettings):
     critic_warmup: int = Field(default=20, ge=0, le=100_000)
     """Updates that the policy waits for its critic at most; afterwards groups alone move it until the critic holds."""
     kl_coefficient: float = Field(default=0.02, ge=0, le=10)
-    """Weight of the KL divergence from the reference policy."""
+    """Weight of the KL divergence from the reference policy, exact over all words, as a mean over tokens."""
     entropy_coefficient: float = Field(default=0.0, ge=0, le=1)
     """Weight of the entropy bonus."""
     program_kl_limit: float = Field(default=0.2, gt=0, le=100)
     """Nats a program that an update may move the policy, KL(proximal || current): it ends early there, and what went
     further is taken back. A program's whole entropy is some 2.5 nats."""
+    reference_kl_alarm: float = Field(default=5.0, gt=0, le=10_000)
+    """Nats a program from the shipped policy, KL(current || shipped), beyond which every update warns."""
     max_grad_norm: float = Field(default=1.0, gt=0, le=1000)
     """Gradients are scaled down to this norm."""
 

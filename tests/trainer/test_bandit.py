@@ -64,11 +64,13 @@ class Bandit:
         self.record = self.record.after(values_BT, batch.reward_B, mask_BT)
         gate = self._ppo.options.critic_gate
         holds = gate == 0 or self.record.explained_variance >= gate
-        rollout = Rollout(proximal_BT, proximal_BT, values_BT, critic_holds=holds)
+        rollout = Rollout(proximal_BT, values_BT, critic_holds=holds)
         targets = self._ppo.targets(batch, rollout)
         for _ in range(self._ppo.options.epochs):
             current_BT = _first(torch.log_softmax(self._logits, 1)[patterns_B, choices_B])
-            forward = Forward(current_BT, torch.zeros_like(mask_BT), self._values(patterns_B, choices_B))
+            forward = Forward(
+                current_BT, torch.zeros_like(mask_BT), torch.zeros_like(mask_BT), self._values(patterns_B, choices_B)
+            )
             self._step(self._ppo.losses(forward, rollout, targets, mask_BT).total, holds)
         return holds
 

@@ -39,6 +39,7 @@ class LearnerOptions:
     kl_coefficient: float = 0.02
     entropy_coefficient: float = 0.0
     program_kl_limit: float = 0.2
+    reference_kl_alarm: float = 5.0
     max_grad_norm: float = 1.0
 
 
@@ -48,8 +49,6 @@ class Rollout:
 
     proximal_BT: Tensor
     """Log-probabilities under the policy at the start of the update."""
-    reference_BT: Tensor
-    """Log-probabilities under the shipped policy."""
     values_BT: Tensor
     """The critic's; zeros where the algorithm needs none."""
     critic_holds: bool = True
@@ -73,6 +72,8 @@ class Forward:
 
     logprobs_BT: Tensor
     entropy_BT: Tensor
+    kl_reference_BT: Tensor
+    """KL(current || shipped policy) of each token's distribution, over all words: exact, in nats."""
     values_BT: Tensor
     """Zeros where the algorithm needs no critic."""
 

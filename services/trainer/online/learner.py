@@ -24,15 +24,17 @@ from services.trainer.online.algorithm import Forward, LearnerOptions, Losses, R
 from services.trainer.online.algorithms import algorithm_of
 from services.trainer.online.batch import SampleBatch, TrainingBatch
 from services.trainer.online.critic_record import CriticRecord
-from services.trainer.online.terms import explained_variance, program_distance, told
+from services.trainer.online.snapshot import Snapshot
+from services.trainer.online.terms import explained_variance, program_mean, told
 from services.trainer.optimizers import Optimizer
-from services.trainer.policy_model import PolicyNetworks
+from services.trainer.policy_model import PolicyNetworks, chosen_logprobs, divergences, entropies, placed
 from services.trainer.precision import precision
 
 log = logging.getLogger(__name__)
 
-MAX_LOGPROB_GAP = 0.1
-"""Nats a token between the generator's and our log-probabilities under the same weights; more hints at a defect."""
+MOST_TOKEN_GAP, MOST_PROGRAM_GAP = 0.02, 0.15
+"""Nats between the engine's and our log-probabilities under the same weights, a telling token and a program; more hints
+at a defect."""
 
 SMALLEST_SHARE = 1 / 64
 """Of an update: one that must be shortened to less is taken back whole."""
@@ -68,6 +70,20 @@ class Gap:
     """Telling tokens."""
 
 
+@dataclass(frozen=True)
+class Start:
+    """Where an update begins, and what was known there of its batch."""
+
+    batch: TrainingBatch
+    rollout: Rollout
+    proximal: Snapshot
+    """Of the policy as the update begins."""
+    reference: Snapshot
+    """Of the shipped policy."""
+    weights: list[Tensor]
+    """Of the policy."""
+
+
 class Learner:
     """The policy in training, its critic, its frozen reference and its optimizers."""
 
@@ -96,26 +112,27 @@ class Learner:
         `step_scale`: of the policy's learning rates, at most 1.
         """
         batch = batch.to(self._device)
-        rollout, record = self._known(batch, must_stop)
-        targets = self._algorithm.targets(batch, rollout)
-        waits = not rollout.critic_holds and record.num_waited < self._options.critic_warmup
+        gap = self._engine_gap(batch)
+        start, record = self._known(batch, must_stop)
+        targets = self._algorithm.targets(batch, start.rollout)
+        waits = not start.rollout.critic_holds and record.num_waited < self._options.critic_warmup
         step_size = 0.0 if waits else step_scale * float(told(batch.reward_B, batch.group_B))
-        tally, before, progress = _Tally(), self._policy_weights(), _Progress()
+        tally, progress = _Tally(), _Progress()
         minibatches = list(self._minibatches(len(batch)))
         for number, minibatch in enumerate(minibatches):
-            losses = self._accumulate(batch, rollout, targets, minibatch, must_stop, policy_moves=step_size > 0)
+            losses = self._accumulate(start, targets, minibatch, must_stop, policy_moves=step_size > 0)
             if not losses["program_kl"] <= self._options.program_kl_limit:
                 self.networks.zero_grad(set_to_none=True)
                 tally.stopped_early = True
                 break
             tally.add(losses, self._step(step_size))
             progress.tell(number + 1, len(minibatches), losses)
-        trust = self._keep_near(before, batch, rollout, must_stop) if step_size > 0 else NOT_MOVED
+        trust = self._keep_near(start, must_stop) if step_size > 0 else NOT_MOVED
         self._critic_record = replace(record, num_waited=record.num_waited + waits)
-        metrics = _batch_metrics(batch, rollout, targets) | tally.metrics() | trust | self._critic_metrics(rollout)
+        metrics = _batch_metrics(batch, start.rollout, targets) | tally.metrics() | trust | gap
+        metrics |= self._critic_metrics(start.rollout)
         metrics["policy_moved"] = float(step_size > 0 and metrics["steps"] > 0 and metrics["kept_share"] > 0)
-        if metrics.get("logprob_gap", 0.0) > MAX_LOGPROB_GAP:
-            log.warning("the generator's log-probabilities are %.3f nats off ours", metrics["logprob_gap"])
+        self._sound_alarms(metrics)
         return metrics
 
     @torch.no_grad()
@@ -188,14 +205,38 @@ class Learner:
             decay=0.0,
         )
 
-    def _known(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> tuple[Rollout, CriticRecord]:
+    def _known(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> tuple[Start, CriticRecord]:
         """What was known of a batch before the update, and the critic's record with it."""
-        rollout, record = self._rollout(batch, must_stop), self._critic_record
+        start, record = self._start(batch, must_stop), self._critic_record
         if not self._algorithm.needs_critic:
-            return rollout, record
-        record = record.after(rollout.values_BT, batch.reward_B, _mask(batch))
+            return start, record
+        record = record.after(start.rollout.values_BT, batch.reward_B, _mask(batch))
         gate = self._options.critic_gate
-        return replace(rollout, critic_holds=gate == 0 or record.explained_variance >= gate), record
+        holds = gate == 0 or record.explained_variance >= gate
+        return replace(start, rollout=replace(start.rollout, critic_holds=holds)), record
+
+    def _engine_gap(self, batch: TrainingBatch) -> Metrics:
+        """How far the engine was from our weights as published; of records of exactly our version, where there are."""
+        own = [row for row, is_own in enumerate(batch.own_B.tolist()) if is_own]
+        if not own:
+            return {}
+        gap = self.published_gap(batch.rows(own), shipped=False)
+        return {"logprob_gap": gap.per_token, "logprob_gap_program": gap.per_program}
+
+    def _sound_alarms(self, metrics: Metrics) -> None:
+        """In the log, for whoever runs the service; the metrics say the same in numbers."""
+        per_token, per_program = metrics.get("logprob_gap", 0.0), metrics.get("logprob_gap_program", 0.0)
+        if not (per_token <= MOST_TOKEN_GAP and per_program <= MOST_PROGRAM_GAP):
+            log.warning(
+                "the engine's log-probabilities are %.3f nats a telling token and %.3f a program off ours "
+                "(alarm beyond %g and %g)",
+                per_token, per_program, MOST_TOKEN_GAP, MOST_PROGRAM_GAP,
+            )  # fmt: skip
+        if metrics["program_kl_reference"] > self._options.reference_kl_alarm:
+            log.warning(
+                "the policy is %.1f nats a program from the shipped one (alarm beyond %g)",
+                metrics["program_kl_reference"], self._options.reference_kl_alarm,
+            )  # fmt: skip
 
     def _critic_metrics(self, rollout: Rollout) -> Metrics:
         if not self._algorithm.needs_critic:
@@ -206,8 +247,9 @@ class Learner:
         }
 
     @torch.no_grad()
-    def _rollout(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> Rollout:
-        proximal_BT, reference_BT, values_BT = (torch.zeros_like(batch.behaviour_BT) for _ in range(3))
+    def _start(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> Start:
+        proximal_BT, values_BT = (torch.zeros_like(batch.behaviour_BT) for _ in range(2))
+        proximal, reference = (Snapshot(networks.model.lm_head.weight) for networks in (self.networks, self.reference))
         for rows in self._micro_batches(batch, range(len(batch))):
             _stop_if(must_stop)
             part = batch.rows(rows)
@@ -215,8 +257,9 @@ class Learner:
             hidden, logprobs_BT, _ = self._forward(self.networks, part)
             proximal_BT[rows, :length] = logprobs_BT
             values_BT[rows, :length] = self._values(hidden) * part.text.sampled_mask_BT
-            reference_BT[rows, :length] = self._forward(self.reference, part)[1]
-        return Rollout(proximal_BT, reference_BT, values_BT)
+            proximal.keep(rows, hidden, part)
+            reference.keep(rows, self._forward(self.reference, part)[0], part)
+        return Start(batch, Rollout(proximal_BT, values_BT), proximal, reference, self._policy_weights())
 
     def _policy_parameters(self) -> list[nn.Parameter]:
         return [*self.networks.model.parameters(), *self.networks.encoder.parameters()]
@@ -225,21 +268,19 @@ class Learner:
         return [parameter.detach().clone() for parameter in self._policy_parameters()]
 
     @torch.no_grad()
-    def _keep_near(
-        self, before: Sequence[Tensor], batch: TrainingBatch, rollout: Rollout, must_stop: Callable[[], bool]
-    ) -> Metrics:
+    def _keep_near(self, start: Start, must_stop: Callable[[], bool]) -> Metrics:
         """Take back as much of the update as goes beyond the trust region over the whole batch, all of it where it
         cannot be told: the line search of TRPO (Schulman et al. 2015, appendix C). The distance grows as the square of
         the step."""
         limit, share = self._options.program_kl_limit, 1.0
-        distance = self._distance(batch, rollout, must_stop)
+        distance = self._distance(start, must_stop)
         while not distance <= limit and share > SMALLEST_SHARE:
             kept = 0.9 * min(1.0, math.sqrt(limit / distance)) if math.isfinite(distance) else 0.0
             share *= kept
-            self._go_back(before, kept)
-            distance = self._distance(batch, rollout, must_stop)
+            self._go_back(start.weights, kept)
+            distance = self._distance(start, must_stop)
         if not distance <= limit:
-            self._go_back(before, 0.0)
+            self._go_back(start.weights, 0.0)
             share, distance = 0.0, 0.0
         if share < 1:
             log.info("%.0f %% of the update is kept: it went beyond %.3g nats a program", 100 * share, limit)
@@ -250,16 +291,19 @@ class Learner:
         for parameter, start in zip(self._policy_parameters(), before, strict=True):
             parameter.copy_(start + share * (parameter - start) if share else start)
 
-    def _distance(self, batch: TrainingBatch, rollout: Rollout, must_stop: Callable[[], bool]) -> float:
-        """Of the policy as it is from the proximal one, in nats a program."""
+    def _distance(self, start: Start, must_stop: Callable[[], bool]) -> float:
+        """KL(proximal || current) of whole programs, in nats a program: the sum over a program's tokens of their exact
+        divergences, along programs that the proximal policy wrote, or nearly."""
         total = 0.0
-        for rows in self._micro_batches(batch, range(len(batch))):
+        for rows in self._micro_batches(start.batch, range(len(start.batch))):
             _stop_if(must_stop)
-            part = batch.rows(rows)
-            current_BT = self._forward(self.networks, part)[1]
-            proximal_BT = _rows_of(rollout, rows, part.behaviour_BT.shape[1]).proximal_BT
-            total += len(rows) * float(program_distance(current_BT, proximal_BT, _mask(part)))
-        return total / len(batch)
+            part = start.batch.rows(rows)
+            with precision(self._device):
+                words_NV = self.networks.distributions(
+                    self.networks.hidden_states(part.prompts, part.text), part.text, part.temperature_B
+                )
+                total += float(divergences(start.proximal.distributions(rows, part), words_NV).sum())
+        return total / len(start.batch)
 
     def _minibatches(self, num_records: int) -> Iterator[list[int]]:
         size = self._options.minibatch_records
@@ -282,8 +326,7 @@ class Learner:
 
     def _accumulate(
         self,
-        batch: TrainingBatch,
-        rollout: Rollout,
+        start: Start,
         targets: Targets,
         minibatch: Sequence[int],
         must_stop: Callable[[], bool],
@@ -291,9 +334,12 @@ class Learner:
         policy_moves: bool,
     ) -> Metrics:
         """Gradients of a minibatch, micro-batch by micro-batch; its losses as means over its tokens, its `program_kl`
-        over its programs. Where the policy does not move the critic alone is given gradients."""
+        and `program_kl_reference` over its programs. Where the policy does not move the critic alone is given
+        gradients."""
+        batch = start.batch
         num_tokens = int(batch.text.sampled_mask_BT[list(minibatch)].sum())
-        means: Metrics = dict.fromkeys([field.name for field in fields(Losses)] + ["program_kl"], 0.0)
+        names = [field.name for field in fields(Losses)] + ["program_kl", "program_kl_reference"]
+        means: Metrics = dict.fromkeys(names, 0.0)
         for rows in self._micro_batches(batch, minibatch):
             _stop_if(must_stop)
             part = batch.rows(rows)
@@ -301,22 +347,34 @@ class Learner:
             of_tokens = float(part.text.sampled_mask_BT.sum()) / num_tokens
             of_programs = len(rows) / len(minibatch)
             of_total = of_programs if self._algorithm.averages_over == "programs" else of_tokens
-            before = _rows_of(rollout, rows, length)
-            current = self._current(part, policy_moves)
+            before = _rows_of(start.rollout, rows, length)
+            current, moved_BT = self._current(start, rows, part, policy_moves)
             losses = self._algorithm.losses(current, before, _rows_of(targets, rows, length), _mask(part))
             if losses.total.requires_grad:
                 (losses.total * of_total).backward()  # type: ignore[no-untyped-call]
             for name, loss in vars(losses).items():
                 means[name] += float(loss.detach()) * (of_total if name == "total" else of_tokens)
-            distance = program_distance(current.logprobs_BT.detach(), before.proximal_BT, _mask(part))
-            means["program_kl"] += float(distance) * of_programs
+            for name, kl_BT in (("program_kl", moved_BT), ("program_kl_reference", current.kl_reference_BT.detach())):
+                means[name] += float(program_mean(kl_BT, _mask(part))) * of_programs
         return means
 
-    def _current(self, batch: TrainingBatch, policy_moves: bool) -> Forward:
-        """With gradients, of the policy where it moves; the critic's end at the hidden states."""
-        with torch.set_grad_enabled(policy_moves):
-            hidden, logprobs_BT, entropy_BT = self._forward(self.networks, batch)
-        return Forward(logprobs_BT, entropy_BT, self._values(hidden.detach()))
+    def _current(
+        self, start: Start, rows: Sequence[int], part: TrainingBatch, policy_moves: bool
+    ) -> tuple[Forward, Tensor]:
+        """What is said now, with gradients, of the policy where it moves, the critic's end at the hidden states; and
+        KL(proximal || current) of each token, without, [B, T]."""
+        with torch.set_grad_enabled(policy_moves), precision(self._device):
+            hidden = self.networks.hidden_states(part.prompts, part.text)
+            words_NV = self.networks.distributions(hidden, part.text, part.temperature_B)
+            reference_NV = start.reference.distributions(rows, part)
+            forward = Forward(
+                logprobs_BT=placed(chosen_logprobs(words_NV, part.text), part.text),
+                entropy_BT=placed(entropies(words_NV), part.text),
+                kl_reference_BT=placed(divergences(words_NV, reference_NV), part.text),
+                values_BT=torch.zeros_like(part.behaviour_BT),
+            )
+            moved_N = divergences(start.proximal.distributions(rows, part), words_NV.detach())
+        return replace(forward, values_BT=self._values(hidden.detach())), placed(moved_N, part.text)
 
     def _values(self, hidden_BTH: Tensor) -> Tensor:
         """The critic's, [B, T]; zeros without one."""
@@ -378,12 +436,13 @@ class _Tally:
         """Means over the steps."""
         means = {
             name: _mean([each[name] for each in self._losses])
-            for name in ("policy", "value", "kl_reference", "clip_fraction", "entropy")
+            for name in ("policy", "value", "kl_reference", "program_kl_reference", "clip_fraction", "entropy")
         }
         return {
             "policy_loss": means["policy"],
             "value_loss": means["value"],
             "kl_reference": means["kl_reference"],
+            "program_kl_reference": means["program_kl_reference"],
             "clip_fraction": means["clip_fraction"],
             "entropy": means["entropy"],
             "grad_norm": _mean(self._norms),
@@ -397,7 +456,7 @@ def _batch_metrics(batch: TrainingBatch, rollout: Rollout, targets: Targets) -> 
     """What the batch says of itself, before the update."""
     mask_BT = _mask(batch)
     weights = targets.weights_BT[batch.text.sampled_mask_BT]
-    metrics = {
+    return {
         "records": float(len(batch)),
         "tokens": float(mask_BT.sum()),
         "mean_reward": float(batch.reward_B.mean()),
@@ -408,10 +467,6 @@ def _batch_metrics(batch: TrainingBatch, rollout: Rollout, targets: Targets) -> 
         "importance_max": float(weights.max()),
         "explained_variance": float(explained_variance(rollout.values_BT, targets.returns_BT, mask_BT)),
     }
-    own_BT = batch.text.sampled_mask_BT & batch.own_B[:, None]
-    if bool(own_BT.any()):
-        metrics["logprob_gap"] = float((batch.behaviour_BT - rollout.proximal_BT)[own_BT].abs().mean())
-    return metrics
 
 
 def _rows_of(known: Tensors, rows: Sequence[int], length: int) -> Tensors:

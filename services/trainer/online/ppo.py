@@ -13,7 +13,7 @@ from torch import Tensor
 from services.trainer.online import advantages
 from services.trainer.online.algorithm import Forward, LearnerOptions, Losses, Rollout, Targets
 from services.trainer.online.batch import TrainingBatch
-from services.trainer.online.terms import importance_weights, masked_mean, ratio, reference_distance, told
+from services.trainer.online.terms import importance_weights, masked_mean, ratio, told
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Ppo:
 
     def targets(self, batch: TrainingBatch, rollout: Rollout) -> Targets:
         """See Algorithm."""
-        options, mask_BT = self.options, batch.text.sampled_mask_BT.float()
+        options, mask_BT = self.options, batch.text.sampled_mask_BT.to(batch.reward_B.dtype)
         gae_BT = advantages.generalized_advantages(
             advantages.terminal_rewards(batch.reward_B, mask_BT),
             rollout.values_BT,
@@ -74,7 +74,7 @@ class Ppo:
             Clip(options.clip_low, options.clip_high),
         )
         value = value_loss(current.values_BT, rollout.values_BT, targets.returns_BT, mask_BT, options.value_clip)
-        kl_reference = masked_mean(reference_distance(current.logprobs_BT, rollout.reference_BT), mask_BT)
+        kl_reference = masked_mean(current.kl_reference_BT, mask_BT)
         entropy = masked_mean(current.entropy_BT, mask_BT)
         total = policy + value + options.kl_coefficient * kl_reference - options.entropy_coefficient * entropy
         return Losses(total, policy, value, kl_reference, clip_fraction, entropy)

@@ -42,24 +42,6 @@ def importance_weights(proximal_BT: Tensor, behaviour_BT: Tensor, mask_BT: Tenso
     return torch.where(mask_BT > 0, weights_BT, torch.ones_like(weights_BT))
 
 
-def reference_distance(current_BT: Tensor, reference_BT: Tensor) -> Tensor:
-    """Each token's share of KL(current || reference) by the non-negative estimator k3 = r - 1 - log r with
-    r = reference / current."""
-    log_ratio_BT = (reference_BT - current_BT).clamp(-20, 20)
-    return torch.exp(log_ratio_BT) - 1 - log_ratio_BT
-
-
-def program_distance(current_BT: Tensor, proximal_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """KL(proximal || current) of whole programs, in nats a program: the mean over sequences of the sum over tokens of
-    r - 1 - log r with r = current / proximal (Schulman, "Approximating KL divergence", 2020: k3).
-
-    The tokens are drawn from the proximal policy, or nearly, so this is the direction that has no importance weight;
-    each term is at least 0, and a token that became unlikely adds no more than its log ratio.
-    """
-    log_ratio_BT = (current_BT - proximal_BT).clamp(max=20)
-    return program_mean(torch.exp(log_ratio_BT) - 1 - log_ratio_BT, mask_BT)
-
-
 def explained_variance(values_BT: Tensor, returns_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """1 - Var(returns - values) / Var(returns) over the sampled tokens; 0 for constant returns."""
     kept = mask_BT > 0
