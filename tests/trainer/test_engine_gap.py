@@ -21,7 +21,7 @@ from tests.generator.tiny_policy import HIDDEN, make_policy, make_tokenizer
 from tests.trainer.records import PATTERN, make_batch, make_record, make_sampled
 
 PROGRAMS, TOKENS = 6, 48
-BOS = make_tokenizer().token_to_id("<bos>")
+BOS: int = make_tokenizer().encode("<bos>").ids[0]
 
 Bend = Callable[[PolicyNetworks], None]
 
