@@ -13,12 +13,13 @@ import torch
 from services.generator.policy.comparison import GapLimits
 from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.learner import MOST_PROGRAM_GAP, MOST_TOKEN_GAP, Learner
-from services.trainer.policy_model import PolicyNetworks, ValueHead, text_batch
+from services.trainer.policy_model import PolicyNetworks, text_batch
 from sparsesmith.policy.encoder import collate
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith_proto.reward import RewardRecord
-from tests.generator.tiny_policy import HIDDEN, make_policy, make_tokenizer
+from tests.generator.tiny_policy import make_tokenizer
 from tests.trainer.records import PATTERN, make_batch, make_record, make_sampled
+from tests.trainer.test_learner import make_networks
 
 PROGRAMS, TOKENS = 6, 48
 BOS: int = make_tokenizer().encode("<bos>").ids[0]
@@ -67,16 +68,6 @@ def drawn(networks: PolicyNetworks, temperature: float = 1.0) -> list[RewardReco
         )
         for row, written in enumerate(tokens)
     ]
-
-
-def make_networks() -> PolicyNetworks:
-    """Their published weights are their own: nothing is left to round."""
-    policy = make_policy()
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in policy.encoder.parameters():
-            parameter.copy_(parameter.to(torch.bfloat16))
-    return PolicyNetworks(policy.model, policy.encoder, ValueHead(HIDDEN))
 
 
 def told(bend: Bend, temperature: float, caplog: pytest.LogCaptureFixture) -> dict[str, float]:

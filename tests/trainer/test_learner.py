@@ -34,7 +34,11 @@ def one_thread() -> Iterator[None]:
 
 
 def make_networks(seed: int = 0) -> PolicyNetworks:
+    """Their published weights are their own: nothing is left to round."""
     policy = make_policy(seed)
+    with torch.no_grad():
+        for parameter in policy.encoder.parameters():
+            parameter.copy_(parameter.to(torch.bfloat16))
     torch.manual_seed(seed)
     return PolicyNetworks(policy.model, policy.encoder, ValueHead(HIDDEN))
 
@@ -120,16 +124,16 @@ def test_the_critic_does_not_move_the_policy() -> None:
 
 
 def test_kl_pulls_a_policy_that_went_astray_back_to_the_reference() -> None:
-    learner = make_learner(kl_coefficient=20.0, program_kl_limit=20.0, matrix_rate=1e-3, other_rate=1e-3)
+    learner = make_learner(kl_coefficient=200.0, program_kl_limit=20.0, matrix_rate=1e-3, other_rate=1e-3)
     batch = make_batch(*arms(learner))
-    reference = learner.logprobs(batch)
+    reference_NV = words_of(learner, batch)
     with torch.no_grad():
         for parameter in learner.networks.model.parameters():
             parameter.mul_(1.03)
-    astray = float((learner.logprobs(batch) - reference).abs().sum())
+    astray = float(divergences(words_of(learner, batch), reference_NV).sum())
     history = updated(learner, 12)
     assert history[-1]["kl_reference"] < 0.3 * history[0]["kl_reference"]
-    assert float((learner.logprobs(batch) - reference).abs().sum()) < astray
+    assert float(divergences(words_of(learner, batch), reference_NV).sum()) < 0.3 * astray
 
 
 def test_a_kl_coefficient_keeps_the_policy_nearer_to_the_reference() -> None:
@@ -226,8 +230,8 @@ def test_own_logprobs_that_differ_from_the_generators_are_reported_and_warned_of
     own = arms(learner)
     with caplog.at_level(logging.WARNING):
         shifted = [pull(REWARDED, "x", 0, tuple(logprob - 0.5 for logprob in sampled_logprobs(own[4])))]
-        assert learner.update(make_batch(*shifted))["logprob_gap"] == pytest.approx(0.5, abs=1e-3)
-    assert "0.500 nats" in caplog.text
+        assert learner.update(make_batch(*shifted))["logprob_gap"] == pytest.approx(0.5, abs=0.02)
+    assert "off ours" in caplog.text
 
 
 def sampled_logprobs(record: RewardRecord) -> tuple[float, ...]:
