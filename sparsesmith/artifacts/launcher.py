@@ -21,6 +21,7 @@ from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.binding import bind
 from sparsesmith.program.directives import ResolvedLaunch
 from sparsesmith.program.program import KernelProgram, parse_program
@@ -67,8 +68,17 @@ def checked_values(values: npt.NDArray[Any], workload: Workload) -> FixedValues 
 
 
 def library_launcher(matrix: scipy.sparse.csr_matrix, workload: Workload) -> Launcher:
-    """A launcher of cuSPARSE through CuPy, for workloads where no program beat it. Raises Unavailable."""
-    return _LibraryLauncher(matrix, workload)
+    """A launcher of cuSPARSE through CuPy, for workloads where no program beat it. Raises Unavailable.
+
+    CuPy chooses algorithms that may give other bits each time: where equal ones are promised, it is the operation's
+    naive program that runs.
+    """
+    if not workload.deterministic:
+        return _LibraryLauncher(matrix, workload)
+    operation = operation_named(workload.operation)
+    return program_launcher(
+        with_element_type(operation.programs[operation.naive], workload.element_type), matrix, workload
+    )
 
 
 class _ProgramLauncher:
