@@ -270,8 +270,8 @@ def _check_in_place(launch: Launch, operation: Operation) -> None:
     changed = operands_with_role(operation, "inout")
     if launch.dependency == "programmatic" and changed:
         raise InvalidProgram(
-            f"launch {launch.kernel}: dependency=programmatic, and {changed[0].name} is changed in place: such a program "
-            "may not start early",
+            f"launch {launch.kernel}: dependency=programmatic, and {changed[0].name} is changed in place: such a "
+            "program may not start early",
             field="dependency",
             value=launch.dependency,
             limit="full",

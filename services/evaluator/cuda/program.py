@@ -130,8 +130,8 @@ class DeviceProgram:
             self.arena.poison(name)
 
     def put(self, operand: str, index: int, value: "cupy.ndarray") -> None:
-        """Writes one entry of an input (VALUES: wherever the format stores it; of what is changed in place: of what it is
-        at the start), on the stream."""
+        """Writes one entry of an input (VALUES: wherever the format stores it; of what is changed in place: of what it
+        is at the start), on the stream."""
         for address in self._places(operand, index):
             self.arena.write(address, value)
 

@@ -67,9 +67,9 @@ DRAWS: Mapping[str, Drawing] = {
 OPERATION = Task(
     name="cross_entropy",
     formula="loss = mean over i of log(sum(exp(logits[i, :]))) - logits[i, labels[i]]",
-    text="The mean, over n rows, of the logarithm of the sum of the exponentials of a row's logits less the logit of its "
-    "label: a whole number from 0 to classes - 1. Logits are row-major. No intermediate result may overflow (subtract the "
-    "row's largest logit first); logits of minus infinity, never the label's, add nothing.",
+    text="The mean, over n rows, of the logarithm of the sum of the exponentials of a row's logits less the logit of "
+    "its label: a whole number from 0 to classes - 1. Logits are row-major. No intermediate result may overflow "
+    "(subtract the row's largest logit first); logits of minus infinity, never the label's, add nothing.",
     axes=("n", "classes"),
     operands=(
         Operand("logits", "input", ("n", "classes")),

@@ -37,8 +37,8 @@ def _right(problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
 OPERATION = Task(
     name="layer_norm",
     formula="y[b, :, p] = (x[b, :, p] - mean) / sqrt(variance + 1e-5), over the features of a position",
-    text="Layer normalisation over the features (the middle axis) of each position of a row-major array: the variance is "
-    "the mean of the squares of the differences from the mean, without correction; there is no scale and no shift.",
+    text="Layer normalisation over the features (the middle axis) of each position of a row-major array: the variance "
+    "is the mean of the squares of the differences from the mean, without correction; there is no scale and no shift.",
     axes=("batch", "features", "positions"),
     operands=(
         Operand("x", "input", ("batch", "features", "positions")),

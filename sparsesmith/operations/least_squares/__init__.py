@@ -57,9 +57,9 @@ DRAWS: Mapping[str, Drawing] = {"independent": _drawn, "alike": _alike, "unrelat
 OPERATION = JudgedTask(
     name="least_squares",
     formula="w minimises |A w - b|",
-    text="The weights with which the features (columns of the row-major matrix A) come nearest to b in the sum of squares, "
-    "computed on the device. A has full rank and more rows than columns; what is judged is how far the weights are from "
-    "solving the normal equations.",
+    text="The weights with which the features (columns of the row-major matrix A) come nearest to b in the sum of "
+    "squares, computed on the device. A has full rank and more rows than columns; what is judged is how far the "
+    "weights are from solving the normal equations.",
     axes=("n", "features"),
     operands=(
         Operand("a", "input", ("n", "features")),
