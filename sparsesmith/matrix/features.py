@@ -43,9 +43,12 @@ class Sample:
     """Shape [windows, nonzeros of a window]."""
 
 
-def structural_features(pattern: Pattern) -> npt.NDArray[np.float32]:
-    """Features in the order of FEATURE_NAMES, shape [NUM_FEATURES], scaled to about -1 to 3."""
-    return np.array(list(_features(pattern).values()), np.float32)
+def structural_features(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> npt.NDArray[np.float32]:
+    """Features in the order of FEATURE_NAMES, shape [NUM_FEATURES], scaled to about -1 to 3.
+
+    `num_windows`: of the sample; fewer take less time and tell less.
+    """
+    return np.array(list(_features(pattern, num_windows).values()), np.float32)
 
 
 def ell_padding(pattern: Pattern) -> float:
@@ -73,10 +76,10 @@ def distinct_diagonals(pattern: Pattern) -> int:
     return int(np.unique(sample.cols - sample.rows).size)
 
 
-def block_fill(pattern: Pattern, rows: int, cols: int) -> float:
+def block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int = NUM_WINDOWS) -> float:
     """Filled share of the aligned rows x cols blocks that hold a nonzero, on the sample (cut blocks are left out)."""
     stored, blocks = 0, 0
-    for first, last in _block_row_windows(pattern, rows):
+    for first, last in _block_row_windows(pattern, rows, num_windows):
         begin, end = pattern.row_offsets[first], pattern.row_offsets[last]
         block_rows = (pattern.rows_of(np.arange(begin, end)) - first) // rows
         keys = block_rows * (pattern.num_cols // cols + 1) + pattern.col_indices[begin:end] // cols
@@ -120,25 +123,25 @@ def narrow_share_of_nonzeros(spans: tuple[IntArray, IntArray], pattern: Pattern,
     return float(np.mean((last < 0) | (last - np.minimum(first, last) < 65536)))
 
 
-def sample_windows(pattern: Pattern) -> Sample:
-    """Up to NUM_WINDOWS windows of WINDOW_NNZ nonzeros; the whole pattern where that is all of it or less."""
-    if pattern.nnz <= NUM_WINDOWS * WINDOW_NNZ:
+def sample_windows(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> Sample:
+    """Up to `num_windows` windows of WINDOW_NNZ nonzeros; the whole pattern where that is all of it or less."""
+    if pattern.nnz <= num_windows * WINDOW_NNZ:
         nonzeros = np.arange(pattern.nnz)[None, :]
     else:
-        starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, NUM_WINDOWS).astype(np.int64)
+        starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int64)
         nonzeros = starts[:, None] + np.arange(WINDOW_NNZ)
     return Sample(pattern.rows_of(nonzeros), pattern.col_indices[nonzeros].astype(np.int64))
 
 
-def _features(pattern: Pattern) -> Mapping[str, float]:
+def _features(pattern: Pattern, num_windows: int) -> Mapping[str, float]:
     lengths = pattern.row_lengths
-    sample = sample_windows(pattern)
+    sample = sample_windows(pattern, num_windows)
     return {
         **_sizes(pattern),
         **_row_lengths(lengths),
         **_columns(pattern),
         **_diagonals(pattern, sample),
-        **_locality(pattern, sample),
+        **_locality(pattern, sample, num_windows),
         **_formats(pattern),
     }
 
@@ -206,7 +209,7 @@ def _diagonals(pattern: Pattern, sample: Sample) -> dict[str, float]:
     return features
 
 
-def _locality(pattern: Pattern, sample: Sample) -> dict[str, float]:
+def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, float]:
     gaps = np.diff(sample.cols, axis=1)[np.diff(sample.rows, axis=1) == 0]
     gaps = gaps if gaps.size else np.array([pattern.num_cols])
     features = {
@@ -221,7 +224,7 @@ def _locality(pattern: Pattern, sample: Sample) -> dict[str, float]:
         "shifted_into_next_row": _shared_with_next_row(pattern, sample, 1),
     }
     for extent in BLOCK_EXTENTS:
-        features[f"block_fill_{extent}"] = block_fill(pattern, extent, extent)
+        features[f"block_fill_{extent}"] = block_fill(pattern, extent, extent, num_windows)
     return features
 
 
@@ -314,32 +317,32 @@ def _padded(array: npt.NDArray[np.integer], width: int, filler: int) -> npt.NDAr
     return array.reshape(-1, width)
 
 
-def _row_windows(pattern: Pattern) -> Iterator[tuple[int, int]]:
+def _row_windows(pattern: Pattern, num_windows: int) -> Iterator[tuple[int, int]]:
     """Runs of whole rows, first and one past last, of about WINDOW_NNZ nonzeros each."""
-    if pattern.nnz <= NUM_WINDOWS * WINDOW_NNZ:
+    if pattern.nnz <= num_windows * WINDOW_NNZ:
         yield 0, pattern.num_rows
         return
-    starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, NUM_WINDOWS).astype(np.int32)
+    starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int32)
     firsts = np.searchsorted(pattern.row_offsets, starts)
     lasts = pattern.rows_of(starts + WINDOW_NNZ)
     for first, last in zip(firsts, lasts, strict=True):
         yield int(first), int(last)
 
 
-def _block_row_windows(pattern: Pattern, rows: int) -> Iterator[tuple[int, int]]:
+def _block_row_windows(pattern: Pattern, rows: int, num_windows: int) -> Iterator[tuple[int, int]]:
     """Runs of rows, first and one past last, that blocks of `rows` rows do not cross.
 
     Where rows are so long that no window holds a whole row of blocks: single ones, spread evenly.
     """
-    windows = [(-(-first // rows) * rows, last // rows * rows) for first, last in _row_windows(pattern)]
+    windows = [(-(-first // rows) * rows, last // rows * rows) for first, last in _row_windows(pattern, num_windows)]
     whole = [(first, last) for first, last in windows if first < last]
-    yield from whole or _spread_block_rows(pattern, rows)
+    yield from whole or _spread_block_rows(pattern, rows, num_windows)
 
 
-def _spread_block_rows(pattern: Pattern, rows: int) -> Iterator[tuple[int, int]]:
+def _spread_block_rows(pattern: Pattern, rows: int, num_windows: int) -> Iterator[tuple[int, int]]:
     """Up to SPREAD_BLOCK_ROWS rows of blocks, with no more nonzeros than all windows hold."""
     num_block_rows = pattern.num_rows // rows
-    left = NUM_WINDOWS * WINDOW_NNZ
+    left = num_windows * WINDOW_NNZ
     for number in np.linspace(0, num_block_rows - 1, min(num_block_rows, SPREAD_BLOCK_ROWS)).astype(np.int64):
         first = int(number) * rows
         nnz = int(pattern.row_offsets[first + rows]) - int(pattern.row_offsets[first])
@@ -352,7 +355,7 @@ def _smallest_pattern() -> Pattern:
     return Pattern(1, 1, np.array([0, 1], np.int32), np.array([0], np.int32))
 
 
-FEATURE_NAMES: tuple[str, ...] = tuple(_features(_smallest_pattern()))
+FEATURE_NAMES: tuple[str, ...] = tuple(_features(_smallest_pattern(), NUM_WINDOWS))
 """Names in the order of `structural_features`."""
 
 NUM_FEATURES = len(FEATURE_NAMES)
