@@ -27,7 +27,7 @@ from sparsesmith_proto.api import (
     RollbackRequest,
     TuningOptions,
 )
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
 from sparsesmith_proto.message import Message
 from sparsesmith_proto.policy import LogprobGap, PolicyAnnouncement, PolicyStanding, ProbeQuestion
 from sparsesmith_proto.reward import RewardRecord
@@ -50,6 +50,8 @@ MESSAGES: tuple[type[Message], ...] = (
     RollbackRequest,
     EvaluationJob,
     EvaluationReport,
+    InstantJob,
+    InstantReport,
     RewardRecord,
     PolicyAnnouncement,
     ProbeQuestion,

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 from itertools import groupby, islice
 from typing import Generic, TypeVar
 
@@ -88,13 +87,13 @@ def shortlist(
     for family in FAMILIES.values():
         if family.operation != operation or family.name in left_out or not family.suits(work.statistics.pattern):
             continue
-        prospects = (
-            prospect
-            for prospect in _spread(family, work)
-            if prospect.parameters.get("dependency") != "full"
-            and family.accepts(prospect.parameters, element_type, work.num_dense_cols)
+        early = (each for each in _spread(family, work) if each.parameters.get("dependency") != "full")
+        legal = (
+            FamilyProspect(family, each)
+            for each in sorted(early, key=lambda each: each.estimated_us)
+            if family.accepts(each.parameters, element_type, work.num_dense_cols)
         )
-        found += [FamilyProspect(family, each) for each in nsmallest(most, prospects, lambda each: each.estimated_us)]
+        found += islice(legal, most)
     return found
 
 

@@ -1,8 +1,8 @@
 """Programs for a workload in milliseconds, without a measurement: the cost model's first choices among few.
 
-The grid of a workload has thousands of prospects, and ranking them takes longer than a kernel that is wanted at once may.
-Here families that take long to rank are left out, each other one enters its few least estimates, and single nonzeros are
-looked at in fewer windows. How much speed that costs: `python -m benchmarks.instant --records`.
+The grid of a workload has thousands of prospects, and ranking them takes longer than a kernel that is wanted at once
+may. Here families that take long to rank are left out, each other one enters its few least estimates, and single
+nonzeros are looked at in fewer windows.
 """
 
 from collections.abc import Callable, Iterator

@@ -283,6 +283,26 @@ class SandboxedWorkbench:
         final: FinalTimes | RunFailure = self._outcome(call, self._limits.time_s)
         return final
 
+    def begin(self) -> None:
+        """Opens the workload now, not with the first stage. Raises Unavailable, LimitExceeded."""
+        try:
+            self._process._opened_child(self._opening)
+        except Ended as ended:
+            raise Unavailable(f"the device does not take the workload: {ended.outcome.message}") from ended
+
+    def draw_first(self) -> None:
+        """Raises Unavailable where the device does not survive it."""
+        try:
+            self._ask(Call("draw_first"), self._limits.draw_s)
+        except Ended as ended:
+            raise Unavailable(f"drawing an input failed: {ended.outcome.message}") from ended
+
+    def check_first(self, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        verdict: Correct | Rejected | RunFailure = self._outcome(
+            Call("check_first", (program, binary)), self._limits.check_s
+        )
+        return verdict
+
     def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
         """In the child at work and in another that stands aside: where no other can be had, in one context."""
         call = Call("bits", (program, binary, secrets.randbits(128)))
