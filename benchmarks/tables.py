@@ -7,6 +7,7 @@ from benchmarks.causes import cause
 from benchmarks.results import (
     NNZ_CLASSES,
     Cache,
+    Json,
     Kernel,
     Row,
     Suite,

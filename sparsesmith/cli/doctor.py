@@ -107,11 +107,9 @@ def advice_on_cusparse(found: tuple[int, ...]) -> str:
     """Empty within the range that installs pin, whose baselines are those of the tables."""
     least, past = (".".join(map(str, version)) for version in CUSPARSE_RANGE)
     if found < CUSPARSE_RANGE[0]:
-        return f"older than {least}: kernels are compared without SpMVOp, its fastest routine on many: {GPU_PACKAGES}"
+        return f"older than {least}: SpMVOp, its fastest routine on many, is not compared: {GPU_PACKAGES}"
     if found >= CUSPARSE_RANGE[1]:
-        return (
-            f"newer than the pinned range ({least} to below {past}): it was not measured here, calls may have changed"
-        )
+        return f"newer than the pinned range ({least} to below {past}): not measured, calls may have changed"
     return ""
 
 
