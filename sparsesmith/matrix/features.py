@@ -17,6 +17,7 @@ FEATURE_VERSION = 1
 
 NUM_WINDOWS = 64
 WINDOW_NNZ = 4096
+PROBES_A_WINDOW = 1024
 SPREAD_BLOCK_ROWS = 16
 LONGEST_ROW_BIN = 13
 """Row-length bins: 0, 1, 2, 3-4, 5-8, ... , above 2048."""
@@ -41,6 +42,13 @@ class Sample:
     """Shape [windows, nonzeros of a window]."""
     cols: IntArray
     """Shape [windows, nonzeros of a window]."""
+    most_probes: int = NUM_WINDOWS * PROBES_A_WINDOW
+    """Nonzeros whose neighbours are searched for in other rows."""
+
+    def probes(self) -> tuple[IntArray, IntArray]:
+        """Rows and columns of some of them, evenly."""
+        stride = max(1, self.rows.size // self.most_probes)
+        return self.rows.reshape(-1)[::stride], self.cols.reshape(-1)[::stride]
 
 
 def structural_features(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> npt.NDArray[np.float32]:
@@ -130,7 +138,8 @@ def sample_windows(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> Sample:
     else:
         starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int64)
         nonzeros = starts[:, None] + np.arange(WINDOW_NNZ)
-    return Sample(pattern.rows_of(nonzeros), pattern.col_indices[nonzeros].astype(np.int64))
+    columns = pattern.col_indices[nonzeros].astype(np.int64)
+    return Sample(pattern.rows_of(nonzeros), columns, num_windows * PROBES_A_WINDOW)
 
 
 def _features(pattern: Pattern, num_windows: int) -> Mapping[str, float]:
@@ -263,8 +272,7 @@ def _symmetry(pattern: Pattern, sample: Sample) -> float:
     """Share of sampled nonzeros (i, j) with (j, i) stored; 0 for a rectangular matrix."""
     if pattern.num_rows != pattern.num_cols:
         return 0.0
-    stride = max(1, sample.rows.size // 65536)
-    rows, cols = sample.rows.reshape(-1)[::stride], sample.cols.reshape(-1)[::stride]
+    rows, cols = sample.probes()
     return float(np.mean(_stored(pattern, cols, rows)))
 
 
@@ -283,8 +291,8 @@ def _stored(pattern: Pattern, rows: IntArray, cols: IntArray) -> npt.NDArray[np.
 
 def _shared_with_next_row(pattern: Pattern, sample: Sample, shift: int) -> float:
     """Share of sampled nonzeros (i, j) with (i + 1, j + shift) stored."""
-    stride = max(1, sample.rows.size // 65536)
-    rows, cols = sample.rows.reshape(-1)[::stride] + 1, sample.cols.reshape(-1)[::stride] + shift
+    rows, cols = sample.probes()
+    rows, cols = rows + 1, cols + shift
     inside = (rows < pattern.num_rows) & (cols < pattern.num_cols)
     return float(_stored(pattern, rows[inside], cols[inside]).sum() / rows.size)
 
