@@ -324,6 +324,13 @@ class SandboxedWorkbench:
             return Mismatch(message=OTHER_CONTEXT)
         return Repeats(runs=here.runs + there.runs, contexts=2)
 
+    def bits(
+        self, program: KernelProgram, binary: Compiled, seed: int, runs: int, limit_s: float
+    ) -> Bits | Rejected | RunFailure:
+        """See `LocalWorkbench.bits`, in the child at work."""
+        found: Bits | Rejected | RunFailure = self._outcome(Call("bits", (program, binary, seed, runs)), limit_s)
+        return found
+
     def unload(self, kernel_id: str) -> None:
         kernel = self._kernels.pop(kernel_id, None)
         if kernel is not None and kernel.child == self._process.num_started:

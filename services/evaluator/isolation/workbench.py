@@ -226,13 +226,16 @@ class LocalWorkbench:
         bits = self.bits(program, binary, secrets.randbits(128))
         return Repeats(runs=bits.runs, contexts=1) if isinstance(bits, Bits) else bits
 
-    def bits(self, program: KernelProgram, binary: Compiled, seed: int) -> Bits | Rejected | RunFailure:
-        """What a program that passed a check leaves on the draw of a seed, in all of some runs."""
+    def bits(
+        self, program: KernelProgram, binary: Compiled, seed: int, runs: int | None = None
+    ) -> Bits | Rejected | RunFailure:
+        """What a program that passed a check leaves on the draw of a seed, in all of some runs; so many, or as many as
+        checking one candidate may take."""
         kernel = self._bench.load(program, self._matrices.get(program), binary)
         if isinstance(kernel, Rejected | RunFailure):
             return kernel
         try:
-            bits = repeated_bits(kernel, self._bench.draw(kinds_of(self._problem)[0], seed), self._num_runs)
+            bits = repeated_bits(kernel, self._bench.draw(kinds_of(self._problem)[0], seed), runs or self._num_runs)
         finally:
             kernel.close()
         self._check_memory()
