@@ -27,6 +27,7 @@ from sparsesmith_proto.api import (
     JobPage,
     JobStatus,
     KernelReport,
+    Permalink,
     PolicyStatus,
     Running,
     TriedCandidate,
@@ -44,11 +45,16 @@ Reply = httpx.Response | Unavailable | None
 class Client:
     """A connection to a sparsesmith server. Errors are those of `sparsesmith.errors`."""
 
-    def __init__(self, url: str | None = None, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str | None = None, headers: Mapping[str, str] | None = None, key: str | None = None
+    ) -> None:
         """`url`: else SPARSESMITH_URL, else http://127.0.0.1:8000. `headers` go with every request, beside those of
-        SPARSESMITH_HEADERS (`Name: value`, one a line). Raises InvalidOption for what is no HTTP address or no header.
+        SPARSESMITH_HEADERS (`Name: value`, one a line). `key`: for a server that asks for one, else SPARSESMITH_KEY.
+        Raises InvalidOption for what is no HTTP address or no header.
         """
-        self._http = httpx.Client(**_connection(url, headers))
+        self._http = httpx.Client(**_connection(url, headers, key))
+        self._again = partial(Client, url, headers, key)
+        """Another connection to the same server."""
 
     def __enter__(self) -> Self:
         return self
@@ -82,10 +88,8 @@ class Client:
         job_id = self.submit(MATRIX_NAME, matrix_file(csr, chosen), chosen).job_id
         job = self.answered(job_id, on_progress)
         if isinstance(job.status, Running) and job.status.instant is not None:
-            again = partial(Client, self.url, dict(self._http.headers))
-            return InstantOperator(
-                job_id, job.status.instant, csr, partial(_status_of, again, job_id), partial(_answer_of, again, job_id)
-            )
+            ask, wait = partial(_status_of, self._again, job_id), partial(_answer_of, self._again, job_id)
+            return InstantOperator(job_id, job.status.instant, csr, ask, wait)
         return Operator(self.wait(job_id), csr)
 
     def tune_file(
@@ -167,6 +171,10 @@ class Client:
         """What was tried for a job so far, failures included, in the order of grading. Raises NotFound."""
         return self._run(flows.candidates(job_id))
 
+    def permalink(self, job_id: str) -> Permalink:
+        """A job's address that opens without a key, for reading alone. Raises NotFound."""
+        return self._run(flows.permalink(job_id))
+
     def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         """A file of a finished job. Raises Conflict where the job or its answer has none, NotFound."""
         return self._run(flows.artifact(job_id, kind))
@@ -209,8 +217,10 @@ class Client:
 class AsyncClient:
     """`Client` for asyncio: the same methods, to be awaited."""
 
-    def __init__(self, url: str | None = None, headers: Mapping[str, str] | None = None) -> None:
-        self._http = httpx.AsyncClient(**_connection(url, headers))
+    def __init__(
+        self, url: str | None = None, headers: Mapping[str, str] | None = None, key: str | None = None
+    ) -> None:
+        self._http = httpx.AsyncClient(**_connection(url, headers, key))
 
     async def __aenter__(self) -> Self:
         return self
@@ -294,6 +304,9 @@ class AsyncClient:
     async def candidates(self, job_id: str) -> list[TriedCandidate]:
         return await self._run(flows.candidates(job_id))
 
+    async def permalink(self, job_id: str) -> Permalink:
+        return await self._run(flows.permalink(job_id))
+
     async def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         return await self._run(flows.artifact(job_id, kind))
 
@@ -349,6 +362,7 @@ def tune(
     wait: Literal["first"] = "first",
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
+    key: str | None = None,
     **options: object,
 ) -> InstantOperator | Operator: ...
 
@@ -359,6 +373,7 @@ def tune(
     *,
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
+    key: str | None = None,
     wait: Literal["best"] = "best",
     **options: object,
 ) -> Operator: ...
@@ -369,6 +384,7 @@ def tune(
     *,
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
+    key: str | None = None,
     wait: Literal["first", "best"] | None = None,
     **options: object,
 ) -> InstantOperator | Operator:
@@ -378,10 +394,11 @@ def tune(
     with wait="best" it is waited for here.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    deterministic, search, budget, refine. `url` and `headers` are those of `Client`. Raises InvalidOption for others.
+    deterministic, search, budget, refine. `url`, `headers` and `key` are those of
+    `Client`. Raises InvalidOption for others.
     """
     chosen = tuning_options(**options)
-    with Client(url, headers) as client:
+    with Client(url, headers, key) as client:
         if chosen.search == "instant" and wait != "best":
             return client.tune_instantly(matrix, chosen)
         return client.tune(matrix, chosen)
@@ -399,9 +416,9 @@ def server_url(url: str | None) -> httpx.URL:
     return parsed
 
 
-def _connection(url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
+def _connection(url: str | None, headers: Mapping[str, str] | None, key: str | None) -> dict[str, Any]:
     """What both of httpx's clients are made with. Raises InvalidOption."""
-    return {"base_url": server_url(url), "headers": client_headers(headers, os.environ), "timeout": TIMEOUT}
+    return {"base_url": server_url(url), "headers": client_headers(headers, os.environ, key), "timeout": TIMEOUT}
 
 
 def matrix_file(csr: scipy.sparse.csr_matrix, options: TuningOptions | None) -> bytes:
