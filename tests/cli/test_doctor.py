@@ -36,12 +36,11 @@ def test_the_range_is_that_of_the_extra() -> None:
 def test_a_library_says_its_version_in_three_parts() -> None:
     """By a library of this test's own: a function that numbers its parts as cuSPARSE does."""
 
-    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int))
     def get_property(part: int, value: "ctypes._Pointer[ctypes.c_int]") -> int:
-        value[0] = (12, 9, 4)[part]
+        value[0] = ctypes.c_int((12, 9, 4)[part])
         return 0
 
     class Library:
-        cusparseGetProperty = get_property
+        cusparseGetProperty = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int))(get_property)
 
     assert library_version(Library) == (12, 9, 4)  # type: ignore[arg-type]

@@ -46,8 +46,8 @@ class CuSparseRefused(SparsesmithError):
 _MATRIX = [ctypes.POINTER(_Pointer)]
 _PRODUCT = [_Pointer, _Int, _Pointer, _Pointer, _Pointer, _Pointer, _Pointer, _Int, _Int]
 _DENSE_PRODUCT = [_Pointer, _Int, _Int, _Pointer, _Pointer, _Pointer, _Pointer, _Pointer, _Int, _Int]
-_PLANNED = [_Pointer, _Int, *[_Pointer] * 4, _Int, _Int]
-_GENERIC = [*[_Pointer] * 7, _Int, _Pointer]
+_PLANNED: list[type] = [_Pointer, _Int, *[_Pointer] * 4, _Int, _Int]
+_GENERIC: list[type] = [*[_Pointer] * 7, _Int, _Pointer]
 _SIGNATURES: dict[str, list[type]] = {
     "cusparseCreate": [ctypes.POINTER(_Pointer)],
     "cusparseDestroy": [_Pointer],
