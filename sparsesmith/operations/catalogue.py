@@ -155,9 +155,7 @@ def _check_shapes(operation: Operation, axes: Axes) -> None:
     assert isinstance(operation, Shaping)
     for told, holds in operation.constraints.items():
         if not holds(axes):
-            raise InvalidOption(
-                f"axes: {given}: {operation.name} needs {told}", field="axes", value=given, limit=told
-            )
+            raise InvalidOption(f"axes: {given}: {operation.name} needs {told}", field="axes", value=given, limit=told)
 
 
 def check_workload(workload: Workload) -> None:

@@ -84,7 +84,7 @@ def _in_order(q: Array, k: Array, v: Array) -> Array:
 
 
 def _sharp(problem: Problem, generator: np.random.Generator) -> Arrays:
-    """Scores up to a hundred and more: their exponentials overflow unless the largest is taken off, and few keys count."""
+    """Scores up to a hundred and more: exponentials overflow unless the largest is taken off, and few keys count."""
     shape = problem.operation.operands[0].shape(problem.sizes)
     size = 20 / problem.sizes["head_dim"] ** 0.25
     q, k = (size * generator.uniform(-1, 1, shape) for _ in range(2))
@@ -123,8 +123,8 @@ OPERATION = Task(
     name="attention",
     formula="y[:, h, :] = softmax(q[:, h, :] k[:, h, :]^T / sqrt(head_dim)) v[:, h, :]",
     text="Self-attention of several heads, without a mask. q, k and v are n by heads * head_dim, row-major: a head has "
-    "its own head_dim columns in each. For every query i and head h, the scores of all n keys (the dot product of row i "
-    "of q and row j of k within the head, over the square root of head_dim) become shares by softmax, and row i of y "
+    "its own head_dim columns in each. For every query i and head h, the scores of all n keys (the dot product of row "
+    "i of q and row j of k within the head, over the square root of head_dim) become shares by softmax, and row i of y "
     "within the head is the sum of the rows of v by these shares. Scores may be far above and below zero.",
     axes=("n", "heads", "head_dim"),
     operands=(

@@ -36,8 +36,8 @@ OPERATION = Task(
     name="conv2d",
     formula="y[i, j] = sum over r, s of x[i + r, j + s] weights[r, s]",
     text="A convolution in two dimensions with the boundary condition `valid`: the weights are applied where they lie "
-    "wholly inside x, so that y has out_rows = rows - kernel_rows + 1 and out_cols = cols - kernel_cols + 1. The weights "
-    "are not turned round. All are row-major.",
+    "wholly inside x, so that y has out_rows = rows - kernel_rows + 1 and out_cols = cols - kernel_cols + 1. The "
+    "weights are not turned round. All are row-major.",
     axes=("rows", "cols", "kernel_rows", "kernel_cols"),
     derived={
         "out_rows": lambda sizes: sizes["rows"] - sizes["kernel_rows"] + 1,

@@ -25,8 +25,8 @@ def _right(problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
 OPERATION = Task(
     name="matmul",
     formula="c[i, j] = sum over l of a[i, l] b[l, j]",
-    text="The product of a matrix of m by k and one of k by n; all are row-major. Every product and sum keeps the bits of "
-    "the element type: tensor cores that round factors to fewer are not right.",
+    text="The product of a matrix of m by k and one of k by n; all are row-major. Every product and sum keeps the bits "
+    "of the element type: tensor cores that round factors to fewer are not right.",
     axes=("m", "k", "n"),
     operands=(
         Operand("a", "input", ("m", "k")),

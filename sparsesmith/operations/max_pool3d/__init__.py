@@ -57,8 +57,8 @@ DRAWS: Mapping[str, Drawing] = {**GENERAL, "negative": drawing(_negative), "infi
 OPERATION = Task(
     name="max_pool3d",
     formula="y[b, c, i, j, k] = max over r, s, t of x[b, c, 2 i - 1 + 3 r, 2 j - 1 + 3 s, 2 k - 1 + 3 t]",
-    text="Max pooling in three dimensions with a window of 3 x 3 x 3 entries that lie three apart (dilation 3), stride 2 "
-    "and padding 1; r, s and t are 0, 1 and 2, and places outside x do not count. NaN is not among the inputs, "
+    text="Max pooling in three dimensions with a window of 3 x 3 x 3 entries that lie three apart (dilation 3), stride "
+    "2 and padding 1; r, s and t are 0, 1 and 2, and places outside x do not count. NaN is not among the inputs, "
     "infinities are. All are row-major; out_depth = (depth - 5) // 2 + 1, and so for the others.",
     axes=("batch", "channels", "depth", "height", "width"),
     derived={

@@ -25,8 +25,8 @@ def _right(problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
 OPERATION = Task(
     name="sort",
     formula="y = the entries of x, rising",
-    text="All entries of x in ascending order, by any algorithm. A number that is there several times is there as often "
-    "in y. NaN is not among the inputs, infinities are.",
+    text="All entries of x in ascending order, by any algorithm. A number that is there several times is there as "
+    "often in y. NaN is not among the inputs, infinities are.",
     axes=("n",),
     operands=(Operand("x", "input", ("n",)), Operand("y", "output", ("n",))),
     right=_right,

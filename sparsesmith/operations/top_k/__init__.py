@@ -25,8 +25,8 @@ def _right(problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
 OPERATION = Task(
     name="top_k",
     formula="y = the k largest of x, falling",
-    text="The k largest entries of x in descending order. A number that is there several times counts as often: of 5, 5, "
-    "3 and 1 the three largest are 5, 5 and 3. NaN is not among the inputs, infinities are.",
+    text="The k largest entries of x in descending order. A number that is there several times counts as often: of 5, "
+    "5, 3 and 1 the three largest are 5, 5 and 3. NaN is not among the inputs, infinities are.",
     axes=("n", "k"),
     constraints={"k <= n": lambda sizes: sizes["k"] <= sizes["n"]},
     operands=(Operand("x", "input", ("n",)), Operand("y", "output", ("k",))),
@@ -36,7 +36,5 @@ OPERATION = Task(
     programs=program_texts(__name__, "naive", "sampled"),
     naive="naive",
     trial={"n": 1003, "k": 37},
-    published=tuple(
-        {"n": n, "k": k} for n, k in ((2**10, 32), (2**12, 64), (2**14, 128), (2**16, 256), (2**18, 512))
-    ),
+    published=tuple({"n": n, "k": k} for n, k in ((2**10, 32), (2**12, 64), (2**14, 128), (2**16, 256), (2**18, 512))),
 )

@@ -13,7 +13,10 @@ def outputs(inputs: Arrays, sizes: Sizes) -> Arrays:
 
 SPOILED = {
     "the last row of weights left out": ("r < kernel_rows", "r < kernel_rows - 1"),
-    "weights turned round": ("weights[r * kernel_cols + s]", "weights[kernel_rows * kernel_cols - 1 - r * kernel_cols - s]"),
+    "weights turned round": (
+        "weights[r * kernel_cols + s]",
+        "weights[kernel_rows * kernel_cols - 1 - r * kernel_cols - s]",
+    ),
     "a scale of 1.001": ("= sum;", "= sum * (T)1.001;"),
     "one row further down": ("(row + r)", "(row + r + 1 < rows ? row + r + 1 : row + r)"),
 }
