@@ -19,10 +19,10 @@ from sparsesmith_proto.kernel import Rejected, Workload
 from sparsesmith_proto.message import ElementType
 
 
-def make_problem(name: str, element_type: ElementType = "float32", **axes: int) -> Problem:
+def make_problem(name: str, element_type: ElementType = "float32", axes: Mapping[str, int] | None = None) -> Problem:
     """Of a task; without axes that which it is tried with."""
-    chosen = axes or dict(operation_named(name).trial)
-    return Problem(Workload(operation=name, element_type=element_type, axes=chosen))
+    chosen = operation_named(name).trial if axes is None else axes
+    return Problem(Workload(operation=name, element_type=element_type, axes=dict(chosen)))
 
 
 def graded(

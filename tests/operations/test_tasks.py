@@ -95,7 +95,7 @@ def test_five_sizes_are_published_and_legal(name: str) -> None:
     assert len(task.published) == 5
     for axes in task.published:
         check_workload(Workload(operation=name, element_type="float32", axes=dict(axes)))
-    floors = [make_problem(name, **axes).floor.bytes_moved for axes in task.published]
+    floors = [make_problem(name, axes=axes).floor.bytes_moved for axes in task.published]
     assert floors == sorted(floors)
     assert task.text
     assert task.formula
