@@ -1,4 +1,4 @@
-"""The corpus of broken and cheating programs for tasks through the real compiler and the real interpreter, in the sandbox.
+"""The corpus of broken and cheating programs for tasks through the real compiler and interpreter, in the sandbox.
 
 Each program gets the outcome that its first lines name, and after those of a task its naive program passes on the same
 device. FSR's defects are among them: what its checks took for right.
@@ -14,7 +14,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import CompileFailed, Outcome, Passed
 from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator
-from tests.kernels.corpus import CorpusProgram, naive_program, task_corpus, task_workload
+from tests.kernels.corpus import naive_program, task_corpus, task_workload
 
 TASKS = sorted({program.operation for program in task_corpus()})
 
