@@ -14,8 +14,8 @@ ALLOWED_PRAGMAS = frozenset({"nounroll"})
 """All that NVRTC writes; a name that an assembler does not know is dropped with a warning, so others say nothing."""
 
 _USED_BYTES = re.compile(r'\.pragma\s*"used_bytes_mask \d+"\s*;')
-"""What NVRTC notes before a vector load of which it uses a part. It is left out: with it the rest of what is loaded would
-be nobody knows what, and the assembler sees for itself."""
+"""What NVRTC notes before a vector load of which it uses a part. It is left out: with it the rest of what is loaded
+would be nobody knows what, and the assembler sees for itself."""
 
 _SOURCE_FILE = "1"
 _MAX_INLINING = 64
