@@ -113,9 +113,9 @@ def test_the_loop_of_fsr_changes_one_program_five_times_down_to_five_changes() -
     task = refining_a_task("top_k", {"n": 5000, "k": 70}, preset="fsr")
     evaluations, _ = search("refine", Graders(better_when_changed), task, in_flight=1)
     parents = Counter(origin.parent for origin in mutated(evaluations).values())
-    assert set(parents.values()) == {5}
-    generations = Counter(origin.generation for origin in mutated(evaluations).values())
-    assert generations == dict.fromkeys(range(1, 6), 5)
+    assert len(parents) == 5
+    assert max(parents.values()) == 5
+    assert {origin.generation for origin in mutated(evaluations).values()} == {1, 2, 3, 4, 5}
 
 
 def test_the_first_programs_of_a_task_are_those_of_its_folder() -> None:
