@@ -17,6 +17,11 @@ def _falling(operand: Operand, shape: tuple[int, ...], generator: np.random.Gene
     return _rising(operand, shape, generator)[::-1]
 
 
+def _negative(operand: Operand, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
+    """Below zero, so that zeros which a program fills places up with are seen."""
+    return -generator.uniform(0.5, 4, shape)
+
+
 def _infinite(operand: Operand, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
     """An eighth of either infinity, zeros of both signs, and the largest and smallest of float32."""
     array = np.array(uniform(operand, shape, generator))
@@ -30,6 +35,7 @@ DRAWS: Mapping[str, Drawing] = {
     **GENERAL,
     "rising": drawing(_rising),
     "falling": drawing(_falling),
+    "negative": drawing(_negative),
     "infinite": drawing(_infinite),
 }
 """Whole numbers of a small range are among them, all equal, and few beside many zeros: every number more than once."""
