@@ -32,11 +32,11 @@ def _right(problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
     padded = np.pad(x, ((0, 0), (0, 0), sides, sides, sides), constant_values=-np.inf)
     found = np.full((*x.shape[:2], *(pooled(size) for size in x.shape[2:])), -np.inf)
     for taps in product(range(TAPS), repeat=3):
-        window = tuple(
+        layers, rows, cols = (
             slice(DILATION * tap, DILATION * tap + STRIDE * pooled(size), STRIDE)
             for tap, size in zip(taps, x.shape[2:], strict=True)
         )
-        np.maximum(found, padded[(..., *window)], out=found)
+        np.maximum(found, padded[:, :, layers, rows, cols], out=found)
     return {"y": exact(found)}
 
 
