@@ -25,16 +25,20 @@ def make_problem(name: str, element_type: ElementType = "float32", axes: Mapping
     return Problem(Workload(operation=name, element_type=element_type, axes=dict(chosen)))
 
 
+def filled(problem: Problem, text: str, settings: Mapping[str, ParameterValue] | None = None) -> str:
+    """A program with `T` for the element type as the evaluator reads it. Raises InvalidProgram."""
+    circumstances = Circumstances(None, 1, NUM_MULTIPROCESSORS, problem.sizes)
+    typed = with_element_type(text, problem.element_type)
+    return bind_numbers(typed, settings or {}, circumstances, problem.workload.operation, problem.element_type).text
+
+
 def graded(
     problem: Problem, text: str, settings: Mapping[str, ParameterValue] | None = None
 ) -> Correct | Rejected | RunFailure:
     """Of a program with `T` for the element type. Fails where it does not compile."""
-    circumstances = Circumstances(None, 1, NUM_MULTIPROCESSORS, problem.sizes)
-    name, element_type = problem.workload.operation, problem.element_type
-    typed = with_element_type(text, element_type)
     try:
-        bound = bind_numbers(typed, settings or {}, circumstances, name, element_type)
-        program = parse_program(bound.text, name, element_type)
+        bound = filled(problem, text, settings)
+        program = parse_program(bound, problem.workload.operation, problem.element_type)
         check_sizes(program, problem.sizes)
     except InvalidProgram as error:
         return Rejected(message=error.message)

@@ -19,7 +19,7 @@ from sparsesmith.operations.draws import GENERAL, inputs_of
 from sparsesmith.operations.operation import Arrays, Judging
 from sparsesmith.program.numbers import knobs_of, num_settings
 from sparsesmith.tuning.grid import grid_of_problem
-from sparsesmith_proto.kernel import Mismatch, Workload
+from sparsesmith_proto.kernel import Mismatch, Rejected, Workload
 from tests.operations.graded import graded, make_problem
 
 TASKS = {task.name: task for task in our_tasks()}
@@ -125,6 +125,14 @@ def test_a_program_with_knobs_is_a_family_of_its_own_that_the_tuner_searches() -
     knobs = knobs_of(TASKS["relu"].programs["vectors"])
     assert counts == {"relu_programs": 1, "relu_vectors": num_settings(knobs)}
     assert len({grid.instance(index).program for index in range(counts.total())}) == counts.total()
+
+
+def test_a_program_that_changes_an_operand_in_place_may_not_start_early() -> None:
+    text = TASKS["reverse"].programs["naive"].replace("block=256", "block=256 dependency=programmatic", 1)
+    waiting = text.replace("  T first", '  asm volatile("griddepcontrol.wait;" ::: "memory");\n  T first')
+    verdict = graded(make_problem("reverse"), waiting)
+    assert isinstance(verdict, Rejected)
+    assert "x is changed in place: such a program may not start early" in verdict.message
 
 
 @pytest.mark.parametrize("name", TASKS)
