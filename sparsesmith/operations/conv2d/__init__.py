@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparsesmith.operations.bounds import scaled
+from sparsesmith.operations.draws import OF_SUMS
 from sparsesmith.operations.operand import Operand
 from sparsesmith.operations.operation import Arrays, Expected, Float64Array
 from sparsesmith.operations.task import Task
@@ -50,6 +51,7 @@ OPERATION = Task(
     ),
     right=_right,
     flops=lambda sizes: 2 * sizes["out_rows"] * sizes["out_cols"] * sizes["kernel_rows"] * sizes["kernel_cols"],
+    draws=OF_SUMS,
     programs=program_texts(__name__, "naive", "tiles"),
     naive="naive",
     trial={"rows": 29, "cols": 37, "kernel_rows": 5, "kernel_cols": 3},

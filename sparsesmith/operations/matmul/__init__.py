@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparsesmith.operations.bounds import scaled
+from sparsesmith.operations.draws import OF_SUMS
 from sparsesmith.operations.operand import Operand
 from sparsesmith.operations.operation import Arrays, Expected
 from sparsesmith.operations.task import Task
@@ -35,6 +36,7 @@ OPERATION = Task(
     ),
     right=_right,
     flops=lambda sizes: 2 * sizes["m"] * sizes["k"] * sizes["n"],
+    draws=OF_SUMS,
     programs=program_texts(__name__, "naive", "tiles"),
     naive="naive",
     trial={"m": 19, "k": 37, "n": 23},
