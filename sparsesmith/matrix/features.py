@@ -15,6 +15,8 @@ from sparsesmith.matrix.pattern import Pattern
 NUM_WINDOWS = 64
 WINDOW_NNZ = 4096
 PROBES_A_WINDOW = 1024
+WINDOW_ROWS = 4096
+"""Neighbouring rows whose lengths are looked at, of a window, where not all are."""
 SPREAD_BLOCK_ROWS = 16
 LONGEST_ROW_BIN = 13
 """Row-length bins: 0, 1, 2, 3-4, 5-8, ... , above 2048."""
@@ -140,16 +142,25 @@ def sample_windows(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> Sample:
 
 
 def _features(pattern: Pattern, num_windows: int) -> Mapping[str, float]:
-    lengths = pattern.row_lengths
+    lengths = pattern.row_lengths if num_windows >= NUM_WINDOWS else _in_windows(pattern.row_lengths, num_windows)
     sample = sample_windows(pattern, num_windows)
     return {
         **_sizes(pattern),
-        **_row_lengths(lengths),
+        **_row_lengths(lengths, float(pattern.row_lengths.max())),
         **_columns(pattern),
         **_diagonals(pattern, sample),
         **_locality(pattern, sample, num_windows),
-        **_formats(pattern),
+        **_formats(pattern, lengths),
     }
+
+
+def _in_windows(lengths: npt.NDArray[np.int32], num_windows: int) -> npt.NDArray[np.int32]:
+    """Lengths of rows in windows of neighbours, where there are more rows than these hold."""
+    if lengths.size <= num_windows * WINDOW_ROWS:
+        return lengths
+    starts = np.linspace(0, lengths.size - WINDOW_ROWS, num_windows).astype(np.int64)
+    seen = lengths[starts[:, None] + np.arange(WINDOW_ROWS)].reshape(-1)
+    return seen if seen.any() else lengths  # Where only other rows hold anything.
 
 
 def _sizes(pattern: Pattern) -> dict[str, float]:
@@ -165,8 +176,8 @@ def _sizes(pattern: Pattern) -> dict[str, float]:
     }
 
 
-def _row_lengths(lengths: npt.NDArray[np.int32]) -> dict[str, float]:
-    mean, longest = float(lengths.mean()), float(lengths.max())
+def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, float]:
+    mean = float(lengths.mean())
     bins = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64) + (lengths > 0)
     histogram = np.bincount(np.minimum(bins, LONGEST_ROW_BIN), minlength=LONGEST_ROW_BIN + 1) / lengths.size
     descending = np.sort(lengths)[::-1].astype(np.float64)
@@ -234,11 +245,11 @@ def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, f
     return features
 
 
-def _formats(pattern: Pattern) -> dict[str, float]:
+def _formats(pattern: Pattern, lengths: npt.NDArray[np.int32]) -> dict[str, float]:
     spans = row_spans(pattern)
     features = {"log_ell_padding": float(np.clip(np.log2(ell_padding(pattern)) / 4, 0, 3))}
     for sigma in SELL_SIGMAS:
-        padding = sell_padding(pattern.row_lengths, WARP, sigma)
+        padding = sell_padding(lengths, WARP, sigma)
         features[f"log_sell_padding_{sigma}"] = float(np.clip(np.log2(max(padding, 1)), 0, 3))
     features["narrow_columns"] = float(pattern.num_cols <= 65536)
     features["narrow_slices"] = narrow_share_of_rows(spans, WARP)
