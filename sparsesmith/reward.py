@@ -62,7 +62,7 @@ class Standard:
     """With the L2 flushed; None for estimates."""
     default_cold_us: float | None = None
     rival: Timing | None = None
-    """What an improvement is one over: the parent's, or the best time known of the workload. None: the best routine's."""
+    """What an improvement is one over: the parent's time, or the best known of the workload. None: the best routine's."""
 
 
 def standard_of(baselines: Baselines, csr_bytes: int, rival: Timing | None = None) -> Standard:
@@ -131,8 +131,8 @@ def paper_bounded(outcome: Outcome, standard: Standard) -> float:
 
         passed    clip(r_eff (speed-up over the default - 1) - lambda max(0, format_bytes / csr_bytes - 1), -0.9, 9)
 
-    with r_eff = 1 and lambda = 0.1. Without the bounds a slow or padded kernel that is right is worth less than one that
-    is wrong, and one that is beyond belief outweighs the rest.
+    with r_eff = 1 and lambda = 0.1. Without the bounds a slow or padded kernel that is right is worth less than one
+    that is wrong, and one that is beyond belief outweighs the rest.
     """
     match outcome:
         case Passed():

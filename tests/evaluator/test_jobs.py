@@ -32,7 +32,7 @@ from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Prompt, Rejected, Sampled, TimedOut, UserWritten
+from sparsesmith_proto.kernel import Candidate, Parent, Prompt, Rejected, Sampled, TimedOut, UserWritten
 from tests.evaluator.grading_tools import make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, program_text
 
@@ -157,7 +157,9 @@ def test_an_improvement_is_one_over_what_was_known_before_the_search(grader: Gra
         records = [each.record for each in stream.read("test", 10, 100)]
         assert len({record.rival_us for record in records}) == 1
         assert records[0].rival_us is not None
-        return {"rival_us": records[0].rival_us} | {record.record_id: record.rewards["improvement"] for record in records}
+        return {"rival_us": records[0].rival_us} | {
+            record.record_id: record.rewards["improvement"] for record in records
+        }
 
     patterns, stream = PatternStore(connection), RewardStream(connection)
     patterns.put(small_pattern())
