@@ -62,7 +62,7 @@ class Standard:
     """With the L2 flushed; None for estimates."""
     default_cold_us: float | None = None
     rival: Timing | None = None
-    """What an improvement is one over: the parent's time, or the best known of the workload. None: the best routine's."""
+    """What an improvement is one over: the parent's time, or the best known of the workload; None: the best routine"""
 
 
 def standard_of(baselines: Baselines, csr_bytes: int, rival: Timing | None = None) -> Standard:

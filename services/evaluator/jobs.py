@@ -163,7 +163,9 @@ def reward_records(job: EvaluationJob, report: EvaluationReport, known: Timing) 
     """One record for each candidate that the policy wrote and that was reached, at the first values of its knobs: what
     a tuner found beyond them is not the sample's.
 
-    `known`: the best time that was known of the workload. None for fixed values: the policy does not see them and must not learn that they can be left out. None where equal
+    `known`: the best time that was known of the workload.
+
+    None for fixed values: the policy does not see them and must not learn that they can be left out. None where equal
     bits are promised: it does not see that either.
     """
     if job.workload.values is not None or job.workload.deterministic:

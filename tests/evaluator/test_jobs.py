@@ -207,7 +207,7 @@ def test_a_candidate_that_was_not_reached_teaches_nothing(grader: Grader, connec
     stages = [each.outcome.stage for each in report.evaluations if isinstance(each.outcome, TimedOut)]
     assert len(stages) == 5
     assert "turn" in stages
-    assert len(reward_records(job, report)) == stages.count("run")
+    assert len(reward_records(job, report, report.baselines.best_routine().timing)) == stages.count("run")
 
 
 def test_a_budget_that_is_spent_before_anything_is_graded_is_told(grader: Grader, connection: Redis) -> None:
