@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import get_args
 
 from sparsesmith.errors import InvalidOption
@@ -14,6 +16,7 @@ from sparsesmith.operations.operand import Dtype
 from sparsesmith.operations.operation import RESERVED_OPERATION_IDS, Operation
 from sparsesmith.operations.spmm import SPMM
 from sparsesmith.operations.spmv import SPMV
+from sparsesmith.operations.task import Task
 from sparsesmith.operations.texts import check_element_type
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Axes
@@ -21,7 +24,8 @@ from sparsesmith_proto.message import Axes
 ENTRY_POINTS = "sparsesmith.operations"
 """Each names a value that keeps the Operation protocol."""
 
-OURS: tuple[Operation, ...] = (SPMV, SPMM)
+ON_MATRICES: tuple[Operation, ...] = (SPMV, SPMM)
+"""In the order of their ids."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _PARTS = (
@@ -36,10 +40,18 @@ _DENSE_COLS = "num_dense_cols"
 @cache
 def operations() -> Mapping[str, Operation]:
     """By name, ours first. Raises InvalidOption for one that lacks a part or takes another's name or id."""
-    found = checked_catalogue(OURS)
+    found = checked_catalogue([*ON_MATRICES, *our_tasks()])
     for entry in registrations():
         found = _with_registered(found, entry)
     return found
+
+
+def our_tasks() -> list[Task]:
+    """`OPERATION` of every folder beside this module that is not of an operation on a matrix, by name."""
+    package = "sparsesmith.operations"
+    folders = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.ispkg)
+    named = (name for name in folders if name not in {each.name for each in ON_MATRICES})
+    return [import_module(f"{package}.{name}").OPERATION for name in named]
 
 
 def registrations() -> list[EntryPoint]:
