@@ -137,7 +137,7 @@ def test_a_time_that_cannot_be_outweighs_nothing() -> None:
     assert paper_bounded(passed(median_us=1e-3)) == pytest.approx(10.0)
 
 
-def timing(median_us: float, noise: float = 0.01, is_final: bool = True) -> MeasuredTiming:
+def timing(median_us: float, noise: float = 0.01, is_final: bool = True) -> Timing:
     interval = {"low_us": median_us * (1 - noise), "high_us": median_us * (1 + noise)}
     return passed(median_us).timing.model_copy(update={**interval, "is_final": is_final})
 
