@@ -30,13 +30,8 @@ from sparsesmith.reward import rewards, standard_of
 from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
-<<<<<<< HEAD
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
-from sparsesmith_proto.kernel import Baselines, Sampled, Workload
-=======
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Baselines, Evaluation, Sampled, Timing, Workload
->>>>>>> main
 from sparsesmith_proto.reward import RewardRecord
 
 log = logging.getLogger(__name__)
