@@ -37,7 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as state:
         began = time.monotonic()
         with Stack(StackOptions(Path(state), port=free_port()), on_event=print) as stack, Client(stack.url) as client:
-            wait_until_ready(client, stack)
+            wait_until_ready(client, stack, is_whole=True)
             ready_s = time.monotonic() - began
             print(f"ready after {ready_s:.1f} s", flush=True)
             try:

@@ -18,6 +18,7 @@ import json
 import os
 import platform
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -37,6 +38,7 @@ from benchmarks.origin import source_commit
 from benchmarks.results import RESULTS
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client.clients import Client
+from sparsesmith.errors import Unavailable
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 
@@ -266,6 +268,12 @@ def failures(jobs: Sequence[Job]) -> dict[str, int]:
     return dict(Counter(each["problem"]["detail"] for each in ends if each["state"] == "failed"))
 
 
+def last_lines(log: str) -> list[str]:
+    """Of each traceback in a log: the exception and its message. What vLLM writes before each line is left out."""
+    plain = re.sub(r"(?m)^\(\w+ pid=\d+\) (?:\w+ [-\d]+ [:\d]+ \[[^]]*\] )?", "", log)
+    return re.findall(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", plain)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=180)
@@ -291,8 +299,11 @@ def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], l
     stack_options = StackOptions(folder, port=free_port(), num_evaluators=2)
     with Stack(stack_options, on_event=lambda told: print(told, flush=True)) as stack:
         with Client(stack.url) as client:
-            wait_until_ready(client, stack)
-        kinds = schedule(sorted(process_ids(stack)), options.kills, random.Random(options.seed))
+            wait_until_ready(client, stack, is_whole=True)
+        running = process_ids(stack)
+        if ENGINE not in running:
+            raise Unavailable("everything works, and the engine's own process is not found: nobody could kill it")
+        kinds = schedule(sorted(running), options.kills, random.Random(options.seed))
         load = Load(stack.url)
         by_kind = under_load(load, options.clients, lambda: killed(stack, kinds, options.seconds))
         load.wait_for_ends()
@@ -300,9 +311,14 @@ def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], l
             kill(stack, kind)
         with Client(stack.url) as client:
             wait_until_ready(client, stack)
+        print(f"{len(load.jobs)} jobs are looked at again", flush=True)
         looks = {job_id: looked_at(stack.url, job_id) for job_id, job in load.jobs.items() if job.end is not None}
         doubles = load.listed() - load.jobs.keys()
-        logs = [path.read_text(errors="replace") for path in (folder / "logs").glob("*.log")]
+        defects = [
+            f"{path.stem}: {last}"
+            for path in sorted((folder / "logs").glob("*.log"))
+            for last in last_lines(path.read_text(errors="replace"))
+        ]
     wrong = [f"{job.job_id}: {each}" for job in load.jobs.values() for each in complaints(job, looks.get(job.job_id))]
     wrong += [f"{job_id}: nobody was told of it" for job_id in sorted(doubles)]
     wrong += [f"status {status}: not expected" for status in load.statuses if status not in EXPECTED]
@@ -321,7 +337,7 @@ def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], l
         "failures": failures([*load.jobs.values()]),
         "statuses": {str(status): count for status, count in sorted(load.statuses.items())},
         "unreachable": load.unreachable,
-        "tracebacks_in_logs": sum(log.count("Traceback") for log in logs),
+        "tracebacks_in_logs": dict(sorted(Counter(defects).items())),
     }, wrong
 
 
