@@ -32,6 +32,7 @@ from sparsesmith_proto.kernel import (
     FromFamily,
     Passed,
     Rejected,
+    Repeats,
 )
 
 BATCH = 8
@@ -92,6 +93,10 @@ class ClockedBench:
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
         with self.seconds.of("finals"):
             return self.bench.retime(kernel_ids, routine)
+
+    def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
+        with self.seconds.of("check"):
+            return self.bench.repeat(program, binary)
 
     def unload(self, kernel_id: str) -> None:
         with self.seconds.of("check"):

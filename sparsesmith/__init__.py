@@ -1,24 +1,28 @@
 """sparsesmith: post a sparse matrix, get back a CUDA kernel tuned for it.
 
 import sparsesmith
-kernel = sparsesmith.tune(A)      # SciPy, CuPy or torch sparse matrix
-y = kernel @ x                    # on the GPU that it was tuned for
+A = sparsesmith.tune(matrix)      # SciPy, CuPy or torch sparse matrix
+y = A @ x                         # on the GPU that it was tuned for
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sparsesmith.client import AsyncClient, Client, TunedKernel, tune
+    from sparsesmith.operator import Operator, load
 
 __version__ = "0.1.0"
 
-__all__ = ["AsyncClient", "Client", "TunedKernel", "__version__", "tune"]
+__all__ = ["AsyncClient", "Client", "Operator", "TunedKernel", "__version__", "load", "tune"]
+
+_OF_THE_OPERATOR = ("Operator", "load")
 
 
 def __getattr__(name: str) -> object:
     # Lazy: the services import the rest and need no HTTP client.
     if name in __all__:
-        from sparsesmith import client
-
-        return getattr(client, name)
+        return getattr(
+            import_module("sparsesmith.operator" if name in _OF_THE_OPERATOR else "sparsesmith.client"), name
+        )
     raise AttributeError(f"module 'sparsesmith' has no attribute {name!r}")

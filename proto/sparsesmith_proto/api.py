@@ -40,6 +40,10 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
+def _is_false(value: object) -> bool:
+    return value is False
+
+
 class Budget(Message):
     """How much a request may spend; the search ends when either is used up."""
 
@@ -67,6 +71,8 @@ class TuningOptions(Message):
     axes: Axes = Field(default={}, exclude_if=lambda axes: not axes)
     """Sizes that the operation has beside those of a matrix and `num_dense_cols`."""
     values: ValuesOption = "any"
+    deterministic: bool = Field(default=False, exclude_if=_is_false)
+    """Kernels that give equal bits for equal inputs, and comparison with such routines alone."""
     search: SearchStrategy = "auto"
     budget: Budget = Budget()
     refine: Refinement = Refinement()
@@ -111,6 +117,8 @@ class EvaluationOptions(Message):
     axes: Axes = Field(default={}, exclude_if=lambda axes: not axes)
     """Sizes that the operation has beside those of a matrix and `num_dense_cols`."""
     values: ValuesOption = "any"
+    deterministic: bool = Field(default=False, exclude_if=_is_false)
+    """Whether the program must give equal bits for equal inputs."""
     program: ProgramText
     """With `//@ tune` lines it is graded at many settings of its knobs."""
     budget: Budget = Budget()

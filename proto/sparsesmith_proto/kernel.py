@@ -21,6 +21,14 @@ from sparsesmith_proto.message import (
 )
 
 
+def _is_false(value: object) -> bool:
+    return value is False
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class Workload(Message):
     """What a kernel is tuned for."""
 
@@ -34,6 +42,8 @@ class Workload(Message):
     """Digest of the values where the request fixes them: kernels are right for these only. None: for any values."""
     axes: Axes = Field(default={}, exclude_if=lambda axes: not axes)
     """Sizes that the operation has beside those of a matrix and `num_dense_cols`."""
+    deterministic: bool = Field(default=False, exclude_if=_is_false)
+    """Equal inputs give equal bits, in every run and at every place in memory."""
 
     def __hash__(self) -> int:
         return hash((self.pattern, self.operation, self.element_type, self.num_dense_cols, self.values))
@@ -209,6 +219,15 @@ class Resources(Message):
     compile_ms: float = Field(ge=0)
 
 
+class Repeats(Message):
+    """Runs on equal inputs that gave equal bits."""
+
+    runs: int = Field(ge=2)
+    """Each on a GPU with the buffers at other addresses, without one with blocks and warps in another order."""
+    contexts: int = Field(ge=1)
+    """Processes, each with the device to itself, that they were made in."""
+
+
 class Passed(Message):
     """Compiled, correct on every input drawn, and timed."""
 
@@ -224,6 +243,8 @@ class Passed(Message):
     """Largest |y - y_ref| / (|A| |x|) over all inputs and rows."""
     num_inputs: int = Field(ge=1)
     """Inputs that were drawn and checked."""
+    repeats: Repeats | None = Field(default=None, exclude_if=_is_none)
+    """Of a workload that is `deterministic`. None: of others."""
 
     @property
     def standing(self) -> tuple[bool, float]:

@@ -198,7 +198,8 @@ class LoadedKernel(Protocol):
 
         A, inputs and outputs lie at offsets (multiples of ALIGNMENT_BYTES) chosen anew for each call. Outputs start as
         `start`, or where that is None as NaN (-1 of whole numbers), what is changed in place as the draw has it;
-        scratch holds NaN or numbers that nobody knows. `draw` is one that the bench holds.
+        scratch holds NaN or numbers that nobody knows. `draw` is one that the bench holds. A device that has a say in
+        which block and warp go first draws that anew for each call with a `start`, where the workload is deterministic.
         """
         ...
 
@@ -243,8 +244,9 @@ class Bench(Protocol):
         """Times every library routine that applies. Slow; the worker keeps the result for each workload."""
         ...
 
-    def draw(self, name: str) -> Draw:
-        """Inputs of a kind (`operands.choose_draws`) from the operating system's randomness, in the device's memory.
+    def draw(self, name: str, seed: int | None = None) -> Draw:
+        """Inputs of a kind (`operands.choose_draws`) in the device's memory: from the operating system's randomness, or
+        the same for the same seed (128 bits) in every process on such a device.
 
         Kept as long as somebody refers to it. Raises Unavailable where the device's references cannot be trusted.
         """

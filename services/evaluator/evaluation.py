@@ -16,6 +16,7 @@ from sparsesmith_proto.kernel import (
     Outcome,
     Passed,
     Rejected,
+    Repeats,
     Resources,
     TimedOut,
 )
@@ -49,6 +50,7 @@ def evaluate_kernel(parsed: Parsed, compile_program: Compile, bench: Workbench, 
         conversion_ms=stored.conversion_ms,
         worst_error=verdict.worst_error,
         num_inputs=verdict.num_inputs,
+        repeats=Repeats(runs=verdict.same_runs, contexts=1) if verdict.same_runs else None,
     )
 
 

@@ -22,6 +22,7 @@ from sparsesmith_proto.kernel import (
     MeasuredTiming,
     Outcome,
     Passed,
+    Repeats,
     TimedOut,
 )
 
@@ -69,6 +70,8 @@ def grade_batch(
             outcomes[each.candidate.program] = evaluate_kernel(each, ahead.result, bench, race)
     with suppress(BudgetSpent):  # The brief times stay.
         outcomes, baselines = run_finals(race, bench, candidates, outcomes, baselines)
+    if job.workload.deterministic:
+        repeat_finalists(race, bench, candidates, ahead, outcomes)
     known.update(outcomes)
     return EvaluationReport(
         job_id=job.job_id,
@@ -125,6 +128,30 @@ def run_finals(
         for routine in baselines.routines
     )
     return _with_final_times(outcomes, retimed), Baselines(default=baselines.default, routines=routines)
+
+
+def repeat_finalists(
+    race: Race, bench: Workbench, candidates: Sequence[Parsed], ahead: CompilationsAhead, outcomes: Outcomes
+) -> None:
+    """Finalists that give the same bits in every context say so; the others have not passed. What the budget does not
+    reach says what was seen of it before."""
+    of_finalists = {each.candidate.candidate_id: each for each in candidates}
+    with suppress(BudgetSpent):
+        for kernel_id in race.finalists:
+            each = of_finalists[kernel_id]
+            outcome = outcomes[each.candidate.program]
+            if isinstance(each.program, KernelProgram) and isinstance(outcome, Passed):
+                outcomes[each.candidate.program] = _repeated(each.program, outcome, bench, ahead)
+
+
+def _repeated(program: KernelProgram, passed: Passed, bench: Workbench, ahead: CompilationsAhead) -> Outcome:
+    binary = ahead.result(program)
+    assert isinstance(binary, Compiled), "a program that passed was compiled"
+    match bench.repeat(program, binary):
+        case Repeats() as repeats:
+            return passed.model_copy(update={"repeats": repeats})
+        case failure:
+            return failure
 
 
 def _with_final_times(outcomes: Outcomes, retimed: Mapping[str, Timing | RunFailure]) -> Outcomes:

@@ -160,9 +160,10 @@ def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardR
     """One record for each candidate that the policy wrote and that was reached, at the first values of its knobs: what
     a tuner found beyond them is not the sample's.
 
-    None for fixed values: the policy does not see them and must not learn that they can be left out.
+    None for fixed values: the policy does not see them and must not learn that they can be left out. None where equal
+    bits are promised: it does not see that either.
     """
-    if job.workload.values is not None:
+    if job.workload.values is not None or job.workload.deterministic:
         return []
     standard = standard_of(report.baselines, report.csr_bytes)
     return [

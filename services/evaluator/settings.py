@@ -36,7 +36,7 @@ class EvaluatorSettings(BaseSettings):
     million elements. None: on a GPU."""
 
     most_spares: int = Field(default=4, ge=1, le=32)
-    """Processes that wait or start at once where kernels end one after another. Read by `devices`."""
+    """Processes that wait or start at once where kernels end one after another."""
 
     compile_workers: int = Field(default=0, ge=0, le=256)
     """Compiler processes. 0: one a core, less one for the device."""

@@ -17,116 +17,111 @@ class GeneratorSettings(BaseSettings):
     )
 
     host: str = "127.0.0.1"
-    """Address to listen on; read by `__main__`."""
+    """Address to listen on."""
     port: int = Field(default=8000, ge=1, le=65535)
-    """Port to listen on; read by `__main__`."""
+    """Port to listen on."""
     stop_grace_s: int = Field(default=10, ge=1, le=600)
-    """How long open connections may finish when the service stops; read by `__main__`."""
+    """How long open connections may finish when the service stops."""
 
     max_header_bytes: int = Field(default=16 * 1024, ge=1024, le=2**20)
-    """Of a request's target and headers; more are answered 400 or 431. Read by `http.server` and `http.body_limit`."""
+    """Of a request's target and headers; more are answered 400 or 431."""
     header_timeout_s: float = Field(default=10.0, gt=0, le=600)
-    """How long the headers of a request may take; then the connection is closed. Read by `http.server`."""
+    """How long the headers of a request may take; then the connection is closed."""
     body_timeout_s: float = Field(default=30.0, gt=0, le=3600)
-    """Longest pause within a body; all of it may take this and a second for each 16 KiB. Read by `http.body_limit`."""
+    """Longest pause within a body; all of it may take this and a second for each 16 KiB."""
     max_connections: int = Field(default=512, ge=8, le=100_000)
-    """Open connections; requests on others are answered 503. Read by `http.server`."""
+    """Open connections; requests on others are answered 503."""
 
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL"),
     )
     """Address of Redis: redis://, rediss://, unix:///path.
-    From SPARSESMITH_REDIS_URL, else REDIS_URL. Read by `channels`."""
+    From SPARSESMITH_REDIS_URL, else REDIS_URL."""
 
     policy_dir: Path | None = Path("models/sparsesmith-30m")
-    """Folder of the policy. Empty: no policy, `families` is all there is. Read by `engine_host`."""
+    """Folder of the policy. Empty: no policy, `families` is all there is."""
     policy_kind: str = Field(default="auto", pattern=r"^[a-z][a-z0-9_]{0,31}$")
     """What the folder holds: `matrix` (a matrix encoder beside the language model), `text` (any language model of
     Hugging Face, asked in words), or a name that another package registered under `sparsesmith.policy_kinds`.
-    auto: matrix where it fits, else text. Read by `kinds`."""
+    auto: matrix where it fits, else text."""
     cost_model_dir: Path | None = Path("models/cost-h200")
-    """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate. Read by
-    `search.families`."""
+    """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
     mutates: bool = False
-    """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays. Read by
-    `search`."""
+    """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays."""
     exchange_dir: Path = Path(".sparsesmith/policy")
-    """Folder where the trainer leaves published weights; read by `policy_watch`."""
+    """Folder where the trainer leaves published weights."""
     policy_poll_s: float = Field(default=1.0, gt=0, le=60)
-    """How often the policy channel is asked for new weights; read by `policy_watch`."""
+    """How often the policy channel is asked for new weights."""
     canary_samples: int = Field(default=64, ge=8, le=1024)
-    """Probe samples that a new version is judged by before it serves, over 8 prompts; fewer find less. Read by
-    `canary`."""
+    """Probe samples that a new version is judged by before it serves, over 8 prompts; fewer find less."""
     canary_hold_s: float = Field(default=60.0, ge=1, le=600)
-    """A probe that keeps users' samples waiting for longer is given up; they go on once the version in service is back.
-    Read by `policy_watch`."""
+    """A probe that keeps users' samples waiting for longer is given up; they go on once the version in service is
+    back."""
     canary_verdict_s: float = Field(default=300.0, ge=1, le=3600)
-    """How long evaluators and trainer may take over the probe samples, while users are served; read by `canary`."""
+    """How long evaluators and trainer may take over the probe samples, while users are served."""
     canary_retry_s: float = Field(default=30.0, ge=0.1, le=900)
-    """Pause before a version is probed again whose probe could not be finished; doubles each time. Read by
-    `policy_watch`."""
+    """Pause before a version is probed again whose probe could not be finished; doubles each time."""
     max_logprob_gap: float = Field(default=0.02, gt=0, le=10)
-    """Nats a telling token that engine and trainer may differ more than for the shipped version; read by
-    `comparison`."""
+    """Nats a telling token that engine and trainer may differ more than for the shipped version."""
     max_logprob_gap_program: float = Field(default=0.15, gt=0, le=100)
     """Nats a program, likewise."""
     architecture: Architecture = "sm_90"
-    """GPU generation that prompts ask for; read by `search.sample`."""
+    """GPU generation that prompts ask for."""
     temperature: float = Field(default=1.0, gt=0, le=2)
-    """Sampling temperature; read by `search.sample`."""
+    """Sampling temperature."""
     max_program_tokens: int = Field(default=1536, ge=16, le=32768)
-    """Longest program a sample may have; read by `search.sample`."""
+    """Longest program a sample may have."""
     max_prompt_tokens: int = Field(default=1024, ge=16, le=65536)
-    """Longest prompt; with `max_program_tokens` the engine's context length. A policy asked in text needs 4096 or more.
-    Read by `engine`."""
+    """Longest prompt; with `max_program_tokens` the engine's context length. A policy asked in text needs 4096 or
+    more."""
 
     engine_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the engine. auto: float32 on a CPU, bfloat16 on a GPU; read by `engine`."""
+    """Arithmetic of the engine. auto: float32 on a CPU, bfloat16 on a GPU."""
     engine_max_samples: int = Field(default=64, ge=1, le=1024)
-    """Samples that the engine decodes at a time; read by `engine`."""
+    """Samples that the engine decodes at a time."""
     engine_kv_cache_gib: int = Field(default=1, ge=1, le=256)
-    """Host memory for the key-value cache when the engine runs on a CPU; read by `engine`."""
+    """Host memory for the key-value cache when the engine runs on a CPU."""
     engine_gpu_memory_fraction: float = Field(default=0.1, gt=0, le=0.95)
-    """Share of the GPU's memory that the engine takes, beside evaluator and trainer; read by `engine`."""
+    """Share of the GPU's memory that the engine takes, beside evaluator and trainer."""
     engine_threads: str = Field(default="auto", max_length=200)
-    """Cores of a CPU engine, as VLLM_CPU_OMP_THREADS_BIND takes them; read by `engine`."""
+    """Cores of a CPU engine, as VLLM_CPU_OMP_THREADS_BIND takes them."""
     engine_restart_s: float = Field(default=5.0, ge=0, le=600)
-    """Pause before a dead engine is started again; read by `engine_host`."""
+    """Pause before a dead engine is started again."""
 
     max_waiting_jobs: int = Field(default=256, ge=1, le=100_000)
-    """Accepted jobs that wait for their turn; beyond it requests are answered 503. Read by `jobs`."""
+    """Accepted jobs that wait for their turn; beyond it requests are answered 503."""
     max_running_jobs: int = Field(default=4, ge=1, le=256)
     """Jobs that share the engine and the evaluators at a time; where there are several, one in four of the places takes
-    only small ones. Read by `jobs`."""
+    only small ones."""
     samples_in_flight: int = Field(default=16, ge=1, le=1024)
-    """Samples that one job has in the engine at a time; read by `search.sample`."""
+    """Samples that one job has in the engine at a time."""
     batch_candidates: int = Field(default=16, ge=1, le=256)
-    """Candidates in an evaluation job; read by `search`."""
+    """Candidates in an evaluation job."""
     batches_in_flight: int = Field(default=2, ge=1, le=64)
-    """Evaluation jobs that one request has in the queue at a time; read by `grading`."""
+    """Evaluation jobs that one request has in the queue at a time."""
     first_grade_patience_s: float = Field(default=120.0, gt=0, le=3600)
-    """How far past its budget a job waits for its first evaluation (a cold evaluator); read by `grading`."""
+    """How far past its budget a job waits for its first evaluation (a cold evaluator)."""
 
     max_body_bytes: int = Field(default=2 * 2**30, ge=1024)
-    """Largest upload; read by `body_limit`."""
+    """Largest upload."""
     max_json_bytes: int = Field(default=64 * 2**20, ge=1024)
-    """Largest JSON body; read by `body_limit`."""
+    """Largest JSON body."""
     max_json_indices: int = Field(default=2_000_000, ge=1)
-    """Entries of each index list of a JSON body; read by `intake`."""
+    """Entries of each index list of a JSON body."""
     max_nnz: int = Field(default=50_000_000, ge=1, lt=2**31)
-    """Nonzeros of an uploaded matrix; read by `intake`."""
+    """Nonzeros of an uploaded matrix."""
     max_stored_bytes: int = Field(default=8 * 2**30, ge=2**20)
-    """Of the matrices in Redis, all jobs together; beyond it requests are answered 503. Read by `__main__`."""
+    """Of the matrices in Redis, all jobs together; beyond it requests are answered 503."""
     max_operand_bytes: int = Field(default=64 * 2**30, ge=2**20)
-    """Of the dense operands of a product: what no GPU holds is refused at once. Read by `intake`."""
+    """Of the dense operands of a product: what no GPU holds is refused at once."""
     max_parsed_matrices: int = Field(default=4, ge=1, le=256)
-    """Matrices that are parsed at a time, which bounds memory; others wait. Read by `intake`."""
+    """Matrices that are parsed at a time, which bounds memory; others wait."""
     max_wait_s: float = Field(default=60.0, ge=0, le=3600)
-    """Longest `Prefer: wait=N` that is honoured; read by `routes`."""
+    """Longest `Prefer: wait=N` that is honoured."""
     history_days: int = Field(default=30, ge=1, le=3650)
-    """How long a job that has ended can be looked at, with all that was tried for it. Read by `__main__`."""
+    """How long a job that has ended can be looked at, with all that was tried for it."""
     history_jobs: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Jobs that have ended and are kept; beyond it the oldest go. Read by `__main__`."""
+    """Jobs that have ended and are kept; beyond it the oldest go."""
     cache_ttl_s: int = Field(default=30 * 86400, ge=0)
-    """How long an answer stays in the cache of tuned kernels. 0: no cache. Read by `kernel_cache`."""
+    """How long an answer stays in the cache of tuned kernels. 0: no cache."""

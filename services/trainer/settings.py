@@ -53,7 +53,7 @@ class TrainerSettings(BaseSettings):
 
     algorithm: str = Field(default="ppo", pattern=r"^[a-z][a-z0-9_]{0,31}$")
     """What updates optimise: `ppo`, `rloo`, or a name that another package registered under the entry points
-    `sparsesmith.algorithms`. `rloo` has no critic. Read by `algorithms`."""
+    `sparsesmith.algorithms`. `rloo` has no critic."""
     epochs: int = Field(default=2, ge=1, le=32)
     """Passes over a batch."""
     minibatch_records: int = Field(default=8, ge=1, le=4096)

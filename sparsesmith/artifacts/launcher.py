@@ -5,6 +5,7 @@ CuPy is imported when a launcher is made, torch when a tensor comes in, so that 
 
 import ctypes
 from contextlib import AbstractContextManager, nullcontext
+from tempfile import NamedTemporaryFile
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,17 +16,20 @@ from sparsesmith.cuda.driver import KernelArguments, launch_programmatic
 from sparsesmith.cuda.options import CODE_OPTIONS
 from sparsesmith.elements import ELEMENTS, dtype_of
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
-from sparsesmith.formats.format import Argument
+from sparsesmith.formats.format import VALUES, Argument, Layout
 from sparsesmith.formats.values.compressed import build_layout
-from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
+from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.binding import bind
 from sparsesmith.program.directives import ResolvedLaunch
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
+
+_SOURCES = "value_sources"
 
 
 class Launcher(Protocol):
@@ -33,22 +37,52 @@ class Launcher(Protocol):
 
     def __call__(self, dense: Any) -> Any: ...
 
-    def update_values(self, matrix: scipy.sparse.csr_matrix) -> None: ...
+    def multiply(self, operand: Any, result: Any) -> None:
+        """`result` = A `operand` on CuPy's current stream: contiguous CuPy arrays of the workload's type and shapes."""
+        ...
+
+    def update_values(self, matrix: scipy.sparse.csr_matrix) -> None:
+        """Values in the same pattern."""
+        ...
+
+    def set_values(self, values: Any) -> None:
+        """Values in CSR order, a CuPy array of the workload's type, in the place of the old ones: what a captured graph
+        reads."""
+        ...
+
+    def values(self) -> npt.NDArray[Any]:
+        """Those that it multiplies with, in CSR order, on the host."""
+        ...
+
+    @property
+    def device_bytes(self) -> int:
+        """Device memory that it holds."""
+        ...
 
 
-def program_launcher(program: str, matrix: scipy.sparse.csr_matrix, workload: Workload) -> Launcher:
+def program_launcher(
+    program: str,
+    matrix: scipy.sparse.csr_matrix,
+    workload: Workload,
+    *,
+    layout: Layout | None = None,
+    cubin: bytes = b"",
+) -> Launcher:
     """A launcher of a kernel program on the current device, its format built from the matrix.
 
-    The matrix must be canonical: columns ascend in each row. As everywhere in CuPy, float32 numbers below 1.2e-38 in
-    size count as zero. Raises InvalidProgram, InvalidMatrix where the matrix has
-    another pattern than the workload, or other values where the workload fixes them, Unavailable without CuPy or a GPU.
+    The matrix must be canonical: columns ascend in each row. `layout` and `cubin`: where they are known, nothing is
+    built and nothing compiled. As everywhere in CuPy, float32 numbers below 1.2e-38 in size count as zero where it
+    compiles. Raises InvalidProgram, InvalidMatrix where the matrix has another pattern than the workload, or other
+    values where the workload fixes them, Unavailable without CuPy or a GPU.
     """
     parsed = parse_program(program, workload.operation, workload.element_type)
     pattern = pattern_from_scipy(matrix)
     if pattern.digest != workload.pattern:
         raise _another_pattern(pattern.digest, workload.pattern)
     values = checked_values(matrix.data, workload)
-    return _ProgramLauncher(parsed, pattern, matrix, workload, values)
+    if layout is None:
+        layout = build_layout(parsed.format, parsed.parameters, pattern, values)
+    return _ProgramLauncher(parsed, layout, Problem(workload, pattern, values), matrix, cubin)
 
 
 def checked_values(values: npt.NDArray[Any], workload: Workload) -> FixedValues | None:
@@ -67,27 +101,36 @@ def checked_values(values: npt.NDArray[Any], workload: Workload) -> FixedValues 
 
 
 def library_launcher(matrix: scipy.sparse.csr_matrix, workload: Workload) -> Launcher:
-    """A launcher of cuSPARSE through CuPy, for workloads where no program beat it. Raises Unavailable."""
-    return _LibraryLauncher(matrix, workload)
+    """A launcher of cuSPARSE through CuPy, for workloads where no program beat it. Raises Unavailable.
+
+    CuPy chooses algorithms that may give other bits each time: where equal ones are promised, it is the operation's
+    naive program that runs.
+    """
+    if not workload.deterministic:
+        return _LibraryLauncher(matrix, workload)
+    operation = operation_named(workload.operation)
+    return program_launcher(
+        with_element_type(operation.programs[operation.naive], workload.element_type), matrix, workload
+    )
 
 
 class _ProgramLauncher:
     def __init__(
         self,
         program: KernelProgram,
-        pattern: Pattern,
+        layout: Layout,
+        problem: Problem,
         matrix: scipy.sparse.csr_matrix,
-        workload: Workload,
-        values: FixedValues | None,
+        cubin: bytes,
     ) -> None:
-        self._cupy = _import_cupy()
+        self._cupy = import_cupy()
         self._device = self._cupy.cuda.Device()
-        self._workload = workload
-        self._pattern = pattern
-        self._layout = build_layout(program.format, program.parameters, pattern, values)
+        self._workload = problem.workload
+        self._pattern = problem.pattern
+        self._layout = layout
         num_sms = self._device.attributes["MultiProcessorCount"]
-        self._bound = bind(program, self._layout, Problem(workload, pattern, values), num_sms)
-        self._kernels = self._compiled(program)
+        self._bound = bind(program, self._layout, problem, num_sms)
+        self._kernels = self._compiled(program, cubin)
         self._arrays = {name: self._cupy.asarray(array) for name, array in self._layout.indices.items()}
         for buffer in self._bound.with_role("scratch"):
             self._arrays[buffer.name] = self._cupy.empty(buffer.num_bytes, "uint8")
@@ -101,24 +144,65 @@ class _ProgramLauncher:
         checked_values(matrix.data, self._workload)
         if not self._bound.names("values"):
             return
+        packed = self._layout.pack(values_of(matrix, self._workload.element_type))
         with self._device:
-            self._arrays["values"] = self._cupy.asarray(
-                self._layout.pack(values_of(matrix, self._workload.element_type))
-            )
+            if VALUES in self._arrays:
+                self._arrays[VALUES].set(packed)
+            else:
+                self._arrays[VALUES] = self._cupy.asarray(packed)
+
+    def set_values(self, values: Any) -> None:
+        """See Launcher.set_values."""
+        if not self._bound.names("values"):
+            return
+        packed = self._arrays[VALUES]
+        with self._device:
+            if self._layout.value_sources is None:
+                packed[...] = values
+                return
+            sources = self._sources()
+            self._cupy.take(values, self._cupy.maximum(sources, 0), out=packed)
+            packed[sources < 0] = 0
+
+    def values(self) -> npt.NDArray[Any]:
+        """See Launcher.values. Of a program whose values are compressed: none, they are fixed."""
+        packed: npt.NDArray[Any] = self._arrays[VALUES].get()
+        return packed if self._layout.value_sources is None else self._layout.unpack(packed, self._pattern.nnz)
+
+    @property
+    def device_bytes(self) -> int:
+        """See Launcher.device_bytes."""
+        return sum(int(array.nbytes) for array in self._arrays.values())
+
+    def multiply(self, operand: Any, result: Any) -> None:
+        """See Launcher.multiply."""
+        arguments = tuple(self._argument(argument, operand, result) for argument in self._bound.arguments)
+        for kernel, launch in self._kernels:
+            self._launch(kernel, launch, arguments)
 
     def __call__(self, dense: Any) -> Any:
-        with self._device, _stream_of(dense, self._cupy):
+        with self._device, stream_of(dense, self._cupy):
             (given,), (wanted,) = self._bound.names("input"), self._bound.names("output")
-            operand = _operand(dense, self._cupy, self._bound.buffer(given).shape, self._workload.element_type)
+            operand = device_operand(dense, self._cupy, self._bound.buffer(given).shape, self._workload.element_type)
             result = self._cupy.empty(self._bound.buffer(wanted).shape, operand.dtype)
-            arguments = tuple(self._argument(argument, operand, result) for argument in self._bound.arguments)
-            for kernel, launch in self._kernels:
-                self._launch(kernel, launch, arguments)
-            return _like(dense, result)
+            self.multiply(operand, result)
+            return like(dense, result)
 
-    def _compiled(self, program: KernelProgram) -> list[tuple[Any, Any]]:
+    def _sources(self) -> Any:
+        """Where each stored slot has its value from, on the device; uploaded when it is first asked for."""
+        if _SOURCES not in self._arrays:
+            self._arrays[_SOURCES] = self._cupy.asarray(self._layout.value_sources)
+        return self._arrays[_SOURCES]
+
+    def _compiled(self, program: KernelProgram, cubin: bytes) -> list[tuple[Any, Any]]:
         """Kernels and their launches, in order."""
-        module = self._cupy.RawModule(code=program.source, options=CODE_OPTIONS)
+        if cubin:
+            self._file = NamedTemporaryFile(suffix=".cubin")  # noqa: SIM115  CuPy may read it again.
+            self._file.write(cubin)
+            self._file.flush()
+            module = self._cupy.RawModule(path=self._file.name)
+        else:
+            module = self._cupy.RawModule(code=program.source, options=CODE_OPTIONS)
         kernels = [(module.get_function(launch.kernel), launch) for launch in self._bound.launches]
         for kernel, launch in kernels:
             if needed := self._bound.shared_bytes[launch.kernel]:
@@ -152,7 +236,7 @@ def _passed(argument: Any) -> ctypes.c_int | int:
 
 class _LibraryLauncher:
     def __init__(self, matrix: scipy.sparse.csr_matrix, workload: Workload) -> None:
-        self._cupy = _import_cupy()
+        self._cupy = import_cupy()
         self._device = self._cupy.cuda.Device()
         self._workload = workload
         self.update_values(matrix)
@@ -166,12 +250,33 @@ class _LibraryLauncher:
                 scipy.sparse.csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
             )
 
+    def set_values(self, values: Any) -> None:
+        """See Launcher.set_values."""
+        with self._device:
+            self._matrix.data[...] = values
+
+    def values(self) -> npt.NDArray[Any]:
+        """See Launcher.values."""
+        wide: npt.NDArray[Any] = self._matrix.data.get()
+        return wide.astype(dtype_of(self._workload.element_type))
+
+    @property
+    def device_bytes(self) -> int:
+        """See Launcher.device_bytes."""
+        matrix = self._matrix
+        return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
+
+    def multiply(self, operand: Any, result: Any) -> None:
+        """See Launcher.multiply."""
+        result[...] = self._matrix @ operand.astype(sum_type(self._workload.element_type), copy=False)
+
     def __call__(self, dense: Any) -> Any:
-        with self._device, _stream_of(dense, self._cupy):
+        with self._device, stream_of(dense, self._cupy):
             expected = dense_shape(self._matrix.shape, self._workload)
-            operand = _operand(dense, self._cupy, expected, self._workload.element_type)
-            result = self._matrix @ operand.astype(sum_type(self._workload.element_type))
-            return _like(dense, self._cupy.ascontiguousarray(result, dtype=operand.dtype))
+            operand = device_operand(dense, self._cupy, expected, self._workload.element_type)
+            result = self._cupy.empty((self._matrix.shape[0], *expected[1:]), operand.dtype)
+            self.multiply(operand, result)
+            return like(dense, result)
 
 
 def dense_shape(shape: tuple[int, int], workload: Workload) -> tuple[int, ...]:
@@ -181,7 +286,8 @@ def dense_shape(shape: tuple[int, int], workload: Workload) -> tuple[int, ...]:
     return given.shape(sizes)
 
 
-def _import_cupy() -> Any:
+def import_cupy() -> Any:
+    """Raises Unavailable without it, or without a GPU."""
     try:
         import cupy
     except ImportError as error:
@@ -195,6 +301,15 @@ def _import_cupy() -> Any:
     return cupy
 
 
+def current_architecture() -> str | None:
+    """Of the current device (`sm_90`); None without CuPy or a GPU."""
+    try:
+        device = import_cupy().cuda.Device()
+    except Unavailable:
+        return None
+    return f"sm_{device.compute_capability}"
+
+
 def values_of(matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> npt.NDArray[np.floating[Any]]:
     """In CSR order, in the element type."""
     return np.ascontiguousarray(matrix.data, dtype=dtype_of(element_type))
@@ -205,7 +320,7 @@ def sum_type(element_type: ElementType) -> np.dtype[Any]:
     return dtype_of(ELEMENTS[element_type].sums)
 
 
-def _operand(dense: Any, cupy: Any, expected: tuple[int, ...], element_type: ElementType) -> Any:
+def device_operand(dense: Any, cupy: Any, expected: tuple[int, ...], element_type: ElementType) -> Any:
     """The dense operand on the device: contiguous, in the workload's element type. Raises InvalidInput."""
     given = shaped_operand(dense, expected, element_type)
     array = cupy.asarray(given)
@@ -268,7 +383,7 @@ class _ForeignStream:
         return (0, self._handle)
 
 
-def _stream_of(dense: Any, cupy: Any) -> AbstractContextManager[Any]:
+def stream_of(dense: Any, cupy: Any) -> AbstractContextManager[Any]:
     """What torch computed on its current stream is waited for, and what follows there waits for us."""
     if not is_torch(dense) or not dense.is_cuda:
         return nullcontext()
@@ -279,7 +394,7 @@ def _stream_of(dense: Any, cupy: Any) -> AbstractContextManager[Any]:
     return stream
 
 
-def _like(given: Any, result: Any) -> Any:
+def like(given: Any, result: Any) -> Any:
     """`result` (CuPy) as the kind of array that was given, on the device where that lies."""
     if is_torch(given):
         import torch

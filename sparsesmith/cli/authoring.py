@@ -52,6 +52,8 @@ def command(program: Path, matrix: Path, options: TuningOptions) -> list[str]:
         "--values": options.values,
     }
     named = [word for option in chosen.items() for word in option]
+    if options.deterministic:
+        named.append("--deterministic")
     return [sys.executable, "-m", GRADER, str(program), str(matrix), *named]
 
 

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 import sparsesmith
 from sparsesmith.cli.options import (
     AxesOption,
+    Deterministic,
     ElementTypeOption,
     Headers,
     JobId,
@@ -84,6 +85,7 @@ def tune(  # noqa: PLR0913
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
+    deterministic: Deterministic = False,
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     candidates: Annotated[int, typer.Option(help="Kernels to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to search at most", metavar="SECONDS")] = 120,
@@ -104,6 +106,7 @@ def tune(  # noqa: PLR0913
         element_type=element_type,
         num_dense_cols=num_dense_cols,
         values=values,
+        deterministic=deterministic,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
     )
@@ -124,6 +127,7 @@ def grade(  # noqa: PLR0913
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
+    deterministic: Deterministic = False,
     candidates: Annotated[int, typer.Option(help="Settings of its knobs to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to try them at most", metavar="SECONDS")] = 120,
     url: Url = None,
@@ -141,6 +145,7 @@ def grade(  # noqa: PLR0913
         element_type=element_type,
         num_dense_cols=num_dense_cols,
         values=values,
+        deterministic=deterministic,
         budget={"candidates": candidates, "seconds": seconds},
     )
     with connection(url, header) as client:
@@ -155,6 +160,7 @@ def check(
     element_type: ElementTypeOption = "float32",
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
+    deterministic: Deterministic = False,
     as_json: Json = False,
 ) -> None:
     """Grade a kernel program on this machine's device, without a server. Exits with 3 unless it passed."""
@@ -163,7 +169,11 @@ def check(
     from sparsesmith.client.options import tuning_options
 
     options = tuning_options(
-        operation=operation, element_type=element_type, num_dense_cols=num_dense_cols, values=values
+        operation=operation,
+        element_type=element_type,
+        num_dense_cols=num_dense_cols,
+        values=values,
+        deterministic=deterministic,
     )
     raise typer.Exit(check_program(program, matrix, options, as_json=as_json))
 

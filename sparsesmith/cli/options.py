@@ -47,4 +47,7 @@ ValuesOf = Annotated[
     ValuesOption,
     typer.Option("--values", help="Right for any values, or for the file's own, exploiting them"),
 ]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Equal inputs give equal bits, in every run; no atomic sums")
+]
 State = Annotated[Path, typer.Option(help="Folder for the queue, the weights and the logs", metavar="FOLDER")]

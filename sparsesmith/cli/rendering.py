@@ -40,6 +40,7 @@ from sparsesmith_proto.kernel import (
     Passed,
     ProbeWritten,
     Rejected,
+    Repeats,
     Sampled,
     TimedOut,
     Timing,
@@ -64,6 +65,8 @@ def show_report(console: Console, report: KernelReport, known: str | None = None
         show_line(console, "matrix", f"{report.num_rows:,} x {report.num_cols:,}, {report.nnz:,} nonzeros")
     if workload.values is not None:
         show_line(console, "values", "fixed: a kernel is valid for this matrix's values only")
+    if workload.deterministic:
+        show_line(console, "bits", "equal for equal inputs, in every run: compared with such routines alone")
     show_line(console, "device", describe_device(report.device))
     shown = answer.best if isinstance(answer, TunedAnswer) else answer.closest
     if shown is not None:
@@ -205,8 +208,8 @@ def describe_outcome(outcome: Outcome) -> str:
     match outcome:
         case Passed(timing=timing, resources=resources, storage_format=format_, num_inputs=inputs, worst_error=worst):
             return (
-                f"passed on {inputs} inputs (worst error {worst:.1e} of |A||x|), {describe_timing(timing)}, "
-                f"format {format_}, {resources.registers} registers"
+                f"passed on {inputs} inputs (worst error {worst:.1e} of |A||x|){_repeats(outcome.repeats)}, "
+                f"{describe_timing(timing)}, format {format_}, {resources.registers} registers"
             )
         case Rejected(message=message):
             return f"rejected: {message}"
@@ -219,6 +222,13 @@ def describe_outcome(outcome: Outcome) -> str:
         case TimedOut(stage=stage, limit_s=limit, message=message):
             return f"timed out in {stage} after {limit:g} s: {message}"
     assert_never(outcome)
+
+
+def _repeats(repeats: Repeats | None) -> str:
+    if repeats is None:
+        return ""
+    contexts = "one context" if repeats.contexts == 1 else f"{repeats.contexts} contexts"
+    return f", equal bits in {repeats.runs} runs in {contexts}"
 
 
 def describe_break_even(break_even: BreakEven) -> str:

@@ -16,10 +16,10 @@ from sparsesmith.artifacts import ArtifactKind
 from sparsesmith.client import flows
 from sparsesmith.client.flows import Call, Flow, Health, OnProgress, Pause
 from sparsesmith.client.headers import client_headers
-from sparsesmith.client.matrices import SparseMatrix, to_scipy
 from sparsesmith.client.options import tuning_options
-from sparsesmith.client.tuned_kernel import TunedKernel
 from sparsesmith.errors import InvalidOption, Unavailable
+from sparsesmith.operator import Operator
+from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith_proto.api import (
     EvaluationAnswer,
     JobPage,
@@ -65,10 +65,10 @@ class Client:
 
     def tune(
         self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
-    ) -> TunedKernel:
+    ) -> Operator:
         """Tune a kernel for the matrix's pattern, or with values="fixed" for its values too, and bind it to them."""
         csr = to_scipy(matrix)
-        return TunedKernel(self.tune_file(MATRIX_NAME, matrix_file(csr, options), options, on_progress), csr)
+        return Operator(self.tune_file(MATRIX_NAME, matrix_file(csr, options), options, on_progress), csr)
 
     def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -202,10 +202,10 @@ class AsyncClient:
 
     async def tune(
         self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
-    ) -> TunedKernel:
+    ) -> Operator:
         csr = await asyncio.to_thread(to_scipy, matrix)
         data = await asyncio.to_thread(matrix_file, csr, options)
-        return TunedKernel(await self.tune_file(MATRIX_NAME, data, options, on_progress), csr)
+        return Operator(await self.tune_file(MATRIX_NAME, data, options, on_progress), csr)
 
     async def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -303,7 +303,7 @@ class AsyncClient:
 
 def tune(
     matrix: SparseMatrix, *, url: str | None = None, headers: Mapping[str, str] | None = None, **options: object
-) -> TunedKernel:
+) -> Operator:
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,

@@ -112,6 +112,15 @@ class Layout:
         packed[self.value_sources < 0] = 0
         return packed
 
+    def unpack(self, packed: npt.NDArray[np.floating], nnz: int) -> npt.NDArray[np.floating]:
+        """The inverse of pack."""
+        if self.value_sources is None:
+            return packed
+        values = np.empty(nnz, packed.dtype)
+        stored = self.value_sources >= 0
+        values[self.value_sources[stored]] = packed[stored]
+        return values
+
     def buffer_bytes(self, argument: Argument, element_bytes: int, num_dense_cols: int) -> int:
         """Device memory of one of the format's arrays."""
         match argument.role:

@@ -141,7 +141,7 @@ class EvaluationQueue:
         self._connection = connection
         self._limits = limits or QueueLimits()
         self._queue = _queue(connection)
-        self._abandoned = _abandoned_jobs(self._queue, self._limits)
+        self._abandoned = abandoned_jobs(self._queue, self._limits)
         self._overtake = connection.register_script(OVERTAKE)
 
     def submit(self, job: EvaluationJob) -> None:
@@ -198,11 +198,6 @@ class EvaluationQueue:
         with answering():
             return len(self._queue)
 
-    def requeue_abandoned(self) -> None:
-        """Give the jobs of workers whose heartbeat stopped to others. Raises Unavailable."""
-        with answering():
-            self._abandoned.recover()
-
     def _enqueue(self, rq_id: str, job: EvaluationJob) -> None:
         num_retries = self._limits.max_attempts - 1
         self._queue.enqueue_call(
@@ -254,7 +249,7 @@ class EvaluationWorker(SimpleWorker):
     def __init__(self, *arguments: Any, limits: QueueLimits, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._limits = limits
-        self._abandoned = _abandoned_jobs(self.queues[0], limits)
+        self._abandoned = abandoned_jobs(self.queues[0], limits)
         self._has_lost_job = False
         self._is_retiring = False
         self._job_key: str | None = None
@@ -438,7 +433,8 @@ def _queue(connection: Redis) -> Queue:
     return BoundedQueue(QUEUE_NAME, connection=connection, serializer=JSONSerializer)
 
 
-def _abandoned_jobs(queue: Queue, limits: QueueLimits) -> AbandonedJobs:
+def abandoned_jobs(queue: Queue, limits: QueueLimits) -> AbandonedJobs:
+    """Those of a queue, looked for within its limits."""
     return AbandonedJobs(
         queue,
         taken_grace_s=limits.taken_grace_s,

@@ -12,7 +12,7 @@ nothing is left that is likely to be faster by more than the noise, or when many
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,11 +49,24 @@ class TuningLimits:
     """...but not before it has been told of this many: a cost model may be sure and wrong."""
 
 
+def anything(_: str) -> bool:
+    """No text is left out."""
+    return True
+
+
 class Tuner:
     """Proposes programs of a grid and learns from their times."""
 
-    def __init__(self, grid: Choices, cost: CostModel, limits: TuningLimits | None = None) -> None:
+    def __init__(
+        self,
+        grid: Choices,
+        cost: CostModel,
+        limits: TuningLimits | None = None,
+        allows: Callable[[str], bool] = anything,
+    ) -> None:
+        """`allows`: whether a program's text may be proposed at all."""
         self._grid = grid
+        self._allows = allows
         self._limits = limits or TuningLimits()
         self._results: dict[int, float | Failure] = {}
         self._index_of: dict[str, int] = {}
@@ -96,7 +109,7 @@ class Tuner:
             index = self._most_promising(surrogate)
             self._taken[index] = True
             instance = self._grid.instance(index)
-            if instance.program in self._index_of:
+            if instance.program in self._index_of or not self._allows(instance.program):
                 continue
             self._index_of[instance.program] = index
             self._pending[index] = None

@@ -13,7 +13,6 @@ import scipy.sparse
 
 from sparsesmith.artifacts.cpp_header import cpp_header, cpp_parameters, values_fingerprint, workload_name
 from sparsesmith.artifacts.python_loader import python_loader
-from sparsesmith.client import TunedKernel
 from sparsesmith.errors import InvalidMatrix, InvalidProgram, Unavailable
 from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.formats import complete_parameters, format_named
@@ -22,6 +21,7 @@ from sparsesmith.formats.values.compressed import compressed
 from sparsesmith.formats.values.storage import VALUE_STORAGES
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.matrix.values import fixed_values
+from sparsesmith.operator import Operator
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 from tests.artifacts.answers import CSR_PROGRAM, make_device, make_matrix, make_report, make_workload
@@ -148,11 +148,11 @@ def test_a_loader_refuses_other_values_before_a_gpu_is_asked_for(monkeypatch: py
 
 def test_a_tuned_kernel_takes_no_new_values_but_the_librarys_answer_does() -> None:
     matrix = make_matrix()
-    kernel = TunedKernel(fixed_report(matrix), matrix)
+    kernel = Operator(fixed_report(matrix), matrix)
     kernel.update_values(matrix.copy())
     with pytest.raises(InvalidMatrix, match="valid for those only"):
         kernel.update_values(matrix * 2)
-    TunedKernel(fixed_report(matrix, None), matrix).update_values(matrix * 2)
+    Operator(fixed_report(matrix, None), matrix).update_values(matrix * 2)
 
 
 def test_a_header_says_what_it_is_valid_for_and_has_a_name_of_its_own() -> None:

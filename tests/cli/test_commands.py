@@ -67,9 +67,10 @@ def test_json_is_all_that_is_printed(sparsesmith_command: Shell, server: str, ma
 
 def test_options_reach_the_server(sparsesmith_command: Shell, server: str, matrix: Path) -> None:
     options = ("--operation", "spmm", "--num-dense-cols", "8", "--type", "float64", "--search", "families")
-    report = json.loads(sparsesmith_command("tune", matrix, *FAST, *options, "--json").out)
+    report = json.loads(sparsesmith_command("tune", matrix, *FAST, *options, "--deterministic", "--json").out)
     workload = report["workload"]
     assert (workload["operation"], workload["num_dense_cols"], workload["element_type"]) == ("spmm", 8, "float64")
+    assert workload["deterministic"] is True
     assert report["search"]["strategy"] == "families"
 
 

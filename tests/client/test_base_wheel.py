@@ -49,12 +49,13 @@ def test_client_command_line_contract_and_domain_need_no_heavy_package() -> None
     run = python(
         """
 import importlib, sparsesmith, sparsesmith.cli.commands, sparsesmith_proto
-PURE = "client artifacts matrix formats program families prompts".split()
+PURE = "client operator artifacts matrix formats program families prompts".split()
 for package in (*(f"sparsesmith.{name}" for name in PURE), "sparsesmith_proto"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
         importlib.import_module(module.name)
         print(module.name)
-assert sparsesmith.tune and sparsesmith.Client and sparsesmith.AsyncClient and sparsesmith.TunedKernel
+assert sparsesmith.tune and sparsesmith.Client and sparsesmith.AsyncClient and sparsesmith.load
+assert sparsesmith.TunedKernel is sparsesmith.Operator
 assert not {name.partition(".")[0] for name in sys.modules} & HEAVY
 """
     )

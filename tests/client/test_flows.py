@@ -127,3 +127,9 @@ def test_a_job_identifier_cannot_reach_another_path() -> None:
 def test_a_program_that_is_not_text_is_refused_before_it_is_sent() -> None:
     with pytest.raises(InvalidProgram, match="UTF-8"):
         next(flows.submit_evaluation("\ud800", "m.mtx", b"", TuningOptions()))
+
+
+def test_a_wish_for_equal_bits_is_a_field_of_an_upload_and_else_nothing_is_sent() -> None:
+    assert flows.form_fields(TuningOptions(deterministic=True))["deterministic"] == "True"
+    assert "deterministic" not in flows.form_fields(TuningOptions())
+    assert flows.task_body(TuningOptions(deterministic=True))["deterministic"] is True

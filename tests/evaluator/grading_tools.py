@@ -27,10 +27,19 @@ def make_pattern(num_rows: int = 300, num_cols: int = 300, density: float = 0.03
 
 
 def make_workload(
-    pattern: Pattern, operation: Operation = "spmv", element_type: ElementType = "float32", num_dense_cols: int = 1
+    pattern: Pattern,
+    operation: Operation = "spmv",
+    element_type: ElementType = "float32",
+    num_dense_cols: int = 1,
+    *,
+    deterministic: bool = False,
 ) -> Workload:
     return Workload(
-        pattern=pattern.digest, operation=operation, element_type=element_type, num_dense_cols=num_dense_cols
+        pattern=pattern.digest,
+        operation=operation,
+        element_type=element_type,
+        num_dense_cols=num_dense_cols,
+        deterministic=deterministic,
     )
 
 

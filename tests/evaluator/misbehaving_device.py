@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
 from services.evaluator.checking.correctness import HostSeal
-from services.evaluator.checking.draws import draw, system_generator
+from services.evaluator.checking.draws import MIXED, draw, system_generator
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import (
+    Array,
     DeviceLost,
     Draw,
     LoadedKernel,
@@ -112,9 +115,9 @@ class MisbehavingBench:
             default="library", routines=(BaselineTiming(routine="library", timing=measured(10), preparation_ms=0),)
         )
 
-    def draw(self, name: str) -> Draw:
+    def draw(self, name: str, seed: int | None = None) -> Draw:
         time.sleep(self._hold_s)
-        return draw(name, self._problem, system_generator())
+        return draw(name, self._problem, system_generator() if seed is None else np.random.default_rng(seed))
 
     def seal(self, draws: Sequence[Draw]) -> HostSeal:
         return HostSeal(draws)
@@ -141,6 +144,11 @@ class MisbehavingKernel:
         output = draw.reference.astype(draw.dense.dtype)
         if self._behaviour == "wrong":
             output = output + 1
+        self._has_run += 1
+        if self._behaviour == "unsteady" and draw.name == MIXED:
+            output = _with_bits_of(self._has_run, output, draw)
+        if self._behaviour == "by_process" and draw.name == MIXED:
+            output = _with_bits_of(os.getpid(), output, draw)
         if self._behaviour == "corrupt":
             draw.reference[0] += 1e-9
         return Ran({draw.output: output}, self._behaviour != "overrun", self._behaviour != "overwrite")
@@ -157,6 +165,14 @@ class MisbehavingKernel:
 
     def close(self) -> None:
         pass
+
+
+def _with_bits_of(number: int, output: Array, draw: Draw) -> Array:
+    """Right, but for the last bits of a few entries, which tell the number."""
+    most_room = np.argsort(-draw.bound / (abs(draw.reference) + 1e-30))
+    told = np.array([entry for bit, entry in enumerate(most_room[:32]) if number >> bit & 1])
+    output[told] = np.nextafter(output[told], np.inf)
+    return output
 
 
 def behave(behaviour: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse
 
 from services.evaluator.checking.draws import COLUMN_SIZES, TINY
-from services.evaluator.compiling.nvrtc import Nvrtc, find_library
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
+from sparsesmith.cuda.nvrtc import Nvrtc, find_library
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations.sums import (
     LONG_ROW,

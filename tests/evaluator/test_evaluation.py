@@ -22,7 +22,16 @@ from services.evaluator.race import MAX_FINALISTS, Race
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, Passed, Rejected, Resources, TimedOut
+from sparsesmith_proto.kernel import (
+    Baselines,
+    BaselineTiming,
+    DeviceDescription,
+    Passed,
+    Rejected,
+    Repeats,
+    Resources,
+    TimedOut,
+)
 from tests.evaluator.grading_tools import make_candidate, make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, measured, program_text
 
@@ -225,6 +234,9 @@ class TimedBench:
         return measured(float(kernel_id))
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
+        raise NotImplementedError
+
+    def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
         raise NotImplementedError
 
     def unload(self, kernel_id: str) -> None:

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pytest
 
 from services.evaluator.checking.draws import draw, system_generator
-from services.evaluator.compiling.nvrtc import Nvrtc, find_library
 from services.evaluator.device import Draw
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
+from sparsesmith.cuda.nvrtc import Nvrtc, find_library
 from sparsesmith.formats.format import complete_parameters
 from sparsesmith.formats.sell import Sell
 from sparsesmith.matrix.pattern import Pattern

@@ -137,3 +137,17 @@ def test_both_forms_of_a_program_count_against_the_budget() -> None:
     batches = search(None, 7, task=fixed_task())
     programs = [candidate.program for batch in batches for candidate in batch]
     assert len(programs) == len(set(programs)) == 7
+
+
+def test_a_search_for_equal_bits_proposes_no_program_with_atomics() -> None:
+    """On a matrix with a few long rows, for which families that add atomically are worth a try."""
+    rng = np.random.default_rng(3)
+    skewed = sp.vstack([sp.random(1200, 1200, 0.004, rng=rng), sp.random(3, 1200, 0.9, rng=rng)], format="csr")
+    task = make_task(pattern_from_scipy(skewed), candidates=200)
+    workload = task.problem.workload.model_copy(update={"deterministic": True})
+    kept = replace(task, problem=replace(task.problem, workload=workload))
+    usual = {candidate.program for batch in search(None, 200, task=task) for candidate in batch}
+    ordered = {candidate.program for batch in search(None, 200, task=kept) for candidate in batch}
+    assert any("atomic" in program for program in usual)
+    assert len(ordered) >= 16
+    assert not any("atomic" in program for program in ordered)

@@ -128,6 +128,20 @@ def test_a_program_is_graded(client: httpx.Client) -> None:
     assert state.answer.evaluation.candidate.program == PROGRAM
 
 
+def test_equal_bits_are_asked_of_the_evaluators_and_promised_in_the_answer(
+    client: httpx.Client, evaluators: Evaluators
+) -> None:
+    tuned = client.post("/v1/kernels", json=kernel_request(deterministic=True), headers={"Prefer": "wait=10"})
+    state = status_of(tuned).status
+    assert isinstance(state, Finished)
+    assert state.report.workload.deterministic
+    body = {"matrix": MATRIX, "program": PROGRAM, "deterministic": True}
+    graded = status_of(client.post("/v1/evaluations", json=body, headers={"Prefer": "wait=10"})).status
+    assert isinstance(graded, Graded)
+    assert graded.answer.workload.deterministic
+    assert all(job.workload.deterministic for job, _ in evaluators.jobs.values())
+
+
 @pytest.mark.parametrize("as_file", [True, False])
 def test_a_program_is_graded_on_a_matrix_file(client: httpx.Client, as_file: bool) -> None:
     files: dict[str, Any] = {"file": ("m.mtx", matrix_market())}

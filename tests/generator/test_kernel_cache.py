@@ -2,7 +2,8 @@
 
 import asyncio
 
-from services.generator.search.kernel_cache import TunedKernelCache
+from services.generator.orders import fingerprint
+from services.generator.search.kernel_cache import TunedKernelCache, question
 from sparsesmith.transport.connection import connect
 from sparsesmith.transport.tuned_kernel_store import TunedKernelStore
 from sparsesmith_proto.api import KernelReport
@@ -33,3 +34,13 @@ def test_an_answer_serves_until_another_toolchain_has_reported(redis_url: str) -
         assert await cache.find(order, None) is not None
 
     asyncio.run(story())
+
+
+def test_a_question_about_equal_bits_is_another_one_and_all_others_are_written_as_before() -> None:
+    order = make_order(make_pattern(), search="families")
+    workload = order.workload.model_copy(update={"deterministic": True})
+    options = order.options.model_copy(update={"deterministic": True})
+    deterministic = order.model_copy(update={"workload": workload, "options": options})
+    assert question(order, None) != question(deterministic, None)
+    assert fingerprint(order) != fingerprint(deterministic)
+    assert "deterministic" not in order.model_dump_json()

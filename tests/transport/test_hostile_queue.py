@@ -9,8 +9,9 @@ from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
 
 from sparsesmith.errors import Unavailable
+from sparsesmith.transport.abandoned_jobs import AbandonedJobs
 from sparsesmith.transport.connection import Redis
-from sparsesmith.transport.queue import GRADE_FUNCTION, QUEUE_NAME, EvaluationQueue
+from sparsesmith.transport.queue import GRADE_FUNCTION, QUEUE_NAME, EvaluationQueue, abandoned_jobs
 from sparsesmith.transport.readable_jobs import (
     COUNTS,
     MAX_KEPT,
@@ -35,9 +36,9 @@ def queue(redis_connection: Redis) -> EvaluationQueue:
     return EvaluationQueue(redis_connection, LIMITS)
 
 
-def recovered(queue: EvaluationQueue, connection: Redis) -> bool:
+def recovered(abandoned: AbandonedJobs, connection: Redis) -> bool:
     """Whether nothing is left of what dead workers had."""
-    queue.requeue_abandoned()
+    abandoned.recover()
     return bool(connection.llen(TAKEN) == 0)
 
 
@@ -132,7 +133,8 @@ def test_bytes_that_are_no_text_among_the_taken_jobs_harm_no_other(
     redis_connection.zadd("rq:wip:evaluations", {b"\xff\xfe:1": 1})
     workers.start("a")
     assert_it_still_works(queue)
-    wait_until(lambda: recovered(queue, redis_connection))
+    abandoned = abandoned_jobs(plain_queue(redis_connection), LIMITS)
+    wait_until(lambda: recovered(abandoned, redis_connection))
     assert redis_connection.zcard("rq:wip:evaluations") == 0
     assert {aside.job for aside in jobs_set_aside(redis_connection)} == {"\\xff\\xfe"}
 
@@ -142,7 +144,8 @@ def test_a_spoilt_job_of_a_dead_worker_is_set_aside_by_whoever_looks(
 ) -> None:
     job = queued(redis_connection, retries_left=b"many")
     redis_connection.lmove(WAITING, TAKEN)
-    wait_until(lambda: recovered(queue, redis_connection))
+    abandoned = abandoned_jobs(plain_queue(redis_connection), LIMITS)
+    wait_until(lambda: recovered(abandoned, redis_connection))
     (aside,) = jobs_set_aside(redis_connection)
     assert (aside.job, aside.kind) == (job.id, "fields")
 

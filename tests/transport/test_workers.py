@@ -12,7 +12,7 @@ from rq.serializers import JSONSerializer
 
 from sparsesmith.errors import Conflict, LimitExceeded, NotFound, Unavailable
 from sparsesmith.transport.connection import Redis
-from sparsesmith.transport.queue import GRADE_FUNCTION, QUEUE_NAME, EvaluationQueue, living_workers
+from sparsesmith.transport.queue import GRADE_FUNCTION, QUEUE_NAME, EvaluationQueue, abandoned_jobs, living_workers
 from tests.transport.messages import make_job, report_for
 from tests.transport.quick_evaluator import LIMITS
 from tests.transport.workers import Workers, wait_until
@@ -120,7 +120,8 @@ def test_many_who_look_for_abandoned_jobs_queue_each_once(
     wait_until(lambda: workers.began("hold-1"))
     workers.kill("a")
     time.sleep(LIMITS.heartbeat_ttl_s + 1)
-    lookers = [threading.Thread(target=EvaluationQueue(redis_connection, LIMITS).requeue_abandoned) for _ in range(8)]
+    waiting = Queue(QUEUE_NAME, connection=redis_connection, serializer=JSONSerializer)
+    lookers = [threading.Thread(target=abandoned_jobs(waiting, LIMITS).recover) for _ in range(8)]
     for looker in lookers:
         looker.start()
     for looker in lookers:

@@ -47,6 +47,8 @@ class Correct:
     worst_error: float
     """Largest |y - y_ref| / (|A| |x|)."""
     num_inputs: int
+    same_runs: int = 0
+    """Runs on one draw that gave equal bits, where that was asked for."""
 
 
 def check(kernel: LoadedKernel, draws: Sequence[Draw], num_repeated: int) -> Correct | RunFailure:

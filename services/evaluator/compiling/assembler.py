@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.evaluator.compiling.nvrtc import toolkits, wheel_folders
+from sparsesmith.cuda.nvrtc import toolkits, wheel_folders
 
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
 _START_LIMIT_S = 30.0

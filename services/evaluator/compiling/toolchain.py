@@ -16,7 +16,8 @@ from services.evaluator.compiling.assembler import Assembled, Assembler, Assembl
 from services.evaluator.compiling.contract.facts import NO_FACTS, PtxFacts, facts_of
 from services.evaluator.compiling.contract.flow.unset import with_registers_set
 from services.evaluator.compiling.log import split_log
-from services.evaluator.compiling.nvrtc import (
+from services.evaluator.ptx import MalformedPtx, is_read_alike, print_module, read_module
+from sparsesmith.cuda.nvrtc import (
     PROGRAM_NAME,
     Nvrtc,
     NvrtcNotFound,
@@ -24,7 +25,6 @@ from services.evaluator.compiling.nvrtc import (
     find_include_folders,
     find_library,
 )
-from services.evaluator.ptx import MalformedPtx, is_read_alike, print_module, read_module
 from sparsesmith.cuda.options import CODE_OPTIONS
 from sparsesmith.errors import Unavailable
 

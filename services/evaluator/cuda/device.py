@@ -204,9 +204,9 @@ class CudaBench:
         first, *others = kinds_of(self._problem)
         return self._routines.baselines(self.draw(first), self.draw(others[-1] if others else first))
 
-    def draw(self, name: str) -> Draw:
+    def draw(self, name: str, seed: int | None = None) -> Draw:
         """See Bench.draw."""
-        return self._source.draw(name)
+        return self._source.draw(name, seed)
 
     def seal(self, draws: Sequence[Draw]) -> SealedMemory:
         """See Bench.seal."""

@@ -52,6 +52,11 @@ def system_key() -> Key:
     return Key(secrets.randbits(64), secrets.randbits(64))
 
 
+def key_of(seed: int) -> Key:
+    """Of 128 bits."""
+    return Key(seed & (2**64 - 1), seed >> 64 & (2**64 - 1))
+
+
 _SCALED_ERROR = cupy.ElementwiseKernel(
     "T output, float64 reference, float64 bound, float64 magnitude",
     "float64 scaled",
@@ -95,15 +100,15 @@ class DeviceDraws:
             self._col_indices = cupy.asarray(pattern.col_indices)
             self._values = None if fixed is None else cupy.asarray(fixed.array)
 
-    def draw(self, name: str) -> Draw:
-        """One set of inputs, kept as long as somebody refers to it.
+    def draw(self, name: str, seed: int | None = None) -> Draw:
+        """One set of inputs, kept as long as somebody refers to it; see `Bench.draw` on the seed.
 
         Raises Unavailable where the device's reference is not SciPy's, cupy.cuda.memory.OutOfMemoryError.
         """
         if not self._is_checked:
             self._check()
             self._is_checked = True
-        drawn = self._drawn(name, system_key())
+        drawn = self._drawn(name, system_key() if seed is None else key_of(seed))
         if self._fixed is not None:
             drawn.bound[...] += self.lost
         elif name == INTEGERS:

@@ -56,9 +56,11 @@ class HostDraws:
         """Of the draw that is timed, each on top of the one before."""
         self.fresh: tuple[Draw, ...] = ()
 
-    def draw(self, name: str) -> Draw:
+    def draw(self, name: str, seed: int | None = None) -> Draw:
         """One set of inputs, kept as long as somebody refers to it; of the kind that is timed with all that programs
-        are run again on. Raises cupy.cuda.memory.OutOfMemoryError."""
+        are run again on, unless a seed is given (see `Bench.draw`). Raises cupy.cuda.memory.OutOfMemoryError."""
+        if seed is not None:
+            return self._held.hold(_uploaded(draw_inputs(name, self._problem, np.random.default_rng(seed))))
         host = draw_inputs(name, self._problem, self._generator)
         uploaded = self._held.hold(_uploaded(host))
         if name == kinds_of(self._problem)[0]:

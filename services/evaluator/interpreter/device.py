@@ -8,7 +8,8 @@ anew, programs with `__device__` variables are refused. That is why estimated ti
 skipped when repeated.
 
 Blocks run one after another, in the second run of each input from the last to the first: a result that depends on
-their order is wrong in one of the two.
+their order is wrong in one of the two. Where the workload asks for equal bits, blocks and warps of every run but the
+first are in an order drawn anew.
 
 What it does not protect against: differences between the interpreter and a real device (scheduling, memory order
 between blocks); a program that passes here is checked again where a GPU is.
@@ -161,12 +162,13 @@ class InterpreterBench:
         """The plain kernels, checked on one draw. Raises Unavailable where they cannot be compiled or fail."""
         checked = self.draw("uniform" if self.problem.matrix is not None else kinds_of(self.problem)[0])
         programs = plain_programs(self.problem.workload)
-        timed = tuple(self._routine(name, text, checked) for name, text in programs.items())
+        routines = (self._routine(name, text, checked) for name, text in programs.items())
+        timed = tuple(routine for routine in routines if routine is not None)
         self._routines = {routine.routine: routine.timing for routine in timed}
         return Baselines(default=timed[0].routine, routines=timed)
 
-    def draw(self, name: str) -> Draw:
-        return draw_inputs(name, self.problem, self._generator)
+    def draw(self, name: str, seed: int | None = None) -> Draw:
+        return draw_inputs(name, self.problem, self._generator if seed is None else np.random.default_rng(seed))
 
     def seal(self, draws: Sequence[Draw]) -> HostSeal:
         return HostSeal(draws)
@@ -189,12 +191,15 @@ class InterpreterBench:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _routine(self, name: str, text: str, checked: Draw) -> BaselineTiming:
+    def _routine(self, name: str, text: str, checked: Draw) -> BaselineTiming | None:
+        """None: it gives other bits each time, where the workload asks for equal ones."""
         problem = self.problem
         program = parse_program(text, problem.workload.operation, problem.element_type)
         binary = compile_program(program.source, self._device.architecture)
         if not isinstance(binary, Compiled):
             raise Unavailable(f"the baseline {name} does not compile: {binary.log}")
+        if problem.workload.deterministic and any(each.unordered for each in binary.facts.kernels.values()):
+            return None
         started = time.perf_counter()
         matrix = problem.matrix
         layout = EMPTY_LAYOUT if matrix is None else build_layout(program.format, program.parameters, matrix, None)
@@ -222,6 +227,7 @@ class InterpretedKernel:
         problem = bench.problem
         self._matrix = matrix
         self._module = module
+        self._shuffle = system_generator() if problem.workload.deterministic else None
         self._bound = bind(program, matrix.layout, problem, NUM_MULTIPROCESSORS)
         allowance = WARP_STEPS_A_PRODUCT * problem.num_products + WARP_STEPS_A_RESULT * problem.num_results
         self._max_warp_steps = max(DEFAULT_MAX_WARP_STEPS, allowance)
@@ -241,19 +247,20 @@ class InterpretedKernel:
         return None
 
     def run(self, draw: Draw, start: Starts | None) -> Ran | RunFailure:
-        """See LoadedKernel.run. With a `start` blocks go from the last to the first: CUDA promises no order.
+        """See LoadedKernel.run. With a `start` blocks go from the last to the first, or in random order: CUDA promises
+        none.
 
         A program whose blocks wait for earlier ones, which real devices start first, keeps the usual order.
         """
         if start is None or self._waits_for_blocks:
-            return self._run(draw, start, block_stride=1)
-        ran = self._run(draw, start, block_stride=-1)
+            return self._run(draw, start, is_reordered=False)
+        ran = self._run(draw, start, is_reordered=True)
         if isinstance(ran, TimedOut):
             self._waits_for_blocks = True
-            return self._run(draw, start, block_stride=1)
+            return self._run(draw, start, is_reordered=False)
         return ran
 
-    def _run(self, draw: Draw, start: Starts | None, *, block_stride: int) -> Ran | RunFailure:
+    def _run(self, draw: Draw, start: Starts | None, *, is_reordered: bool) -> Ran | RunFailure:
         arrays = self._arrays(draw, start)
         arguments = [self._argument(argument, arrays) for argument in self._bound.arguments]
         counts = []
@@ -267,7 +274,8 @@ class InterpretedKernel:
                 _dependent(arguments, self._bound.arguments) if resolved.dependency == "programmatic" else arguments,
                 dynamic_shared_bytes=resolved.shared_bytes,
                 max_warp_steps=min(self._max_warp_steps, steps_left),
-                block_stride=block_stride,
+                block_stride=-1 if is_reordered and self._shuffle is None else 1,
+                shuffle=self._shuffle if is_reordered else None,
             )
             if report.finding is not None:
                 return failure(report.finding, f"input {draw.name}, kernel {resolved.kernel}")

@@ -47,7 +47,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Call:
-    stage: Literal["baselines", "store", "store_ahead", "draw", "check", "time", "retime", "unload"]
+    stage: Literal["baselines", "store", "store_ahead", "draw", "check", "time", "retime", "bits", "unload"]
     arguments: tuple[Any, ...] = ()
 
 

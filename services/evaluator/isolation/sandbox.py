@@ -9,22 +9,29 @@ What it does not protect against: another process of the same user on the same G
 outlive a process. No host code of a candidate runs anywhere: the child runs our code and device code.
 """
 
+import logging
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 from services.evaluator.allowance import UNHURRIED, Allowance, BudgetSpent, Stopped
 from services.evaluator.checking.correctness import Correct
+from services.evaluator.checking.repetition import Bits
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import RunFailure, Timing
-from services.evaluator.isolation.child import Call, Child, DeviceFactory, Done, Ended, Ending, Open, Refused
+from services.evaluator.isolation.child import Call, Child, DeviceFactory, Done, Ended, Ending, Open, Refused, Reply
 from services.evaluator.isolation.spares import Spares, Warmth
 from services.evaluator.isolation.workbench import FinalTimes, Stored
-from sparsesmith.errors import Unavailable
+from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
-from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Rejected
+from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Mismatch, Rejected, Repeats
+
+logger = logging.getLogger(__name__)
+
+OTHER_CONTEXT = "another context gave other bits for equal inputs: deterministic=true asks for the same"
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,8 @@ class DeviceProcess:
         self._most_spares = most_spares
         self._child: Child | None = None
         self._spares: Spares | None = None
+        self._witness: Child | None = None
+        """A second context, where equal bits are promised."""
         self._num_wanted = 1
         self._num_ended = 0
         """Children that ended in this batch."""
@@ -89,12 +98,12 @@ class DeviceProcess:
 
     def close(self) -> None:
         """Ends the children. Safe to call twice."""
-        if self._child is not None:
-            self._child.kill()
-            self._child.bury()
+        for child in filter(None, (self._child, self._witness)):
+            child.kill()
+            child.bury()
         if self._spares is not None:
             self._spares.close()
-        self._child = self._spares = None
+        self._child = self._spares = self._witness = None
 
     def is_running(self) -> bool:
         return self._child is not None and self._child.is_alive()
@@ -118,6 +127,25 @@ class DeviceProcess:
         except Ended as ended:
             raise Unavailable(f"the device does not take the workload: {ended.outcome.message}") from ended
         return self._exchange(child, call, call.stage, limit_s)
+
+    def _testify(self, opening: Open, call: Call, limit_s: float) -> Any:
+        """The value of a stage in the second context. Raises Ended where that did not survive it, SparsesmithError
+        where it cannot be had, BudgetSpent and Stopped."""
+        self._allowance.check(call.stage)
+        if self._witness is None or not self._witness.is_alive():
+            self._witness = self._next_child()
+            self._prepare(Warmth())
+        try:
+            if self._witness.opening is not opening:
+                body = self._witness.request_of(opening)
+                self._witness.note_opened(None)
+                _value_of(self._witness.exchange(body, "opening the workload", self._limits.open_s, self._allowance))
+                self._witness.note_opened(opening)
+            return _value_of(self._witness.exchange(call, call.stage, limit_s, self._allowance))
+        except (Ended, BudgetSpent, Stopped):
+            self._witness.kill()
+            self._witness = None
+            raise
 
     def _draw(self, opening: Open) -> None:
         """Once for each child. Raises as `_ask`."""
@@ -145,14 +173,9 @@ class DeviceProcess:
         except (Ended, BudgetSpent, Stopped):
             self._discard(child)
             raise
-        match reply:
-            case Done(value=value):
-                return value
-            case Refused(error=error):
-                raise error
-            case Ending(outcome=outcome):
-                self._discard(child)
-                raise Ended(outcome)
+        if isinstance(reply, Ending):
+            self._discard(child)
+        return _value_of(reply)
 
     def _running_child(self) -> Child:
         if self._child is None or not self._child.is_alive():
@@ -260,6 +283,27 @@ class SandboxedWorkbench:
         final: FinalTimes | RunFailure = self._outcome(call, self._limits.time_s)
         return final
 
+    def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
+        """In the child at work and in another that stands aside: where no other can be had, in one context."""
+        call = Call("bits", (program, binary, secrets.randbits(128)))
+        here: Bits | Rejected | RunFailure = self._outcome(call, self._limits.check_s)
+        if not isinstance(here, Bits):
+            return here
+        try:
+            there: Bits | Rejected | RunFailure = self._process._testify(self._opening, call, self._limits.check_s)
+        except Ended as ended:
+            return ended.outcome
+        except (BudgetSpent, Stopped):
+            raise
+        except SparsesmithError as error:
+            logger.warning("equal bits are checked in one context alone: %s", error)
+            return Repeats(runs=here.runs, contexts=1)
+        if not isinstance(there, Bits):
+            return there
+        if here.digest != there.digest:
+            return Mismatch(message=OTHER_CONTEXT)
+        return Repeats(runs=here.runs + there.runs, contexts=2)
+
     def unload(self, kernel_id: str) -> None:
         kernel = self._kernels.pop(kernel_id, None)
         if kernel is not None and kernel.child == self._process.num_started:
@@ -278,6 +322,19 @@ class SandboxedWorkbench:
             return self._ask(call, limit_s)
         except Ended as ended:
             return ended.outcome
+
+
+def _value_of(reply: Reply) -> Any:
+    """Raises SparsesmithError, Ended."""
+    match reply:
+        case Done(value=value):
+            return value
+        case Refused(error=error):
+            raise error
+        case Ending(outcome=outcome):
+            raise Ended(outcome)
+        case _:
+            assert_never(reply)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,12 +5,14 @@ The sandbox offers the same protocol across a process boundary, with time limits
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from services.evaluator.checking.correctness import Correct, MemoryDamaged, check, check_as_timed
 from services.evaluator.checking.draws import choose_draws, kinds_of, system_generator
+from services.evaluator.checking.repetition import Bits, num_runs, repeated_bits
 from services.evaluator.compiling.contract.breach import breach
 from services.evaluator.device import Device, Draw, LoadedKernel, RunFailure, Seal, Timing
 from services.evaluator.isolation.built_formats import StoredMatrices
@@ -18,7 +20,15 @@ from sparsesmith.errors import InvalidProgram
 from sparsesmith.operations import Problem
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram, check_sizes
-from sparsesmith_proto.kernel import Baselines, DeviceDescription, EstimatedTiming, Mismatch, Rejected, Workload
+from sparsesmith_proto.kernel import (
+    Baselines,
+    DeviceDescription,
+    EstimatedTiming,
+    Mismatch,
+    Rejected,
+    Repeats,
+    Workload,
+)
 
 if TYPE_CHECKING:
     from services.evaluator.compiling.compiler import Compiled
@@ -72,6 +82,11 @@ class Workbench(Protocol):
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
         """Times kernels at length, interleaved with a library routine, and checks them as they were timed."""
+        ...
+
+    def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
+        """Runs a program that passed on one draw again and again, in every context that can be had: Mismatch unless
+        all give the same bits."""
         ...
 
     def unload(self, kernel_id: str) -> None: ...
@@ -135,7 +150,7 @@ class LocalWorkbench:
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         self.unload(kernel_id)
-        reason = breach(program, binary)
+        reason = breach(program, binary, deterministic=self.workload.deterministic)
         if reason:
             return Rejected(message=reason)
         try:
@@ -147,6 +162,9 @@ class LocalWorkbench:
         self._kernels[kernel_id] = kernel
         self.draw()
         verdict = check(kernel, self._draws, self._num_repeated)
+        if isinstance(verdict, Correct) and self.workload.deterministic:
+            bits = repeated_bits(kernel, self._draws[0], self._num_runs)
+            verdict = replace(verdict, same_runs=bits.runs) if isinstance(bits, Bits) else bits
         self._check_memory()
         if not isinstance(verdict, Correct):
             self.unload(kernel_id)
@@ -171,6 +189,27 @@ class LocalWorkbench:
         final = FinalTimes(dict(zip(kernel_ids, checked, strict=True)), retimed.routine)
         self._check_memory()
         return final
+
+    def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
+        """There is one context: this process."""
+        bits = self.bits(program, binary, secrets.randbits(128))
+        return Repeats(runs=bits.runs, contexts=1) if isinstance(bits, Bits) else bits
+
+    def bits(self, program: KernelProgram, binary: Compiled, seed: int) -> Bits | Rejected | RunFailure:
+        """What a program that passed a check leaves on the draw of a seed, in all of some runs."""
+        kernel = self._bench.load(program, self._matrices.get(program), binary)
+        if isinstance(kernel, Rejected | RunFailure):
+            return kernel
+        try:
+            bits = repeated_bits(kernel, self._bench.draw(kinds_of(self._problem)[0], seed), self._num_runs)
+        finally:
+            kernel.close()
+        self._check_memory()
+        return bits
+
+    @property
+    def _num_runs(self) -> int:
+        return num_runs(self._problem.num_products, self._bench.max_products)
 
     def unload(self, kernel_id: str) -> None:
         kernel = self._kernels.pop(kernel_id, None)

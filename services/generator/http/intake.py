@@ -264,6 +264,7 @@ def _problem(
             num_dense_cols=options.num_dense_cols,
             values=None if values is None else values.digest,
             axes=options.axes,
+            deterministic=options.deterministic,
         )
     except ValidationError as error:
         raise invalid_option(error) from error

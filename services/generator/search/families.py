@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -13,10 +13,11 @@ from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
 from sparsesmith.families import FamilyInstance
 from sparsesmith.families.fixed.proposal import compressed_instance, compressions
+from sparsesmith.program.atomics import is_ordered
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.models import CostModels
-from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits
+from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits, anything
 from sparsesmith_proto.api import SourceName
 from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import Candidate, FromFamily, Outcome, Passed
@@ -26,6 +27,11 @@ FIRST_BATCH = 4
 
 NEXT_BATCHES = 12
 """Small, too: every batch is chosen by what the ones before it have shown."""
+
+
+def _allowed(task: TuningTask) -> Callable[[str], bool]:
+    """Whether a program of that text may be proposed."""
+    return is_ordered if task.problem.workload.deterministic else anything
 
 
 class FamilyProposer:
@@ -72,7 +78,9 @@ class FamilyProposer:
     async def _for_fixed_values(self) -> Batch:
         if (values := self._task.problem.values) is None:
             return ()
-        return await asyncio.to_thread(fixed_value_families, self._task, values, (self._limit + 1) // 2)
+        found = await asyncio.to_thread(fixed_value_families, self._task, values, (self._limit + 1) // 2)
+        allows = _allowed(self._task)
+        return tuple(each for each in found if allows(each.program))
 
 
 Form = Literal["plain", "compressed"]
@@ -99,7 +107,8 @@ class _Search:
         self._task = task
         self._cost_models = cost_models
         self._cost: CostModel = cost_models.expected(task.problem.workload.operation)
-        self._tuner = Tuner(grid_of_problem(task.problem), self._cost, TuningLimits(candidates=limit))
+        limits = TuningLimits(candidates=limit)
+        self._tuner = Tuner(grid_of_problem(task.problem), self._cost, limits, _allowed(task))
         self._compressions = () if values is None else tuple(compressions(values))
         self._limit = limit
         self._sent: dict[str, _Sent] = {}

@@ -79,6 +79,8 @@ def question(order: KernelOrder, policy_version: int | None) -> str:
     parts: list[object] = [workload.pattern, workload.operation, workload.element_type, workload.num_dense_cols, search]
     if workload.values is not None:
         parts.append(f"values={workload.values}")
+    if workload.deterministic:
+        parts.append("deterministic")
     if (meaning := operation_named(workload.operation).version) > 1:
         parts.append(f"version={meaning}")
     parts += [f"{name}={size}" for name, size in sorted(workload.axes.items())]

@@ -428,3 +428,39 @@ def test_a_launch_may_read_what_those_before_it_have_written_and_no_more(load: C
     assert "y[32]" in finding.message
     assert launch(module, "k", 1, 32, [buffer, 32]).finding is None
     assert launch(module, "k", 1, 32, [buffer, -1]).finding is None
+
+
+SHUFFLED = """extern "C" __global__ void k(float* y, int* order) {
+  __shared__ int turn, seen[4];
+  if (threadIdx.x == 0) turn = 0;
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) {
+    for (int spin = 0; spin < 300; ++spin) asm volatile("nanosleep.u32 1;");
+    seen[atomicAdd(&turn, 1)] = threadIdx.x / 32;
+  }
+  __syncthreads();
+  if (threadIdx.x < 4) {
+    int place = 0;
+    if (threadIdx.x == 0) place = atomicAdd((int*)y, 1);
+    place = __shfl_sync(15, place, 0);
+    order[place * 5 + 1 + threadIdx.x] = seen[threadIdx.x];
+    if (threadIdx.x == 0) order[place * 5] = blockIdx.x;
+  }
+}"""
+
+
+def test_shuffled_blocks_and_warps_each_run_once_in_an_order_that_the_generator_draws(
+    run: Callable[..., LaunchReport],
+) -> None:
+    orders = []
+    for seed in (1, 2):
+        counter, order = np.zeros(1, np.int32), np.zeros(12 * 5, np.int32)
+        arguments = (Buffer("y", counter, True), Buffer("order", order, True))
+        assert run(SHUFFLED, 12, 128, *arguments, shuffle=np.random.default_rng(seed)).finding is None
+        blocks, warps = order.reshape(12, 5)[:, 0], order.reshape(12, 5)[:, 1:]
+        assert sorted(blocks) == list(range(12))
+        assert all(sorted(of_block) == [0, 1, 2, 3] for of_block in warps)
+        assert len({tuple(of_block) for of_block in warps}) > 1
+        orders.append(blocks.tolist())
+    assert orders[0] != orders[1]
+    assert list(range(12)) not in orders

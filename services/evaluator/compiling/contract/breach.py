@@ -24,11 +24,15 @@ _EARLY = (
 )
 _CONSTANT = "a load that counts as constant may move up past griddepcontrol.wait: leave __restrict__ and __ldg off"
 _MAX_NAMES = 4
+_UNORDERED = "deterministic=true: the order in which threads come to it decides the last bits of the result"
 _POSITION = re.compile(r"argument (\d+)")
 
 
-def breach(program: KernelProgram, binary: Compiled) -> str:
-    """Why a compiled program is outside the contract, with the line; empty where it is within."""
+def breach(program: KernelProgram, binary: Compiled, *, deterministic: bool = False) -> str:
+    """Why a compiled program is outside the contract, with the line; empty where it is within.
+
+    `deterministic`: whether equal inputs must give equal bits.
+    """
     facts = binary.facts
     if facts.unreadable:
         return f"the compiled program is outside the language that is checked: {facts.unreadable}"
@@ -45,7 +49,8 @@ def breach(program: KernelProgram, binary: Compiled) -> str:
     changed = list(dict.fromkeys(_stored_to(program, facts, roles)))
     if changed:
         return f"{_READ_ONLY}: {', '.join(changed[:_MAX_NAMES])}"
-    return _fault(program, facts, roles) or _early_use(program, facts, roles)
+    unordered = _unordered(program, facts) if deterministic else ""
+    return _fault(program, facts, roles) or _early_use(program, facts, roles) or unordered
 
 
 def _launched(program: KernelProgram, facts: PtxFacts) -> Iterator[KernelFacts]:
@@ -60,6 +65,11 @@ def _stored_to(program: KernelProgram, facts: PtxFacts, roles: Mapping[int, Argu
             if position in roles and roles[position].role in ("index", "values", "input"):
                 yield f"{roles[position].name} (line {line})"
         yield from (f"{name} (line {line})" for name, line in kernel.written_constants)
+
+
+def _unordered(program: KernelProgram, facts: PtxFacts) -> str:
+    first = next((found for kernel in _launched(program, facts) for found in kernel.unordered), None)
+    return "" if first is None else f"line {first[1]}: {first[0]}: {_UNORDERED}"
 
 
 def _fault(program: KernelProgram, facts: PtxFacts, roles: Mapping[int, Argument]) -> str:

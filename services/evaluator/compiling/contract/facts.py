@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from services.evaluator.compiling.contract.flow.addresses import AddressFlow, calls_of
 from services.evaluator.compiling.contract.flow.bulk import unfinished_copies
 from services.evaluator.compiling.contract.flow.clocks import CLOCK, leak
+from services.evaluator.compiling.contract.flow.unordered import unordered_atomics
 from services.evaluator.compiling.contract.flow.unset import Faulty, with_registers_set
 from services.evaluator.compiling.contract.flow.unwritten import changing_constants, never_filled, unwritten_reads
 from services.evaluator.compiling.contract.flow.waits import early_uses
@@ -28,6 +29,8 @@ class KernelFacts(NamedTuple):
     """What it does with addresses that no kernel may, in words."""
     early: tuple[tuple[int, int, bool], ...] = ()
     """(position, line, by a constant load) of parameters that it touches before it has waited for what ran before."""
+    unordered: tuple[tuple[str, int], ...] = ()
+    """(instruction, line) of atomics whose order decides the bits of a result: see `flow.unordered`."""
 
 
 class PtxFacts(NamedTuple):
@@ -89,6 +92,7 @@ def _of_kernel(module: Module, flow: AddressFlow, name: str, unset: Faulty) -> K
         tuple(uses.constants.items()),
         tuple([*uses.faults, *unfinished, *unwritten][:MAX_FAULTS]),
         tuple((early.position, early.line, early.is_constant) for early in early_uses(module, flow, name)),
+        tuple(found for each in reached for found in unordered_atomics(module.functions[each]))[:MAX_FAULTS],
     )
 
 

@@ -25,10 +25,10 @@ from services.evaluator.cuda.library.cusparse import CuSparse, CuSparseRefused, 
 from services.evaluator.cuda.library.matrices import SELL_SLICE, HostMatrices, HostMatrix, Unsuited
 from services.evaluator.cuda.library.routines import (
     BLOCK_SIZES,
-    DEFAULT_ROUTINE,
     Kind,
     Routine,
     Storage,
+    default_routine,
     routines_for,
     useful_block_sizes,
 )
@@ -180,6 +180,7 @@ class LibraryRoutines:
         self._kernels = kernels
         self._instruments = instruments
         self._matrices = HostMatrices(pattern)
+        self._default = default_routine(workload.operation, deterministic=workload.deterministic)
         self._in_finals: PreparedRoutine | None = None
         """Kept from one final to the next: a captured graph does not keep the memory that it works on."""
 
@@ -188,7 +189,11 @@ class LibraryRoutines:
 
         Raises Unavailable when not even the default routine works.
         """
-        routines = routines_for(self._workload.operation, useful_block_sizes(self._pattern))
+        routines = routines_for(
+            self._workload.operation,
+            useful_block_sizes(self._pattern),
+            deterministic=self._workload.deterministic,
+        )
         storages = sorted(
             dict.fromkeys(routine.storage for routine in routines), key=lambda each: _TURNS.index(each.kind)
         )
@@ -197,11 +202,11 @@ class LibraryRoutines:
         for storage in storages:
             on_storage = [routine for routine in routines if routine.storage == storage]
             self._time_on(storage, on_storage, first, second, timed)
-        if all(routine.name != DEFAULT_ROUTINE for routine in timed):
-            raise Unavailable(f"{DEFAULT_ROUTINE} does not work on this device: there is no baseline")
+        if all(routine.name != self._default for routine in timed):
+            raise Unavailable(f"{self._default} does not work on this device: there is no baseline")
         # The finals prepare the best routine again.
         self._matrices.keep_only(min(timed, key=lambda routine: timed[routine].timing.median_us).storage)
-        return Baselines(default=DEFAULT_ROUTINE, routines=tuple(timed[each] for each in routines if each in timed))
+        return Baselines(default=self._default, routines=tuple(timed[each] for each in routines if each in timed))
 
     def sequence(self, name: str, draw: Draw, budget: TimingBudget) -> TimedSequence:
         """A routine by name, ready to be timed until another one is asked for.
@@ -257,7 +262,7 @@ class LibraryRoutines:
     ) -> BaselineTiming:
         prepared = self._prepared(routine, matrix)
         sequence, timing = self._measured(prepared, first, QUICK)
-        if routine.name == DEFAULT_ROUTINE or timing.median_us <= contender_us:
+        if routine.name == self._default or timing.median_us <= contender_us:
             sequence, timing = self._measured(prepared, first, FULL)
         for draw in (first, second):
             # The graph that was timed, on fresh values and a fresh x in the same buffers.

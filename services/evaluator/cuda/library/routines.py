@@ -11,6 +11,8 @@ from sparsesmith_proto.message import Operation
 
 DEFAULT_ROUTINE = "cusparse_csr_default"
 """What a user gets who does not choose."""
+DETERMINISTIC_DEFAULTS: Mapping[Operation, str] = {"spmv": "cusparse_csr_alg2", "spmm": "cusparse_csr_alg3"}
+"""What a user gets who asks for equal bits and chooses nothing else: CSR, as above."""
 BLOCK_SIZES = (2, 3, 4, 8)
 MIN_BLOCK_FILL = 0.4
 """BSR is tried where at least this share of its slots would hold a nonzero."""
@@ -75,15 +77,32 @@ _SPMM_ROUTINES: tuple[tuple[Kind, str], ...] = (
 )  # fmt: skip
 
 
+_DETERMINISTIC: Mapping[Operation, tuple[str, ...]] = {
+    "spmv": ("coo_alg2", "csr_alg2", "sell_alg1"),
+    "spmm": ("coo_alg2", "csr_alg3"),
+}
+"""Algorithms of which the library's documentation says "provides deterministic (bit-wise) results for each run", for A
+as it is; it says so of no others."""
+
 _ROUTINES: Mapping[Operation, tuple[tuple[tuple[Kind, str], ...], Mapping[str, int]]] = {
     "spmv": (_SPMV_ROUTINES, SPMV_ALGORITHMS),
     "spmm": (_SPMM_ROUTINES, SPMM_ALGORITHMS),
 }
 
 
-def routines_for(operation: Operation, block_sizes: tuple[int, ...]) -> tuple[Routine, ...]:
-    """The routines of an operation; those on BSR once for each block size."""
+def default_routine(operation: Operation, *, deterministic: bool) -> str:
+    """What a user gets who does not choose."""
+    return DETERMINISTIC_DEFAULTS[operation] if deterministic else DEFAULT_ROUTINE
+
+
+def routines_for(
+    operation: Operation, block_sizes: tuple[int, ...], *, deterministic: bool = False
+) -> tuple[Routine, ...]:
+    """The routines of an operation, or those of them that give equal bits in every run; those on BSR once for each
+    block size."""
     pairs, algorithms = _ROUTINES.get(operation, ((), {}))
+    if deterministic:
+        pairs = tuple(pair for pair in pairs if pair[1] in _DETERMINISTIC[operation])
     routines: list[Routine] = []
     for kind, algorithm in pairs:
         suffix = algorithm.removeprefix(f"{kind}_")

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -163,10 +164,12 @@ def launch(
     max_warp_steps: int = DEFAULT_MAX_WARP_STEPS,
     check_races: bool = True,
     block_stride: int = 1,
+    shuffle: np.random.Generator | None = None,
 ) -> LaunchReport:
     """Run a kernel and report; writable buffers hold the results. With `block_stride` n, one block in n is run (counts
-    only); with -1 all blocks, from the last to the first. Raises ValueError if the arguments do not fit the kernel's
-    parameters."""
+    only); with -1 all blocks, from the last to the first; with `shuffle` all in an order drawn from it, the warps of
+    each in turns of random order and length. Raises ValueError if the arguments do not fit the kernel's parameters.
+    """
     decoded = module.decoded(kernel)
     shape = LaunchShape(_three(grid), _three(block), dynamic_shared_bytes)
     problem = _launch_problem(decoded, shape)
@@ -175,9 +178,21 @@ def launch(
         return LaunchReport(refused, Counts())
     launch_ = _Launch(module, decoded, shape, arguments, check_races=check_races, block_stride=block_stride)
     launch_.memory.launch[columns.LAUNCH_MAX_STEPS] = max_warp_steps
+    if shuffle is not None:
+        _shuffle(launch_.memory.launch, shape.blocks, shuffle)
     run_blocks(launch_.memory, *((0, shape.blocks) if block_stride > 0 else (shape.blocks - 1, -1)))
     launch_.copy_back()
     return launch_.report()
+
+
+def _shuffle(numbers: NDArray[np.int64], num_blocks: int, generator: np.random.Generator) -> None:
+    """Draws the order of blocks and the seed of the warps' turns."""
+    step = int(generator.integers(1, num_blocks + 1))
+    while gcd(step, num_blocks) > 1:
+        step += 1
+    numbers[columns.LAUNCH_FIRST] = generator.integers(num_blocks)
+    numbers[columns.LAUNCH_STEP] = step
+    numbers[columns.LAUNCH_SEED] = generator.integers(1, 2**63 - 1)
 
 
 def warm_up() -> None:
@@ -390,7 +405,7 @@ class _Launch:
         numbers[columns.LAUNCH_SHARED_BYTES] = self._shared_bytes
         numbers[columns.LAUNCH_LOCAL_BYTES] = kernel.local_bytes
         numbers[columns.LAUNCH_CELLS] = cells
-        numbers[columns.LAUNCH_STRIDE] = block_stride
+        numbers[columns.LAUNCH_STRIDE], numbers[columns.LAUNCH_STEP] = block_stride, 1
         regions = self._regions()
         numbers[columns.LAUNCH_REGIONS] = len(regions)
         numbers[columns.LAUNCH_LOCAL_ARENA] = self._local_arena

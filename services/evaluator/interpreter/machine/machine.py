@@ -103,10 +103,14 @@ from services.evaluator.interpreter.machine.state import (
     FRONT_STATE,
     JOIN_EXPECTED,
     JOIN_PC,
+    LAUNCH_FIRST,
     LAUNCH_GRID_X,
     LAUNCH_GRID_Y,
+    LAUNCH_GRID_Z,
     LAUNCH_MAX_STEPS,
     LAUNCH_REGISTER_BYTES,
+    LAUNCH_SEED,
+    LAUNCH_STEP,
     LAUNCH_STRIDE,
     LAUNCH_THREADS,
     LAUNCH_WARPS,
@@ -132,6 +136,8 @@ from services.evaluator.interpreter.machine.state import (
 )
 
 SLICE_STEPS = 4096
+SHUFFLED_SLICE_STEPS = 256
+"""Most of a warp's turn where warps run in random order."""
 
 
 @machine_code
@@ -181,10 +187,36 @@ def _finish_block(m: Machine) -> None:
 
 
 @machine_code
+def _drawn(m: Machine, bound: int) -> int:
+    """A number below the bound; the launch's seed goes on (Knuth's 64-bit congruential generator)."""
+    state = m.launch[LAUNCH_SEED] * 6364136223846793005 + 1442695040888963407
+    m.launch[LAUNCH_SEED] = state
+    return ((state >> 33) & 0x7FFFFFFF) % bound
+
+
+@machine_code
+def _drawn_step(m: Machine, bound: int) -> int:
+    """A number that has no divisor in common with the bound: its multiples reach every number below."""
+    step = 1 + _drawn(m, bound)
+    while True:
+        one, other = step, bound
+        while other:
+            one, other = other, one % other
+        if one == 1:
+            return step
+        step += 1
+
+
+@machine_code
 def _run_block(m: Machine) -> None:
+    warps = m.launch[LAUNCH_WARPS]
+    first, step = 0, 1
     while True:
         ran = False
-        for warp in range(m.launch[LAUNCH_WARPS]):
+        if m.launch[LAUNCH_SEED]:
+            first, step = _drawn(m, warps), _drawn_step(m, warps)
+        for place in range(warps):
+            warp = (first + place * step) % warps
             if next_ready(m, warp) >= 0:
                 ran = True
                 _run_warp(m, warp)
@@ -216,7 +248,7 @@ def _release_waiting(m: Machine) -> bool:
 @machine_code
 def _run_warp(m: Machine, warp: int) -> None:
     """Run fronts of a warp until all wait or have left, or the slice is used up."""
-    budget = SLICE_STEPS
+    budget = 1 + _drawn(m, SHUFFLED_SLICE_STEPS) if m.launch[LAUNCH_SEED] else SLICE_STEPS
     while True:
         index = next_ready(m, warp)
         if index < 0:
@@ -387,11 +419,13 @@ def _entry_point(fingerprint: str) -> Callable[[Memory, int, int], None]:
     """
 
     def run_blocks(memory: Memory, first: int, end: int) -> None:
-        """Run the blocks first, first + stride, ... before end, until a finding. The stride may be negative."""
+        """Run the blocks at the places first, first + stride, ... before end, until a finding. The stride may be
+        negative; which block is at a place, LAUNCH_FIRST and LAUNCH_STEP say."""
         m = machine_of(memory)
+        blocks = m.launch[LAUNCH_GRID_X] * m.launch[LAUNCH_GRID_Y] * m.launch[LAUNCH_GRID_Z]
         if fingerprint:
-            for block in range(first, end, m.launch[LAUNCH_STRIDE]):
-                _start_block(m, block)
+            for place in range(first, end, m.launch[LAUNCH_STRIDE]):
+                _start_block(m, (m.launch[LAUNCH_FIRST] + place * m.launch[LAUNCH_STEP]) % blocks)
                 _run_block(m)
                 if m.found[FOUND_KIND]:
                     return

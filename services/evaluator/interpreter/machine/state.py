@@ -175,8 +175,11 @@ MAX_PENDING_BULK = 1024
     LAUNCH_STRIDE,
     LAUNCH_REGIONS,
     LAUNCH_LOCAL_ARENA,
+    LAUNCH_SEED,  # of the order in which warps run; 0: one after another
+    LAUNCH_FIRST,  # block number k to run is (first + k * step) modulo the number of blocks
+    LAUNCH_STEP,
     NUM_LAUNCH,
-) = range(15)
+) = range(18)
 
 
 @machine_code

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsesmith.client import TunedKernel
 from sparsesmith.elements import dtype_of
 from sparsesmith.errors import InvalidInput
 from sparsesmith.operations.sums import ROUNDOFF
+from sparsesmith.operator import Operator
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix, make_report
 
 MATRIX = make_matrix()
@@ -24,7 +24,7 @@ def no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
 
 
-def product(kernel: TunedKernel, dense: Any) -> Any:
+def product(kernel: Operator, dense: Any) -> Any:
     """The first product, which warns."""
     with pytest.warns(
         RuntimeWarning, match="needs CuPy.*SciPy computes the products of this kernel on the CPU"
@@ -49,7 +49,7 @@ def test_scipy_computes_the_product_and_says_so_once(
     program: str | None, workload: dict[str, Any], shape: tuple[int, ...]
 ) -> None:
     report = make_report(MATRIX, program, **workload)
-    kernel = TunedKernel(report, MATRIX)
+    kernel = Operator(report, MATRIX)
     x = np.random.default_rng(1).standard_normal(shape)
     found = product(kernel, x)
     element_type = report.workload.element_type
@@ -64,7 +64,7 @@ def test_scipy_computes_the_product_and_says_so_once(
 @either_answer
 def test_a_tensor_gives_a_tensor_and_new_values_are_used(program: str | None) -> None:
     torch = pytest.importorskip("torch")
-    kernel = TunedKernel(make_report(MATRIX, program), MATRIX)
+    kernel = Operator(make_report(MATRIX, program), MATRIX)
     x = torch.linspace(0, 1, 30, dtype=torch.bfloat16)
     found = product(kernel, x)
     assert (type(found), found.dtype) == (torch.Tensor, torch.float32)
@@ -76,7 +76,7 @@ def test_a_tensor_gives_a_tensor_and_new_values_are_used(program: str | None) ->
 @pytest.mark.parametrize("element_type", ["float16", "bfloat16"])
 def test_tensors_of_a_short_type_give_tensors_of_it(element_type: str) -> None:
     torch = pytest.importorskip("torch")
-    kernel = TunedKernel(make_report(MATRIX, None, element_type=element_type), MATRIX)
+    kernel = Operator(make_report(MATRIX, None, element_type=element_type), MATRIX)
     x = torch.linspace(0, 1, 30, dtype=getattr(torch, element_type))
     found = product(kernel, x)
     assert (type(found), found.dtype) == (torch.Tensor, x.dtype)
@@ -85,6 +85,6 @@ def test_tensors_of_a_short_type_give_tensors_of_it(element_type: str) -> None:
 
 @either_answer
 def test_a_wrong_shape_is_refused(program: str | None) -> None:
-    kernel = TunedKernel(make_report(MATRIX, program), MATRIX)
-    with pytest.warns(RuntimeWarning), pytest.raises(InvalidInput, match="shape"):
+    kernel = Operator(make_report(MATRIX, program), MATRIX)
+    with pytest.raises(InvalidInput, match="shape"):
         kernel @ np.zeros(31)

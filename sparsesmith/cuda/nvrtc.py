@@ -1,8 +1,7 @@
 """NVIDIA's runtime compiler by ctypes: CUDA source to PTX and machine code, without a GPU, a driver or a host compiler.
 
 The library and its headers come from the wheels `nvidia-cuda-nvrtc`, `nvidia-cuda-runtime` and `nvidia-cuda-cccl`, or
-from a CUDA toolkit. The compiler is native code that reads hostile input: call it in a process that may be lost
-(see compiler.py).
+from a CUDA toolkit. The compiler is native code: whoever gives it hostile input calls it in a process that may be lost.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from sparsesmith.cuda.options import CODE_OPTIONS
+from sparsesmith.errors import InvalidProgram
 
 PROGRAM_NAME = "kernel.cu"
 """The name of the source in compiler messages."""
@@ -143,3 +145,16 @@ class Nvrtc:
     def _check(self, status: int) -> None:
         if status != _SUCCESS:
             raise RuntimeError(f"NVRTC: {self._message(status)}")
+
+
+def compile_cubin(source: str, architecture: str) -> bytes:
+    """Machine code for an architecture (`sm_90`), with the options that every program is compiled with.
+
+    Raises NvrtcNotFound, InvalidProgram with the compiler's log.
+    """
+    compiler = Nvrtc(find_library())
+    folders = (f"-I{folder}" for folder in find_include_folders())
+    built = compiler.compile(source, [f"--gpu-architecture={architecture}", *CODE_OPTIONS, *folders])
+    if not built.succeeded:
+        raise InvalidProgram(f"the program does not compile for {architecture}: {built.log}", field="program")
+    return built.cubin

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from sparsesmith.client.matrices import to_scipy
 from sparsesmith.errors import InvalidMatrix
 from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.operator.matrices import to_scipy
 
 DENSE = np.array([[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 4, 5]], np.float64)
 

@@ -1,0 +1,5 @@
+"""The operator: a matrix with its tuned kernel, as solvers and training loops hold it. See docs/operator.md."""
+
+from sparsesmith.operator.operator import Operator, load
+
+__all__ = ["Operator", "load"]

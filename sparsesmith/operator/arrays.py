@@ -1,0 +1,143 @@
+"""Dense operands as users hand them in: NumPy, CuPy and torch arrays, told apart without importing any of them.
+
+Whatever is wrong with one is an InvalidInput that names the argument.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+
+from sparsesmith.errors import InvalidInput
+from sparsesmith_proto.message import ElementType
+
+Kind = Literal["numpy", "cupy", "torch"]
+Shape = tuple[int, ...]
+
+_REAL = re.compile(r"bool_?|u?int\d+|b?float\d+")
+
+
+def kind_of(array: Any) -> Kind:
+    """Of an array; what is none counts as NumPy's."""
+    match type(array).__module__.partition(".")[0]:
+        case "cupy":
+            return "cupy"
+        case "torch":
+            return "torch"
+        case _:
+            return "numpy"
+
+
+def type_name(array: Any) -> str:
+    """Of an array's elements, as NumPy spells it."""
+    return str(array.dtype).removeprefix("torch.")
+
+
+def real_array(given: Any, name: str) -> Any:
+    """What was given as an array of real numbers of its own kind. Raises InvalidInput."""
+    if kind_of(given) != "numpy":
+        array = given
+    else:
+        try:
+            array = np.asarray(given)
+        except ValueError as error:  # Rows of different lengths.
+            raise refused(name, f"is no array: {error}", type(given).__name__, "an array") from error
+    if not _REAL.fullmatch(type_name(array)):
+        raise refused(name, f"holds {type_name(array)}, not real numbers", type_name(array), "real numbers")
+    return array
+
+
+def check_shape(array: Any, name: str, expected: Sequence[Shape]) -> None:
+    """Raises InvalidInput unless the array has one of these shapes."""
+    if (shape := tuple(array.shape)) not in expected:
+        listed = " or ".join(map(str, expected))
+        raise refused(name, f"has shape {shape}: expected {listed}", shape, listed)
+
+
+def check_exact(array: Any, name: str, element_type: ElementType) -> None:
+    """Raises InvalidInput for what a call with `out` would have to copy: it never allocates."""
+    if type_name(array) != element_type:
+        raise refused(
+            name, f"holds {type_name(array)}: with out= it must be {element_type}", type_name(array), element_type
+        )
+    if not _is_contiguous(array):
+        raise refused(
+            name, "is not contiguous (row-major): with out= it must be", strides_of(array), "contiguous, row-major"
+        )
+
+
+def check_out(out: Any, x: Any, shape: Shape, element_type: ElementType) -> None:
+    """Raises InvalidInput unless `out` can take a product of `x`: of its kind and place, apart from it in memory."""
+    if out is x:
+        raise refused("out", "is x itself: a product cannot be written over what it reads", "x", "other memory")
+    if not isinstance(out, np.ndarray) and kind_of(out) == "numpy":
+        raise refused("out", f"is no array but {type(out).__name__}", type(out).__name__, "an array")
+    if kind_of(out) != kind_of(x):
+        raise refused("out", f"is an array of {kind_of(out)}, x of {kind_of(x)}", kind_of(out), kind_of(x))
+    check_shape(out, "out", (shape,))
+    check_exact(out, "out", element_type)
+    if kind_of(out) == "numpy" and not out.flags.writeable:
+        raise refused("out", "is read-only", "read-only", "writeable")
+    if getattr(out, "requires_grad", False):
+        raise refused("out", "requires a gradient, which what is written into cannot have", "requires_grad", "none")
+    if place_of(out) != place_of(x):
+        raise refused("out", f"lies on {place_of(out)}, x on {place_of(x)}", place_of(out), place_of(x))
+    if _overlap(out, x):
+        raise refused("out", "overlaps x in memory", "overlapping", "other memory")
+
+
+def scalar(given: Any, name: str) -> float:
+    """A factor. Raises InvalidInput for what is no finite real number."""
+    if not isinstance(given, Real | np.generic) or isinstance(given, np.complexfloating):
+        raise refused(name, f"is {type(given).__name__}, not a real number", type(given).__name__, "a real number")
+    if not math.isfinite(number := float(given)):
+        raise refused(name, f"is {number}: must be finite", number, "finite")
+    return number
+
+
+def place_of(array: Any) -> str:
+    """The memory that an array lies in: `host`, `cuda:0`."""
+    match kind_of(array):
+        case "numpy":
+            return "host"
+        case "cupy":
+            return f"cuda:{array.device.id}"
+        case "torch":
+            return f"cuda:{array.device.index}" if array.is_cuda else "host"
+
+
+def refused(name: str, reason: str, value: object, limit: object) -> InvalidInput:
+    """An error that begins with the argument's name."""
+    return InvalidInput(f"{name} {reason}", field=name, value=value, limit=limit)
+
+
+def address_of(array: Any) -> int:
+    """Of its first element."""
+    match kind_of(array):
+        case "numpy":
+            return int(array.ctypes.data)
+        case "cupy":
+            return int(array.data.ptr)
+        case "torch":
+            return int(array.data_ptr())
+
+
+def strides_of(array: Any) -> tuple[int, ...]:
+    """In the array's own unit."""
+    return tuple(array.stride()) if kind_of(array) == "torch" else tuple(array.strides)
+
+
+def _is_contiguous(array: Any) -> bool:
+    return bool(array.is_contiguous() if kind_of(array) == "torch" else array.flags.c_contiguous)
+
+
+def _overlap(left: Any, right: Any) -> bool:
+    """Of contiguous arrays in one place."""
+    return address_of(left) < _end(right) and address_of(right) < _end(left)
+
+
+def _end(array: Any) -> int:
+    return address_of(array) + int(array.nbytes)

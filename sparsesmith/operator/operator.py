@@ -1,0 +1,382 @@
+"""`Operator`: A and A^T times vectors and matrices, as SciPy's solvers, CuPy and torch call it."""
+
+import os
+import sys
+import threading
+import warnings
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+
+from sparsesmith.artifacts import ArtifactKind, artifact
+from sparsesmith.artifacts.launcher import checked_values, current_architecture, values_of
+from sparsesmith.cuda.nvrtc import NvrtcNotFound, compile_cubin
+from sparsesmith.elements import dtype_of
+from sparsesmith.errors import Conflict, InvalidInput, InvalidMatrix, Unavailable
+from sparsesmith.formats.values.compressed import build_layout
+from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.operator import arrays
+from sparsesmith.operator.backend import Backend, Scale
+from sparsesmith.operator.device import DeviceBackend
+from sparsesmith.operator.file import refused_file
+from sparsesmith.operator.host import HostBackend, host_array
+from sparsesmith.operator.matrices import SparseMatrix, to_scipy
+from sparsesmith.operator.parts import NO_PARTS, Parts
+from sparsesmith.operator.saved import Saved, read_saved, write_saved
+from sparsesmith.program.extraction import extract_program
+from sparsesmith.program.program import parse_program
+from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+
+PRODUCTS = ("spmv", "spmm")
+_PACKAGE = str(Path(__file__).parent)
+
+
+class Operator:
+    """A matrix with its tuned kernel: products with A and A^T, for SciPy's solvers as for CuPy's and torch's arrays.
+
+    Products run on the GPU that is current at the first one; without CuPy or a GPU SciPy computes them, and a
+    RuntimeWarning says so once. An operand is a NumPy, CuPy or torch array of real numbers, converted to the operator's
+    `dtype` where it has another; the result is of the same kind and lies where the operand does. With `out` nothing is
+    converted or allocated: both must have the operator's type and be contiguous.
+
+        y = op @ x                               # op.matvec(x); of two dimensions, op.matmat(x)
+        op.matvec(x, out=y, alpha=2, beta=-1)    # y = 2 A x - y
+        op.T @ y                                 # op.rmatvec(y)
+
+    Any number of threads may use one operator, on a GPU each on a stream of its own; the kernel's scratch memory,
+    where it has any (`has_scratch`), is one: then products must follow one another. `close` waits for nobody.
+    """
+
+    __array_ufunc__ = None  # `numpy_array @ op` is op's to compute.
+
+    def __init__(self, report: KernelReport, matrix: scipy.sparse.csr_matrix, parts: Parts = NO_PARTS) -> None:
+        """The matrix in CSR, columns ascending; as `tune` and `load` do it. Raises InvalidMatrix where its shape is not
+        the report's."""
+        if matrix.shape != (report.num_rows, report.num_cols):
+            raise InvalidMatrix(
+                f"the matrix has shape {matrix.shape}, the kernel was tuned for {(report.num_rows, report.num_cols)}",
+                field="matrix",
+                value=matrix.shape,
+                limit=(report.num_rows, report.num_cols),
+            )
+        self._bound = _Bound(report, matrix, parts)
+        self._is_transposed = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, cols = self._bound.matrix.shape
+        return (cols, rows) if self._is_transposed else (rows, cols)
+
+    @property
+    def dtype(self) -> "np.dtype[Any]":
+        """Of values, operands and results."""
+        return dtype_of(self._bound.report.workload.element_type)
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def nnz(self) -> int:
+        """Stored nonzeros."""
+        return int(self._bound.matrix.nnz)
+
+    @property
+    def T(self) -> "Operator":
+        """A^T: a view that shares everything, new values included."""
+        view = object.__new__(Operator)
+        view._bound, view._is_transposed = self._bound, not self._is_transposed
+        return view
+
+    @property
+    def H(self) -> "Operator":
+        """A^T: all numbers are real."""
+        return self.T
+
+    @property
+    def report(self) -> KernelReport:
+        """What was measured: the answer, the library's routines, after how many products the tuning is repaid."""
+        return self._bound.report
+
+    @property
+    def program(self) -> str | None:
+        """The kernel program for A; None where the vendor's routine is the answer."""
+        return self._bound.program
+
+    @property
+    def has_scratch(self) -> bool:
+        """Whether the kernel keeps intermediate results in memory of its own: one product at a time, then."""
+        return self._bound.has_scratch
+
+    @property
+    def device_bytes(self) -> int:
+        """Memory of the GPU that it holds by now, for both directions."""
+        return self._bound.device_bytes
+
+    def matvec(self, x: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+        """alpha A x + beta out; x of shape [cols] or [cols, 1], the result of [rows] or [rows, 1].
+
+        `out` may hold anything where beta is 0. Raises InvalidInput, naming the argument, for what is no such operand;
+        Conflict after `close`; Unavailable where a tensor lies on a GPU that CuPy does not find.
+        """
+        return self._product(x, out, alpha, beta, adjoint=False, dimensions=(1,))
+
+    def rmatvec(self, x: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+        """As matvec with A^T."""
+        return self._product(x, out, alpha, beta, adjoint=True, dimensions=(1,))
+
+    def matmat(self, x: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+        """alpha A X + beta out; X of shape [cols, k], row-major, the result of [rows, k].
+
+        A kernel of one vector runs k times; one tuned for `num_dense_cols` columns once for so many.
+        """
+        return self._product(x, out, alpha, beta, adjoint=False, dimensions=(2,))
+
+    def rmatmat(self, x: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+        """As matmat with A^T."""
+        return self._product(x, out, alpha, beta, adjoint=True, dimensions=(2,))
+
+    def __matmul__(self, dense: Any) -> Any:
+        """A x or A X, by the operand's dimensions."""
+        return self._product(dense, None, 1, 0, adjoint=False, dimensions=(1, 2))
+
+    def __rmatmul__(self, dense: Any) -> Any:
+        """x A: A^T x, or (A^T X^T)^T."""
+        dense = arrays.real_array(dense, "x")
+        if dense.ndim != 2:
+            return self._product(dense, None, 1, 0, adjoint=True, dimensions=(1,))
+        return self._product(dense.T, None, 1, 0, adjoint=True, dimensions=(2,)).T
+
+    def update_values(self, values: Any) -> None:
+        """New values in the same pattern; kernel and format stay, and what a captured graph reads is changed in place.
+
+        `values`: an array of any kind, rows in order and columns ascending in each (the order of `to_scipy().data`), or
+        a sparse matrix of the same pattern. Between products on one stream; on the GPU for arrays that lie there.
+        Raises InvalidInput for an array of another length or type, InvalidMatrix for another pattern, and for other
+        values where the kernel was tuned with values="fixed".
+        """
+        self._bound.update_values(values)
+
+    def to_scipy(self) -> scipy.sparse.csr_matrix:
+        """The matrix with its present values, in CSR; for a view its transpose."""
+        matrix = self._bound.present_matrix().copy()
+        return matrix.T.tocsr() if self._is_transposed else matrix
+
+    def artifact(self, kind: ArtifactKind) -> bytes:
+        """The program (`cu`), C++ header (`hpp`), Python loader (`py`), report (`json`) or all of them (`zip`).
+
+        Raises Conflict for `cu` and `hpp` where the vendor's routine is the answer.
+        """
+        matrix = self._bound.present_matrix()
+        values = checked_values(matrix.data, self.report.workload)
+        return artifact(kind, self.report, pattern_from_scipy(matrix), values).content
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """One file that `sparsesmith.load` reads: report, program, matrix, storage format, machine code for the
+        report's GPU where a compiler (NVRTC) is found; a RuntimeWarning where none is. Raises OSError, Conflict."""
+        bound = self._bound
+        saved = Saved(bound.report, bound.present_matrix(), bound.complete_parts(), self._is_transposed)
+        write_saved(Path(path), saved)
+
+    def close(self) -> None:
+        """Gives memory back, of the GPU too. Whatever is asked of it or of a view afterwards is a Conflict."""
+        self._bound.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        rows, cols = self.shape
+        workload = self.report.workload
+        return f"<Operator {rows} x {cols}, {self.nnz} nonzeros, {workload.element_type}, {workload.operation}>"
+
+    def _product(
+        self, x: Any, out: Any, alpha: float, beta: float, *, adjoint: bool, dimensions: tuple[int, ...]
+    ) -> Any:
+        transposed = adjoint != self._is_transposed
+        num_results, num_given = self.shape[::-1] if adjoint else self.shape
+        x = arrays.real_array(x, "x")
+        columns = x.shape[1] if x.ndim == 2 else 1
+        shapes = [(num_given,)] if 1 in dimensions else []
+        arrays.check_shape(x, "x", [*shapes, (num_given, columns if 2 in dimensions else 1)])
+        scale = Scale(arrays.scalar(alpha, "alpha"), arrays.scalar(beta, "beta"))
+        if out is not None:
+            arrays.check_exact(x, "x", self._bound.element_type)
+            arrays.check_out(out, x, (num_results, *x.shape[1:]), self._bound.element_type)
+        elif scale.beta:
+            raise arrays.refused("beta", f"is {scale.beta}, and there is no out= for it to scale", scale.beta, 0)
+        return self._bound.backend(x).product(x, out, scale, transposed=transposed)
+
+
+class _Bound:
+    """What an operator and its views share."""
+
+    def __init__(self, report: KernelReport, matrix: scipy.sparse.csr_matrix, parts: Parts) -> None:
+        self.report = report
+        self.element_type = report.workload.element_type
+        self.matrix = matrix
+        """Its values are those that it was made with, until `present_matrix` is asked for."""
+        self._parts = parts
+        self._backend: Backend | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def program(self) -> str | None:
+        match self.report.answer:
+            case TunedAnswer(best=best):
+                return extract_program(best.candidate.program)
+            case LibraryAnswer():
+                return None
+
+    @property
+    def has_scratch(self) -> bool:
+        if self.program is None:
+            return False
+        parsed = parse_program(self.program, self.report.workload.operation, self.element_type)
+        return any(argument.role == "scratch" for argument in parsed.signature)
+
+    @property
+    def device_bytes(self) -> int:
+        return 0 if self._backend is None else self._backend.device_bytes
+
+    def backend(self, x: Any) -> Backend:
+        """Made at the first product. Raises Conflict after `close`."""
+        self._check_open()
+        with self._lock:
+            if self._backend is None:
+                self._backend = self._new_backend(x)
+            return self._backend
+
+    def update_values(self, values: Any) -> None:
+        self._check_open()
+        ordered = self._ordered(values)
+        if self.program is not None and self.report.workload.values is not None:
+            checked_values(host_array(ordered, self.element_type), self.report.workload)
+        with self._lock:
+            if self._backend is None:
+                self.matrix = _with_values(self.matrix, host_array(ordered, self.element_type).copy())
+            else:
+                self._backend.set_values(ordered)
+
+    def present_matrix(self) -> scipy.sparse.csr_matrix:
+        """With the present values, in the element type."""
+        self._check_open()
+        with self._lock:
+            is_fixed = self.program is not None and self.report.workload.values is not None
+            if self._backend is None or is_fixed:
+                return _with_values(self.matrix, values_of(self.matrix, self.element_type))
+            return _with_values(self.matrix, self._backend.values())
+
+    def complete_parts(self) -> Parts:
+        """With all that can be made here."""
+        if self.program is None:
+            return NO_PARTS
+        parsed = parse_program(self.program, self.report.workload.operation, self.element_type)
+        layout = self._parts.layout
+        if layout is None:
+            values = checked_values(self.matrix.data, self.report.workload)
+            layout = build_layout(parsed.format, parsed.parameters, pattern_from_scipy(self.matrix), values)
+        architecture = self._parts.architecture or self.report.device.architecture
+        cubin = self._parts.cubin
+        if not cubin:
+            try:
+                cubin = compile_cubin(parsed.source, architecture)
+            except (NvrtcNotFound, OSError) as error:
+                _warn(f"saved without machine code, which will be compiled where it is loaded: {error}")
+        return Parts(layout, cubin, architecture if cubin else None)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed, self._backend, self._parts = True, None, NO_PARTS
+
+    def _ordered(self, values: Any) -> Any:
+        """As an array of all nonzeros in order. Raises InvalidInput."""
+        if scipy.sparse.issparse(values) or _is_sparse_elsewhere(values):
+            return self._of_matrix(values)
+        ordered = arrays.real_array(values, "values")
+        arrays.check_shape(ordered, "values", [(int(self.matrix.nnz),)])
+        return ordered
+
+    def _of_matrix(self, given: SparseMatrix) -> Any:
+        csr = to_scipy(given)
+        digest = pattern_from_scipy(csr).digest
+        if digest != self.report.workload.pattern:
+            raise InvalidMatrix(
+                "the matrix has another pattern than the kernel was tuned for",
+                field="pattern",
+                value=digest,
+                limit=self.report.workload.pattern,
+            )
+        return csr.data
+
+    def _new_backend(self, x: Any) -> Backend:
+        workload = self.report.workload
+        try:
+            return DeviceBackend(self.matrix, workload, self.program, self._parts)
+        except Unavailable as error:
+            if getattr(x, "is_cuda", False):
+                raise
+            if workload.operation not in PRODUCTS:
+                raise Unavailable(
+                    f"without CuPy and a GPU only {' and '.join(PRODUCTS)} are computed",
+                    field="operation",
+                    value=workload.operation,
+                ) from error
+            _warn(f"{error.message}: SciPy computes the products of this kernel on the CPU instead")
+            return HostBackend(self.matrix, workload.element_type)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Conflict("operator: it has been closed", field="operator", value="closed")
+
+
+def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Operator:
+    """An operator that was saved. Nothing is searched for, built or compiled, and no server is asked.
+
+    Where there is a GPU of another architecture than the machine code's, InvalidInput names both; with `recompile` the
+    program is compiled for it at the first product instead. Raises InvalidInput, too, for a file that is damaged, of
+    another version or no operator at all; OSError.
+    """
+    file = Path(path)
+    saved = read_saved(file)
+    parts = saved.parts
+    if parts.cubin and (found := current_architecture()) not in (None, parts.architecture):
+        if not recompile:
+            raise another_architecture(file, parts.architecture, found)
+        parts = Parts(layout=parts.layout)
+    operator = Operator(saved.report, saved.matrix, parts)
+    return operator.T if saved.is_transposed else operator
+
+
+def another_architecture(path: Path, saved: str | None, found: str | None) -> InvalidInput:
+    """What `load` raises for machine code that this machine's GPU cannot run."""
+    offer = "load(path, recompile=True) compiles the program for it"
+    reason = f"holds machine code for {saved}, this GPU is {found}: {offer}"
+    return refused_file(path, reason, saved, found)
+
+
+def _with_values(matrix: scipy.sparse.csr_matrix, values: Any) -> scipy.sparse.csr_matrix:
+    return scipy.sparse.csr_matrix((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _is_sparse_elsewhere(given: Any) -> bool:
+    """Of CuPy or torch."""
+    module = type(given).__module__
+    return module.startswith("cupyx.") or (module.startswith("torch") and str(given.layout) != "torch.strided")
+
+
+def _warn(message: str) -> None:
+    """To whoever called into this package, however deep it is."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, RuntimeWarning, stacklevel=level)

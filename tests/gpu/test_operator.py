@@ -1,0 +1,118 @@
+"""The operator on a GPU: where its results go, both directions, new values under a captured graph, files."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsesmith
+from sparsesmith.errors import InvalidInput
+from sparsesmith.operator import Operator
+from sparsesmith.program.starting import starting_formats, starting_program
+from tests.artifacts.answers import CSR_PROGRAM, make_matrix, make_report
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
+
+MATRIX = make_matrix(300, 200, 0.05)
+either_answer = pytest.mark.parametrize("program", [CSR_PROGRAM, None], ids=["kernel", "library"])
+
+
+def arrays(*shape: int) -> Any:
+    cupy = pytest.importorskip("cupy")
+    return cupy.asarray(np.random.default_rng(1).standard_normal(shape).astype(np.float32))
+
+
+def close(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found.get() if hasattr(found, "get") else found, expected, rtol=2e-4, atol=2e-4)
+
+
+@either_answer
+@pytest.mark.parametrize("columns", [(), (1,), (5,)])
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_a_product_is_scaled_and_added_where_the_caller_wants_it(
+    program: str | None, columns: tuple[int, ...], is_transposed: bool
+) -> None:
+    matrix = MATRIX.T.tocsr() if is_transposed else MATRIX
+    operator = Operator(make_report(MATRIX, program), MATRIX)
+    operator = operator.T if is_transposed else operator
+    x, out = arrays(matrix.shape[1], *columns), arrays(matrix.shape[0], *columns)
+    before = out.get()
+    method = operator.matmat if columns else operator.matvec
+    assert method(x, out=out, alpha=2, beta=-1) is out
+    close(out, 2 * (matrix @ x.get()) - before)
+    out.fill(np.nan)
+    close(method(x, out=out), matrix @ x.get())
+    close(method(x.get()), matrix @ x.get())
+
+
+@pytest.mark.parametrize("columns", [3, 8, 11])
+def test_a_kernel_for_eight_columns_takes_any_number(columns: int) -> None:
+    report = make_report(MATRIX, starting_program("csr", "spmm", "float32"), operation="spmm", num_dense_cols=8)
+    x = arrays(200, columns)
+    close(Operator(report, MATRIX).matmat(x), MATRIX @ x.get())
+
+
+@pytest.mark.parametrize("format_name", starting_formats("spmv"))
+def test_values_of_the_device_are_packed_there_and_read_back(format_name: str) -> None:
+    operator = Operator(make_report(MATRIX, starting_program(format_name, "spmv", "float32")), MATRIX)
+    x, values = arrays(200), arrays(MATRIX.nnz)
+    operator @ x
+    operator.update_values(values)
+    updated = MATRIX.copy()
+    updated.data = values.get()
+    close(operator @ x, updated @ x.get())
+    np.testing.assert_array_equal(operator.to_scipy().data, updated.data)
+
+
+def test_a_captured_graph_multiplies_with_new_values() -> None:
+    cupy = pytest.importorskip("cupy")
+    operator = Operator(make_report(MATRIX), MATRIX)
+    x, y = arrays(200), arrays(300)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        operator.matvec(x, out=y)
+        stream.begin_capture()
+        for _ in range(100):
+            operator.matvec(x, out=y)
+        graph = stream.end_capture()
+        graph.launch(stream)
+        stream.synchronize()
+        close(y, MATRIX @ x.get())
+        operator.update_values(MATRIX.data * 3)
+        graph.launch(stream)
+        stream.synchronize()
+    close(y, 3 * (MATRIX @ x.get()))
+
+
+def test_a_plain_product_with_out_allocates_nothing() -> None:
+    cupy = pytest.importorskip("cupy")
+    operator = Operator(make_report(MATRIX), MATRIX)
+    x, y = arrays(200), arrays(300)
+    operator.matvec(x, out=y)
+    hook = cupy.cuda.memory_hooks.LineProfileHook()
+    with hook:
+        operator.matvec(x, out=y)
+    assert not hook._root.children
+
+
+def test_a_loaded_operator_runs_its_machine_code(tmp_path: Path) -> None:
+    from sparsesmith.artifacts.launcher import current_architecture
+
+    report = make_report(MATRIX)
+    device = report.device.model_copy(update={"architecture": current_architecture()})
+    Operator(report.model_copy(update={"device": device}), MATRIX).save(tmp_path / "A")
+    x = arrays(200)
+    close(sparsesmith.load(tmp_path / "A") @ x, MATRIX @ x.get())
+    other = "sm_75" if device.architecture != "sm_75" else "sm_80"
+    elsewhere = report.device.model_copy(update={"architecture": other})
+    Operator(report.model_copy(update={"device": elsewhere}), MATRIX).save(tmp_path / "A")
+    with pytest.raises(InvalidInput, match=f"machine code for {other}, this GPU is {device.architecture}"):
+        sparsesmith.load(tmp_path / "A")
+    close(sparsesmith.load(tmp_path / "A", recompile=True) @ x, MATRIX @ x.get())
+
+
+def test_an_array_of_the_host_is_no_place_for_a_result_of_the_device() -> None:
+    operator = Operator(make_report(MATRIX), MATRIX)
+    with pytest.raises(InvalidInput, match="out is an array of numpy, x of cupy"):
+        operator.matvec(arrays(200), out=np.zeros(300, np.float32))
