@@ -1,7 +1,7 @@
 """The whole corpus through the real compiler and the real interpreter, in the sandbox.
 
-Each program gets the outcome that its first lines name; right after it, on the same device, a good program passes with
-the very estimate that it had before.
+Each program gets the outcome that its first lines name; right after one that was started, on the same device, a good
+program passes with the very estimate that it had before.
 """
 
 from collections.abc import Iterator
@@ -97,7 +97,8 @@ def test_a_program_gets_its_outcome_and_the_next_one_a_clean_device(program: Cor
     outcome = grader.first_outcome(program.text, *kind)
     assert outcome.outcome in program.expected, outcome
     assert program.words in message_of(outcome)
-    assert grader.timing_after(*kind) == before
+    if not isinstance(outcome, Rejected | CompileFailed):  # These never came near the device.
+        assert grader.timing_after(*kind) == before
 
 
 GOOD = read_program(FOLDER / "good" / "csr_scalar.cu").text
