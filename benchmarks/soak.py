@@ -51,7 +51,8 @@ SAMPLED_SHARE = 0.03
 """Of the jobs: policy samples, which take long on a CPU."""
 ENDED = ("finished", "graded", "failed", "cancelled")
 LAST_WAIT_S = 600
-RETURN_S = 180
+RETURN_S = 600
+"""Of a process that was killed, on a busy machine."""
 PAUSE_S = 0.5
 EXPECTED = frozenset({200, 202, 204, 404, 409, 429, 503})
 """Of requests of this load; a connection that is refused or cut counts apart: somebody killed the server."""
@@ -127,7 +128,7 @@ class Load:
         return None
 
     def wait_for_ends(self) -> None:
-        """Of all jobs, `LAST_WAIT_S` at most."""
+        """Of all jobs, for as long as some end within `LAST_WAIT_S`."""
         deadline = time.monotonic() + LAST_WAIT_S
         with httpx.Client() as client:
             while (open_jobs := [each for each in self.jobs.values() if each.end is None]) and (
@@ -137,7 +138,8 @@ class Load:
                     response = self.ask(client, "GET", f"/v1/kernels/{job.job_id}")
                     if response is not None and response.status_code == 200:
                         status = response.json()
-                        job.end = status if status["status"]["state"] in ENDED else None
+                        if status["status"]["state"] in ENDED:
+                            job.end, deadline = status, time.monotonic() + LAST_WAIT_S
                 time.sleep(PAUSE_S)
 
     def listed(self) -> set[str]:
