@@ -315,10 +315,17 @@ def _soak(results: list[Json]) -> list[str]:
             f"kills: {result['same_after_the_end']:,}",
             f"- requests that nobody answered: {result['unreachable']:,}; asked to come again (503): "
             f"{result['statuses'].get('503', 0):,}",
-            *(f"- in the log of {said}: {count:,} times" for said, count in result["tracebacks_in_logs"].items()),
+            *_tracebacks(result["tracebacks_in_logs"]),
             "",
         ]
     return lines
+
+
+def _tracebacks(found: int | dict[str, int]) -> list[str]:
+    """Earlier runs only counted them."""
+    if isinstance(found, int):
+        return [f"- tracebacks in the logs: {found:,}"]
+    return [f"- in the log of {said}: {count:,} times" for said, count in found.items()]
 
 
 def _budgets(results: list[Json]) -> list[str]:

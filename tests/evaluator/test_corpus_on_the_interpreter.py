@@ -34,9 +34,10 @@ class CompilesOnce(Compiler):
         self._known: dict[str, Future[Compiled | CompileError]] = {}
 
     def submit(self, source: str, architecture: str) -> Future[Compiled | CompileError]:
-        if source not in self._known:
-            self._known[source] = super().submit(source, architecture)
-        return self._known[source]
+        known = self._known.get(source)
+        if known is None or (known.done() and isinstance(known.result(), CompileError)):
+            known = self._known[source] = super().submit(source, architecture)
+        return known
 
 
 class Grader:
