@@ -75,6 +75,6 @@ def test_a_kind_from_outside_is_chosen_by_its_name_and_asks_through_the_chat_tem
     writer, task = folder.prompt_writer(), make_task()
     written = writer.write(task.problem.pattern, task.order.workload, make_prompt(encoder=writer.encoder))
     assert isinstance(written, TokenPrompt)
-    prompt = AutoTokenizer.from_pretrained(folder.path).decode(list(written.token_ids))
+    prompt = str(AutoTokenizer.from_pretrained(folder.path).decode(list(written.token_ids)))
     assert (folder.name, writer.encoder) == ("terse model", "terse")
     assert prompt.startswith("<bos>spmv 40 30 ") and prompt.endswith(">")
