@@ -15,6 +15,6 @@ SPOILED = {
     "no largest": ("exp(from[c] - largest)", "exp(from[c])"),
     "the last class left out": ("int c = 0; c < classes; c++", "int c = 0; c < classes - 1; c++"),
     "the next label": ("from[labels[i]]", "from[(labels[i] + 1) % classes]"),
-    "not divided": (") / n);", "));"),
-    "added to what was there": ("*loss = 0;", ""),
+    "not divided": ("*wide / n", "*wide"),
+    "added to what was there": ("*wide = 0;", ""),
 }

@@ -11,8 +11,8 @@ def outputs(inputs: Arrays, sizes: Sizes) -> Arrays:
 
 
 SPOILED = {
-    "every second value": ("(i < n) atomicAdd(total, ", "(i < n && i % 2 == 0) atomicAdd(total, 2 * "),
-    "divided by n - 1": ("/= n", "/= n - 1"),
-    "a constant": ("atomicAdd(total, values[i])", "*total = (T)0.5"),
-    "added to what was there": ("*total = 0;", ""),
+    "every second value": ("(i < n) atomicAdd(wide, ", "(i < n && i % 2 == 0) atomicAdd(wide, 2 * "),
+    "divided by n - 1": ("/ n;", "/ (n - 1);"),
+    "a constant": ("atomicAdd(wide, values[i])", "*wide = 0.5"),
+    "added to what was there": ("*wide = 0;", ""),
 }
