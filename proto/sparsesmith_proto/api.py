@@ -559,3 +559,12 @@ class Readiness(Message):
     status: Literal["ready"] = "ready"
     degraded: str | None = None
     """What does not work meanwhile."""
+
+
+class Permalink(Message):
+    """`GET /v1/kernels/{id}/permalink`: a job's address that opens without a key, for reading alone."""
+
+    path: str
+    """Of the page."""
+    secret: str | None
+    """For `X-Job-Secret`, or `?secret=` of a request about the job. None: the server asks for no keys."""

@@ -20,6 +20,12 @@ class GeneratorSettings(BaseSettings):
     """Address to listen on."""
     port: int = Field(default=8000, ge=1, le=65535)
     """Port to listen on."""
+    published_on: str = Field(default="", max_length=253)
+    """Address that others reach the service by where `host` is another, as in a container. Read by
+    `http.access`."""
+    keys: Literal["auto", "on", "off"] = "auto"
+    """Whether requests need an API key (`sparsesmith keys create`). auto: where others than this machine can reach the
+    service. Read by `http.access`."""
     stop_grace_s: int = Field(default=10, ge=1, le=600)
     """How long open connections may finish when the service stops."""
 

@@ -1,12 +1,15 @@
 """Supervised training: targets from measurements, and a tiny policy that learns which program a matrix wants."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
 
+from services.trainer.offline.examples import ExampleRules, Examples
 from services.trainer.offline.judging import SamplingSettings, evaluate_policy
 from services.trainer.offline.prompt_pool import (
     EXACT_FEATURES,
@@ -16,13 +19,20 @@ from services.trainer.offline.prompt_pool import (
     disturbed,
     header_tensor,
 )
-from services.trainer.offline.supervised import Examples, SupervisedSettings, held_out_loss, train_supervised
+from services.trainer.offline.saved_run import SavedRun, State
+from services.trainer.offline.supervised import (
+    SupervisedReport,
+    SupervisedSettings,
+    held_out_nats,
+    mean_of_kinds,
+    train_supervised,
+)
 from services.trainer.offline.targets import TargetRule, WorkloadTargets, workload_targets
 from services.trainer.policy_model import PolicyNetworks, text_batch
 from services.trainer.tokenizer import EOS, PAD
 from sparsesmith.matrix.features import FEATURE_NAMES
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
-from tests.trainer.conftest import make_program, make_record
+from tests.trainer.conftest import make_networks, make_program, make_record
 
 SETTINGS = SupervisedSettings(
     seconds=120, max_epochs=320, batch_sequences=4, checks=3, matrix_rate=5e-3, other_rate=5e-3
@@ -59,6 +69,10 @@ def make_workloads() -> list[WorkloadTargets]:
     return workload_targets(records, TargetRule())
 
 
+def make_examples(tokenizer: Tokenizer, **rules: Any) -> Examples:
+    return Examples(make_workloads(), tokenizer, ExampleRules(**{"improve_share": 0.2, "repair_share": 0.0, **rules}))
+
+
 def make_pool(samples: int = 3) -> PromptPool:
     return build_pool(PATTERNS, "structural", samples, "cpu")
 
@@ -88,14 +102,16 @@ def test_workloads_differ_by_operation_type_and_columns() -> None:
 
 
 def test_a_policy_learns_which_program_each_matrix_wants(networks: PolicyNetworks, tokenizer: Tokenizer) -> None:
-    workloads, pool = make_workloads(), make_pool()
-    examples = Examples(workloads, tokenizer, SETTINGS)
-    before = held_out_loss(networks, pool, examples, SETTINGS)
+    pool, examples = make_pool(), make_examples(tokenizer)
+    before = held_out_nats(networks, pool, list(examples.fixed()), SETTINGS)
     report = train_supervised(networks, pool, examples, examples, SETTINGS, log=lambda _: None)
-    assert report.validation_loss < 0.05 * before
-    judged = evaluate_policy(
-        networks, pool, workloads, tokenizer, SamplingSettings(samples=4, max_program_tokens=300), lambda *_: True
-    )
+    assert report.validation_loss < 0.05 * mean_of_kinds(before)
+    assert set(report.nats) == {"write", "improve"}
+    for kind, nats in report.nats.items():
+        assert nats["program"] == pytest.approx(nats["directives"] + nats["numbers"] + nats["rest"])
+        assert nats["program"] < 0.05 * before[kind]["program"]
+    sampling = SamplingSettings(samples=4, max_program_tokens=300)
+    judged = evaluate_policy(networks, pool, make_workloads(), tokenizer, sampling, lambda *_: True)
     assert judged.finished_share > 0.9
     assert judged.known_workloads == 1.0
     assert judged.best_over_oracle is not None
@@ -104,25 +120,53 @@ def test_a_policy_learns_which_program_each_matrix_wants(networks: PolicyNetwork
 
 
 def test_the_weights_of_the_least_held_out_loss_are_kept(networks: PolicyNetworks, tokenizer: Tokenizer) -> None:
-    examples = Examples(make_workloads(), tokenizer, SETTINGS)
-    pool = make_pool(1)
+    examples, pool = make_examples(tokenizer), make_pool(1)
     hot = SupervisedSettings(seconds=60, max_epochs=8, batch_sequences=4, checks=8, matrix_rate=0.3, other_rate=0.3)
     report = train_supervised(networks, pool, examples, examples, hot, log=lambda _: None)
     assert report.validation_loss == min(report.validation_losses)
-    assert held_out_loss(networks, pool, examples, hot) == pytest.approx(report.validation_loss, rel=1e-4)
+    kept = mean_of_kinds(held_out_nats(networks, pool, list(examples.fixed()), hot))
+    assert kept == pytest.approx(report.validation_loss, rel=1e-4)
 
 
-def test_targets_that_are_too_long_are_left_out(tokenizer: Tokenizer) -> None:
-    assert len(Examples(make_workloads(), tokenizer, SupervisedSettings(max_program_tokens=10))) == 0
+class Killed(Exception):
+    """The run was."""
 
 
-def test_a_refining_example_shows_a_slower_program_and_its_report(tokenizer: Tokenizer) -> None:
-    examples = Examples(make_workloads(), tokenizer, SupervisedSettings(refinement_share=1.0))
-    (batch,) = [next(examples.epochs(4, np.random.default_rng(0)))]
-    shown = tokenizer.decode(batch[0].prompt_ids, skip_special_tokens=False)
-    target = tokenizer.decode(batch[0].program_ids)
-    parent = make_program(2) if target == make_program(32) else make_program(32)
-    assert shown == f"<parent>{parent}<report>passed 3 us speedup 1.33<bos>"
+class KilledAt(SavedRun):
+    """Keeps every state; its process dies once that of `step` is on disk."""
+
+    def __init__(self, path: Path, step: int, **identity: Any) -> None:
+        super().__init__(path, identity, every_s=0.0)
+        self._step = step
+
+    def keep(self, state: State) -> None:
+        super().keep(state)
+        if state["step"] == self._step:
+            raise Killed
+
+
+def test_a_run_that_was_killed_goes_on_with_the_very_next_step(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    settings = SupervisedSettings(seconds=1e6, max_epochs=6, batch_sequences=3, checks=3)
+    pool, examples = make_pool(), make_examples(tokenizer)
+
+    def trained(saved: SavedRun) -> tuple[SupervisedReport, PolicyNetworks]:
+        networks = make_networks(tokenizer)
+        return train_supervised(networks, pool, examples, examples, settings, lambda _: None, saved), networks
+
+    through, expected = trained(SavedRun(None, {}))
+    with pytest.raises(Killed):
+        trained(KilledAt(tmp_path / "run.pt", step=5, seed=1))
+    resumed, networks = trained(SavedRun(tmp_path / "run.pt", {"seed": 1}))
+    assert resumed.steps == through.steps == 12
+    assert resumed.validation_losses == pytest.approx(through.validation_losses, rel=1e-5)
+    for name, weights in expected.state_dict().items():
+        assert torch.allclose(networks.state_dict()[name], weights, atol=1e-5), name
+
+
+def test_what_another_run_left_is_passed_over(tmp_path: Path) -> None:
+    SavedRun(tmp_path / "run.pt", {"seed": 1}).keep({"step": 5})
+    assert SavedRun(tmp_path / "run.pt", {"seed": 1}).state() == {"step": 5}
+    assert SavedRun(tmp_path / "run.pt", {"seed": 2}).state() is None
 
 
 def test_logprobs_of_a_text_do_not_depend_on_what_it_is_batched_with(networks: PolicyNetworks) -> None:

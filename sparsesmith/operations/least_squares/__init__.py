@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _right(problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
     """One solution; what is judged are residuals."""
     a, b = inputs["a"].astype(np.float64), inputs["b"].astype(np.float64)
-    w: Float64Array = np.linalg.lstsq(a, b, rcond=None)[0]
+    w: Float64Array = np.linalg.lstsq(a, b, rcond=None)[0].astype(np.float64)
     return {"w": Expected(w, np.abs(w), 1e-2 * (1 + np.abs(w)))}
 
 
