@@ -65,7 +65,7 @@ def test_what_is_changed_in_place_is_timed_without_the_copy_that_brings_it_back(
     [
         ("nothing done where the first entries are as before", ("i >= n / 2", "i >= n / 2 || x[0] > x[n - 1]")),
         ("one half left as it was", ("x[n - 1 - i] = first;", "")),
-        ("reversed twice", ("i >= n / 2", "i >= n")),
+        ("the middle pair left out", ("i >= n / 2", "i >= n / 2 - 1")),
     ],
 )
 def test_a_program_that_changes_too_little_in_place_is_refused(

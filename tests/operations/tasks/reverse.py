@@ -11,7 +11,7 @@ def outputs(inputs: Arrays, sizes: Sizes) -> Arrays:
 
 
 SPOILED = {
-    "reversed twice": ("i >= n / 2", "i >= n"),
+    "the middle pair left out": ("i >= n / 2", "i >= n / 2 - 1"),
     "one half lost": ("x[n - 1 - i] = first;", ""),
     "off by one": ("x[n - 1 - i] = first;", "x[n - 1 - i] = x[i];"),
     "nothing done": ("i >= n / 2", "true"),
