@@ -80,7 +80,7 @@ class TaskKernel:
         except Unavailable as error:
             if kind_of(first) == "cupy" or getattr(first, "is_cuda", False):
                 raise
-            warnings.warn(f"computed on the host: {error.message}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"computed on the host: {error.message}", RuntimeWarning, stacklevel=3)
             return {name: tensor_of(array) if is_torch(first) else array for name, array in self._on_host(given)}
         return {name: like(first, array) for name, array in self._launcher(given).items()}
 

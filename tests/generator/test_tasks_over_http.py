@@ -42,13 +42,17 @@ def test_every_task_is_listed_with_what_a_request_needs(client: httpx.Client) ->
         assert {"float32", "float64"} <= set(card.element_types)
 
 
-@pytest.mark.parametrize(("name", "near"), [("sotfmax", "softmax"), ("spmv", "sum")])
+@pytest.mark.parametrize(("name", "near"), [("sotfmax", "softmax"), ("sums", "sum")])
 def test_a_task_that_is_none_is_told_the_nearest(client: httpx.Client, name: str, near: str) -> None:
     response = client.get(f"/v1/tasks/{name}")
     problem = response.json()
     assert (response.status_code, problem["field"]) == (404, "task")
     assert f"task {name!r} is unknown; nearest: " in problem["detail"]
     assert near in problem["detail"]
+
+
+def test_an_operation_on_a_matrix_is_no_task(client: httpx.Client) -> None:
+    assert client.get("/v1/tasks/spmv").status_code == 404
 
 
 REFUSED: dict[str, tuple[dict[str, Any], int, str, str]] = {

@@ -84,6 +84,7 @@ def test_arrays_that_do_not_fit_are_refused_by_name(
 
 def test_an_array_on_a_gpu_that_is_not_found_is_not_computed_on_the_host() -> None:
     class OnAGpu(torch.Tensor):
+        __module__ = "torch"
         is_cuda = True
 
     with pytest.raises(Unavailable, match="needs CuPy"):
