@@ -36,6 +36,10 @@ class Task:
     published: tuple[Mapping[str, int], ...] = ()
     """Axes at which others have measured it, or which stand for its use; the largest last."""
     draws: Mapping[str, Drawing] = field(default_factory=dict)
+    derived: Mapping[str, Callable[[Sizes], int]] = field(default_factory=dict)
+    """See Shaping.derived."""
+    constraints: Mapping[str, Callable[[Sizes], bool]] = field(default_factory=dict)
+    """See Shaping.constraints."""
     header_id: int | None = None
     takes_matrix: bool = False
     sums_products: bool = False
