@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from benchmarks.task_libraries import ROUTINES
+from benchmarks.task_libraries import ROUTINES, tensors_of
 from benchmarks.tasks import told
 from services.evaluator.checking.draws import draw, kinds_of
 from services.evaluator.device import wrong_entries
@@ -20,8 +19,7 @@ from tests.operations.graded import make_problem
 def test_a_librarys_row_computes_the_task(name: str) -> None:
     problem = make_problem(name)
     drawn = draw(kinds_of(problem)[0], problem, np.random.default_rng(2))
-    given = {each: torch.from_numpy(array.copy()) for each, array in drawn.inputs.items()}
-    found = ROUTINES[name](given, problem.sizes).numpy()
+    found = ROUTINES[name](tensors_of(drawn.inputs), problem.sizes).numpy()
     (output,) = operands_with_role(problem.operation, "output", "inout")
     if drawn.residuals is None:
         expected = drawn.expected[output.name]
