@@ -38,7 +38,7 @@ class TrainerSettings(BaseSettings):
     gpu_memory_fraction: float = Field(default=0.2, gt=0, le=0.95)
     """Most of a GPU's memory that the trainer takes, beside generator and evaluator."""
 
-    reward: Literal["milestone", "paper"] = "milestone"
+    reward: Literal["milestone", "improvement", "paper", "paper_bounded"] = "milestone"
     """Reward scheme."""
     batch_records: int = Field(default=32, ge=1, le=4096)
     """Records of a full batch."""
