@@ -303,7 +303,8 @@ def test_with_equal_rewards_in_each_group_the_critic_alone_learns() -> None:
 def test_the_share_of_the_best_falls_with_the_updates_and_is_part_of_the_state() -> None:
     def moved(learner: Learner) -> list[float]:
         batch = make_batch(*arms(learner))
-        return learner.update(batch) and learner.logprobs(batch)[:, -2].tolist()
+        learner.update(batch)
+        return [float(each) for each in learner.logprobs(batch)[:, -2]]
 
     fading = make_learner(best_share=1.0, best_updates=1)
     moved(fading)
