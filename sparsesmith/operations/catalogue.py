@@ -13,7 +13,14 @@ from typing import get_args
 
 from sparsesmith.errors import InvalidOption
 from sparsesmith.operations.operand import Dtype
-from sparsesmith.operations.operation import RESERVED_OPERATION_IDS, Operation
+from sparsesmith.operations.operation import (
+    RESERVED_OPERATION_IDS,
+    Operation,
+    Shaping,
+    derived_sizes,
+    task_size_names,
+    task_sizes,
+)
 from sparsesmith.operations.spmm import SPMM
 from sparsesmith.operations.spmv import SPMV
 from sparsesmith.operations.task import Task
@@ -130,6 +137,25 @@ def check_axes(operation: Operation, num_dense_cols: int, axes: Axes | None = No
             raise InvalidOption(
                 f"axes.{name} is missing: {operation.name} has the axes {known}", field=f"axes.{name}", limit=known
             )
+    if isinstance(operation, Shaping):
+        _check_shapes(operation, axes or {})
+
+
+def _check_shapes(operation: Operation, axes: Axes) -> None:
+    """Raises InvalidOption where a size that follows from the axes would be empty, or they contradict each other."""
+    given = ", ".join(f"{name}={axes[name]}" for name in operation.axes)
+    for name in derived_sizes(operation):
+        if (size := task_sizes(operation, axes)[name]) < 1:
+            raise InvalidOption(
+                f"axes: with {given} {operation.name} would have {name}={size}: at least 1",
+                field="axes",
+                value=size,
+                limit=1,
+            )
+    assert isinstance(operation, Shaping)
+    for told, holds in operation.constraints.items():
+        if not holds(axes):
+            raise InvalidOption(f"axes: {given}: {operation.name} needs {told}", field="axes", value=given, limit=told)
 
 
 def check_workload(workload: Workload) -> None:
@@ -165,9 +191,9 @@ def _check_operands(operation: Operation) -> None:
     """An output, names that differ, shapes of axes that there are, types that there are."""
     if not any(operand.role in ("output", "inout") for operand in operation.operands):
         raise _refused(operation, "operands", len(operation.operands), "an output among them")
-    axes = [*(_MATRIX_SIZES if operation.takes_matrix else ()), *operation.axes]
+    axes = [*(_MATRIX_SIZES if operation.takes_matrix else ()), *task_size_names(operation)]
     sizes = {*axes, _DENSE_COLS} if operation.takes_matrix else {*axes}
-    for axis in operation.axes:
+    for axis in task_size_names(operation):
         if not _NAME.fullmatch(axis) or axes.count(axis) > 1 or axis == "num_sms":
             raise _refused(operation, "axes", axis, "lower-case names that differ and that nothing else has")
     names = [operand.name for operand in operation.operands]

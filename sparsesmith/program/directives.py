@@ -21,7 +21,7 @@ from sparsesmith.formats.format import HEAD, NO_FORMAT, ParameterValue
 from sparsesmith.formats.values.compressed import compressed
 from sparsesmith.formats.values.storage import VALUE_STORAGES, ValueStorage
 from sparsesmith.operations import Operation
-from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.operations.operation import operands_with_role, task_size_names
 from sparsesmith.program.expression import Expression, parse_expression
 from sparsesmith.program.scratch import Scratch, check_scratch, parse_scratch
 
@@ -235,7 +235,7 @@ def check_directives(directives: Directives, source: str, operation: Operation) 
 def launch_names(format_: Format, parameters: Mapping[str, ParameterValue], operation: Operation) -> tuple[str, ...]:
     """Names that the expressions of a program in this format may use."""
     if not operation.takes_matrix:
-        return (*operation.axes, NUM_SMS)
+        return (*task_size_names(operation), NUM_SMS)
     own = (*HEAD, *format_.arguments(parameters))
     named = (name for name in operation.axes if name != NUM_DENSE_COLS)
     return (*(argument.name for argument in own if argument.role == "size"), NUM_SMS, NUM_DENSE_COLS, *named)

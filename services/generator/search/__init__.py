@@ -28,7 +28,7 @@ def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> 
         else:
             described = f"{workload.operation} {workload.element_type}"
             log.info("job %s: the policy writes no programs of %s and is left out", task.job_id, described)
-    if sources.mutates and task.problem.matrix is not None:
+    if sources.mutates:
         proposers.append(MutateProposer(task, limit))
     return _search(task, sources, proposers, standing)
 
@@ -49,6 +49,7 @@ STRATEGIES: Mapping[SearchStrategy, Strategy] = {
     "families": families,
     "sample": samples,
     "refine": refine,
+    "instant": auto,
 }
 
 __all__ = ["STRATEGIES", "Batch", "Sources", "Standing", "Strategy"]

@@ -44,6 +44,14 @@ def _sure(problem: Problem, generator: np.random.Generator) -> Arrays:
     return drawn
 
 
+def _far(problem: Problem, generator: np.random.Generator) -> Arrays:
+    """A thousand above or below zero, row by row: exponentials overflow, or are all zero, unless the largest is taken
+    off."""
+    drawn = _logits(problem, generator, 1.0)
+    drawn["logits"] += 1000 * generator.choice([-1.0, 1.0], (problem.sizes["n"], 1))
+    return drawn
+
+
 def _masked(problem: Problem, generator: np.random.Generator) -> Arrays:
     """Minus infinity for every other class but the label's."""
     drawn = _logits(problem, generator, 1.0)
@@ -60,6 +68,7 @@ DRAWS: Mapping[str, Drawing] = {
     "normal": partial(_logits, spread=1.0),
     "wide": partial(_logits, spread=20.0),
     "sure": _sure,
+    "far": _far,
     "masked": _masked,
     "alike": _alike,
 }
@@ -81,6 +90,7 @@ OPERATION = Task(
     draws=DRAWS,
     programs=program_texts(__name__, "naive", "rows_in_registers"),
     naive="naive",
+    ordered="rows_in_registers",
     trial={"n": 203, "classes": 10},
     published=tuple({"n": 2**power, "classes": 10} for power in (14, 16, 18, 20, 22)),
 )
