@@ -2,7 +2,8 @@
 
     python -m tests.evaluator.deeds FOLDER may_run|no_programs
 
-FOLDER holds `own/` and `other/` with a file `secret`. Prints what became of each deed as JSON: `done`, or an error's name.
+FOLDER holds `own/` and `other/` with a file `secret`. Prints what became of each deed as JSON: `done`, or an error's
+name.
 """
 
 import ctypes

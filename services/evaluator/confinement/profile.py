@@ -1,7 +1,7 @@
 """What a process that handles hostile programs may still do: a compiler, or the one with the device.
 
-Two layers of the kernel's, no privileges, and limits: Landlock (files), seccomp (system calls), `setrlimit`. They hold whatever the
-process becomes, beneath the checks of texts and machine code.
+Two layers of the kernel's, no privileges, and limits: Landlock (files), seccomp (system calls), `setrlimit`. They hold
+whatever the process becomes, beneath the checks of texts and machine code.
 """
 
 import re
