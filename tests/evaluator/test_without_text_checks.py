@@ -39,7 +39,7 @@ def is_refused_by_text(program: CorpusProgram) -> bool:
     return False
 
 
-REFUSED_BY_TEXT = [program for program in corpus("cheating", "broken") if is_refused_by_text(program)]
+REFUSED_BY_TEXT = [program for program in corpus("cheating") if is_refused_by_text(program)]
 
 
 class Unchecked:
