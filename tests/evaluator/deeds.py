@@ -70,7 +70,7 @@ def hostile(folder: Path) -> dict[str, Callable[[], object]]:
         "unix socket": lambda: socket.socket(socket.AF_UNIX),
         "socket pair": socket.socketpair,
         "ptrace": call(101, 0),
-        "read another's memory": call(310, os.getppid(), 0, 0, 0, 0, 0),
+        "memory of another": call(310, os.getppid(), 0, 0, 0, 0, 0),
         "io_uring": call(425, 1, 0),
         "bpf": call(321, 0, 0, 0),
         "namespace": call(272, 0x10000000),
@@ -88,7 +88,7 @@ def hostile(folder: Path) -> dict[str, Callable[[], object]]:
         "link": lambda: (other / "link").symlink_to("secret"),
         "read": lambda: (other / "secret").read_text(),
         "list": lambda: list(other.iterdir()),
-        "the parent's environment": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+        "environment of the parent": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
         "write to a device": lambda: Path("/dev/mem").open("wb"),
     }
 
@@ -106,8 +106,8 @@ def usual(folder: Path) -> dict[str, Callable[[], object]]:
     """Deeds that must go on working."""
     return {
         "thread": in_a_new_thread,
-        "write of one's own": lambda: (folder / "own" / "mine").write_text("x"),
-        "read of one's own": lambda: (folder / "own" / "mine").read_text(),
+        "own write": lambda: (folder / "own" / "mine").write_text("x"),
+        "own read": lambda: (folder / "own" / "mine").read_text(),
         "library": lambda: ctypes.CDLL("libm.so.6"),
         "python": lambda: __import__("colorsys"),
         "nothing": lambda: Path("/dev/null").write_text("x"),

@@ -112,17 +112,11 @@ def _loader_of(program: Path) -> list[Path]:
 
 
 def _of_python() -> list[Path]:
-    """The interpreter and its packages; of the folder that ours lie in only the packages that are imported: a stack's
-    state may lie beside them."""
-    own = Path(__file__).resolve().parents[3]
+    """The interpreter, folders of the search path with installed packages, and what is imported already. Of other
+    folders of that path nothing: a script's own, or ours, may hold a stack's state as well."""
     folders = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.exec_prefix)]
-    folders += [path for path in (Path(entry).resolve() for entry in sys.path if entry) if path not in own_roots(own)]
+    folders += [path for path in map(Path, filter(None, sys.path)) if any(path.glob("*.dist-info"))]
     for name, module in list(sys.modules.items()):
-        if "." not in name and getattr(module, "__path__", None):
-            folders += [path for path in map(Path, module.__path__) if path.resolve().is_relative_to(own)]
+        if "." not in name:
+            folders += map(Path, getattr(module, "__path__", ()))
     return folders
-
-
-def own_roots(root: Path) -> tuple[Path, Path]:
-    """Folders of the search path that hold more than packages."""
-    return root, root / "proto"
