@@ -81,7 +81,7 @@ def _program(text: str, directives: Directives, source: str, signature: tuple[Ar
     )
 
 
-def check_sizes(program: KernelProgram, sizes: Mapping[str, int]) -> None:
+def check_sizes(program: KernelProgram | Directives, sizes: Mapping[str, int]) -> None:
     """Raises InvalidProgram where one of these sizes is not the one that the program requires."""
     subject = "task" if isinstance(program.format, NoFormat) else "matrix"
     for required in program.requirements:

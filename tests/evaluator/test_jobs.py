@@ -36,7 +36,7 @@ from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.api import JobStatus, Queued
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Prompt, Rejected, Sampled, TimedOut, UserWritten
+from sparsesmith_proto.kernel import Candidate, Parent, Prompt, Rejected, Sampled, TimedOut, UserWritten
 from sparsesmith_proto.keys import Quotas
 from tests.evaluator.grading_tools import make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, program_text
@@ -174,6 +174,43 @@ def test_a_text_that_was_graded_for_a_search_is_not_graded_again_and_its_sample_
     assert not grader._process.is_running(), "another search grades for itself"
 
 
+def test_an_improvement_is_one_over_what_was_known_before_the_search(grader: Grader, connection: Redis) -> None:
+    def graded(job_id: str, search: str, *programs: str) -> dict[str, float]:
+        job = make_job(*(program_text(each) for each in programs), job_id=job_id)
+        report = service.grade(job.model_copy(update={"search": search}))
+        assert all(each.outcome.outcome == "passed" for each in report.evaluations)
+        records = [each.record for each in stream.read("test", 10, 100)]
+        assert len({record.rival_us for record in records}) == 1
+        assert records[0].rival_us is not None
+        return {"rival_us": records[0].rival_us} | {
+            record.record_id: record.rewards["improvement"] for record in records
+        }
+
+    patterns, stream = PatternStore(connection), RewardStream(connection)
+    patterns.put(small_pattern())
+    service = GradingService(grader, patterns, stream, Accounts(connection))
+    first = graded("a", "one", "right 8", "right 6")
+    assert first["rival_us"] == 9, "the best routine"
+    assert 0 < first["a:candidate-0"] < first["a:candidate-1"]
+    again = graded("b", "one", "right 7")
+    assert again["rival_us"] == 9, "as the search began"
+    second = graded("c", "two", "right 8", "right 5", "right 1")
+    assert second["rival_us"] == 6
+    assert second["c:candidate-0"] < 0 < second["c:candidate-1"] < second["c:candidate-2"] == 1
+
+
+def test_an_improvement_of_a_sample_with_a_parent_is_one_over_its_parent(grader: Grader, connection: Redis) -> None:
+    parent = Parent(program=program_text("right 7"), report="passed")
+    prompt = sampled().prompt.model_copy(update={"parent": parent})
+    origin = sampled().model_copy(update={"prompt": prompt})
+    job = make_job(program_text("right 7"), program_text("right 6"), program_text("right 8"))
+    refined = tuple(each.model_copy(update={"origin": origin}) for each in job.candidates[1:])
+    grade(job.model_copy(update={"candidates": (job.candidates[0], *refined)}), grader, connection)
+    records = [delivery.record for delivery in RewardStream(connection).read("test", 10, 100)]
+    assert [record.rival_us for record in records] == [9, 7, 7]
+    assert records[1].rewards["improvement"] > 0 > records[2].rewards["improvement"]
+
+
 def test_users_and_families_give_no_rewards(grader: Grader, connection: Redis) -> None:
     grade(make_job(program_text("right 5"), is_sampled=False), grader, connection)
     assert RewardStream(connection).read("test", 10, 50) == []
@@ -195,7 +232,7 @@ def test_a_candidate_that_was_not_reached_teaches_nothing(grader: Grader, connec
     stages = [each.outcome.stage for each in report.evaluations if isinstance(each.outcome, TimedOut)]
     assert len(stages) == 5
     assert "turn" in stages
-    assert len(reward_records(job, report)) == stages.count("run")
+    assert len(reward_records(job, report, report.baselines.best_routine().timing)) == stages.count("run")
 
 
 def test_a_budget_that_is_spent_before_anything_is_graded_is_told(grader: Grader, connection: Redis) -> None:
