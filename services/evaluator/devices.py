@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 
 import scipy.sparse
 
+from services.evaluator.compiling.assembler import possible_assemblers
 from services.evaluator.confinement.profile import ConfinementOption, Profile, available
 from services.evaluator.device import Device
 from services.evaluator.gpu_claim import claim_gpu
@@ -120,18 +121,24 @@ def _trial_problem() -> Problem:
 
 
 def _profile(kind: Literal["cuda", "interpreter"]) -> Profile:
-    """What the device needs beside libraries: its caches, and of a GPU the driver's files."""
-    home = Path.home()
+    """What the device needs beside libraries: its caches, the assembler of our own kernels, of a GPU the driver's
+    files."""
+    read, run = tuple(toolkits()), tuple(possible_assemblers())
     match kind:
         case "cuda":
-            caches = {"CUPY_CACHE_DIR": home / ".cupy", "CUDA_CACHE_PATH": home / ".nv"}
+            caches = (_cache("CUPY_CACHE_DIR", Path.home() / ".cupy"), _cache("CUDA_CACHE_PATH", Path.home() / ".nv"))
+            return Profile(read, caches, run, gpu=True)
         case "interpreter":
-            caches = {"NUMBA_CACHE_DIR": Path(__file__).parent / "interpreter" / "machine" / "__pycache__"}
-    folders = tuple(Path(os.environ.get(name) or usual) for name, usual in caches.items())
-    for folder in folders:
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-    return Profile(read=tuple(toolkits()), write=folders, gpu=kind == "cuda")
+            compiled = _cache("NUMBA_CACHE_DIR", Path(__file__).parent / "interpreter" / "machine" / "__pycache__")
+            return Profile(read, (compiled,), run)
+
+
+def _cache(variable: str, usual: Path) -> Path:
+    """A folder that is there, where it can be."""
+    folder = Path(os.environ.get(variable) or usual)
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _factory(kind: Literal["cuda", "interpreter"], settings: EvaluatorSettings) -> DeviceFactory:

@@ -13,6 +13,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -83,7 +84,7 @@ def hostile(folder: Path) -> dict[str, Callable[[], object]]:
         "overwrite": lambda: (other / "secret").open("r+"),
         "truncate": lambda: os.truncate(other / "secret", 0),
         "remove": lambda: (other / "secret").unlink(),
-        "rename": lambda: (folder / "own" / "mine").rename(other / "mine"),
+        "rename": lambda: (folder / "own" / "yours").rename(other / "mine"),
         "folder": lambda: (other / "folder").mkdir(),
         "link": lambda: (other / "link").symlink_to("secret"),
         "read": lambda: (other / "secret").read_text(),
@@ -108,6 +109,8 @@ def usual(folder: Path) -> dict[str, Callable[[], object]]:
         "thread": in_a_new_thread,
         "own write": lambda: (folder / "own" / "mine").write_text("x"),
         "own read": lambda: (folder / "own" / "mine").read_text(),
+        "own temporary file": lambda: tempfile.TemporaryFile(dir=folder / "own").close(),
+        "own rename": lambda: (folder / "own" / "mine").replace(folder / "own" / "yours"),
         "library": lambda: ctypes.CDLL("libm.so.6"),
         "python": lambda: __import__("colorsys"),
         "nothing": lambda: Path("/dev/null").write_text("x"),

@@ -20,6 +20,7 @@ import queue
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from typing import Literal
 
 from services.evaluator.compiling.contract.facts import PtxFacts
 from services.evaluator.compiling.log import KernelResources, split_log
+from services.evaluator.compiling.toolchain import own_toolchain
 from services.evaluator.compiling.worker import READY
 from services.evaluator.confinement.profile import ConfinementOption
 from sparsesmith.errors import Unavailable
@@ -150,6 +152,17 @@ def compile_program(
     """Compile one program in a worker of its own (about 0.2 s to start); use a Compiler for more than a few."""
     with Compiler(timeout_s=timeout_s) as compiler:
         return compiler.compile(source, architecture)
+
+
+def compile_own(source: str, architecture: str) -> Compiled | CompileError:
+    """Compile a program of ours in this process, which may be one that starts no other. Raises Unavailable."""
+    started = time.perf_counter()
+    built = own_toolchain().build(source, architecture)
+    if not built.succeeded:
+        return CompileError(_bounded(built.log), "error")
+    log, resources = split_log(built.log)
+    compile_ms = (time.perf_counter() - started) * 1e3
+    return Compiled(built.ptx, built.cubin, _bounded(log), resources, compile_ms, built.facts)
 
 
 _WORKER_CODE = """import sys; from services.evaluator.compiling.worker import serve
