@@ -72,6 +72,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         Compiler(num_workers, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,
     ):
         device = process.start()
+        compiler.warm_up(device.architecture)
         kernel = available()
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
