@@ -69,6 +69,25 @@ def check_exact(array: Any, name: str, element_type: ElementType) -> None:
         )
 
 
+def check_type(array: Any, name: str, element_type: ElementType) -> None:
+    """Raises InvalidInput for an array of another type."""
+    if type_name(array) != element_type:
+        raise refused(name, f"holds {type_name(array)}: expected {element_type}", type_name(array), element_type)
+
+
+def check_place(array: Any, name: str, x: Any) -> None:
+    """Raises InvalidInput for an array in another memory than x."""
+    if place_of(array) != place_of(x):
+        raise refused(name, f"lies on {place_of(array)}, x on {place_of(x)}", place_of(array), place_of(x))
+
+
+def of_type(tensor: Any, element_type: ElementType) -> Any:
+    """A tensor of torch in another type; autograd follows."""
+    import torch
+
+    return tensor.to(getattr(torch, element_type))
+
+
 def check_out(out: Any, x: Any, shape: Shape, element_type: ElementType) -> None:
     """Raises InvalidInput unless `out` can take a product of `x`: of its kind and place, apart from it in memory."""
     if out is x:
@@ -83,8 +102,7 @@ def check_out(out: Any, x: Any, shape: Shape, element_type: ElementType) -> None
         raise refused("out", "is read-only", "read-only", "writeable")
     if getattr(out, "requires_grad", False):
         raise refused("out", "requires a gradient, which what is written into cannot have", "requires_grad", "none")
-    if place_of(out) != place_of(x):
-        raise refused("out", f"lies on {place_of(out)}, x on {place_of(x)}", place_of(out), place_of(x))
+    check_place(out, "out", x)
     if _overlap(out, x):
         raise refused("out", "overlaps x in memory", "overlapping", "other memory")
 

@@ -19,7 +19,7 @@ from sparsesmith.errors import Conflict, InvalidInput, InvalidMatrix, Unavailabl
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operator import arrays
-from sparsesmith.operator.backend import Backend, Scale
+from sparsesmith.operator.backend import PLAIN, Backend, Scale
 from sparsesmith.operator.device import DeviceBackend
 from sparsesmith.operator.directions import direction_of, plain_program, transposed_matrix, transposed_workload
 from sparsesmith.operator.file import Sections, refused_file
@@ -27,6 +27,7 @@ from sparsesmith.operator.host import HostBackend, host_array
 from sparsesmith.operator.image import support_cubin
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith.operator.parts import NO_PARTS, Parts
+from sparsesmith.operator.registry import new_handle
 from sparsesmith.operator.saved import Saved, read_saved, write_saved
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import parse_program
@@ -64,7 +65,7 @@ class Operator:
                 value=matrix.shape,
                 limit=(report.num_rows, report.num_cols),
             )
-        self._bound = _Bound(report, matrix, parts)
+        self._bound = Bound(report, matrix, parts)
         self._is_transposed = False
 
     @property
@@ -107,6 +108,16 @@ class Operator:
     def program(self) -> str | None:
         """The kernel program for A; None where the vendor's routine is the answer."""
         return self._bound.program
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether it is a view A^T of the operator that was tuned."""
+        return self._is_transposed
+
+    @property
+    def handle(self) -> int:
+        """A number that stands for it and its views in this process, for `sparsesmith.torch`."""
+        return self._bound.handle
 
     @property
     def has_scratch(self) -> bool:
@@ -217,6 +228,11 @@ class Operator:
         shapes = [(num_given,)] if 1 in dimensions else []
         arrays.check_shape(x, "x", [*shapes, (num_given, columns if 2 in dimensions else 1)])
         scale = Scale(arrays.scalar(alpha, "alpha"), arrays.scalar(beta, "beta"))
+        follows = bool(getattr(x, "requires_grad", False)) and autograd_follows()
+        if follows and out is None:
+            return self._followed(x, scale, adjoint=adjoint)
+        if follows:
+            raise arrays.refused("out", "cannot have the gradient that x requires", "a gradient of x", "no out=")
         if out is not None:
             arrays.check_exact(x, "x", self._bound.element_type)
             arrays.check_out(out, x, (num_results, *x.shape[1:]), self._bound.element_type)
@@ -224,8 +240,17 @@ class Operator:
             raise arrays.refused("beta", f"is {scale.beta}, and there is no out= for it to scale", scale.beta, 0)
         return self._bound.backend(x).product(x, out, scale, transposed=transposed)
 
+    def _followed(self, x: Any, scale: Scale, *, adjoint: bool) -> Any:
+        """The product of a tensor that autograd follows, in the operator's type."""
+        from sparsesmith.operator.tensors import product
 
-class _Bound:
+        if scale.beta:
+            raise arrays.refused("beta", f"is {scale.beta}, and there is no out= for it to scale", scale.beta, 0)
+        found = product(self.T if adjoint else self, arrays.of_type(x, self._bound.element_type))
+        return found if scale.is_plain else found * scale.alpha
+
+
+class Bound:
     """What an operator and its views share."""
 
     def __init__(self, report: KernelReport, matrix: scipy.sparse.csr_matrix, parts: Parts) -> None:
@@ -237,6 +262,7 @@ class _Bound:
         self._backend: Backend | None = None
         self._is_closed = False
         self._lock = threading.Lock()
+        self.handle = new_handle(self)
 
     @property
     def program(self) -> str | None:
@@ -264,6 +290,30 @@ class _Bound:
             if self._backend is None:
                 self._backend = self._new_backend(x)
             return self._backend
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """Rows, columns, nonzeros."""
+        rows, cols = self.matrix.shape
+        return rows, cols, int(self.matrix.nnz)
+
+    def tensor_product(self, x: Any, values: Any, *, transposed: bool) -> Any:
+        """A x or A^T x, with these values where they are given. Raises InvalidInput."""
+        rows, cols, nnz = self.extents
+        arrays.check_shape(x, "x", [(rows if transposed else cols, *x.shape[1:2])])
+        arrays.check_type(x, "x", self.element_type)
+        if values is None:
+            return self.backend(x).product(x.contiguous(), None, PLAIN, transposed=transposed)
+        arrays.check_shape(values, "values", [(nnz,)])
+        arrays.check_type(values, "values", self.element_type)
+        arrays.check_place(values, "values", x)
+        if arrays.place_of(x) == "host":
+            self._check_open()
+            matrix = _with_values(self.matrix, host_array(values, self.element_type))
+            return HostBackend(matrix, self.element_type).product(x, None, PLAIN, transposed=transposed)
+        backend = self.backend(x)
+        self.update_values(values)
+        return backend.product(x.contiguous(), None, PLAIN, transposed=transposed)
 
     def update_values(self, values: Any) -> None:
         self._check_open()
@@ -384,6 +434,13 @@ def another_architecture(path: Path, saved: str | None, found: str | None) -> In
     offer = "load(path, recompile=True) compiles the program for it"
     reason = f"holds machine code for {saved}, this GPU is {found}: {offer}"
     return refused_file(path, reason, saved, found)
+
+
+def autograd_follows() -> bool:
+    """Whether torch, which is imported where this is asked, records what is done."""
+    import torch
+
+    return torch.is_grad_enabled()
 
 
 def _with_values(matrix: scipy.sparse.csr_matrix, values: Any) -> scipy.sparse.csr_matrix:
