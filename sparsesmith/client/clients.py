@@ -4,9 +4,9 @@ import asyncio
 import io
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast, get_args
 
 import httpx
 import numpy as np
@@ -19,6 +19,7 @@ from sparsesmith.client.headers import client_headers
 from sparsesmith.client.options import tuning_options
 from sparsesmith.errors import InvalidOption, Unavailable
 from sparsesmith.operator import Operator
+from sparsesmith.operator.directions import transposed_matrix
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith_proto.api import (
     EvaluationAnswer,
@@ -33,6 +34,9 @@ from sparsesmith_proto.api import (
 DEFAULT_URL = "http://127.0.0.1:8000"
 TIMEOUT = httpx.Timeout(connect=10, read=120, write=600, pool=10)
 MATRIX_NAME = "matrix.npz"
+
+Transposed = Literal["no", "yes", "both"]
+"""Which of A and A^T is tuned: A, A^T, both."""
 
 Answer = TypeVar("Answer")
 Reply = httpx.Response | Unavailable | None
@@ -64,11 +68,24 @@ class Client:
         return str(self._http.base_url).rstrip("/")
 
     def tune(
-        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+        self,
+        matrix: SparseMatrix,
+        options: TuningOptions | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        transposed: Transposed = "no",
     ) -> Operator:
-        """Tune a kernel for the matrix's pattern, or with values="fixed" for its values too, and bind it to them."""
+        """Tune a kernel for the matrix's pattern, or with values="fixed" for its values too, and bind it to them.
+
+        `transposed`: "yes" tunes A^T instead, "both" tunes both, each a job of its own with the options' budget, handed
+        in together. The operator is that of A all the same.
+        """
         csr = to_scipy(matrix)
-        return Operator(self.tune_file(MATRIX_NAME, matrix_file(csr, options), options, on_progress), csr)
+        jobs = [
+            self.submit(MATRIX_NAME, matrix_file(each, options), options).job_id
+            for each in _directions(csr, transposed)
+        ]
+        return _operator(csr, transposed, [self.wait(job_id, on_progress) for job_id in jobs])
 
     def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -201,11 +218,19 @@ class AsyncClient:
         await self._http.aclose()
 
     async def tune(
-        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+        self,
+        matrix: SparseMatrix,
+        options: TuningOptions | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        transposed: Transposed = "no",
     ) -> Operator:
         csr = await asyncio.to_thread(to_scipy, matrix)
-        data = await asyncio.to_thread(matrix_file, csr, options)
-        return Operator(await self.tune_file(MATRIX_NAME, data, options, on_progress), csr)
+        jobs = []
+        for each in await asyncio.to_thread(_directions, csr, transposed):
+            data = await asyncio.to_thread(matrix_file, each, options)
+            jobs.append((await self.submit(MATRIX_NAME, data, options)).job_id)
+        return _operator(csr, transposed, [await self.wait(job_id, on_progress) for job_id in jobs])
 
     async def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -302,16 +327,45 @@ class AsyncClient:
 
 
 def tune(
-    matrix: SparseMatrix, *, url: str | None = None, headers: Mapping[str, str] | None = None, **options: object
+    matrix: SparseMatrix,
+    *,
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    transposed: Transposed = "no",
+    **options: object,
 ) -> Operator:
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    search, budget, refine. `url` and `headers` are those of `Client`. Raises InvalidOption for others.
+    search, budget, refine. `url` and `headers` are those of `Client`, `transposed` is that of its `tune`. Raises
+    InvalidOption for others.
     """
     chosen = tuning_options(**options)
     with Client(url, headers) as client:
-        return client.tune(matrix, chosen)
+        return client.tune(matrix, chosen, transposed=transposed)
+
+
+def _directions(csr: scipy.sparse.csr_matrix, transposed: Transposed) -> list[scipy.sparse.csr_matrix]:
+    """The matrices to tune for, A first. Raises InvalidOption."""
+    match transposed:
+        case "no":
+            return [csr]
+        case "yes":
+            return [transposed_matrix(csr)[0]]
+        case "both":
+            return [csr, transposed_matrix(csr)[0]]
+        case _:
+            limit = ", ".join(get_args(Transposed))
+            raise InvalidOption(
+                f"transposed is {transposed!r}: expected {limit}", field="transposed", value=transposed, limit=limit
+            )
+
+
+def _operator(csr: scipy.sparse.csr_matrix, transposed: Transposed, reports: Sequence[KernelReport]) -> Operator:
+    """Of A, from the reports of its directions."""
+    if transposed == "yes":
+        return Operator(reports[0], transposed_matrix(csr)[0]).T
+    return Operator(reports[0], csr, transposed=reports[1] if transposed == "both" else None)
 
 
 def server_url(url: str | None) -> httpx.URL:

@@ -88,6 +88,25 @@ def of_type(tensor: Any, element_type: ElementType) -> Any:
     return tensor.to(getattr(torch, element_type))
 
 
+def put_at(values: Any, places: "np.ndarray[Any, Any]") -> Any:
+    """An array of the same kind whose element places[k] is values[k]."""
+    match kind_of(values):
+        case "numpy":
+            found = np.empty_like(values)
+            found[places] = values
+        case "cupy":
+            import cupy
+
+            found = cupy.empty_like(values)
+            found[cupy.asarray(places)] = values
+        case "torch":
+            import torch
+
+            found = torch.empty_like(values)
+            found[torch.as_tensor(places, device=values.device).long()] = values
+    return found
+
+
 def check_out(out: Any, x: Any, shape: Shape, element_type: ElementType) -> None:
     """Raises InvalidInput unless `out` can take a product of `x`: of its kind and place, apart from it in memory."""
     if out is x:
