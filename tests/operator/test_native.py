@@ -19,6 +19,7 @@ from tests.artifacts.answers import make_matrix, make_report
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
+COMPILERS = [("apply.c", ["cc", "-std=c11"]), ("apply.cpp", ["c++", "-std=c++17"])]
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -85,7 +86,9 @@ def run(command: list[str | Path], **environment: str) -> "subprocess.CompletedP
     )
 
 
-@pytest.mark.parametrize(("source", "compiler"), [("apply.c", ["cc", "-std=c11"]), ("apply.cpp", ["c++", "-std=c++17"])])
+@pytest.mark.parametrize(
+    ("source", "compiler"), [("apply.c", ["cc", "-std=c11"]), ("apply.cpp", ["c++", "-std=c++17"])]
+)
 def test_an_example_compiles_without_a_warning_and_runs(
     source: str, compiler: list[str], library: Path, stand_in: Path, operator_file: Path, tmp_path: Path
 ) -> None:
