@@ -352,6 +352,44 @@ class JobPage(Message):
     """`before` of the next page; None: there are no older ones."""
 
 
+class TaskOperand(Message):
+    """An array that kernels of a task take."""
+
+    name: Identifier
+    role: Literal["input", "inout", "output"]
+    """`inout`: changed in place."""
+    axes: tuple[Identifier, ...]
+    """Its shape, row-major, by names of axes; empty: one number."""
+    dtype: Literal["T", "int32"]
+    """`T`: the request's element type."""
+    meaning: str = ""
+
+
+class TaskCard(Message):
+    """`GET /v1/tasks/{name}`: an operation without a matrix."""
+
+    name: Operation
+    version: int
+    formula: str
+    text: str
+    """In words; empty where its author says no more than the formula."""
+    axes: tuple[Identifier, ...]
+    """What a request gives a size to."""
+    operands: tuple[TaskOperand, ...]
+    element_types: tuple[ElementType, ...]
+    programs: tuple[Identifier, ...]
+    """First programs; the naive one, which is the baseline, first."""
+    sizes: tuple[Axes, ...]
+    """Axes at which it is measured."""
+
+
+class TaskPage(Message):
+    """`GET /v1/tasks`."""
+
+    tasks: tuple[TaskCard, ...]
+    """By name."""
+
+
 class PolicyStatus(Message):
     """`GET /v1/policy`."""
 

@@ -26,6 +26,8 @@ from sparsesmith_proto.api import (
     Problem,
     Readiness,
     RollbackRequest,
+    TaskCard,
+    TaskPage,
     TuningOptions,
 )
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -51,6 +53,8 @@ MESSAGES: tuple[type[Message], ...] = (
     PolicyStatus,
     Readiness,
     RollbackRequest,
+    TaskCard,
+    TaskPage,
     EvaluationJob,
     EvaluationReport,
     RewardRecord,

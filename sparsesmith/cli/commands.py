@@ -33,6 +33,7 @@ from sparsesmith.cli.options import (
     ValuesOf,
 )
 from sparsesmith.cli.policy_commands import app as policy_app
+from sparsesmith.cli.task_commands import app as tasks_app
 from sparsesmith.cli.visible import visible
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith_proto.words import SearchStrategy
@@ -60,6 +61,7 @@ app = typer.Typer(
 train_app = typer.Typer(help="Train a policy of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(train_app, name="train")
 app.add_typer(policy_app, name="policy")
+app.add_typer(tasks_app, name="tasks")
 app.add_typer(keys_app, name="keys")
 
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit")]

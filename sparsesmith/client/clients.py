@@ -18,7 +18,7 @@ from sparsesmith.client.flows import Call, Flow, Health, OnProgress, Pause
 from sparsesmith.client.headers import client_headers
 from sparsesmith.client.options import tuning_options
 from sparsesmith.errors import InvalidOption, Unavailable
-from sparsesmith.operator import Operator
+from sparsesmith.operator import Operator, TaskKernel
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith_proto.api import (
     EvaluationAnswer,
@@ -27,6 +27,7 @@ from sparsesmith_proto.api import (
     KernelReport,
     Permalink,
     PolicyStatus,
+    TaskCard,
     TriedCandidate,
     TuningOptions,
 )
@@ -87,6 +88,10 @@ class Client:
     def submit_task(self, options: TuningOptions) -> JobStatus:
         """Hand in a task without a matrix, by `operation` and `axes` of the options; the answer is there later."""
         return self._run(flows.submit_task(options))
+
+    def tune_task(self, options: TuningOptions, on_progress: OnProgress | None = None) -> TaskKernel:
+        """Tune a kernel for a task without a matrix, by `operation` and `axes` of the options, and wait for it."""
+        return TaskKernel(self.wait(self.submit_task(options).job_id, on_progress))
 
     def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         """The answer of a job handed in; `on_progress` gets its state at every look.
@@ -160,6 +165,14 @@ class Client:
         """The policy that candidates are sampled from. Raises NotFound where the server has none."""
         return self._run(flows.policy())
 
+    def tasks(self) -> tuple[TaskCard, ...]:
+        """Tasks that kernels may be asked for, by name."""
+        return self._run(flows.tasks())
+
+    def task(self, name: str) -> TaskCard:
+        """What a task computes, its axes and operands. Raises NotFound, naming the nearest."""
+        return self._run(flows.task(name))
+
     def roll_back_policy(self, version: int | None = None) -> PolicyStatus:
         """Serve an accepted version again, or the one before; from the server's own machine. Raises NotFound for one
         that was not accepted or is gone, Conflict for the one that serves."""
@@ -228,6 +241,9 @@ class AsyncClient:
     async def submit_task(self, options: TuningOptions) -> JobStatus:
         return await self._run(flows.submit_task(options))
 
+    async def tune_task(self, options: TuningOptions, on_progress: OnProgress | None = None) -> TaskKernel:
+        return TaskKernel(await self.wait((await self.submit_task(options)).job_id, on_progress))
+
     async def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         return await self._run(flows.finished_kernel(job_id, on_progress))
 
@@ -287,6 +303,12 @@ class AsyncClient:
     async def policy(self) -> PolicyStatus:
         return await self._run(flows.policy())
 
+    async def tasks(self) -> tuple[TaskCard, ...]:
+        return await self._run(flows.tasks())
+
+    async def task(self, name: str) -> TaskCard:
+        return await self._run(flows.task(name))
+
     async def roll_back_policy(self, version: int | None = None) -> PolicyStatus:
         return await self._run(flows.roll_back_policy(version))
 
@@ -330,6 +352,22 @@ def tune(
     chosen = tuning_options(**options)
     with Client(url, headers, key) as client:
         return client.tune(matrix, chosen)
+
+
+def tune_task(
+    task: str, *, url: str | None = None, headers: Mapping[str, str] | None = None, **sizes_and_options: object
+) -> TaskKernel:
+    """Tune a kernel for a task without a matrix and wait for it: `tune_task("dot", n=2**20)(x, y)`.
+
+    What is no field of `sparsesmith_proto.api.TuningOptions` (element_type, search, budget, refine, deterministic) is
+    the size of an axis. `url` and `headers` are those of `Client`. Raises InvalidOption for an unknown task, naming the
+    nearest, and for axes that it does not have or lacks.
+    """
+    options = {name: value for name, value in sizes_and_options.items() if name in TuningOptions.model_fields}
+    axes = {name: value for name, value in sizes_and_options.items() if name not in options}
+    chosen = tuning_options(**{"axes": axes, **options, "operation": task})
+    with Client(url, headers) as client:
+        return client.tune_task(chosen)
 
 
 def server_url(url: str | None) -> httpx.URL:

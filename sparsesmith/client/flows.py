@@ -43,6 +43,8 @@ from sparsesmith_proto.api import (
     Readiness,
     RollbackRequest,
     Running,
+    TaskCard,
+    TaskPage,
     TriedCandidate,
     TuningOptions,
 )
@@ -243,6 +245,16 @@ def artifact(job_id: str, kind: str) -> Flow[bytes]:
 def policy() -> Flow[PolicyStatus]:
     """`GET /v1/policy`."""
     return _read(PolicyStatus, (yield Call("GET", "/v1/policy", {})))
+
+
+def tasks() -> Flow[tuple[TaskCard, ...]]:
+    """`GET /v1/tasks`."""
+    return _read(TaskPage, (yield Call("GET", "/v1/tasks", {}))).tasks
+
+
+def task(name: str) -> Flow[TaskCard]:
+    """`GET /v1/tasks/{name}`."""
+    return _read(TaskCard, (yield Call("GET", f"/v1/tasks/{quote(name, safe='')}", {})))
 
 
 def roll_back_policy(version: int | None) -> Flow[PolicyStatus]:

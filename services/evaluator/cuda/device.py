@@ -186,7 +186,7 @@ class CudaBench:
     def _routines(self) -> LibraryRoutines | OwnRoutines:
         device, problem = self._device, self._problem
         if not is_product(problem):
-            return OwnRoutines(problem, self.load, device.architecture, self._draws)
+            return OwnRoutines(problem, self.load, device.architecture, device.num_sms, self._draws)
         return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
