@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up native test test-slow check fuzz-api test-gpu test-containers soak bench report schema clean
+.PHONY: help install demo up native test test-slow check fuzz-api test-gpu test-containers soak bench report schema train-policy clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,13 @@ bench: $(INSTALLED) ## Measure on this machine's device, write benchmarks/result
 
 report: $(INSTALLED) ## Regenerate benchmarks/REPORT.md and the README's tables from benchmarks/results
 	$(PYTHON) -m benchmarks.report
+
+WORK ?= .sparsesmith/policy
+train-policy: $(INSTALLED) ## A policy from the committed records: PATTERNS=matrices CORPUS=sources DEVICE=cuda OUT=folder OPTIONS=... (docs/training.md)
+	@mkdir -p $(WORK)
+	test -f $(WORK)/generated.pack || $(PYTHON) -m benchmarks.training_pack $(WORK)/generated.pack
+	$(PYTHON) -m services.trainer.offline policy --work $(WORK) --out $(or $(OUT),$(WORK)/policy) --device $(or $(DEVICE),cpu) \
+	  --patterns $(PATTERNS) $(WORK)/generated.pack $(if $(CORPUS),--corpus $(CORPUS)) $(OPTIONS)
 
 schema: $(INSTALLED) ## Regenerate proto/schema from the messages
 	$(PYTHON) -m sparsesmith_proto.schema

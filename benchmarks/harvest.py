@@ -29,7 +29,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.contest import hold
-from benchmarks.harvested import Line, changed_lines, cut_half_line, key_of, pack, read_lines, report
+from benchmarks.harvested import Line, cut_half_line, key_of, pack, read_lines, report
 from benchmarks.measured import MatrixEntry, matrix_entries
 from benchmarks.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.results import NNZ_CLASSES
@@ -45,6 +45,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
 from services.evaluator.settings import EvaluatorSettings
+from services.trainer.offline.edits import changed_lines
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FAMILIES
 from sparsesmith.matrix.pack import pack_index

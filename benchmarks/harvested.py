@@ -10,7 +10,6 @@ import platform
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +28,6 @@ Line = dict[str, Any]
 def key_of(line: Mapping[str, Any]) -> str:
     """Of a workload."""
     return f"{line['pattern']} {line['operation']} {line['element_type']} {line['num_dense_cols']}"
-
-
-def changed_lines(parent: str, child: str) -> list[list[Any]]:
-    """Where lines of the parent are replaced, and by what: [first, past, new lines]."""
-    old, new = parent.split("\n"), child.split("\n")
-    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return [[i1, i2, new[j1:j2]] for tag, i1, i2, j1, j2 in codes if tag != "equal"]
-
-
-def changed_text(parent: str, lines: Sequence[Sequence[Any]]) -> str:
-    """The inverse of `changed_lines`."""
-    text = parent.split("\n")
-    for first, past, new in reversed(lines):
-        text[first:past] = new
-    return "\n".join(text)
 
 
 def read_lines(files: Iterable[Path]) -> Iterator[Line]:

@@ -211,7 +211,7 @@ def _gpu_us(call: Callable[[], Any], turns: int) -> float:
     """The least of some means, by events."""
     cupy = import_cupy()
     call()
-    times = []
+    times: list[float] = []
     for _ in range(turns):
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
         start.record()
@@ -219,7 +219,7 @@ def _gpu_us(call: Callable[[], Any], turns: int) -> float:
             call()
         end.record()
         end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end) * 10)
+        times.append(float(cupy.cuda.get_elapsed_time(start, end)) * 10)
     return min(times)
 
 

@@ -20,8 +20,9 @@ from tokenizers import Tokenizer
 
 from benchmarks.origin import source_commit
 from benchmarks.suites import ROOT
+from services.trainer.offline.data_commands import in_equal_parts
 from services.trainer.offline.records import NUM_SMS, Rendering, read_records, unusable
-from services.trainer.offline.supervised_commands import Patterns, in_equal_parts, side_of, sides_in
+from services.trainer.offline.sides import Patterns, side_of, sides_in
 from services.trainer.tokenizer import TokenizerSize, encode_program, load_tokenizer, train_tokenizer
 
 SHIPPED = ROOT / "models" / "sparsesmith-30m" / "tokenizer.json"

@@ -48,7 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.set_num_threads(options.threads)
-    learner = Learner(load_networks(options.policy), LearnerOptions(program_kl_limit=100.0))
+    learner = Learner(load_networks(options.policy), LearnerOptions(program_kl_limit=100.0, critic_gate=0.0))
     batch = make_batch(options.policy, options.records)
     before = _read_previous(options.out)
     steps = {"float32": step_seconds(learner, Muon)}

@@ -70,6 +70,10 @@ class Prompt(Message):
     """Seed of the choice of nonzeros that the matrix tokens show."""
     architecture: Architecture
     parent: Parent | None = None
+    num_sms: int | None = Field(default=None, ge=1, le=65536, exclude_if=lambda known: known is None)
+    """Multiprocessors of the device that is written for; None: not told."""
+    copy_bandwidth_gbs: float | None = Field(default=None, gt=0, le=1e9, exclude_if=lambda known: known is None)
+    """Its device-to-device copy, read plus written, in 1e9 bytes a second; None: not told."""
 
 
 class Sampled(Message):

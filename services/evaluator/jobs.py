@@ -5,6 +5,8 @@ second worker is graded again; its records have the same ids, so the trainer use
 """
 
 import hashlib
+import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +20,18 @@ from services.evaluator.grading import Outcomes, grade_batch, was_reached
 from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
-from sparsesmith.errors import SparsesmithError
+from services.evaluator.known_times import KnownTimes, rival_of
+from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.reward import rewards, standard_of
+from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Baselines, Sampled, Workload
+from sparsesmith_proto.kernel import Baselines, Evaluation, Sampled, Timing, Workload
 from sparsesmith_proto.reward import RewardRecord
+
+log = logging.getLogger(__name__)
 
 MAX_IDENTIFIER_CHARACTERS = 128
 MAX_SEARCHES = 8
@@ -140,48 +146,71 @@ class GradingService:
         grader: Grader,
         patterns: PatternStore,
         stream: RewardStream,
+        accounts: Accounts,
         on_report: Callable[[EvaluationReport], None] = lambda report: None,
     ) -> None:
         self._grader = grader
         self._patterns = patterns
         self._stream = stream
+        self._accounts = accounts
         self._on_report = on_report
+        self._known = KnownTimes()
 
     def grade(self, job: EvaluationJob) -> EvaluationReport:
-        """Grades a job and publishes what the trainer learns from."""
-        report = self._grader.grade(job, self._patterns)
+        """Grades a job and publishes what the trainer learns from. The time it took is charged to the key that asked
+        for it, also where it came to nothing."""
+        began = time.monotonic()
+        try:
+            report = self._grader.grade(job, self._patterns)
+        finally:
+            self._charge(job.job_id, time.monotonic() - began)
         self._on_report(report)
-        for record in reward_records(job, report):
+        for record in reward_records(job, report, self._known.rival(job, report)):
             self._stream.publish(record)
+        self._known.take_in(job, report)
         return report
 
+    def _charge(self, job_id: str, seconds: float) -> None:
+        """An answer is worth more than its place in an account."""
+        try:
+            self._accounts.charge_seconds(job_id, seconds)
+        except Unavailable as error:
+            log.warning("%.1f s of job %s are charged to nobody: %s", seconds, job_id, error)
 
-def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardRecord]:
+
+def reward_records(job: EvaluationJob, report: EvaluationReport, known: Timing) -> list[RewardRecord]:
     """One record for each candidate that the policy wrote and that was reached, at the first values of its knobs: what
     a tuner found beyond them is not the sample's.
+
+    `known`: the best time that was known of the workload.
 
     None for fixed values: the policy does not see them and must not learn that they can be left out. None where equal
     bits are promised: it does not see that either.
     """
     if job.workload.values is not None or job.workload.deterministic:
         return []
-    standard = standard_of(report.baselines, report.csr_bytes)
     return [
-        RewardRecord(
-            record_id=record_id(job.job_id, evaluation.candidate.candidate_id),
-            workload=job.workload,
-            candidate=evaluation.candidate,
-            outcome=evaluation.outcome,
-            best_baseline_us=standard.best_us,
-            default_baseline_us=standard.default_us,
-            rewards=rewards(evaluation.outcome, standard),
-            device=report.device,
-        )
+        _record(job, evaluation, report, rival_of(evaluation.candidate, report, known))
         for evaluation in report.evaluations
         if isinstance(evaluation.candidate.origin, Sampled)
         and not evaluation.candidate.settings
         and was_reached(evaluation.outcome)
     ]
+
+
+def _record(job: EvaluationJob, evaluation: Evaluation, report: EvaluationReport, rival: Timing) -> RewardRecord:
+    standard = standard_of(report.baselines, report.csr_bytes, rival)
+    return RewardRecord(
+        record_id=record_id(job.job_id, evaluation.candidate.candidate_id),
+        workload=job.workload,
+        candidate=evaluation.candidate,
+        outcome=evaluation.outcome,
+        best_baseline_us=standard.best_us,
+        default_baseline_us=standard.default_us,
+        rewards=rewards(evaluation.outcome, standard),
+        rival_us=rival.median_us,
+        device=report.device,
+    )
 
 
 def record_id(job_id: str, candidate_id: str) -> str:

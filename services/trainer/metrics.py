@@ -4,7 +4,17 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-FIGURES = ("mean_reward", "pass_share", "kl_reference", "policy_loss", "value_loss", "clip_fraction", "staleness")
+FIGURES = (
+    "mean_reward",
+    "pass_share",
+    "kl_reference",
+    "policy_loss",
+    "value_loss",
+    "clip_fraction",
+    "mean_staleness",
+    "explained_variance_10",
+    "critic_holds",
+)
 """Of an update's measures, where it has them."""
 
 

@@ -77,9 +77,9 @@ class ValueHead(nn.Module):
         self.inner = nn.Sequential(first, nn.GELU(), last)
 
     def forward(self, hidden_states_BTH: Tensor) -> Tensor:
-        """Final hidden states, shape [batch, tokens, hidden] -> values, float32, shape [batch, tokens]."""
+        """Final hidden states, shape [batch, tokens, hidden] -> values, at least float32, shape [batch, tokens]."""
         values: Tensor = self.inner(hidden_states_BTH.to(next(self.parameters()).dtype)).squeeze(-1)
-        return values.float()
+        return _wide(values)
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,44 @@ def text_batch(prompts: Sequence[Sequence[int]], programs: Sequence[Sequence[int
     return TextBatch(token_ids, mask)
 
 
+def word_logprobs(logits_NV: Tensor, temperature: float | Tensor) -> Tensor:
+    """At a sampling temperature, one for all or of shape [N, 1]: at least float32."""
+    return torch.log_softmax(_wide(logits_NV) / temperature, dim=-1)
+
+
+def chosen_logprobs(words_NV: Tensor, text: TextBatch) -> Tensor:
+    """Of the sampled tokens themselves, shape [N]."""
+    return words_NV.gather(-1, text.token_ids_BT[text.sampled_mask_BT][:, None]).squeeze(-1)
+
+
+def entropies(words_NV: Tensor) -> Tensor:
+    """Of each sampled token's distribution, in nats: shape [N]."""
+    return -(words_NV.exp() * words_NV).sum(dim=-1)
+
+
+def divergences(first_NV: Tensor, second_NV: Tensor) -> Tensor:
+    """KL(first || second) of each sampled token's distributions, over all words, in nats: shape [N]."""
+    return (first_NV.exp() * (first_NV - second_NV)).sum(dim=-1)
+
+
+def placed(value_N: Tensor, text: TextBatch) -> Tensor:
+    """Values of sampled tokens where those stand, shape [B, T]; 0 elsewhere."""
+    mask_BT = text.sampled_mask_BT
+    return torch.zeros(mask_BT.shape, dtype=value_N.dtype, device=mask_BT.device).masked_scatter(mask_BT, value_N)
+
+
+def _of_tokens(temperature: float | Tensor, text: TextBatch) -> float | Tensor:
+    """One for all, or one a sequence as one a sampled token, shape [N, 1]."""
+    if not isinstance(temperature, Tensor):
+        return temperature
+    mask_BT = text.sampled_mask_BT
+    return temperature[:, None].expand(mask_BT.shape)[mask_BT][:, None]
+
+
+def _wide(value: Tensor) -> Tensor:
+    return value.to(torch.promote_types(value.dtype, torch.float32))
+
+
 class PolicyNetworks(nn.Module):
     """Language model, encoder and value head, run together over prompts with their texts."""
 
@@ -128,24 +166,24 @@ class PolicyNetworks(nn.Module):
         hidden: Tensor = self.model.model(inputs_embeds=inputs, attention_mask=mask, use_cache=False).last_hidden_state
         return hidden[:, soft.shape[1] - 1 : -1]
 
-    def logprobs(self, hidden_BTH: Tensor, text: TextBatch, temperature: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
-        """Log-probability of each text token, entropy of its distribution: float32, shape [B, T]; 0 where not sampled.
+    def distributions(self, hidden_BTH: Tensor, text: TextBatch, temperature: float | Tensor = 1.0) -> Tensor:
+        """Log-probabilities of all words at each sampled token, [N, V], row by row: at least float32.
 
-        Both are of the distribution at this sampling temperature: one for all, or one a sequence, shape [B].
+        They are of the distribution at this sampling temperature: one for all, or one a sequence, shape [B].
         """
-        mask = text.sampled_mask_BT
-        logits = self.model.lm_head(hidden_BTH[mask]).float()
-        if isinstance(temperature, Tensor):
-            temperature = temperature[:, None].expand(mask.shape)[mask][:, None]
-        logits = logits / temperature
-        distribution = torch.log_softmax(logits, dim=-1)
-        chosen = distribution.gather(-1, text.token_ids_BT[mask][:, None]).squeeze(-1)
-        entropy = -(distribution.exp() * distribution).sum(dim=-1)
-        empty = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
-        return empty.masked_scatter(mask, chosen), empty.masked_scatter(mask, entropy)
+        head = self.model.lm_head
+        return word_logprobs(head(hidden_BTH[text.sampled_mask_BT]), _of_tokens(temperature, text))
+
+    def logprobs(self, hidden_BTH: Tensor, text: TextBatch, temperature: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        """Log-probability of each text token, entropy of its distribution: shape [B, T]; 0 where not sampled.
+
+        See `distributions`.
+        """
+        words_NV = self.distributions(hidden_BTH, text, temperature)
+        return placed(chosen_logprobs(words_NV, text), text), placed(entropies(words_NV), text)
 
     def values(self, hidden_BTH: Tensor) -> Tensor:
-        """The critic's values, float32, shape [B, T]. Raises ValueError without a value head."""
+        """The critic's values, at least float32, shape [B, T]. Raises ValueError without a value head."""
         if self.value_head is None:
             raise ValueError("these networks have no value head")
         values: Tensor = self.value_head(hidden_BTH)

@@ -1,7 +1,7 @@
 """Settings of the trainer, read from the environment in `__main__` and handed down."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -38,7 +38,7 @@ class TrainerSettings(BaseSettings):
     gpu_memory_fraction: float = Field(default=0.2, gt=0, le=0.95)
     """Most of a GPU's memory that the trainer takes, beside generator and evaluator."""
 
-    reward: Literal["milestone", "paper"] = "milestone"
+    reward: Literal["milestone", "improvement", "paper", "paper_bounded"] = "milestone"
     """Reward scheme."""
     batch_records: int = Field(default=32, ge=1, le=4096)
     """Records of a full batch."""
@@ -74,17 +74,28 @@ class TrainerSettings(BaseSettings):
     """How far a value may move in an update, in units of reward."""
     importance_cap: float = Field(default=2.0, ge=1, le=100)
     """Bound of the weight proximal / behaviour of a token from an older policy."""
-    gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    """Lambda of generalized advantage estimation."""
+    gae_lambda: Annotated[float, Field(ge=0, le=1)] | Literal["length"] = 1.0
+    """Lambda of generalized advantage estimation for the policy; `length`: nearer to 1 the longer the program. 0.95
+    leaves 2 % of a reward at the first tokens of a program, where most is decided."""
+    value_targets: Literal["returns", "bootstrapped"] = "returns"
+    """What the critic learns at each token: its program's reward, or the value of the next token by `gae_lambda`."""
     group_share: float = Field(default=0.5, ge=0, le=1)
     """Share of the leave-one-out group baseline in the advantage; the rest is the critic's."""
+    advantage_scale: Literal["group", "batch"] = "group"
+    """Advantages are in spreads of the sample's own group, or normalised over the tokens of the batch."""
+    critic_gate: float = Field(default=0.5, ge=0, le=1)
+    """Explained variance of rewards at the tenth token from which the critic is asked; 0: always."""
+    critic_warmup: int = Field(default=20, ge=0, le=100_000)
+    """Updates that the policy waits for its critic at most; afterwards groups alone move it until the critic holds."""
     kl_coefficient: float = Field(default=0.02, ge=0, le=10)
-    """Weight of the KL divergence from the reference policy."""
+    """Weight of the KL divergence from the reference policy, exact over all words, as a mean over tokens."""
     entropy_coefficient: float = Field(default=0.0, ge=0, le=1)
     """Weight of the entropy bonus."""
     program_kl_limit: float = Field(default=0.2, gt=0, le=100)
     """Nats a program that an update may move the policy, KL(proximal || current): it ends early there, and what went
     further is taken back. A program's whole entropy is some 2.5 nats."""
+    reference_kl_alarm: float = Field(default=5.0, gt=0, le=10_000)
+    """Nats a program from the shipped policy, KL(current || shipped), beyond which every update warns."""
     max_grad_norm: float = Field(default=1.0, gt=0, le=1000)
     """Gradients are scaled down to this norm."""
 

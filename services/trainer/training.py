@@ -69,7 +69,8 @@ def train(workshop: Workshop, must_stop: Callable[[], bool], max_updates: int | 
             break
         state = _after(state, workshop.learner, collected, metrics)
         workshop.checkpoints.save(state)
-        workshop.publisher.publish(workshop.learner.networks, _edition(state))
+        if metrics["policy_moved"]:
+            workshop.publisher.publish(workshop.learner.networks, _edition(state))
         workshop.intake.acknowledge(collected)
         _report(workshop.journal, state, collected, time.monotonic() - started)
         num_updates += 1
@@ -94,6 +95,16 @@ def resume(workshop: Workshop) -> Checkpoint:
 
 
 def _after(state: Checkpoint, learner: Learner, collected: Collected, metrics: Metrics) -> Checkpoint:
+    """A new version where the policy moved; else the same one, with a critic that knows more."""
+    if not metrics["policy_moved"]:
+        return replace(
+            state,
+            step=state.step + 1,
+            metrics=metrics | {"step_scale": state.step_scale},
+            created_at=_now(),
+            used=remembered(state.used, collected.record_ids),
+            learner=learner.state_dict(),
+        )
     return Checkpoint(
         policy=state.policy,
         version=state.newest + 1,
@@ -113,6 +124,11 @@ def _edition(state: Checkpoint) -> Edition:
 
 def _report(journal: Journal, state: Checkpoint, collected: Collected, seconds: float) -> None:
     metrics = state.metrics
+    if not metrics["policy_moved"]:
+        log.info(
+            "the policy stands still: explained variance at the tenth token %.2f",
+            metrics.get("explained_variance_10", 0.0),
+        )
     log.info(
         "version %d: reward %.3f, passed %.0f %%, KL to reference %.4f, %d records in %.1f s",
         state.version, metrics["mean_reward"], 100 * metrics["pass_share"], metrics["kl_reference"],

@@ -18,7 +18,7 @@ from sparsesmith.client.flows import Call, Flow, Health, OnProgress, Pause
 from sparsesmith.client.headers import client_headers
 from sparsesmith.client.options import tuning_options
 from sparsesmith.errors import InvalidOption, Unavailable
-from sparsesmith.operator import Operator
+from sparsesmith.operator import Operator, TaskKernel
 from sparsesmith.operator.directions import transposed_matrix
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith_proto.api import (
@@ -26,7 +26,9 @@ from sparsesmith_proto.api import (
     JobPage,
     JobStatus,
     KernelReport,
+    Permalink,
     PolicyStatus,
+    TaskCard,
     TriedCandidate,
     TuningOptions,
 )
@@ -45,11 +47,14 @@ Reply = httpx.Response | Unavailable | None
 class Client:
     """A connection to a sparsesmith server. Errors are those of `sparsesmith.errors`."""
 
-    def __init__(self, url: str | None = None, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str | None = None, headers: Mapping[str, str] | None = None, key: str | None = None
+    ) -> None:
         """`url`: else SPARSESMITH_URL, else http://127.0.0.1:8000. `headers` go with every request, beside those of
-        SPARSESMITH_HEADERS (`Name: value`, one a line). Raises InvalidOption for what is no HTTP address or no header.
+        SPARSESMITH_HEADERS (`Name: value`, one a line). `key`: for a server that asks for one, else SPARSESMITH_KEY.
+        Raises InvalidOption for what is no HTTP address or no header.
         """
-        self._http = httpx.Client(**_connection(url, headers))
+        self._http = httpx.Client(**_connection(url, headers, key))
 
     def __enter__(self) -> Self:
         return self
@@ -100,6 +105,10 @@ class Client:
     def submit_task(self, options: TuningOptions) -> JobStatus:
         """Hand in a task without a matrix, by `operation` and `axes` of the options; the answer is there later."""
         return self._run(flows.submit_task(options))
+
+    def tune_task(self, options: TuningOptions, on_progress: OnProgress | None = None) -> TaskKernel:
+        """Tune a kernel for a task without a matrix, by `operation` and `axes` of the options, and wait for it."""
+        return TaskKernel(self.wait(self.submit_task(options).job_id, on_progress))
 
     def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         """The answer of a job handed in; `on_progress` gets its state at every look.
@@ -161,6 +170,10 @@ class Client:
         """What was tried for a job so far, failures included, in the order of grading. Raises NotFound."""
         return self._run(flows.candidates(job_id))
 
+    def permalink(self, job_id: str) -> Permalink:
+        """A job's address that opens without a key, for reading alone. Raises NotFound."""
+        return self._run(flows.permalink(job_id))
+
     def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         """A file of a finished job. Raises Conflict where the job or its answer has none, NotFound."""
         return self._run(flows.artifact(job_id, kind))
@@ -168,6 +181,14 @@ class Client:
     def policy(self) -> PolicyStatus:
         """The policy that candidates are sampled from. Raises NotFound where the server has none."""
         return self._run(flows.policy())
+
+    def tasks(self) -> tuple[TaskCard, ...]:
+        """Tasks that kernels may be asked for, by name."""
+        return self._run(flows.tasks())
+
+    def task(self, name: str) -> TaskCard:
+        """What a task computes, its axes and operands. Raises NotFound, naming the nearest."""
+        return self._run(flows.task(name))
 
     def roll_back_policy(self, version: int | None = None) -> PolicyStatus:
         """Serve an accepted version again, or the one before; from the server's own machine. Raises NotFound for one
@@ -203,8 +224,10 @@ class Client:
 class AsyncClient:
     """`Client` for asyncio: the same methods, to be awaited."""
 
-    def __init__(self, url: str | None = None, headers: Mapping[str, str] | None = None) -> None:
-        self._http = httpx.AsyncClient(**_connection(url, headers))
+    def __init__(
+        self, url: str | None = None, headers: Mapping[str, str] | None = None, key: str | None = None
+    ) -> None:
+        self._http = httpx.AsyncClient(**_connection(url, headers, key))
 
     async def __aenter__(self) -> Self:
         return self
@@ -242,6 +265,9 @@ class AsyncClient:
 
     async def submit_task(self, options: TuningOptions) -> JobStatus:
         return await self._run(flows.submit_task(options))
+
+    async def tune_task(self, options: TuningOptions, on_progress: OnProgress | None = None) -> TaskKernel:
+        return TaskKernel(await self.wait((await self.submit_task(options)).job_id, on_progress))
 
     async def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         return await self._run(flows.finished_kernel(job_id, on_progress))
@@ -293,11 +319,20 @@ class AsyncClient:
     async def candidates(self, job_id: str) -> list[TriedCandidate]:
         return await self._run(flows.candidates(job_id))
 
+    async def permalink(self, job_id: str) -> Permalink:
+        return await self._run(flows.permalink(job_id))
+
     async def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         return await self._run(flows.artifact(job_id, kind))
 
     async def policy(self) -> PolicyStatus:
         return await self._run(flows.policy())
+
+    async def tasks(self) -> tuple[TaskCard, ...]:
+        return await self._run(flows.tasks())
+
+    async def task(self, name: str) -> TaskCard:
+        return await self._run(flows.task(name))
 
     async def roll_back_policy(self, version: int | None = None) -> PolicyStatus:
         return await self._run(flows.roll_back_policy(version))
@@ -331,17 +366,18 @@ def tune(
     *,
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
+    key: str | None = None,
     transposed: Transposed = "no",
     **options: object,
 ) -> Operator:
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    search, budget, refine. `url` and `headers` are those of `Client`, `transposed` is that of its `tune`. Raises
-    InvalidOption for others.
+    search, budget, refine. `url`, `headers` and `key` are those of `Client`, `transposed` is that of its `tune`.
+    Raises InvalidOption for others.
     """
     chosen = tuning_options(**options)
-    with Client(url, headers) as client:
+    with Client(url, headers, key) as client:
         return client.tune(matrix, chosen, transposed=transposed)
 
 
@@ -368,6 +404,22 @@ def _operator(csr: scipy.sparse.csr_matrix, transposed: Transposed, reports: Seq
     return Operator(reports[0], csr, transposed=reports[1] if transposed == "both" else None)
 
 
+def tune_task(
+    task: str, *, url: str | None = None, headers: Mapping[str, str] | None = None, **sizes_and_options: object
+) -> TaskKernel:
+    """Tune a kernel for a task without a matrix and wait for it: `tune_task("dot", n=2**20)(x, y)`.
+
+    What is no field of `sparsesmith_proto.api.TuningOptions` (element_type, search, budget, refine, deterministic) is
+    the size of an axis. `url` and `headers` are those of `Client`. Raises InvalidOption for an unknown task, naming the
+    nearest, and for axes that it does not have or lacks.
+    """
+    options = {name: value for name, value in sizes_and_options.items() if name in TuningOptions.model_fields}
+    axes = {name: value for name, value in sizes_and_options.items() if name not in options}
+    chosen = tuning_options(**{"axes": axes, **options, "operation": task})
+    with Client(url, headers) as client:
+        return client.tune_task(chosen)
+
+
 def server_url(url: str | None) -> httpx.URL:
     """The given address, else SPARSESMITH_URL, else the local stack. Raises InvalidOption."""
     text = url or os.environ.get("SPARSESMITH_URL") or DEFAULT_URL
@@ -380,9 +432,9 @@ def server_url(url: str | None) -> httpx.URL:
     return parsed
 
 
-def _connection(url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
+def _connection(url: str | None, headers: Mapping[str, str] | None, key: str | None) -> dict[str, Any]:
     """What both of httpx's clients are made with. Raises InvalidOption."""
-    return {"base_url": server_url(url), "headers": client_headers(headers, os.environ), "timeout": TIMEOUT}
+    return {"base_url": server_url(url), "headers": client_headers(headers, os.environ, key), "timeout": TIMEOUT}
 
 
 def matrix_file(csr: scipy.sparse.csr_matrix, options: TuningOptions | None) -> bytes:

@@ -88,7 +88,14 @@ def propose(
 ) -> list[FamilyInstance]:
     """At most `limit` different instances that can be built for the pattern, most promising first."""
     work = work_of(pattern, element_type, num_dense_cols)
-    ranked = by_estimate(prospects_of(work, operation, element_type))
+    return first_of(prospects_of(work, operation, element_type), element_type, num_dense_cols, limit)
+
+
+def first_of(
+    prospects: Sequence[FamilyProspect], element_type: ElementType, num_dense_cols: int, limit: int
+) -> list[FamilyInstance]:
+    """At most `limit` different ones, written, most promising first. `prospects` come family by family."""
+    ranked = by_estimate(prospects)
     return list(islice(different(entry.instance(element_type, num_dense_cols) for entry in ranked), limit))
 
 

@@ -24,9 +24,16 @@ def refinement_parent(program: str, outcome: Outcome, best_baseline_us: float) -
     return Parent(program=program, report=_report(outcome, best_baseline_us))
 
 
-def timing_report(median_us: float, best_baseline_us: float) -> str:
-    """Report of a program that passed: time, and speed-up over the best baseline, both in three digits."""
+def timing_report(median_us: float, best_baseline_us: float | None) -> str:
+    """Report of a program that passed: time, and speed-up over the best baseline where one was timed; three digits."""
+    if best_baseline_us is None:
+        return f"passed {median_us:.3g} us"
     return f"passed {median_us:.3g} us speedup {best_baseline_us / max(median_us, 1e-9):.3g}"
+
+
+def failure_report(outcome: str, message: str) -> str:
+    """Report of a program that did not pass: how, and the first words of what was said."""
+    return f"{outcome} {_short(message)}".rstrip()
 
 
 def _report(outcome: Outcome, best_baseline_us: float) -> str:
@@ -34,15 +41,15 @@ def _report(outcome: Outcome, best_baseline_us: float) -> str:
         case Passed(timing=timing):
             return timing_report(timing.median_us, best_baseline_us)
         case Rejected(message=message):
-            return f"rejected {_short(message)}"
+            return failure_report("rejected", message)
         case CompileFailed(log=log):
-            return f"compile_failed {_short(log)}"
+            return failure_report("compile_failed", log)
         case Mismatch(message=message):
-            return f"mismatch {_short(message)}"
+            return failure_report("mismatch", message)
         case Crashed(message=message):
-            return f"crashed {_short(message)}"
+            return failure_report("crashed", message)
         case TimedOut(stage=stage):
-            return f"timed_out {stage}"
+            return failure_report("timed_out", stage)
         case _:
             assert_never(outcome)
 

@@ -96,6 +96,7 @@ class Works:
             MATRIX_RATE="0.003",
             OTHER_RATE="0.003",
             PROGRAM_KL_LIMIT="100",
+            CRITIC_GATE="0",
             DEVICE="cpu",
             NICENESS="0",
         )

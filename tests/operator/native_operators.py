@@ -32,7 +32,7 @@ ON_LAUNCH = ctypes.CFUNCTYPE(
     ctypes.c_void_p,
     ctypes.POINTER(ctypes.c_void_p),
 )
-SCALARS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "u32": ctypes.c_int32}
+SCALARS: dict[str, Any] = {"f32": ctypes.c_float, "f64": ctypes.c_double, "u32": ctypes.c_int32}
 NUM_SMS = 132
 
 

@@ -1,6 +1,6 @@
 """The C library on the stand-in driver; run by test_native.py in a process that finds it as libcuda.so.1."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,7 +17,7 @@ from sparsesmith.operator.native.library import Csr, NativeOperator
 from sparsesmith.program.starting import starting_formats, starting_program
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix
 from tests.kernels.corpus import corpus
-from tests.operator.native_operators import Driver, exact, make_image
+from tests.operator.native_operators import DeviceArray, Driver, exact, make_image
 
 MATRIX = make_matrix()
 ATOMIC = programs_for(operation_named("spmv"), "float32")["plain_coo_atomic"]
@@ -38,7 +38,12 @@ def driver() -> Iterator[Driver]:
     assert driver.library.stand_in_held() == 0
 
 
-def check_product(driver: Driver, image: bytes, matrix: Any, kind: str = "float32", columns: int = 0) -> NativeOperator:
+def free(*arrays: DeviceArray) -> None:
+    for array in arrays:
+        array.free()
+
+
+def check_product(driver: Driver, image: bytes, matrix: Any, kind: Any = "float32", columns: int = 0) -> NativeOperator:
     """Both plain and scaled, on vectors of normal numbers."""
     operator, shape = NativeOperator(image), (columns,) if columns else ()
     numbers = np.random.default_rng(1)
@@ -54,7 +59,7 @@ def check_product(driver: Driver, image: bytes, matrix: Any, kind: str = "float3
         expected = alpha * product + (0 if beta == 0 else beta * y.view.astype(np.float64))
         operator.apply(x.address, y.address, 0, alpha, beta)
         assert np.all(np.abs(y.view - expected) <= 8 * error), (alpha, beta)
-    x.free(), y.free()
+    free(x, y)
     return operator
 
 
@@ -92,7 +97,7 @@ def test_good_programs_multiply_and_scale(program: Any, driver: Driver) -> None:
 
 def test_families_scale_where_they_store_but_for_those_that_add_atomically(driver: Driver) -> None:
     matrix = make_matrix(100, 80, 0.05)
-    in_place = {}
+    in_place: dict[str, int] = {}
     for instance in propose(pattern_from_scipy(matrix), "spmv", "float32", 1, limit=8):
         operator = check_product(driver, make_image(matrix, instance.program), matrix)
         in_place.setdefault(instance.family, operator.info.is_scaled_in_place)
@@ -113,7 +118,8 @@ def test_a_program_that_stores_twice_is_found_out_and_scaled_beside(
     operator.apply(x.address, y.address, 7, 2, 1)
     assert [each.kernel for each in driver.launched] == launches
     assert {each.stream for each in driver.launched} == {7}
-    operator.close(), x.free(), y.free()
+    operator.close()
+    free(x, y)
 
 
 def test_atomic_additions_are_scaled_beside(driver: Driver) -> None:
@@ -130,7 +136,8 @@ def test_a_product_allocates_nothing(driver: Driver) -> None:
         operator.apply(x.address, y.address, 0)
         operator.apply(x.address, y.address, 0, 2, 3)
         assert driver.library.stand_in_allocations() == before
-        operator.close(), x.free(), y.free()
+        operator.close()
+        free(x, y)
 
 
 @pytest.mark.parametrize("format_name", starting_formats("spmv"))
@@ -150,7 +157,8 @@ def test_the_transpose_shares_new_values(format_name: str, driver: Driver) -> No
     read = np.zeros(MATRIX.nnz, np.float32)
     operator.read_values(read)
     np.testing.assert_array_equal(read, values.view)
-    operator.close(), values.free(), x.free(), y.free()
+    operator.close()
+    free(values, x, y)
 
 
 def test_an_operator_takes_the_values_of_a_matrix_on_the_device(driver: Driver) -> None:
@@ -179,7 +187,7 @@ def test_what_is_wrong_with_an_argument_is_said_by_its_name(driver: Driver) -> N
     operator = NativeOperator(make_image(MATRIX, CSR_PROGRAM))
     memory = driver.array(np.ones(100, np.float32))
     base = memory.address
-    for call, words in (
+    wrong: list[tuple[Callable[[], None], str]] = [
         (lambda: operator.apply(0, base, 0), "x is NULL"),
         (lambda: operator.apply(base, 0, 0), "y is NULL"),
         (lambda: operator.apply(base, base, 0), "y overlaps x"),
@@ -187,7 +195,8 @@ def test_what_is_wrong_with_an_argument_is_said_by_its_name(driver: Driver) -> N
         (lambda: operator.apply(base + 4 * 39, base, 0), "y overlaps x"),
         (lambda: operator.update_values(base, MATRIX.nnz - 1, 0), "num_values is .*: the matrix has"),
         (lambda: operator.update_values(0, MATRIX.nnz, 0), "values is NULL"),
-    ):
+    ]
+    for call, words in wrong:
         with pytest.raises(InvalidInput, match=words):
             call()
     with pytest.raises(Unavailable, match="saved without its transpose"):

@@ -35,7 +35,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a libcuda.so.1 that is none."""
     folder = tmp_path_factory.mktemp("driver")
     flags = ["-std=c11", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
-    subprocess.run(["cc", *flags, "-o", folder / "libcuda.so.1", HERE / "stand_in_driver.c"], check=True)
+    subprocess.run(["cc", *flags, "-o", str(folder / "libcuda.so.1"), str(HERE / "stand_in_driver.c")], check=True)
     return folder
 
 
@@ -50,7 +50,7 @@ def operator_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_kernels_run_through_the_library_are_right(library: Path, stand_in: Path) -> None:
     environment = {**os.environ, "LD_LIBRARY_PATH": str(stand_in), "SPARSESMITH_OP_LIBRARY": str(library)}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", HERE / "on_the_stand_in.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE / "on_the_stand_in.py")]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=280)
     assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
     assert "skipped" not in ran.stdout.splitlines()[-1]

@@ -64,6 +64,10 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture
 def networks(tokenizer: Tokenizer) -> PolicyNetworks:
+    return make_networks(tokenizer)
+
+
+def make_networks(tokenizer: Tokenizer) -> PolicyNetworks:
     model = new_language_model(TINY, tokenizer.get_vocab_size(), seed=0)
     torch.manual_seed(0)
     return PolicyNetworks(model, MatrixEncoder("structural", TINY.hidden))

@@ -7,10 +7,9 @@ from services.trainer.online.ppo import Clip, policy_loss, value_loss
 from services.trainer.online.terms import (
     explained_variance,
     importance_weights,
-    masked_mean,
-    program_distance,
-    reference_distance,
+    program_mean,
 )
+from services.trainer.policy_model import divergences
 
 ONE = torch.ones(1, 1)
 
@@ -52,11 +51,14 @@ def test_importance_weights_are_truncated_above_and_one_on_padding() -> None:
     torch.testing.assert_close(weights_BT, torch.tensor([[2.0, 0.5, 1.0]]))
 
 
-def test_the_kl_estimate_is_zero_for_equal_policies_and_positive_otherwise() -> None:
-    logprobs_BT = torch.tensor([[-1.0, -2.0]])
-    distances = [masked_mean(reference_distance(logprobs_BT, logprobs_BT + by), torch.ones(1, 2)) for by in (0, -1, 1)]
-    assert distances[0] == 0
-    assert min(distances[1:]) > 0
+def test_the_divergence_of_a_token_is_over_all_words() -> None:
+    first, second = (
+        torch.tensor([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]]),
+        torch.tensor([[0.25, 0.25, 0.5], [0.2, 0.4, 0.4]]),
+    )
+    found_N = divergences(torch.log(first.clamp(min=1e-30)), torch.log(second))
+    torch.testing.assert_close(found_N, torch.tensor([0.25 * math.log(2), math.log(5)]))
+    assert divergences(torch.log(second), torch.log(second)).abs().max() == 0
 
 
 def test_the_value_loss_ignores_gains_from_leaving_the_clip_range() -> None:
@@ -71,9 +73,6 @@ def test_explained_variance_is_one_for_a_perfect_critic_and_zero_for_a_constant_
     assert explained_variance(torch.full((1, 3), 2.0), returns_BT, mask_BT).item() == pytest.approx(0, abs=1e-6)
 
 
-def test_the_distance_of_programs_is_a_sum_over_tokens_that_no_unlikely_token_blows_up() -> None:
-    proximal = torch.log(torch.tensor([[0.1, 0.5], [0.5, 0.5]]))
-    current = torch.log(torch.tensor([[0.002, 0.25], [0.5, 0.75]]))
-    mask = torch.tensor([[1.0, 1.0], [1.0, 0.0]])
-    first = (0.02 - 1 - math.log(0.02)) + (0.5 - 1 - math.log(0.5))
-    assert float(program_distance(current, proximal, mask)) == pytest.approx(first / 2, rel=1e-5)
+def test_a_mean_over_programs_is_of_sums_over_their_tokens() -> None:
+    value_BT, mask_BT = torch.tensor([[1.0, 2.0], [4.0, 100.0]]), torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+    assert float(program_mean(value_BT, mask_BT)) == 3.5

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3ForCausalLM
 
 from services.trainer.offline.pretraining import (
     PretrainingReport,
@@ -20,6 +20,7 @@ from services.trainer.offline.pretraining import (
     pretrain,
     save_tokens,
 )
+from services.trainer.offline.saved_run import SavedRun, State
 from services.trainer.optimizers import Optimizer, Schedule
 from services.trainer.policy_model import PolicySize, ValueHead, new_language_model, num_parameters
 from services.trainer.tokenizer import BOS, EOS
@@ -116,3 +117,37 @@ def test_the_default_policy_has_26_million_parameters_in_shards_of_the_allowed_s
 def test_an_untrained_value_head_says_zero() -> None:
     head = ValueHead(TINY.hidden)
     assert torch.equal(head(torch.randn(2, 5, TINY.hidden)), torch.zeros(2, 5))
+
+
+class Killed(Exception):
+    """The run was."""
+
+
+class KilledAt(SavedRun):
+    """Keeps every state; its process dies once that of a step is on disk."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        super().__init__(path, {}, every_s=0.0)
+        self._step = step
+
+    def keep(self, state: State) -> None:
+        super().keep(state)
+        if state["steps"] == self._step:
+            raise Killed
+
+
+def test_pretraining_that_was_killed_goes_on_with_the_very_next_step(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokens = pack(tokenizer, [make_program(lanes) for lanes in (2, 4, 8, 16)] * 4)
+    settings = replace(SETTINGS, seconds=1e6, max_epochs=2)
+
+    def trained(saved: SavedRun) -> tuple[PretrainingReport, Qwen3ForCausalLM]:
+        model = new_language_model(TINY, tokenizer.get_vocab_size(), seed=0)
+        return pretrain(model, tokens, tokens[:200], 600, settings, lambda _: None, saved), model
+
+    through, expected = trained(SavedRun(None, {}))
+    with pytest.raises(Killed):
+        trained(KilledAt(tmp_path / "run.pt", step=2))
+    resumed, model = trained(SavedRun(tmp_path / "run.pt", {}))
+    assert resumed.steps == through.steps > 3
+    for name, weights in expected.state_dict().items():
+        assert torch.allclose(model.state_dict()[name], weights, atol=1e-5), name

@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse
 from tokenizers import Tokenizer
 
-from services.trainer.offline.commands import main, read_programs
+from services.trainer.offline.commands import main, read_programs, run_stage
+from services.trainer.offline.data_commands import in_equal_parts
 from services.trainer.offline.records import Record, Rendering, read_records
-from services.trainer.offline.supervised_commands import in_equal_parts
 from services.trainer.offline.targets import TargetRule, workload_targets
 from services.trainer.policy_model import PolicyNetworks
 from sparsesmith.families import propose
@@ -116,6 +116,15 @@ def test_records_are_read_plain_and_packed(tmp_path: Path) -> None:
     assert list(read_records(path)) == [record_of("csr_vector")]
 
 
+def test_records_of_patterns_that_are_not_there_are_left_out_by_name(tmp_path: Path) -> None:
+    scipy.sparse.save_npz(tmp_path / "points.npz", PATTERN.to_scipy(np.ones(PATTERN.nnz, np.float32)))
+    records = [record_of("csr_vector"), record_of("csr_vector", pattern="elsewhere")]
+    (tmp_path / "records.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    given = ["--records", str(tmp_path / "records.jsonl"), "--patterns", str(tmp_path)]
+    report = run_stage(["examples", *given, "--out", str(tmp_path / "examples.jsonl")])
+    assert report["left_out"] == {"no pattern elsewhere": 1}
+
+
 def test_families_give_equal_parts_and_what_one_lacks_others_give() -> None:
     chosen = in_equal_parts(
         {"a": [f"a{i}" for i in range(100)], "b": ["b0", "b1"], "c": [f"c{i}" for i in range(9)]}, 17
@@ -147,7 +156,13 @@ def test_records_without_texts_become_a_policy(networks: PolicyNetworks, tokeniz
     assert main(["programs", *given, "--out", str(tmp_path / "programs.jsonl")]) == 0
     assert all(is_open(text) == ("let" in text) for text in read_programs(tmp_path / "programs.jsonl"))
     assert len(list(read_programs(tmp_path / "programs.jsonl"))) == 7
-    stage = ["sft", *given, "--tokenizer", str(tmp_path / "tokenizer.json"), "--pretrained", str(tmp_path / "model")]
-    short = ["--seconds", "1", "--prompt-samples", "1", "--processes", "1", "--max-program-tokens", "1000"]
-    assert main([*stage, *short, "--out", str(tmp_path / "policy")]) == 0
-    assert load_policy(tmp_path / "policy").description.training["supervised"]["train_workloads"] == 1
+    assert main(["examples", *given, "--out", str(tmp_path / "examples.jsonl.xz")]) == 0
+    data = ["--examples", str(tmp_path / "examples.jsonl.xz"), "--patterns", str(tmp_path)]
+    stage = ["sft", *data, "--tokenizer", str(tmp_path / "tokenizer.json"), "--pretrained", str(tmp_path / "model")]
+    short = ["--seconds", "1", "--prompt-samples", "1", "--processes", "1"]
+    assert main([*stage, *short, "--max-text-tokens", "1000", "--out", str(tmp_path / "policy")]) == 0
+    training = load_policy(tmp_path / "policy").description.training["supervised"]
+    assert training["train_workloads"] == training["validation_workloads"] == 1
+    assert training["records"]["left_out"] == {"unknown family csr_of_old": 1}
+    assert training["nats"]["write"]["program"] > 0
+    assert main(["nats", *data, "--policy", str(tmp_path / "policy"), "--prompt-samples", "1", "--processes", "1"]) == 0

@@ -45,7 +45,7 @@ def advantages_by_hand(rewards: Sequence[float], groups: Sequence[int]) -> list[
     return found
 
 
-def by_hand(batch: TrainingBatch, proximal: Tensor, current: Tensor, reference: Tensor, kl: float) -> tuple[float, Any]:
+def by_hand(batch: TrainingBatch, proximal: Tensor, current: Tensor, kl_BT: Tensor, kl: float) -> tuple[float, Any]:
     """The loss, and its derivative by each log-probability."""
     advantages = advantages_by_hand(batch.reward_B.tolist(), GROUPS)
     loss, gradient = 0.0, torch.zeros_like(current, dtype=torch.float64)
@@ -53,9 +53,8 @@ def by_hand(batch: TrainingBatch, proximal: Tensor, current: Tensor, reference: 
     for i, j in batch.text.sampled_mask_BT.nonzero().tolist():
         now, start = float(current[i, j]), float(proximal[i, j])
         weight = min(math.exp(start - float(batch.behaviour_BT[i, j])), CAP) * math.exp(now - start)
-        share = math.exp(float(reference[i, j]) - now)
-        loss += (-weight * advantages[i] + kl * (share - 1 - math.log(share))) / num_programs
-        gradient[i, j] = (-weight * advantages[i] + kl * (1 - share)) / num_programs
+        loss += (-weight * advantages[i] + kl * float(kl_BT[i, j])) / num_programs
+        gradient[i, j] = -weight * advantages[i] / num_programs
     return loss, gradient
 
 
@@ -63,14 +62,14 @@ def by_hand(batch: TrainingBatch, proximal: Tensor, current: Tensor, reference: 
 def test_the_loss_and_its_gradient_are_those_of_a_second_implementation(kl: float) -> None:
     batch = make_programs()
     mask_BT = batch.text.sampled_mask_BT.float()
-    proximal, reference = on_mask(batch, 1), on_mask(batch, 2)
+    proximal, kl_BT = on_mask(batch, 1), on_mask(batch, 2).abs()
     current = on_mask(batch, 3).requires_grad_()
     rloo = Rloo(LearnerOptions(importance_cap=CAP, kl_coefficient=kl))
-    rollout = Rollout(proximal, reference, torch.zeros_like(proximal))
-    forward = Forward(current, torch.zeros_like(proximal), torch.zeros_like(proximal))
+    rollout = Rollout(proximal, torch.zeros_like(proximal))
+    forward = Forward(current, torch.zeros_like(proximal), kl_BT, torch.zeros_like(proximal))
     losses = rloo.losses(forward, rollout, rloo.targets(batch, rollout), mask_BT)
     losses.total.backward()  # type: ignore[no-untyped-call]
-    loss, gradient = by_hand(batch, proximal, current.detach(), reference, kl)
+    loss, gradient = by_hand(batch, proximal, current.detach(), kl_BT, kl)
     assert losses.total.item() == pytest.approx(loss, abs=1e-6)
     assert current.grad is not None
     torch.testing.assert_close(current.grad.double(), gradient, rtol=0, atol=1e-6)
@@ -79,7 +78,7 @@ def test_the_loss_and_its_gradient_are_those_of_a_second_implementation(kl: floa
 def test_advantages_are_left_one_out_and_zero_for_who_is_alone() -> None:
     batch = make_programs()
     zeros = torch.zeros_like(batch.behaviour_BT)
-    targets = Rloo(LearnerOptions()).targets(batch, Rollout(zeros, zeros, zeros))
+    targets = Rloo(LearnerOptions()).targets(batch, Rollout(zeros, zeros))
     of_programs = targets.advantages_BT.sum(dim=1) / batch.text.sampled_mask_BT.sum(dim=1)
     expected = torch.tensor(advantages_by_hand(REWARDS, GROUPS))
     torch.testing.assert_close(of_programs, expected, rtol=0, atol=1e-6)
@@ -90,9 +89,9 @@ def test_on_policy_the_gradient_is_that_of_reinforce() -> None:
     batch = make_programs()
     current = batch.behaviour_BT.clone().requires_grad_()
     rloo = Rloo(LearnerOptions(kl_coefficient=0.0))
-    rollout = Rollout(batch.behaviour_BT, batch.behaviour_BT, torch.zeros_like(current))
+    rollout = Rollout(batch.behaviour_BT, torch.zeros_like(current))
     targets = rloo.targets(batch, rollout)
-    forward = Forward(current, torch.zeros_like(current), torch.zeros_like(current))
+    forward = Forward(current, *(torch.zeros_like(current) for _ in range(3)))
     rloo.losses(forward, rollout, targets, batch.text.sampled_mask_BT.float()).total.backward()  # type: ignore[no-untyped-call]
     log_likelihood = batch.behaviour_BT.clone().requires_grad_()
     rewarded_B = torch.tensor(advantages_by_hand(REWARDS, GROUPS))

@@ -33,6 +33,7 @@ def environment(tmp_path: Path, redis_url: str) -> dict[str, str]:
         "MAX_WAIT_S": "0.2",
         "MIN_RECORDS": "4",
         "DEVICE": "cpu",
+        "CRITIC_GATE": "0",
         "NICENESS": "0",
     }
     named = {f"SPARSESMITH_TRAINER_{name}": value for name, value in settings.items()}

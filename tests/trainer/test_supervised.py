@@ -1,31 +1,44 @@
 """Supervised training: targets from measurements, and a tiny policy that learns which program a matrix wants."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
 
+from services.trainer.offline.examples import ExampleRules, Examples
 from services.trainer.offline.judging import SamplingSettings, evaluate_policy
 from services.trainer.offline.prompt_pool import (
     EXACT_FEATURES,
+    Device,
     Noise,
     PromptPool,
+    asked_for,
     build_pool,
     disturbed,
-    header_tensor,
 )
-from services.trainer.offline.supervised import Examples, SupervisedSettings, held_out_loss, train_supervised
+from services.trainer.offline.saved_run import SavedRun, State
+from services.trainer.offline.supervised import (
+    SupervisedReport,
+    SupervisedSettings,
+    held_out_nats,
+    mean_of_kinds,
+    train_supervised,
+)
 from services.trainer.offline.targets import TargetRule, WorkloadTargets, workload_targets
 from services.trainer.policy_model import PolicyNetworks, text_batch
 from services.trainer.tokenizer import EOS, PAD
-from sparsesmith.matrix.features import FEATURE_NAMES
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
-from tests.trainer.conftest import make_program, make_record
+from sparsesmith.policy.encoder import collate
+from sparsesmith.prompts.arrays import EncoderKind, feature_names, prompt_inputs
+from sparsesmith_proto.kernel import Prompt, Workload
+from tests.trainer.conftest import make_networks, make_program, make_record
 
 SETTINGS = SupervisedSettings(
-    seconds=120, max_epochs=320, batch_sequences=4, checks=3, matrix_rate=5e-3, other_rate=5e-3
+    seconds=1e6, max_epochs=240, batch_sequences=4, checks=3, matrix_rate=5e-3, other_rate=5e-3
 )
 
 
@@ -59,8 +72,15 @@ def make_workloads() -> list[WorkloadTargets]:
     return workload_targets(records, TargetRule())
 
 
-def make_pool(samples: int = 3) -> PromptPool:
-    return build_pool(PATTERNS, "structural", samples, "cpu")
+def make_examples(tokenizer: Tokenizer, **rules: Any) -> Examples:
+    return Examples(make_workloads(), tokenizer, ExampleRules(**{"improve_share": 0.2, "repair_share": 0.0, **rules}))
+
+
+def make_pool(samples: int = 3, kind: EncoderKind = "structural") -> PromptPool:
+    return build_pool(PATTERNS, kind, samples, "cpu")
+
+
+ASKED = asked_for("spmv", "float32", 1, Device())
 
 
 def test_targets_are_the_fast_programs_and_the_fastest_weighs_most() -> None:
@@ -88,14 +108,16 @@ def test_workloads_differ_by_operation_type_and_columns() -> None:
 
 
 def test_a_policy_learns_which_program_each_matrix_wants(networks: PolicyNetworks, tokenizer: Tokenizer) -> None:
-    workloads, pool = make_workloads(), make_pool()
-    examples = Examples(workloads, tokenizer, SETTINGS)
-    before = held_out_loss(networks, pool, examples, SETTINGS)
+    pool, examples = make_pool(), make_examples(tokenizer)
+    before = held_out_nats(networks, pool, list(examples.fixed()), SETTINGS)
     report = train_supervised(networks, pool, examples, examples, SETTINGS, log=lambda _: None)
-    assert report.validation_loss < 0.05 * before
-    judged = evaluate_policy(
-        networks, pool, workloads, tokenizer, SamplingSettings(samples=4, max_program_tokens=300), lambda *_: True
-    )
+    assert report.validation_loss < 0.05 * mean_of_kinds(before)
+    assert set(report.nats) == {"write", "improve"}
+    for kind, nats in report.nats.items():
+        assert nats["program"] == pytest.approx(nats["directives"] + nats["numbers"] + nats["rest"])
+        assert nats["program"] < 0.05 * before[kind]["program"]
+    sampling = SamplingSettings(samples=4, max_program_tokens=300)
+    judged = evaluate_policy(networks, pool, make_workloads(), tokenizer, sampling, lambda *_: True)
     assert judged.finished_share > 0.9
     assert judged.known_workloads == 1.0
     assert judged.best_over_oracle is not None
@@ -104,34 +126,61 @@ def test_a_policy_learns_which_program_each_matrix_wants(networks: PolicyNetwork
 
 
 def test_the_weights_of_the_least_held_out_loss_are_kept(networks: PolicyNetworks, tokenizer: Tokenizer) -> None:
-    examples = Examples(make_workloads(), tokenizer, SETTINGS)
-    pool = make_pool(1)
-    hot = SupervisedSettings(seconds=60, max_epochs=8, batch_sequences=4, checks=8, matrix_rate=0.3, other_rate=0.3)
+    examples, pool = make_examples(tokenizer), make_pool(1)
+    hot = SupervisedSettings(seconds=1e6, max_epochs=8, batch_sequences=4, checks=8, matrix_rate=0.3, other_rate=0.3)
     report = train_supervised(networks, pool, examples, examples, hot, log=lambda _: None)
     assert report.validation_loss == min(report.validation_losses)
-    assert held_out_loss(networks, pool, examples, hot) == pytest.approx(report.validation_loss, rel=1e-4)
+    kept = mean_of_kinds(held_out_nats(networks, pool, list(examples.fixed()), hot))
+    assert kept == pytest.approx(report.validation_loss, rel=1e-4)
 
 
-def test_targets_that_are_too_long_are_left_out(tokenizer: Tokenizer) -> None:
-    assert len(Examples(make_workloads(), tokenizer, SupervisedSettings(max_program_tokens=10))) == 0
+class Killed(Exception):
+    """The run was."""
 
 
-def test_a_refining_example_shows_a_slower_program_and_its_report(tokenizer: Tokenizer) -> None:
-    examples = Examples(make_workloads(), tokenizer, SupervisedSettings(refinement_share=1.0))
-    (batch,) = [next(examples.epochs(4, np.random.default_rng(0)))]
-    shown = tokenizer.decode(batch[0].prompt_ids, skip_special_tokens=False)
-    target = tokenizer.decode(batch[0].program_ids)
-    parent = make_program(2) if target == make_program(32) else make_program(32)
-    assert shown == f"<parent>{parent}<report>passed 3 us speedup 1.33<bos>"
+class KilledAt(SavedRun):
+    """Keeps every state; its process dies once that of `step` is on disk."""
+
+    def __init__(self, path: Path, step: int, **identity: Any) -> None:
+        super().__init__(path, identity, every_s=0.0)
+        self._step = step
+
+    def keep(self, state: State) -> None:
+        super().keep(state)
+        if state["step"] == self._step:
+            raise Killed
+
+
+def test_a_run_that_was_killed_goes_on_with_the_very_next_step(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    settings = SupervisedSettings(seconds=1e6, max_epochs=6, batch_sequences=3, checks=3)
+    pool, examples = make_pool(), make_examples(tokenizer)
+
+    def trained(saved: SavedRun) -> tuple[SupervisedReport, PolicyNetworks]:
+        networks = make_networks(tokenizer)
+        return train_supervised(networks, pool, examples, examples, settings, lambda _: None, saved), networks
+
+    through, expected = trained(SavedRun(None, {}))
+    with pytest.raises(Killed):
+        trained(KilledAt(tmp_path / "run.pt", step=5, seed=1))
+    resumed, networks = trained(SavedRun(tmp_path / "run.pt", {"seed": 1}))
+    assert resumed.steps == through.steps == 12
+    assert resumed.validation_losses == pytest.approx(through.validation_losses, rel=1e-5)
+    for name, weights in expected.state_dict().items():
+        assert torch.allclose(networks.state_dict()[name], weights, atol=1e-5), name
+
+
+def test_what_another_run_left_is_passed_over(tmp_path: Path) -> None:
+    SavedRun(tmp_path / "run.pt", {"seed": 1}).keep({"step": 5})
+    assert SavedRun(tmp_path / "run.pt", {"seed": 1}).state() == {"step": 5}
+    assert SavedRun(tmp_path / "run.pt", {"seed": 2}).state() is None
 
 
 def test_logprobs_of_a_text_do_not_depend_on_what_it_is_batched_with(networks: PolicyNetworks) -> None:
     networks.eval()
     pool = make_pool(1)
-    header = header_tensor("spmv", "float32", 1, "sm_90")
 
     def logprobs(names: Sequence[str], programs: Sequence[Sequence[int]]) -> torch.Tensor:
-        prompts = pool.batch(names, [header] * len(names), np.random.default_rng(0))
+        prompts = pool.batch(names, [ASKED] * len(names), np.random.default_rng(0))
         text = text_batch([[1]] * len(names), programs)
         return networks.logprobs(networks.hidden_states(prompts, text), text)[0]
 
@@ -143,7 +192,7 @@ def test_logprobs_of_a_text_do_not_depend_on_what_it_is_batched_with(networks: P
 
 def test_logprobs_are_those_of_the_language_model_on_the_same_embeddings(networks: PolicyNetworks) -> None:
     networks.eval()
-    prompts = make_pool(1).batch(["wide1"], [header_tensor("spmv", "float32", 1, "sm_90")], np.random.default_rng(0))
+    prompts = make_pool(1).batch(["wide1"], [ASKED], np.random.default_rng(0))
     text = text_batch([[1]], [[20, 21, 22, 2]])
     ours, entropy = networks.logprobs(networks.hidden_states(prompts, text), text, temperature=0.7)
     embeds = torch.cat([networks.encoder(prompts), networks.model.get_input_embeddings()(text.token_ids_BT)], dim=1)
@@ -161,8 +210,8 @@ def test_a_text_batch_marks_the_program_and_pads_on_the_right(tokenizer: Tokeniz
 
 
 def test_noise_blanks_tokens_and_leaves_the_header(networks: PolicyNetworks) -> None:
-    batch = make_pool(1).batch(["wide1"], [header_tensor("spmv", "float32", 1, "sm_90")], np.random.default_rng(0))
-    noisy = disturbed(batch, Noise(token_dropout=0.5))
+    batch = make_pool(1).batch(["wide1"], [ASKED], np.random.default_rng(0))
+    noisy = disturbed(batch, Noise(token_dropout=0.5), "structural")
     blank = ~noisy.mask.any(dim=-1)
     assert 0 < int(blank.sum()) < blank.numel()
     assert torch.equal(noisy.header_ids, batch.header_ids)
@@ -170,10 +219,24 @@ def test_noise_blanks_tokens_and_leaves_the_header(networks: PolicyNetworks) -> 
     assert torch.isfinite(networks.encoder(noisy)).all()
 
 
-def test_no_noise_falls_on_what_a_program_may_depend_on_to_be_right() -> None:
-    batch = make_pool(1).batch(["wide1"], [header_tensor("spmv", "float32", 1, "sm_90")], np.random.default_rng(0))
-    noisy = disturbed(batch, Noise(feature_dropout=1.0))
-    exact = torch.tensor([name in EXACT_FEATURES for name in FEATURE_NAMES])
-    assert set(FEATURE_NAMES) >= EXACT_FEATURES
+@pytest.mark.parametrize("kind", ["structural", "profiled"])
+def test_no_noise_falls_on_what_a_program_may_depend_on_to_be_right(kind: EncoderKind) -> None:
+    batch = make_pool(1, kind).batch(["wide1"], [ASKED], np.random.default_rng(0))
+    noisy = disturbed(batch, Noise(feature_dropout=1.0), kind)
+    exact = torch.tensor([name in EXACT_FEATURES for name in feature_names(kind)])
+    assert 0 < int(exact.sum()) < len(exact)
+    assert set(feature_names("profiled")) >= EXACT_FEATURES
     assert torch.equal(noisy.features[:, exact], batch.features[:, exact])
     assert bool((noisy.features[:, ~exact] == 0).all())
+
+
+def test_a_prompt_of_the_pool_is_the_one_that_is_asked_while_serving() -> None:
+    """Features of the matrix, of the workload and of the device, in one order."""
+    batch = make_pool(1, "profiled").batch(
+        ["wide1"], [asked_for("spmm", "float64", 32, Device(num_sms=78))], np.random.default_rng(0)
+    )
+    workload = Workload(pattern=PATTERNS["wide1"].digest, operation="spmm", element_type="float64", num_dense_cols=32)
+    prompt = Prompt(encoder="profiled", sample_seed=0, architecture="sm_90", num_sms=78, copy_bandwidth_gbs=4260)
+    served = collate([prompt_inputs(PATTERNS["wide1"], workload, prompt)])
+    for name, tensor in vars(served).items():
+        assert torch.equal(getattr(batch, name), tensor), name

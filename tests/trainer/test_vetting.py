@@ -41,6 +41,7 @@ def settings(tmp_path: Path, redis_url: str) -> TrainerSettings:
         min_records=2,
         max_wait_s=0.1,
         max_text_tokens=512,
+        critic_gate=0,
     )
 
 

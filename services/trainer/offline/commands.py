@@ -1,5 +1,5 @@
-"""The offline stages from a shell:
-`python -m services.trainer.offline programs|corpus|tokenizer|pack|pretrain|sft|evaluate`.
+"""The offline stages from a shell, and `policy` for all of them:
+`python -m services.trainer.offline corpus|programs|tokenizer|examples|pack|pretrain|sft|nats|value|evaluate|policy`.
 
 Each stage reads files and writes files, so that the stage that needs a GPU can run on another machine with nothing but
 torch, transformers and the packed tokens.
@@ -14,9 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from services.trainer.offline.data_commands import add_examples, add_programs
 from services.trainer.offline.options import add_fields, fields_from
-from services.trainer.offline.supervised_commands import add_evaluate, add_programs, add_sft
+from services.trainer.offline.recipe import add_policy
+from services.trainer.offline.supervised_commands import add_evaluate, add_nats, add_sft
 from services.trainer.offline.text_files import open_text
+from services.trainer.offline.value_commands import add_value
 from services.trainer.tokenizer import TokenizerSize, load_tokenizer, train_tokenizer
 
 DEVICE_CODE_SHARE = 0.6
@@ -25,6 +28,13 @@ DEVICE_CODE_SHARE = 0.6
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses, runs one stage, prints its report as JSON."""
+    json.dump(run_stage(arguments), sys.stdout, indent=1)
+    print()
+    return 0
+
+
+def run_stage(arguments: Sequence[str] | None) -> dict[str, object]:
+    """One stage's report."""
     parser = argparse.ArgumentParser(prog="python -m services.trainer.offline", description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True)
     add_programs(stages.add_parser("programs", help="records -> JSON lines with a `program` field"))
@@ -32,13 +42,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_tokenizer(stages.add_parser("tokenizer", help="corpus and programs -> tokenizer.json"))
     _add_pack(stages.add_parser("pack", help="corpus -> token files for pretraining"))
     _add_pretrain(stages.add_parser("pretrain", help="token files -> a language model"))
-    add_sft(stages.add_parser("sft", help="measured programs and a language model -> a policy"))
+    add_examples(stages.add_parser("examples", help="records -> programs to write, to improve, to repair"))
+    add_sft(stages.add_parser("sft", help="examples and a language model -> a policy"))
+    add_nats(stages.add_parser("nats", help="a policy's loss on examples, in nats a program by part"))
+    add_value(stages.add_parser("value", help="examples -> a value model: chance to pass, time"))
     add_evaluate(stages.add_parser("evaluate", help="samples of a policy, judged by measured programs"))
+    add_policy(stages.add_parser("policy", help="all of these in order, going on where they were stopped"))
     options = parser.parse_args(arguments)
-    report = options.run(options)
-    json.dump(report, sys.stdout, indent=1)
-    print()
-    return 0
+    report: dict[str, object] = options.run(options)
+    return report
 
 
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
@@ -162,6 +174,8 @@ def _add_pretrain(parser: argparse.ArgumentParser) -> None:
     from services.trainer.policy_model import PolicySize
 
     parser.add_argument("--tokens", type=Path, required=True, help="folder that the pack stage wrote")
+    parser.add_argument("--save", type=Path, help="the run's state: with it, a run that was killed goes on")
+    parser.add_argument("--save-every-s", type=float, default=20.0)
     parser.add_argument("--out", type=Path, required=True, help="folder for config.json and model-*.safetensors")
     add_fields(parser, PolicySize())
     add_fields(parser, PretrainingSettings())
@@ -170,6 +184,7 @@ def _add_pretrain(parser: argparse.ArgumentParser) -> None:
 
 def _run_pretrain(options: argparse.Namespace) -> dict[str, object]:
     from services.trainer.offline.pretraining import PretrainingSettings, load_tokens, pretrain
+    from services.trainer.offline.saved_run import SavedRun
     from services.trainer.policy_model import PolicySize, new_language_model, num_parameters
     from sparsesmith.policy.checkpoint import save_language_model
 
@@ -177,6 +192,8 @@ def _run_pretrain(options: argparse.Namespace) -> dict[str, object]:
     settings = fields_from(PretrainingSettings, options)
     model = new_language_model(fields_from(PolicySize, options), facts["vocabulary"], settings.seed)
     print(f"{num_parameters(model)} parameters", file=sys.stderr)
+    identity = {**asdict(settings), **asdict(fields_from(PolicySize, options)), **facts}
+    saved = SavedRun(options.save, identity, options.save_every_s)
     report = pretrain(
         model,
         load_tokens(options.tokens / "train.bin.xz"),
@@ -184,8 +201,10 @@ def _run_pretrain(options: argparse.Namespace) -> dict[str, object]:
         facts["held_out_bytes"],
         settings,
         log=lambda line: print(line, file=sys.stderr, flush=True),
+        saved=saved,
     )
     save_language_model(model, options.out)
+    saved.end()
     summary = {"parameters": num_parameters(model), "settings": asdict(settings), **asdict(report)}
     (options.out / "pretraining.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     return summary

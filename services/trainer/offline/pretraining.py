@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import Qwen3ForCausalLM
 
+from services.trainer.offline.saved_run import NO_SAVED_RUN, SavedRun, State
 from services.trainer.optimizers import Optimizer, Schedule
 from services.trainer.precision import precision
 from services.trainer.tokenizer import BOS, EOS
@@ -93,6 +94,7 @@ def pretrain(
     held_out_bytes: int,
     settings: PretrainingSettings,
     log: Callable[[str], None] = print,
+    saved: SavedRun = NO_SAVED_RUN,
 ) -> PretrainingReport:
     """Trains in place until the time or the epochs are used up, then measures the held-out loss."""
     device = torch.device(settings.device)
@@ -103,16 +105,26 @@ def pretrain(
     )
     loss_of = _loss_function(model, settings)
     schedule, clock = Schedule(), Clock(settings.seconds)
-    tokens = torch.from_numpy(train.astype(np.int32)).to(device)
+    sequences = Sequences(torch.from_numpy(train.astype(np.int32)).to(device), settings)
     losses: list[Tensor] = []
     steps, seen = 0, 0
-    for batch in _sequences(tokens, settings):
-        progress = max(clock.progress(), seen / (settings.max_epochs * max(len(train), 1)))
-        if progress >= 1.0:
-            break
+    if (state := saved.state()) is not None:
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        steps, seen, clock = state["steps"], state["seen"], Clock(settings.seconds, spent_s=state["seconds"])
+        log(f"goes on at step {steps}")
+
+    def state_now() -> State:
+        weights, seconds = model.state_dict(), clock.elapsed_s()
+        kept = {"model": weights, "optimizer": optimizer.state_dict(), "seconds": seconds}
+        return {**kept, "steps": steps, "seen": seen}
+
+    while (progress := max(clock.progress(), seen / (settings.max_epochs * max(len(train), 1)))) < 1.0:
+        batch = sequences.batch(steps)
         losses.append(_accumulate(loss_of, batch, settings))
         optimizer.step(schedule.factor(progress))
         steps, seen = steps + 1, seen + batch.shape[0] * settings.sequence_length
+        saved.offer(state_now)
         if clock.due(settings.log_every_s):
             mean = float(torch.stack(losses[-20:]).mean())
             log(f"step {steps} {clock.elapsed_s():.0f} s epoch {seen / len(train):.2f} loss {mean:.4f}")
@@ -124,7 +136,9 @@ def pretrain(
 
 
 def mean_loss(model: Qwen3ForCausalLM, tokens: TokenArray, settings: PretrainingSettings) -> float:
-    """Mean next-token loss over all full sequences, nats a token."""
+    """Mean next-token loss over all full sequences, nats a token; NaN where there are not two tokens."""
+    if len(tokens) < 2:
+        return math.nan
     was_training = model.training
     model.train(False)
     length = min(settings.sequence_length, len(tokens) - 1)
@@ -151,9 +165,11 @@ def sequence_loss(model: Qwen3ForCausalLM, rows: Tensor) -> Tensor:
 class Clock:
     """Wall time against a budget."""
 
-    def __init__(self, budget_s: float) -> None:
+    def __init__(self, budget_s: float, spent_s: float = 0.0) -> None:
+        """`spent_s`: before this process, in a run that goes on."""
         self._budget_s = budget_s
-        self._start = self._last = time.monotonic()
+        self._last = time.monotonic()
+        self._start = self._last - spent_s
 
     def elapsed_s(self) -> float:
         return time.monotonic() - self._start
@@ -189,20 +205,35 @@ def _accumulate(loss_of: Callable[[Tensor], Tensor], batch: Tensor, settings: Pr
     return total
 
 
-def _sequences(tokens: Tensor, settings: PretrainingSettings) -> Iterator[Tensor]:
-    """Batches of shape [batch_sequences, sequence_length + 1], without end; each epoch cuts at another offset."""
-    generator = torch.Generator().manual_seed(settings.seed)
-    length = settings.sequence_length
-    if len(tokens) < 2 * length + 1:
-        raise ValueError(f"{len(tokens)} tokens: at least {2 * length + 1} are needed for sequences of {length}")
-    window = torch.arange(length + 1, device=tokens.device)
-    while True:
+class Sequences:
+    """Batches of shape [batch_sequences, sequence_length + 1], by number; each epoch cuts at another offset."""
+
+    def __init__(self, tokens: Tensor, settings: PretrainingSettings) -> None:
+        length = settings.sequence_length
+        if len(tokens) < 2 * length + 1:
+            raise ValueError(f"{len(tokens)} tokens: at least {2 * length + 1} are needed for sequences of {length}")
+        self._tokens = tokens
+        self._settings = settings
+        self._window = torch.arange(length + 1, device=tokens.device)
+        self._epoch, self._starts = -1, torch.zeros(0, dtype=torch.long)
+        shortest = len(range(length - 1, len(tokens) - length, length))
+        self._batches = max(1, shortest // settings.batch_sequences)
+        """Of every epoch, wherever it is cut."""
+
+    def batch(self, step: int) -> Tensor:
+        epoch, place = divmod(step, self._batches)
+        if epoch != self._epoch:
+            self._epoch, self._starts = epoch, self._cut(epoch)
+        size = self._settings.batch_sequences
+        chosen = self._starts[place * size : (place + 1) * size]
+        return self._tokens[chosen.to(self._tokens.device)[:, None] + self._window].long()
+
+    def _cut(self, epoch: int) -> Tensor:
+        generator = torch.Generator().manual_seed(self._settings.seed * 1_000_003 + epoch)
+        length = self._settings.sequence_length
         offset = int(torch.randint(length, (), generator=generator))
-        starts = torch.arange(offset, len(tokens) - length, length)
-        starts = starts[torch.randperm(len(starts), generator=generator)]
-        count = max(1, len(starts) // settings.batch_sequences) * settings.batch_sequences
-        for chosen in torch.split(starts[:count], settings.batch_sequences):
-            yield tokens[chosen.to(tokens.device)[:, None] + window].long()
+        starts = torch.arange(offset, len(self._tokens) - length, length)
+        return starts[torch.randperm(len(starts), generator=generator)]
 
 
 def _batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:

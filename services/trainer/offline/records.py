@@ -52,23 +52,23 @@ class Rendering:
     """Families -> programs whose numbers are not those that the facts give today."""
 
     def __call__(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Each with a `program`."""
+        """Each with a `program`, and with it as it was measured, without open numbers: `plain`."""
         for record in records:
             if (reason := unusable(record)) is not None:
                 self.left_out[reason] += 1
             else:
-                yield {**record, "program": self._program(record)}
+                plain = str(record["program"]) if "program" in record else _rendered(record)
+                yield {**record, "program": self._program(record, plain), "plain": plain}
 
-    def _program(self, record: Record) -> str:
-        family = FAMILIES.get(record["family"])
-        plain = record["program"] if "program" in record else _rendered(record)
+    def _program(self, record: Record, plain: str) -> str:
+        family = FAMILIES.get(record.get("family", ""))
         if self.numbers == "plain" or family is None or not family.has_facts or not _is_accepted(family, record):
-            return str(plain)
+            return plain
         opened = _rendered(record, is_open=True)
         if self._filled_in(opened, record) == plain:
             return opened
         self.kept_plain[family.name] += 1
-        return str(plain)
+        return plain
 
     def _filled_in(self, opened: str, record: Record) -> str | None:
         if self.pattern is None:

@@ -1,24 +1,23 @@
-"""Stage two: encoder and language model learn to write the programs that were measured fastest for each workload."""
+"""Stage two: encoder and language model learn to write fast programs, to improve and to repair others."""
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 
+from services.trainer.offline.examples import KINDS, Example, Examples
+from services.trainer.offline.parts import PARTS
 from services.trainer.offline.pretraining import Clock
-from services.trainer.offline.prompt_pool import Noise, PromptPool, header_tensor
-from services.trainer.offline.targets import WorkloadTargets
+from services.trainer.offline.prompt_pool import Noise, PromptPool
+from services.trainer.offline.saved_run import NO_SAVED_RUN, SavedRun, State
 from services.trainer.optimizers import Optimizer, Schedule
 from services.trainer.policy_model import PolicyNetworks, text_batch
 from services.trainer.precision import precision
-from services.trainer.tokenizer import BOS_ID, encode_program
-from sparsesmith.policy.embedding import refinement_token_ids
-from sparsesmith.prompts.refinement import timing_report
 
 
 @dataclass(frozen=True)
@@ -28,26 +27,24 @@ class SupervisedSettings:
     seconds: float = 180.0
     """Wall time of the training loop."""
     max_epochs: float = 400.0
-    """An epoch shows one target of each workload."""
+    """An epoch shows one example of each workload."""
     batch_sequences: int = 64
-    max_program_tokens: int = 768
-    """Longer targets are left out."""
-    refinement_share: float = 0.15
-    """Examples that show a slower program and its report first."""
     matrix_rate: float = 1e-3
     other_rate: float = 1e-3
     weight_decay: float = 0.1
     checks: int = 12
     """Times that the held-out loss is measured; the weights of the best one are kept."""
-    architecture: str = "sm_90"
-    """GPU on which the programs were measured."""
     device: str = "cpu"
     seed: int = 0
 
 
+Nats = Mapping[str, Mapping[str, float]]
+"""Kind of example -> nats a program by part, `program` for all of it, `tokens` and how many `examples`."""
+
+
 @dataclass(frozen=True)
 class SupervisedReport:
-    """What a run did. Losses are nats a token, each workload's targets weighted as in training."""
+    """What a run did."""
 
     steps: int
     epochs: float
@@ -55,77 +52,13 @@ class SupervisedReport:
     train_workloads: int
     validation_workloads: int
     train_loss: float
+    """Of the last steps, nats a token."""
     validation_loss: float
-    """Of the weights that were kept."""
+    """Of the weights that were kept: nats a token, the mean of the kinds of examples."""
     validation_losses: list[float] = field(default_factory=list)
     """Of each check, in order."""
-
-
-@dataclass(frozen=True)
-class Example:
-    """One target of one workload, tokenised."""
-
-    pattern: str
-    header: Tensor
-    prompt_ids: list[int]
-    """Text before the program: `<bos>`, after a parent and its report when refining."""
-    program_ids: list[int]
-    weight: float
-
-
-class Examples:
-    """Tokenised targets of workloads, drawn by weight; some ask to refine a slower program of the same workload."""
-
-    def __init__(
-        self, workloads: Sequence[WorkloadTargets], tokenizer: Tokenizer, settings: SupervisedSettings
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._settings = settings
-        self.groups: list[list[Example]] = []
-        """Targets of each workload that has any short enough."""
-        self._workloads: list[WorkloadTargets] = []
-        for workload in workloads:
-            group = self._tokenised(workload)
-            if group:
-                self.groups.append(group)
-                self._workloads.append(workload)
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
-    def epochs(self, batch_sequences: int, generator: np.random.Generator) -> Iterator[list[Example]]:
-        """Batches without end; each epoch shows each workload once, with a target drawn by weight."""
-        while True:
-            order = generator.permutation(len(self.groups))
-            for start in range(0, len(order), batch_sequences):
-                yield [self._drawn(int(index), generator) for index in order[start : start + batch_sequences]]
-
-    def _drawn(self, index: int, generator: np.random.Generator) -> Example:
-        group = self.groups[index]
-        example = group[_draw([each.weight for each in group], generator)]
-        if generator.random() >= self._settings.refinement_share:
-            return example
-        return self._refining(example, self._workloads[index], generator)
-
-    def _refining(self, example: Example, workload: WorkloadTargets, generator: np.random.Generator) -> Example:
-        """The same target, asked for as an improvement on a slower program; unchanged where none was measured."""
-        slowest_target_us = workload.measured[len(workload.targets) - 1].median_us
-        slower = [each for each in workload.measured if each.median_us > slowest_target_us]
-        if not slower or workload.best_baseline_us is None:
-            return example
-        parent = slower[int(generator.integers(len(slower)))]
-        report = timing_report(parent.median_us, workload.best_baseline_us)
-        ids = refinement_token_ids(self._tokenizer, parent.program, report)
-        return replace(example, prompt_ids=[*ids, BOS_ID])
-
-    def _tokenised(self, workload: WorkloadTargets) -> list[Example]:
-        key = workload.key
-        header = header_tensor(key.operation, key.element_type, key.num_dense_cols, self._settings.architecture)
-        group = [
-            Example(key.pattern, header, [BOS_ID], encode_program(self._tokenizer, target.program), target.weight)
-            for target in workload.targets
-        ]
-        return [each for each in group if len(each.program_ids) <= self._settings.max_program_tokens]
+    nats: Nats = field(default_factory=dict)
+    """On validation, of the weights that were kept."""
 
 
 def train_supervised(
@@ -135,42 +68,82 @@ def train_supervised(
     validation: Examples,
     settings: SupervisedSettings,
     log: Callable[[str], None] = print,
+    saved: SavedRun = NO_SAVED_RUN,
 ) -> SupervisedReport:
     """Trains in place until the time or the epochs are used up and leaves the weights with the least held-out loss."""
-    torch.manual_seed(settings.seed)
-    generator = np.random.default_rng(settings.seed)
     networks.to(settings.device).train()
     optimizer = Optimizer(
         [networks], matrix_rate=settings.matrix_rate, other_rate=settings.other_rate, decay=settings.weight_decay
     )
-    schedule, clock = Schedule(warmup=0.05, decay=0.6), Clock(settings.seconds)
-    best = Best(networks)
-    losses: list[Tensor] = []
-    steps, seen = 0, 0
-    for batch in train.epochs(settings.batch_sequences, generator):
-        progress = max(clock.progress(), seen / (settings.max_epochs * len(train)))
-        if progress >= 1.0:
-            break
-        if progress * settings.checks >= len(best.losses) + 1:
-            best.offer(held_out_loss(networks, pool, validation, settings))
-            recent = float(torch.stack(losses[-50:]).mean())
-            log(f"step {steps} {clock.elapsed_s():.0f} s epoch {seen / len(train):.1f} loss {recent:.4f} "
-                f"held out {best.losses[-1]:.4f}")  # fmt: skip
-        losses.append(_step(networks, pool, batch, generator, settings))
+    run = _Run(networks, optimizer, Best(networks), settings)
+    if (state := saved.state()) is not None:
+        run.go_on_from(state)
+        log(f"goes on at step {run.step}")
+    schedule, held_out = Schedule(warmup=0.05, decay=0.6), list(validation.fixed())
+    while (progress := run.progress(len(train))) < 1.0:
+        if progress * settings.checks >= len(run.best.losses) + 1:
+            run.best.offer(mean_of_kinds(held_out_nats(networks, pool, held_out, settings)))
+            log(f"step {run.step} {run.clock.elapsed_s():.0f} s epoch {run.seen / len(train):.1f} "
+                f"loss {run.recent_loss():.4f} held out {run.best.losses[-1]:.4f}")  # fmt: skip
+        batch = train.batch(run.step, settings.batch_sequences)
+        run.losses.append(_step(networks, pool, batch, run.step, settings))
         optimizer.step(schedule.factor(progress))
-        steps, seen = steps + 1, seen + len(batch)
-    best.offer(held_out_loss(networks, pool, validation, settings))
-    best.restore()
+        run.step, run.seen = run.step + 1, run.seen + len(batch)
+        saved.offer(run.state)
+    run.best.offer(mean_of_kinds(held_out_nats(networks, pool, held_out, settings)))
+    run.best.restore()
     return SupervisedReport(
-        steps=steps,
-        epochs=seen / len(train),
-        seconds=clock.elapsed_s(),
+        steps=run.step,
+        epochs=run.seen / len(train),
+        seconds=run.clock.elapsed_s(),
         train_workloads=len(train),
         validation_workloads=len(validation),
-        train_loss=float(torch.stack(losses[-50:]).mean()) if losses else math.nan,
-        validation_loss=min(best.losses),
-        validation_losses=best.losses,
+        train_loss=run.recent_loss(),
+        validation_loss=min(run.best.losses),
+        validation_losses=run.best.losses,
+        nats=held_out_nats(networks, pool, held_out, settings),
     )
+
+
+class _Run:
+    """Where a run stands."""
+
+    def __init__(
+        self, networks: PolicyNetworks, optimizer: Optimizer, best: "Best", settings: SupervisedSettings
+    ) -> None:
+        self._networks = networks
+        self._optimizer = optimizer
+        self._settings = settings
+        self.best = best
+        self.clock = Clock(settings.seconds)
+        self.step = self.seen = 0
+        self.losses: list[Tensor] = []
+
+    def progress(self, epoch: int) -> float:
+        """Share of the time or of the epochs that is gone, whichever is more."""
+        return max(self.clock.progress(), self.seen / (self._settings.max_epochs * epoch))
+
+    def recent_loss(self) -> float:
+        return float(torch.stack(self.losses[-50:]).mean()) if self.losses else math.nan
+
+    def state(self) -> State:
+        return {
+            "networks": self._networks.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "best": self.best.state(),
+            "step": self.step,
+            "seen": self.seen,
+            "seconds": self.clock.elapsed_s(),
+            "losses": self.losses[-50:],
+        }
+
+    def go_on_from(self, state: State) -> None:
+        self._networks.load_state_dict(state["networks"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.best.go_on_from(state["best"])
+        self.step, self.seen = state["step"], state["seen"]
+        self.losses = [each.to(self._settings.device) for each in state["losses"]]
+        self.clock = Clock(self._settings.seconds, spent_s=state["seconds"])
 
 
 class Best:
@@ -192,55 +165,75 @@ class Best:
         if self._weights is not None:
             self._networks.load_state_dict(self._weights)
 
+    def state(self) -> State:
+        return {"weights": self._weights, "losses": self.losses}
+
+    def go_on_from(self, state: State) -> None:
+        self._weights, self.losses = state["weights"], list(state["losses"])
+
 
 @torch.no_grad()
-def held_out_loss(
-    networks: PolicyNetworks, pool: PromptPool, examples: Examples, settings: SupervisedSettings
-) -> float:
-    """Mean loss over all targets of all workloads, weighted; always on the same prompt samples. Nats a token."""
+def held_out_nats(
+    networks: PolicyNetworks, pool: PromptPool, examples: Sequence[Example], settings: SupervisedSettings
+) -> Nats:
+    """Of each kind, weighted; always on the same prompt samples."""
     networks.eval()
     generator = np.random.default_rng(0)
-    flat = [example for group in examples.groups for example in group]
-    total = weights = 0.0
-    for start in range(0, len(flat), settings.batch_sequences):
-        batch = flat[start : start + settings.batch_sequences]
-        per_sequence = _sequence_losses(networks, pool, batch, generator, settings, None)
-        weight = torch.tensor([example.weight for example in batch], device=per_sequence.device)
-        total += float((per_sequence * weight).sum())
-        weights += float(weight.sum())
+    totals: dict[str, dict[str, float]] = {kind: defaultdict(float) for kind in KINDS}
+    for start in range(0, len(examples), settings.batch_sequences):
+        batch = examples[start : start + settings.batch_sequences]
+        nats_BT = _token_losses(networks, pool, batch, generator, settings, None)[0].cpu()
+        for example, nats in zip(batch, nats_BT, strict=True):
+            total, of_program = totals[example.kind], nats[len(example.prompt_ids) :]
+            parts = torch.tensor(example.program.parts)
+            for number, part in enumerate(PARTS):
+                total[part] += example.weight * float(of_program[: len(parts)][parts == number].sum())
+            total["tokens"] += example.weight * len(parts)
+            total["weight"] += example.weight
+            total["examples"] += 1
     networks.train()
-    return total / max(weights, 1e-9)
+    return {kind: _means(total) for kind, total in totals.items() if total["examples"] > 0}
+
+
+def mean_of_kinds(nats: Nats) -> float:
+    """Nats a token, of each kind of example alike."""
+    return sum(each["program"] / each["tokens"] for each in nats.values()) / max(len(nats), 1)
+
+
+def _means(total: Mapping[str, float]) -> dict[str, float]:
+    parts: dict[str, float] = {part: total[part] / total["weight"] for part in PARTS}
+    return {
+        **parts,
+        "program": sum(parts.values()),
+        "tokens": total["tokens"] / total["weight"],
+        "examples": total["examples"],
+    }
 
 
 def _step(
-    networks: PolicyNetworks,
-    pool: PromptPool,
-    batch: Sequence[Example],
-    generator: np.random.Generator,
-    settings: SupervisedSettings,
+    networks: PolicyNetworks, pool: PromptPool, batch: Sequence[Example], step: int, settings: SupervisedSettings
 ) -> Tensor:
-    """Forward and backward; the mean loss, detached."""
-    loss = _sequence_losses(networks, pool, batch, generator, settings, Noise()).mean()
+    """Forward and backward; the mean loss, detached. Chance is of the run's seed and the step alone."""
+    torch.manual_seed(settings.seed * 1_000_003 + step)
+    generator = np.random.default_rng((settings.seed, step, 1))
+    nats_BT, mask_BT = _token_losses(networks, pool, batch, generator, settings, Noise())
+    loss = (nats_BT.sum(dim=1) / mask_BT.sum(dim=1)).mean()
     loss.backward()  # type: ignore[no-untyped-call]
     return loss.detach()
 
 
-def _sequence_losses(
+def _token_losses(
     networks: PolicyNetworks,
     pool: PromptPool,
     batch: Sequence[Example],
     generator: np.random.Generator,
     settings: SupervisedSettings,
     noise: Noise | None,
-) -> Tensor:
-    """Mean negative log-probability of each program's tokens, shape [B]."""
-    prompts = pool.batch([each.pattern for each in batch], [each.header for each in batch], generator, noise)
-    text = text_batch([each.prompt_ids for each in batch], [each.program_ids for each in batch]).to(settings.device)
+) -> tuple[Tensor, Tensor]:
+    """Negative log-probability of each program token, 0 elsewhere, and where they are: shape [B, T] each."""
+    prompts = pool.batch([each.pattern for each in batch], [each.asked for each in batch], generator, noise)
+    text = text_batch([each.prompt_ids for each in batch], [each.program.ids for each in batch]).to(settings.device)
     with precision(settings.device):
         hidden = networks.hidden_states(prompts, text)
         logprobs_BT, _ = networks.logprobs(hidden, text)
-    return -logprobs_BT.sum(dim=1) / text.sampled_mask_BT.sum(dim=1)
-
-
-def _draw(weights: Sequence[float], generator: np.random.Generator) -> int:
-    return int(generator.choice(len(weights), p=np.array(weights) / sum(weights)))
+    return -logprobs_BT, text.sampled_mask_BT

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from services.trainer.offline.records import Record
@@ -26,6 +26,33 @@ class MeasuredProgram:
     program: str
     family: str
     median_us: float
+    plain: str = ""
+    """The text without open numbers, as it was measured; empty where that is `program`."""
+
+    @property
+    def shown(self) -> str:
+        """As a parent stands in a prompt: what was graded has no open numbers."""
+        return self.plain or self.program
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """A change that was timed beside its parent."""
+
+    parent: str
+    report: str
+    child: str
+    gain: float
+    """The parent's time over the child's."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A program that failed, with what was said of it, and one like it that works."""
+
+    failed: str
+    report: str
+    working: str
 
 
 @dataclass(frozen=True)
@@ -48,6 +75,9 @@ class WorkloadTargets:
     """Fastest first, one for each program text."""
     targets: tuple[Target, ...]
     """Fastest first; weights add up to 1."""
+    improvements: tuple[Improvement, ...] = ()
+    """Of a harvest; any slower program of `measured` is improved by a target, too."""
+    repairs: tuple[Repair, ...] = ()
 
     def time_of(self, program: str) -> float | None:
         """Measured time of a program text, None where it was not measured. Microseconds."""
@@ -69,23 +99,31 @@ def workload_targets(records: Iterable[Record], rule: TargetRule) -> list[Worklo
     """Records with their programs, grouped by workload, in the order of first appearance."""
     grouped: dict[WorkloadKey, list[Record]] = defaultdict(list)
     for record in records:
-        key = WorkloadKey(
-            record["pattern"], record["operation"], record["element_type"], int(record.get("num_dense_cols", 1))
-        )
-        grouped[key].append(record)
+        grouped[key_of(record)].append(record)
     return [_of_workload(key, group, rule) for key, group in grouped.items()]
+
+
+def key_of(record: Record) -> WorkloadKey:
+    """Of a record or a line of a harvest."""
+    columns = int(record.get("num_dense_cols", 1))
+    return WorkloadKey(record["pattern"], record["operation"], record["element_type"], columns)
 
 
 def _of_workload(key: WorkloadKey, records: list[Record], rule: TargetRule) -> WorkloadTargets:
     fastest: dict[str, MeasuredProgram] = {}
     for record in sorted(records, key=lambda each: float(each["median_us"])):
-        program = MeasuredProgram(record["program"], record.get("family", ""), float(record["median_us"]))
+        text, plain = record["program"], record.get("plain", "")
+        program = MeasuredProgram(
+            text, record.get("family", ""), float(record["median_us"]), "" if plain == text else plain
+        )
         fastest.setdefault(program.program, program)
     measured = tuple(fastest.values())
+    return WorkloadTargets(key, records[0].get("best_baseline_us"), measured, targets_of(measured, rule))
+
+
+def targets_of(measured: Sequence[MeasuredProgram], rule: TargetRule) -> tuple[Target, ...]:
+    """Of programs, fastest first."""
     limit = measured[0].median_us * rule.slowest
     chosen = [program for program in measured[: rule.most] if program.median_us <= limit]
     raw = [math.exp(-math.log(each.median_us / measured[0].median_us) / rule.temperature) for each in chosen]
-    targets = tuple(
-        Target(each.program, each.family, weight / sum(raw)) for each, weight in zip(chosen, raw, strict=True)
-    )
-    return WorkloadTargets(key, records[0].get("best_baseline_us"), measured, targets)
+    return tuple(Target(each.program, each.family, weight / sum(raw)) for each, weight in zip(chosen, raw, strict=True))

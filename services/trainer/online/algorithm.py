@@ -11,6 +11,9 @@ from torch import Tensor
 
 from services.trainer.online.batch import TrainingBatch
 
+ValueTargets = Literal["returns", "bootstrapped"]
+AdvantageScale = Literal["group", "batch"]
+
 
 @dataclass(frozen=True)
 class LearnerOptions:
@@ -27,11 +30,16 @@ class LearnerOptions:
     clip_high: float = 0.28
     value_clip: float = 0.5
     importance_cap: float = 2.0
-    gae_lambda: float = 0.95
+    gae_lambda: float | Literal["length"] = 1.0
     group_share: float = 0.5
+    value_targets: ValueTargets = "returns"
+    advantage_scale: AdvantageScale = "group"
+    critic_gate: float = 0.5
+    critic_warmup: int = 20
     kl_coefficient: float = 0.02
     entropy_coefficient: float = 0.0
     program_kl_limit: float = 0.2
+    reference_kl_alarm: float = 5.0
     max_grad_norm: float = 1.0
 
 
@@ -41,10 +49,10 @@ class Rollout:
 
     proximal_BT: Tensor
     """Log-probabilities under the policy at the start of the update."""
-    reference_BT: Tensor
-    """Log-probabilities under the shipped policy."""
     values_BT: Tensor
     """The critic's; zeros where the algorithm needs none."""
+    critic_holds: bool = True
+    """Whether the critic foretells rewards well enough to be asked (`critic_record`)."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,8 @@ class Forward:
 
     logprobs_BT: Tensor
     entropy_BT: Tensor
+    kl_reference_BT: Tensor
+    """KL(current || shipped policy) of each token's distribution, over all words: exact, in nats."""
     values_BT: Tensor
     """Zeros where the algorithm needs no critic."""
 

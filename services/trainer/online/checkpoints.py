@@ -7,7 +7,6 @@ the one before. Not protected against: loss of the disk, and two trainers on one
 import hashlib
 import io
 import logging
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from services.trainer.durable import write_durably
 
 log = logging.getLogger(__name__)
 
@@ -100,21 +101,6 @@ class CheckpointFolder:
         others = [path for path in self._newest_first() if path != written]
         for stale in [*others[self._keep - 1 :], *self._folder.glob("*.part")]:
             stale.unlink(missing_ok=True)
-
-
-def write_durably(path: Path, content: memoryview | bytes) -> None:
-    """Written beside, synced, renamed: a reader sees all of it or nothing, also after a power cut."""
-    partial = path.with_name(path.name + ".part")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def remembered(used: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:

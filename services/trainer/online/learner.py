@@ -2,7 +2,8 @@
 
 The order is the textbook's: what the policy, the critic and the reference say of the batch before the update; targets
 (returns and advantages); then a few epochs of minibatches, ended early where the policy has moved far enough. What is
-optimised is the algorithm's, chosen by name (`algorithms`).
+optimised is the algorithm's, chosen by name (`algorithms`). Until the critic holds the policy stands still, for some
+updates at most (`critic_record`).
 
 The critic reads the language model's hidden states and does not train them: an untrained value head would bend the
 policy's features in its first updates, and the head alone learns fast enough on features that already know the matrix.
@@ -13,7 +14,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -22,15 +23,18 @@ from torch import Tensor, nn
 from services.trainer.online.algorithm import Forward, LearnerOptions, Losses, Rollout, Targets
 from services.trainer.online.algorithms import algorithm_of
 from services.trainer.online.batch import SampleBatch, TrainingBatch
-from services.trainer.online.terms import explained_variance, program_distance, told
+from services.trainer.online.critic_record import CriticRecord
+from services.trainer.online.snapshot import Snapshot
+from services.trainer.online.terms import explained_variance, program_mean, told
 from services.trainer.optimizers import Optimizer
-from services.trainer.policy_model import PolicyNetworks
+from services.trainer.policy_model import PolicyNetworks, chosen_logprobs, divergences, entropies, placed
 from services.trainer.precision import precision
 
 log = logging.getLogger(__name__)
 
-MAX_LOGPROB_GAP = 0.1
-"""Nats a token between the generator's and our log-probabilities under the same weights; more hints at a defect."""
+MOST_TOKEN_GAP, MOST_PROGRAM_GAP = 0.02, 0.15
+"""Nats between the engine's and our log-probabilities under the same weights, a telling token and a program; more hints
+at a defect."""
 
 SMALLEST_SHARE = 1 / 64
 """Of an update: one that must be shortened to less is taken back whole."""
@@ -40,6 +44,8 @@ PROGRESS_S = 5.0
 
 TELLING_ENTROPY = 0.1
 """Nats. Tokens whose distribution has less are forced by the language, and any engine agrees on them."""
+
+NOT_MOVED = {"program_kl": 0.0, "kept_share": 1.0}
 
 CRITIC_PREFIX = "value_head."
 """Of the critic's tensors in a state."""
@@ -64,6 +70,20 @@ class Gap:
     """Telling tokens."""
 
 
+@dataclass(frozen=True)
+class Start:
+    """Where an update begins, and what was known there of its batch."""
+
+    batch: TrainingBatch
+    rollout: Rollout
+    proximal: Snapshot
+    """Of the policy as the update begins."""
+    reference: Snapshot
+    """Of the shipped policy."""
+    weights: list[Tensor]
+    """Of the policy."""
+
+
 class Learner:
     """The policy in training, its critic, its frozen reference and its optimizers."""
 
@@ -82,6 +102,7 @@ class Learner:
         self._policy_optimizer = self._new_policy_optimizer()
         self._value_optimizer = self._new_value_optimizer()
         self._random = torch.Generator().manual_seed(seed)
+        self._critic_record = CriticRecord()
 
     def update(
         self, batch: TrainingBatch, must_stop: Callable[[], bool] = lambda: False, step_scale: float = 1.0
@@ -91,23 +112,27 @@ class Learner:
         `step_scale`: of the policy's learning rates, at most 1.
         """
         batch = batch.to(self._device)
-        rollout = self._rollout(batch, must_stop)
-        targets = self._algorithm.targets(batch, rollout)
-        step_size = step_scale * float(told(batch.reward_B))
-        tally, before, progress = _Tally(), self._policy_weights(), _Progress()
+        gap = self._engine_gap(batch)
+        start, record = self._known(batch, must_stop)
+        targets = self._algorithm.targets(batch, start.rollout)
+        waits = not start.rollout.critic_holds and record.num_waited < self._options.critic_warmup
+        step_size = 0.0 if waits else step_scale * float(told(batch.reward_B, batch.group_B))
+        tally, progress = _Tally(), _Progress()
         minibatches = list(self._minibatches(len(batch)))
         for number, minibatch in enumerate(minibatches):
-            losses = self._accumulate(batch, rollout, targets, minibatch, must_stop)
+            losses = self._accumulate(start, targets, minibatch, must_stop, policy_moves=step_size > 0)
             if not losses["program_kl"] <= self._options.program_kl_limit:
                 self.networks.zero_grad(set_to_none=True)
                 tally.stopped_early = True
                 break
             tally.add(losses, self._step(step_size))
             progress.tell(number + 1, len(minibatches), losses)
-        trust = self._keep_near(before, batch, rollout, must_stop)
-        metrics = _batch_metrics(batch, rollout, targets) | tally.metrics() | trust
-        if metrics.get("logprob_gap", 0.0) > MAX_LOGPROB_GAP:
-            log.warning("the generator's log-probabilities are %.3f nats off ours", metrics["logprob_gap"])
+        trust = self._keep_near(start, must_stop) if step_size > 0 else NOT_MOVED
+        self._critic_record = replace(record, num_waited=record.num_waited + waits)
+        metrics = _batch_metrics(batch, start.rollout, targets) | tally.metrics() | trust | gap
+        metrics |= self._critic_metrics(start.rollout)
+        metrics["policy_moved"] = float(step_size > 0 and metrics["steps"] > 0 and metrics["kept_share"] > 0)
+        self._sound_alarms(metrics)
         return metrics
 
     @torch.no_grad()
@@ -147,15 +172,18 @@ class Learner:
             "policy_optimizer": self._policy_optimizer.state_dict(),
             "value_optimizer": None if self._value_optimizer is None else self._value_optimizer.state_dict(),
             "random": self._random.get_state(),
+            "critic_record": asdict(self._critic_record),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state_dict`. Of one that another algorithm left, the critic is left out, or starts afresh."""
+        self._critic_record = CriticRecord()
         policy = {name: tensor for name, tensor in state["networks"].items() if not name.startswith(CRITIC_PREFIX)}
         critic = {name: tensor for name, tensor in state["networks"].items() if name not in policy}
         if self._value_optimizer is not None and critic:
             policy |= critic
             self._value_optimizer.load_state_dict(state["value_optimizer"])
+            self._critic_record = CriticRecord(**state.get("critic_record", {}))
         elif self._value_optimizer is not None:
             log.warning("the state was left by an algorithm without a critic: a fresh one is trained")
             policy |= {n: t for n, t in self.networks.state_dict().items() if n.startswith(CRITIC_PREFIX)}
@@ -177,9 +205,51 @@ class Learner:
             decay=0.0,
         )
 
+    def _known(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> tuple[Start, CriticRecord]:
+        """What was known of a batch before the update, and the critic's record with it."""
+        start, record = self._start(batch, must_stop), self._critic_record
+        if not self._algorithm.needs_critic:
+            return start, record
+        record = record.after(start.rollout.values_BT, batch.reward_B, _mask(batch))
+        gate = self._options.critic_gate
+        holds = gate == 0 or record.explained_variance >= gate
+        return replace(start, rollout=replace(start.rollout, critic_holds=holds)), record
+
+    def _engine_gap(self, batch: TrainingBatch) -> Metrics:
+        """How far the engine was from our weights as published; of records of exactly our version, where there are."""
+        own = [row for row, is_own in enumerate(batch.own_B.tolist()) if is_own]
+        if not own:
+            return {}
+        gap = self.published_gap(batch.rows(own), shipped=False)
+        return {"logprob_gap": gap.per_token, "logprob_gap_program": gap.per_program}
+
+    def _sound_alarms(self, metrics: Metrics) -> None:
+        """In the log, for whoever runs the service; the metrics say the same in numbers."""
+        per_token, per_program = metrics.get("logprob_gap", 0.0), metrics.get("logprob_gap_program", 0.0)
+        if not (per_token <= MOST_TOKEN_GAP and per_program <= MOST_PROGRAM_GAP):
+            log.warning(
+                "the engine's log-probabilities are %.3f nats a telling token and %.3f a program off ours "
+                "(alarm beyond %g and %g)",
+                per_token, per_program, MOST_TOKEN_GAP, MOST_PROGRAM_GAP,
+            )  # fmt: skip
+        if metrics["program_kl_reference"] > self._options.reference_kl_alarm:
+            log.warning(
+                "the policy is %.1f nats a program from the shipped one (alarm beyond %g)",
+                metrics["program_kl_reference"], self._options.reference_kl_alarm,
+            )  # fmt: skip
+
+    def _critic_metrics(self, rollout: Rollout) -> Metrics:
+        if not self._algorithm.needs_critic:
+            return {}
+        return {
+            "explained_variance_10": self._critic_record.explained_variance,
+            "critic_holds": float(rollout.critic_holds),
+        }
+
     @torch.no_grad()
-    def _rollout(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> Rollout:
-        proximal_BT, reference_BT, values_BT = (torch.zeros_like(batch.behaviour_BT) for _ in range(3))
+    def _start(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> Start:
+        proximal_BT, values_BT = (torch.zeros_like(batch.behaviour_BT) for _ in range(2))
+        proximal, reference = (Snapshot(networks.model.lm_head.weight) for networks in (self.networks, self.reference))
         for rows in self._micro_batches(batch, range(len(batch))):
             _stop_if(must_stop)
             part = batch.rows(rows)
@@ -187,8 +257,9 @@ class Learner:
             hidden, logprobs_BT, _ = self._forward(self.networks, part)
             proximal_BT[rows, :length] = logprobs_BT
             values_BT[rows, :length] = self._values(hidden) * part.text.sampled_mask_BT
-            reference_BT[rows, :length] = self._forward(self.reference, part)[1]
-        return Rollout(proximal_BT, reference_BT, values_BT)
+            proximal.keep(rows, hidden, part)
+            reference.keep(rows, self._forward(self.reference, part)[0], part)
+        return Start(batch, Rollout(proximal_BT, values_BT), proximal, reference, self._policy_weights())
 
     def _policy_parameters(self) -> list[nn.Parameter]:
         return [*self.networks.model.parameters(), *self.networks.encoder.parameters()]
@@ -197,21 +268,19 @@ class Learner:
         return [parameter.detach().clone() for parameter in self._policy_parameters()]
 
     @torch.no_grad()
-    def _keep_near(
-        self, before: Sequence[Tensor], batch: TrainingBatch, rollout: Rollout, must_stop: Callable[[], bool]
-    ) -> Metrics:
+    def _keep_near(self, start: Start, must_stop: Callable[[], bool]) -> Metrics:
         """Take back as much of the update as goes beyond the trust region over the whole batch, all of it where it
         cannot be told: the line search of TRPO (Schulman et al. 2015, appendix C). The distance grows as the square of
         the step."""
         limit, share = self._options.program_kl_limit, 1.0
-        distance = self._distance(batch, rollout, must_stop)
+        distance = self._distance(start, must_stop)
         while not distance <= limit and share > SMALLEST_SHARE:
             kept = 0.9 * min(1.0, math.sqrt(limit / distance)) if math.isfinite(distance) else 0.0
             share *= kept
-            self._go_back(before, kept)
-            distance = self._distance(batch, rollout, must_stop)
+            self._go_back(start.weights, kept)
+            distance = self._distance(start, must_stop)
         if not distance <= limit:
-            self._go_back(before, 0.0)
+            self._go_back(start.weights, 0.0)
             share, distance = 0.0, 0.0
         if share < 1:
             log.info("%.0f %% of the update is kept: it went beyond %.3g nats a program", 100 * share, limit)
@@ -222,16 +291,19 @@ class Learner:
         for parameter, start in zip(self._policy_parameters(), before, strict=True):
             parameter.copy_(start + share * (parameter - start) if share else start)
 
-    def _distance(self, batch: TrainingBatch, rollout: Rollout, must_stop: Callable[[], bool]) -> float:
-        """Of the policy as it is from the proximal one, in nats a program."""
+    def _distance(self, start: Start, must_stop: Callable[[], bool]) -> float:
+        """KL(proximal || current) of whole programs, in nats a program: the sum over a program's tokens of their exact
+        divergences, along programs that the proximal policy wrote, or nearly."""
         total = 0.0
-        for rows in self._micro_batches(batch, range(len(batch))):
+        for rows in self._micro_batches(start.batch, range(len(start.batch))):
             _stop_if(must_stop)
-            part = batch.rows(rows)
-            current_BT = self._forward(self.networks, part)[1]
-            proximal_BT = _rows_of(rollout, rows, part.behaviour_BT.shape[1]).proximal_BT
-            total += len(rows) * float(program_distance(current_BT, proximal_BT, _mask(part)))
-        return total / len(batch)
+            part = start.batch.rows(rows)
+            with precision(self._device):
+                words_NV = self.networks.distributions(
+                    self.networks.hidden_states(part.prompts, part.text), part.text, part.temperature_B
+                )
+                total += float(divergences(start.proximal.distributions(rows, part), words_NV).sum())
+        return total / len(start.batch)
 
     def _minibatches(self, num_records: int) -> Iterator[list[int]]:
         size = self._options.minibatch_records
@@ -254,16 +326,20 @@ class Learner:
 
     def _accumulate(
         self,
-        batch: TrainingBatch,
-        rollout: Rollout,
+        start: Start,
         targets: Targets,
         minibatch: Sequence[int],
         must_stop: Callable[[], bool],
+        *,
+        policy_moves: bool,
     ) -> Metrics:
         """Gradients of a minibatch, micro-batch by micro-batch; its losses as means over its tokens, its `program_kl`
-        over its programs."""
+        and `program_kl_reference` over its programs. Where the policy does not move the critic alone is given
+        gradients."""
+        batch = start.batch
         num_tokens = int(batch.text.sampled_mask_BT[list(minibatch)].sum())
-        means: Metrics = dict.fromkeys([field.name for field in fields(Losses)] + ["program_kl"], 0.0)
+        names = [field.name for field in fields(Losses)] + ["program_kl", "program_kl_reference"]
+        means: Metrics = dict.fromkeys(names, 0.0)
         for rows in self._micro_batches(batch, minibatch):
             _stop_if(must_stop)
             part = batch.rows(rows)
@@ -271,20 +347,34 @@ class Learner:
             of_tokens = float(part.text.sampled_mask_BT.sum()) / num_tokens
             of_programs = len(rows) / len(minibatch)
             of_total = of_programs if self._algorithm.averages_over == "programs" else of_tokens
-            before = _rows_of(rollout, rows, length)
-            current = self._current(part)
+            before = _rows_of(start.rollout, rows, length)
+            current, moved_BT = self._current(start, rows, part, policy_moves)
             losses = self._algorithm.losses(current, before, _rows_of(targets, rows, length), _mask(part))
-            (losses.total * of_total).backward()  # type: ignore[no-untyped-call]
+            if losses.total.requires_grad:
+                (losses.total * of_total).backward()  # type: ignore[no-untyped-call]
             for name, loss in vars(losses).items():
                 means[name] += float(loss.detach()) * (of_total if name == "total" else of_tokens)
-            distance = program_distance(current.logprobs_BT.detach(), before.proximal_BT, _mask(part))
-            means["program_kl"] += float(distance) * of_programs
+            for name, kl_BT in (("program_kl", moved_BT), ("program_kl_reference", current.kl_reference_BT.detach())):
+                means[name] += float(program_mean(kl_BT, _mask(part))) * of_programs
         return means
 
-    def _current(self, batch: TrainingBatch) -> Forward:
-        """With gradients; the critic's end at the hidden states."""
-        hidden, logprobs_BT, entropy_BT = self._forward(self.networks, batch)
-        return Forward(logprobs_BT, entropy_BT, self._values(hidden.detach()))
+    def _current(
+        self, start: Start, rows: Sequence[int], part: TrainingBatch, policy_moves: bool
+    ) -> tuple[Forward, Tensor]:
+        """What is said now, with gradients, of the policy where it moves, the critic's end at the hidden states; and
+        KL(proximal || current) of each token, without, [B, T]."""
+        with torch.set_grad_enabled(policy_moves), precision(self._device):
+            hidden = self.networks.hidden_states(part.prompts, part.text)
+            words_NV = self.networks.distributions(hidden, part.text, part.temperature_B)
+            reference_NV = start.reference.distributions(rows, part)
+            forward = Forward(
+                logprobs_BT=placed(chosen_logprobs(words_NV, part.text), part.text),
+                entropy_BT=placed(entropies(words_NV), part.text),
+                kl_reference_BT=placed(divergences(words_NV, reference_NV), part.text),
+                values_BT=torch.zeros_like(part.behaviour_BT),
+            )
+            moved_N = divergences(start.proximal.distributions(rows, part), words_NV.detach())
+        return replace(forward, values_BT=self._values(hidden.detach())), placed(moved_N, part.text)
 
     def _values(self, hidden_BTH: Tensor) -> Tensor:
         """The critic's, [B, T]; zeros without one."""
@@ -299,13 +389,16 @@ class Learner:
             return hidden, *networks.logprobs(hidden, batch.text, batch.temperature_B)
 
     def _step(self, policy_step_size: float) -> float | None:
-        """One step of both optimizers; the policy's gradient norm, None where gradients were not finite and dropped."""
+        """One step of both optimizers, of the critic's alone where the policy's size is 0; the policy's gradient norm,
+        None where gradients were not finite and dropped."""
         if not all(_all_finite(parameter) for parameter in self.networks.parameters()):
             log.warning("gradients are not finite: the step is left out")
             self.networks.zero_grad(set_to_none=True)
             return None
         if self._value_optimizer is not None:
             self._value_optimizer.step(1.0, self._options.max_grad_norm)
+        if policy_step_size == 0:
+            return 0.0
         return self._policy_optimizer.step(policy_step_size, self._options.max_grad_norm)
 
 
@@ -343,12 +436,13 @@ class _Tally:
         """Means over the steps."""
         means = {
             name: _mean([each[name] for each in self._losses])
-            for name in ("policy", "value", "kl_reference", "clip_fraction", "entropy")
+            for name in ("policy", "value", "kl_reference", "program_kl_reference", "clip_fraction", "entropy")
         }
         return {
             "policy_loss": means["policy"],
             "value_loss": means["value"],
             "kl_reference": means["kl_reference"],
+            "program_kl_reference": means["program_kl_reference"],
             "clip_fraction": means["clip_fraction"],
             "entropy": means["entropy"],
             "grad_norm": _mean(self._norms),
@@ -362,7 +456,7 @@ def _batch_metrics(batch: TrainingBatch, rollout: Rollout, targets: Targets) -> 
     """What the batch says of itself, before the update."""
     mask_BT = _mask(batch)
     weights = targets.weights_BT[batch.text.sampled_mask_BT]
-    metrics = {
+    return {
         "records": float(len(batch)),
         "tokens": float(mask_BT.sum()),
         "mean_reward": float(batch.reward_B.mean()),
@@ -373,14 +467,13 @@ def _batch_metrics(batch: TrainingBatch, rollout: Rollout, targets: Targets) -> 
         "importance_max": float(weights.max()),
         "explained_variance": float(explained_variance(rollout.values_BT, targets.returns_BT, mask_BT)),
     }
-    own_BT = batch.text.sampled_mask_BT & batch.own_B[:, None]
-    if bool(own_BT.any()):
-        metrics["logprob_gap"] = float((batch.behaviour_BT - rollout.proximal_BT)[own_BT].abs().mean())
-    return metrics
 
 
 def _rows_of(known: Tensors, rows: Sequence[int], length: int) -> Tensors:
-    return type(known)(**{name: tensor[list(rows), :length] for name, tensor in vars(known).items()})
+    parts: dict[str, Any] = {
+        name: value[list(rows), :length] for name, value in vars(known).items() if isinstance(value, Tensor)
+    }
+    return replace(known, **parts)
 
 
 def _num_prompt_tokens(batch: SampleBatch) -> int:

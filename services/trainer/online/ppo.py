@@ -13,7 +13,7 @@ from torch import Tensor
 from services.trainer.online import advantages
 from services.trainer.online.algorithm import Forward, LearnerOptions, Losses, Rollout, Targets
 from services.trainer.online.batch import TrainingBatch
-from services.trainer.online.terms import importance_weights, masked_mean, ratio, reference_distance, told
+from services.trainer.online.terms import importance_weights, masked_mean, ratio, told
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,33 @@ class Ppo:
 
     def targets(self, batch: TrainingBatch, rollout: Rollout) -> Targets:
         """See Algorithm."""
-        options, mask_BT = self.options, batch.text.sampled_mask_BT.float()
+        options, mask_BT = self.options, batch.text.sampled_mask_BT.to(batch.reward_B.dtype)
         gae_BT = advantages.generalized_advantages(
-            advantages.terminal_rewards(batch.reward_B, mask_BT), rollout.values_BT, mask_BT, options.gae_lambda
+            advantages.terminal_rewards(batch.reward_B, mask_BT),
+            rollout.values_BT,
+            mask_BT,
+            advantages.lambdas(options.gae_lambda, mask_BT),
         )
-        group_B = advantages.leave_one_out(batch.reward_B, batch.group_B)
-        mixed_BT = advantages.mixed_advantages(gae_BT, group_B, mask_BT, options.group_share)
         return Targets(
-            advantages_BT=advantages.normalized(mixed_BT, mask_BT) * told(batch.reward_B),
-            returns_BT=(gae_BT + rollout.values_BT) * mask_BT,
+            advantages_BT=self._advantages(batch, rollout, gae_BT, mask_BT),
+            returns_BT=(
+                advantages.monte_carlo_returns(batch.reward_B, mask_BT)
+                if options.value_targets == "returns"
+                else (gae_BT + rollout.values_BT) * mask_BT
+            ),
             weights_BT=importance_weights(rollout.proximal_BT, batch.behaviour_BT, mask_BT, options.importance_cap),
         )
+
+    def _advantages(self, batch: TrainingBatch, rollout: Rollout, gae_BT: Tensor, mask_BT: Tensor) -> Tensor:
+        """Of the group and of the critic, mixed; of the group alone while the critic does not hold."""
+        share = self.options.group_share if rollout.critic_holds else 1.0
+        if self.options.advantage_scale == "batch":
+            group_B = advantages.leave_one_out(batch.reward_B, batch.group_B)
+            mixed_BT = advantages.mixed_advantages(gae_BT, group_B, mask_BT, share)
+            return advantages.normalized(mixed_BT, mask_BT) * told(batch.reward_B, batch.group_B)
+        group_B = advantages.group_advantages(batch.reward_B, batch.group_B)
+        critic_BT = advantages.critic_advantages(gae_BT, mask_BT)
+        return advantages.mixed_advantages(critic_BT, group_B, mask_BT, share)
 
     def losses(self, current: Forward, rollout: Rollout, targets: Targets, mask_BT: Tensor) -> Losses:
         """See Algorithm."""
@@ -58,7 +74,7 @@ class Ppo:
             Clip(options.clip_low, options.clip_high),
         )
         value = value_loss(current.values_BT, rollout.values_BT, targets.returns_BT, mask_BT, options.value_clip)
-        kl_reference = masked_mean(reference_distance(current.logprobs_BT, rollout.reference_BT), mask_BT)
+        kl_reference = masked_mean(current.kl_reference_BT, mask_BT)
         entropy = masked_mean(current.entropy_BT, mask_BT)
         total = policy + value + options.kl_coefficient * kl_reference - options.entropy_coefficient * entropy
         return Losses(total, policy, value, kl_reference, clip_fraction, entropy)

@@ -14,7 +14,7 @@ from torch import Tensor
 from services.trainer.online.advantages import leave_one_out
 from services.trainer.online.algorithm import Forward, LearnerOptions, Losses, Rollout, Targets
 from services.trainer.online.batch import TrainingBatch
-from services.trainer.online.terms import importance_weights, masked_mean, program_mean, ratio, reference_distance
+from services.trainer.online.terms import importance_weights, masked_mean, program_mean, ratio
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Rloo:
 
     def targets(self, batch: TrainingBatch, rollout: Rollout) -> Targets:
         """See Algorithm."""
-        mask_BT = batch.text.sampled_mask_BT.float()
+        mask_BT = batch.text.sampled_mask_BT.to(batch.reward_B.dtype)
         return Targets(
             advantages_BT=leave_one_out(batch.reward_B, batch.group_B)[:, None] * mask_BT,
             returns_BT=torch.zeros_like(mask_BT),
@@ -41,13 +41,16 @@ class Rloo:
         options, nothing = self.options, current.logprobs_BT.new_zeros(())
         ratio_BT = ratio(current.logprobs_BT, rollout.proximal_BT)
         policy_BT = -targets.weights_BT * ratio_BT * targets.advantages_BT
-        kl_BT = reference_distance(current.logprobs_BT, rollout.reference_BT)
-        total_BT = policy_BT + options.kl_coefficient * kl_BT - options.entropy_coefficient * current.entropy_BT
+        total_BT = (
+            policy_BT
+            + options.kl_coefficient * current.kl_reference_BT
+            - options.entropy_coefficient * current.entropy_BT
+        )
         return Losses(
             total=program_mean(total_BT, mask_BT),
             policy=masked_mean(policy_BT, mask_BT),
             value=nothing,
-            kl_reference=masked_mean(kl_BT, mask_BT),
+            kl_reference=masked_mean(current.kl_reference_BT, mask_BT),
             clip_fraction=nothing,
             entropy=masked_mean(current.entropy_BT, mask_BT),
         )

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 TELLING_REWARD_STD = 0.05
-"""Below this spread of rewards (timing noise alone gives 0.03) normalisation would blow up what is noise, and both
-optimizers normalise too: advantages and steps shrink with the spread, to nothing where all rewards are equal."""
+"""Below this spread of rewards (timing noise alone gives 0.03) the optimizers, which normalise, would blow up what is
+noise: steps shrink with the spread, to nothing where the rewards of each group are equal."""
 
 
 def masked_mean(value_BT: Tensor, mask_BT: Tensor) -> Tensor:
@@ -22,9 +22,13 @@ def program_mean(value_BT: Tensor, mask_BT: Tensor) -> Tensor:
     return (value_BT * mask_BT).sum() / max(1, len(mask_BT))
 
 
-def told(reward_B: Tensor) -> Tensor:
-    """How much a batch's rewards tell apart: from 0 to 1."""
-    return (reward_B.std(unbiased=False) / TELLING_REWARD_STD).clamp(max=1)
+def told(reward_B: Tensor, group_B: Tensor) -> Tensor:
+    """How much rewards tell apart, from 0 to 1: within groups, or in the whole batch where everyone is alone."""
+    same_BB = (group_B[:, None] == group_B[None, :]).to(reward_B.dtype)
+    size_B = same_BB.sum(dim=1)
+    shared_B = size_B > 1
+    apart_B = (reward_B - same_BB @ reward_B / size_B)[shared_B] if bool(shared_B.any()) else reward_B - reward_B.mean()
+    return (apart_B.square().mean().sqrt() / TELLING_REWARD_STD).clamp(max=1)
 
 
 def ratio(current_BT: Tensor, before_BT: Tensor) -> Tensor:
@@ -36,24 +40,6 @@ def importance_weights(proximal_BT: Tensor, behaviour_BT: Tensor, mask_BT: Tenso
     """min(proximal / behaviour, cap) for each token, from log-probabilities; 1 where the mask is 0."""
     weights_BT = ratio(proximal_BT, behaviour_BT).clamp(max=cap)
     return torch.where(mask_BT > 0, weights_BT, torch.ones_like(weights_BT))
-
-
-def reference_distance(current_BT: Tensor, reference_BT: Tensor) -> Tensor:
-    """Each token's share of KL(current || reference) by the non-negative estimator k3 = r - 1 - log r with
-    r = reference / current."""
-    log_ratio_BT = (reference_BT - current_BT).clamp(-20, 20)
-    return torch.exp(log_ratio_BT) - 1 - log_ratio_BT
-
-
-def program_distance(current_BT: Tensor, proximal_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """KL(proximal || current) of whole programs, in nats a program: the mean over sequences of the sum over tokens of
-    r - 1 - log r with r = current / proximal (Schulman, "Approximating KL divergence", 2020: k3).
-
-    The tokens are drawn from the proximal policy, or nearly, so this is the direction that has no importance weight;
-    each term is at least 0, and a token that became unlikely adds no more than its log ratio.
-    """
-    log_ratio_BT = (current_BT - proximal_BT).clamp(max=20)
-    return program_mean(torch.exp(log_ratio_BT) - 1 - log_ratio_BT, mask_BT)
 
 
 def explained_variance(values_BT: Tensor, returns_BT: Tensor, mask_BT: Tensor) -> Tensor:

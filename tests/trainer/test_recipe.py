@@ -1,0 +1,70 @@
+"""The recipe of a policy: all stages with one command, none of them twice."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from services.trainer.offline.commands import run_stage
+from sparsesmith.families import propose
+from sparsesmith.policy.checkpoint import load_policy
+from tests.families import golden
+
+STAGES = ("corpus", "programs", "tokenizer", "examples", "pack", "pretrain", "sft", "nats", "evaluate")
+TOY = {
+    "--tokenizer": "--vocabulary 900 --phrases 200 --sample-characters 200000",
+    "--pretrain": "--hidden 32 --layers 1 --heads 1 --kv-heads 1 --head-dim 32 --intermediate 64 --max-epochs 0.02 "
+    "--batch-sequences 4 --micro-batch 4 --sequence-length 256",
+    "--sft": "--max-epochs 2 --prompt-samples 1 --processes 1 --checks 1",
+    "--evaluate": "--samples 1 --max-program-tokens 8 --prompt-samples 1 --processes 1",
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> list[str]:
+    """Some programs of two matrices, one on each side."""
+    lines = []
+    for name, pattern in {"points": golden.PATTERNS["five points"](), "random": golden.PATTERNS["random"]()}.items():
+        scipy.sparse.save_npz(tmp_path / f"{name}.npz", pattern.to_scipy(np.ones(pattern.nnz, np.float32)))
+        for number, found in enumerate(propose(pattern, "spmv", "float32", limit=4)):
+            record = {"pattern": name, "operation": "spmv", "element_type": "float32", "num_dense_cols": 1}
+            record |= {"family": found.family, "parameters": found.parameters, "median_us": 2.0 + 0.1 * number}
+            lines.append(json.dumps(record))
+    (tmp_path / "records.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "split.csv").write_text("name,split\npoints,train\nrandom,validation\n", encoding="utf-8")
+    given = {"--records": "records.jsonl", "--split": "split.csv", "--patterns": "."}
+    return [word for option, name in given.items() for word in (option, str(tmp_path / name))]
+
+
+def test_one_command_makes_an_evaluated_policy_and_runs_no_stage_twice(data: list[str], tmp_path: Path) -> None:
+    """From the repository's own device code, where no corpus is given."""
+    toy = [f"{option}={value}" for option, value in TOY.items()]
+    recipe = ["policy", *data, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "policy"), *toy]
+    assert list(run_stage([*recipe, "--until", "pack"])) == list(STAGES[:5])
+    ended = {name: (tmp_path / "work" / f"{name}.report.json").stat().st_mtime_ns for name in STAGES[:5]}
+    assert list(run_stage(recipe)) == list(STAGES)
+    assert {name: (tmp_path / "work" / f"{name}.report.json").stat().st_mtime_ns for name in ended} == ended
+    reports = {name: json.loads((tmp_path / "work" / f"{name}.report.json").read_text())["report"] for name in STAGES}
+    assert reports["corpus"]["train_files"] > 20
+    assert reports["examples"]["train"]["programs"] == reports["examples"]["validation"]["programs"] == 4
+    assert reports["sft"]["steps"] == 2
+    assert {"directives", "numbers", "rest", "program"} <= set(reports["nats"]["validation"]["improve"])
+    assert reports["evaluate"]["samples"] == 1
+    assert load_policy(tmp_path / "policy").description.training["supervised"]["train_workloads"] == 1
+    tokenizers = [json.loads((tmp_path / name / "tokenizer.json").read_text()) for name in ("policy", "work")]
+    assert tokenizers[0] == tokenizers[1]
+    assert not list((tmp_path / "work").glob("*.pt"))
+
+
+def test_a_stage_runs_again_once_a_file_of_it_has_changed(data: list[str], tmp_path: Path) -> None:
+    recipe = ["policy", *data, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out"), "--until", "programs"]
+    run_stage(recipe)
+    corpus, programs = (tmp_path / "work" / f"{name}.report.json" for name in ("corpus", "programs"))
+    before = corpus.read_bytes()
+    records = tmp_path / "records.jsonl"
+    records.write_text("\n".join(records.read_text().splitlines()[1:]), encoding="utf-8")
+    run_stage(recipe)
+    assert corpus.read_bytes() == before
+    assert json.loads(programs.read_text())["report"]["programs"] == 3
