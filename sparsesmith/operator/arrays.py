@@ -6,6 +6,7 @@ Whatever is wrong with one is an InvalidInput that names the argument.
 import math
 import re
 from collections.abc import Sequence
+from functools import cache
 from numbers import Real
 from typing import Any, Literal
 
@@ -22,18 +23,33 @@ _REAL = re.compile(r"bool_?|u?int\d+|b?float\d+")
 
 def kind_of(array: Any) -> Kind:
     """Of an array; what is none counts as NumPy's."""
-    match type(array).__module__.partition(".")[0]:
+    return _kind_of_type(type(array))
+
+
+def type_name(array: Any) -> str:
+    """Of an array's elements, as NumPy spells it."""
+    return _name_of(array.dtype)
+
+
+@cache
+def _name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@cache
+def _is_real(name: str) -> bool:
+    return _REAL.fullmatch(name) is not None
+
+
+@cache
+def _kind_of_type(type_: type) -> Kind:
+    match type_.__module__.partition(".")[0]:
         case "cupy":
             return "cupy"
         case "torch":
             return "torch"
         case _:
             return "numpy"
-
-
-def type_name(array: Any) -> str:
-    """Of an array's elements, as NumPy spells it."""
-    return str(array.dtype).removeprefix("torch.")
 
 
 def real_array(given: Any, name: str) -> Any:
@@ -45,7 +61,7 @@ def real_array(given: Any, name: str) -> Any:
             array = np.asarray(given)
         except ValueError as error:  # Rows of different lengths.
             raise refused(name, f"is no array: {error}", type(given).__name__, "an array") from error
-    if not _REAL.fullmatch(type_name(array)):
+    if not _is_real(type_name(array)):
         raise refused(name, f"holds {type_name(array)}, not real numbers", type_name(array), "real numbers")
     return array
 
@@ -128,6 +144,8 @@ def check_out(out: Any, x: Any, shape: Shape, element_type: ElementType) -> None
 
 def scalar(given: Any, name: str) -> float:
     """A factor. Raises InvalidInput for what is no finite real number."""
+    if type(given) is float and math.isfinite(given):
+        return given
     if not isinstance(given, Real | np.generic) or isinstance(given, np.complexfloating):
         raise refused(name, f"is {type(given).__name__}, not a real number", type(given).__name__, "a real number")
     if not math.isfinite(number := float(given)):
@@ -155,7 +173,7 @@ def address_of(array: Any) -> int:
     """Of its first element."""
     match kind_of(array):
         case "numpy":
-            return int(array.ctypes.data)
+            return int(array.__array_interface__["data"][0])
         case "cupy":
             return int(array.data.ptr)
         case "torch":
