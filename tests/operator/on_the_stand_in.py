@@ -144,7 +144,8 @@ def test_a_product_allocates_nothing(driver: Driver) -> None:
 def test_the_transpose_shares_new_values(format_name: str, driver: Driver) -> None:
     program = starting_program(format_name, "spmv", "float32")
     operator = NativeOperator(make_image(MATRIX, program, transposed=program))
-    assert operator.info.has_transposed
+    info = operator.info
+    assert (info.has_transposed, info.num_rows, info.num_cols) == (1, 40, 30)
     values = driver.array(np.random.default_rng(2).standard_normal(MATRIX.nnz).astype(np.float32))
     operator.update_values(values.address, MATRIX.nnz, 0)
     updated = MATRIX.copy()

@@ -372,8 +372,11 @@ static int read_line(sparsesmith_op* op, Direction* direction, const Image* imag
   if (!strncmp(line, "argument ", 9)) return read_argument(op, direction, image, prefix, line);
   if (!strncmp(line, "launch ", 7)) return read_launch(direction, line);
   if (sscanf(line, "architecture %31s", word) == 1) return check_architecture(op, word);
-  if (sscanf(line, "matrix %d %d %d %d", &op->num_rows, &op->num_cols, &op->nnz, &op->num_dense_cols) == 4)
-    return SPARSESMITH_OK;
+  if (!strncmp(line, "matrix ", 7)) {
+    if (*prefix) return SPARSESMITH_OK; /* That of A^T says the same, turned. */
+    int found = sscanf(line, "matrix %d %d %d %d", &op->num_rows, &op->num_cols, &op->nnz, &op->num_dense_cols);
+    return found == 4 ? SPARSESMITH_OK : bad_plan(line);
+  }
   if (sscanf(line, "element %31s %d", word, &op->element_bytes) == 2) {
     op->is_double = !strcmp(word, "float64");
     return SPARSESMITH_OK;
