@@ -4,9 +4,10 @@ import asyncio
 import io
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, cast, get_args
+from typing import Any, Literal, Self, TypeVar, cast, overload
 
 import httpx
 import numpy as np
@@ -16,10 +17,11 @@ from sparsesmith.artifacts import ArtifactKind
 from sparsesmith.client import flows
 from sparsesmith.client.flows import Call, Flow, Health, OnProgress, Pause
 from sparsesmith.client.headers import client_headers
+from sparsesmith.client.instant import InstantOperator
 from sparsesmith.client.options import tuning_options
+from sparsesmith.client.transposed import Transposed, directions, operator_of, refuse_instant
 from sparsesmith.errors import InvalidOption, Unavailable
 from sparsesmith.operator import Operator, TaskKernel
-from sparsesmith.operator.directions import transposed_matrix
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith_proto.api import (
     EvaluationAnswer,
@@ -28,6 +30,7 @@ from sparsesmith_proto.api import (
     KernelReport,
     Permalink,
     PolicyStatus,
+    Running,
     TaskCard,
     TriedCandidate,
     TuningOptions,
@@ -36,9 +39,6 @@ from sparsesmith_proto.api import (
 DEFAULT_URL = "http://127.0.0.1:8000"
 TIMEOUT = httpx.Timeout(connect=10, read=120, write=600, pool=10)
 MATRIX_NAME = "matrix.npz"
-
-Transposed = Literal["no", "yes", "both"]
-"""Which of A and A^T is tuned: A, A^T, both."""
 
 Answer = TypeVar("Answer")
 Reply = httpx.Response | Unavailable | None
@@ -55,6 +55,8 @@ class Client:
         Raises InvalidOption for what is no HTTP address or no header.
         """
         self._http = httpx.Client(**_connection(url, headers, key))
+        self._again = partial(Client, url, headers, key)
+        """Another connection to the same server."""
 
     def __enter__(self) -> Self:
         return self
@@ -87,10 +89,22 @@ class Client:
         """
         csr = to_scipy(matrix)
         jobs = [
-            self.submit(MATRIX_NAME, matrix_file(each, options), options).job_id
-            for each in _directions(csr, transposed)
+            self.submit(MATRIX_NAME, matrix_file(each, options), options).job_id for each in directions(csr, transposed)
         ]
-        return _operator(csr, transposed, [self.wait(job_id, on_progress) for job_id in jobs])
+        return operator_of(csr, transposed, [self.wait(job_id, on_progress) for job_id in jobs])
+
+    def tune_instantly(
+        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+    ) -> InstantOperator | Operator:
+        """A kernel that is there before the search, which goes on behind it; the search's own answer where no kernel
+        passed the one check, or it was known already. Of the options `search` is instant."""
+        csr, chosen = to_scipy(matrix), _instant(options)
+        job_id = self.submit(MATRIX_NAME, matrix_file(csr, chosen), chosen).job_id
+        job = self.answered(job_id, on_progress)
+        if isinstance(job.status, Running) and job.status.instant is not None:
+            ask, wait = partial(_status_of, self._again, job_id), partial(_answer_of, self._again, job_id)
+            return InstantOperator(job_id, job.status.instant, csr, ask, wait)
+        return Operator(self.wait(job_id), csr)
 
     def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -116,6 +130,11 @@ class Client:
         Goes on through a restart of the server. Raises what went wrong, Conflict for a job that was cancelled.
         """
         return self._run(flows.finished_kernel(job_id, on_progress))
+
+    def answered(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
+        """The state once there is something to use: a kernel that was handed out before the search, or the job's end.
+        Raises NotFound."""
+        return self._run(flows.answered(job_id, on_progress))
 
     def watch(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
         """The last state of a job of either kind, however it ends; `on_progress` as in `wait`. Raises NotFound."""
@@ -250,10 +269,10 @@ class AsyncClient:
     ) -> Operator:
         csr = await asyncio.to_thread(to_scipy, matrix)
         jobs = []
-        for each in await asyncio.to_thread(_directions, csr, transposed):
+        for each in await asyncio.to_thread(directions, csr, transposed):
             data = await asyncio.to_thread(matrix_file, each, options)
             jobs.append((await self.submit(MATRIX_NAME, data, options)).job_id)
-        return _operator(csr, transposed, [await self.wait(job_id, on_progress) for job_id in jobs])
+        return operator_of(csr, transposed, [await self.wait(job_id, on_progress) for job_id in jobs])
 
     async def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -271,6 +290,9 @@ class AsyncClient:
 
     async def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         return await self._run(flows.finished_kernel(job_id, on_progress))
+
+    async def answered(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
+        return await self._run(flows.answered(job_id, on_progress))
 
     async def watch(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
         return await self._run(flows.ended(job_id, on_progress))
@@ -361,6 +383,34 @@ class AsyncClient:
                         reply = _no_answer(self._http.base_url, error)
 
 
+def _instant(options: TuningOptions | None) -> TuningOptions:
+    return (options or TuningOptions()).model_copy(update={"search": "instant"})
+
+
+def _status_of(connect: Callable[[], Client], job_id: str) -> JobStatus:
+    with connect() as client:
+        return client.status(job_id)
+
+
+def _answer_of(connect: Callable[[], Client], job_id: str) -> KernelReport:
+    with connect() as client:
+        return client.wait(job_id)
+
+
+@overload
+def tune(
+    matrix: SparseMatrix,
+    *,
+    search: Literal["instant"],
+    wait: Literal["first"] = "first",
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
+    **options: object,
+) -> InstantOperator | Operator: ...
+
+
+@overload
 def tune(
     matrix: SparseMatrix,
     *,
@@ -368,40 +418,36 @@ def tune(
     headers: Mapping[str, str] | None = None,
     key: str | None = None,
     transposed: Transposed = "no",
+    wait: Literal["best"] = "best",
     **options: object,
-) -> Operator:
+) -> Operator: ...
+
+
+def tune(
+    matrix: SparseMatrix,
+    *,
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
+    transposed: Transposed = "no",
+    wait: Literal["first", "best"] | None = None,
+    **options: object,
+) -> InstantOperator | Operator:
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
+    With search="instant" a kernel comes back that is there before the search, and whose `best()` waits for its end;
+    with wait="best" it is waited for here.
+
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    search, budget, refine. `url`, `headers` and `key` are those of `Client`, `transposed` is that of its `tune`.
-    Raises InvalidOption for others.
+    deterministic, search, budget, refine. `url`, `headers` and `key` are those of `Client`, `transposed` is that of its
+    `tune`. Raises InvalidOption for others.
     """
     chosen = tuning_options(**options)
     with Client(url, headers, key) as client:
+        if chosen.search == "instant" and wait != "best":
+            refuse_instant(transposed)
+            return client.tune_instantly(matrix, chosen)
         return client.tune(matrix, chosen, transposed=transposed)
-
-
-def _directions(csr: scipy.sparse.csr_matrix, transposed: Transposed) -> list[scipy.sparse.csr_matrix]:
-    """The matrices to tune for, A first. Raises InvalidOption."""
-    match transposed:
-        case "no":
-            return [csr]
-        case "yes":
-            return [transposed_matrix(csr)[0]]
-        case "both":
-            return [csr, transposed_matrix(csr)[0]]
-        case _:
-            limit = ", ".join(get_args(Transposed))
-            raise InvalidOption(
-                f"transposed is {transposed!r}: expected {limit}", field="transposed", value=transposed, limit=limit
-            )
-
-
-def _operator(csr: scipy.sparse.csr_matrix, transposed: Transposed, reports: Sequence[KernelReport]) -> Operator:
-    """Of A, from the reports of its directions."""
-    if transposed == "yes":
-        return Operator(reports[0], transposed_matrix(csr)[0]).T
-    return Operator(reports[0], csr, transposed=reports[1] if transposed == "both" else None)
 
 
 def tune_task(
