@@ -406,6 +406,7 @@ def tune(
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     key: str | None = None,
+    transposed: Literal["no"] = "no",
     **options: object,
 ) -> InstantOperator | Operator: ...
 

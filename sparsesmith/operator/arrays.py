@@ -5,7 +5,7 @@ Whatever is wrong with one is an InvalidInput that names the argument.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from numbers import Real
 from typing import Any, Literal
@@ -23,7 +23,7 @@ _REAL = re.compile(r"bool_?|u?int\d+|b?float\d+")
 
 def kind_of(array: Any) -> Kind:
     """Of an array; what is none counts as NumPy's."""
-    return _kind_of_type(type(array))
+    return _KINDS.get(type(array).__module__.partition(".")[0], "numpy")
 
 
 def type_name(array: Any) -> str:
@@ -41,15 +41,7 @@ def _is_real(name: str) -> bool:
     return _REAL.fullmatch(name) is not None
 
 
-@cache
-def _kind_of_type(type_: type) -> Kind:
-    match type_.__module__.partition(".")[0]:
-        case "cupy":
-            return "cupy"
-        case "torch":
-            return "torch"
-        case _:
-            return "numpy"
+_KINDS: Mapping[str, Kind] = {"cupy": "cupy", "torch": "torch"}
 
 
 def real_array(given: Any, name: str) -> Any:

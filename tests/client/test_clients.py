@@ -104,7 +104,7 @@ def test_the_transpose_is_tuned_instead_or_as_well(client: Client, url: str) -> 
         operator.update_values(matrix * 2)
         np.testing.assert_allclose(operator.rmatvec(x), 2 * (matrix.T @ x), rtol=1e-5)
     with pytest.raises(InvalidOption, match="transposed is 'maybe': expected no, yes, both"):
-        sparsesmith.tune(matrix, url=url, transposed="maybe")  # type: ignore[arg-type]
+        sparsesmith.tune(matrix, url=url, transposed="maybe")  # type: ignore[call-overload]
 
 
 def test_fixed_values_travel_with_the_matrix_and_bind_the_kernel_to_them(client: Client, url: str) -> None:

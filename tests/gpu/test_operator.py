@@ -150,8 +150,10 @@ def test_tensors_have_gradients_and_captured_graphs_replay_with_the_same_bits() 
     layer = SparseLayer(operator).cuda()
     x = torch.randn(200, device="cuda", requires_grad=True)
     layer(x).sum().backward()
+    assert x.grad is not None
     close(x.grad.cpu().numpy(), MATRIX.T @ np.ones(300))
     rows = np.repeat(np.arange(300), np.diff(MATRIX.indptr))
+    assert layer.values.grad is not None
     close(layer.values.grad.cpu().numpy(), x.detach().cpu().numpy()[MATRIX.indices] + 0 * rows)
     compiled = torch.compile(layer, fullgraph=True, mode="reduce-overhead")
     with torch.no_grad():
