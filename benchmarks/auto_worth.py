@@ -51,7 +51,7 @@ def main() -> None:
         Stack(StackOptions(Path(folder), port=free_port()), on_event=print) as stack,
         Client(stack.url, {"Cache-Control": "no-cache"}) as client,
     ):
-        wait_until_ready(client, stack)
+        wait_until_ready(client, stack, is_whole=True)
         rows = [searched(client, source.load(), options) for source in sources]
     result = told(rows, options)
     device = DeviceDescription.model_validate(result["device"])

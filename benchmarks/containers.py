@@ -45,7 +45,10 @@ from sparsesmith.runtime.ports import free_port
 from sparsesmith_proto.api import Budget, Finished, TuningOptions
 
 PROJECT = "sparsesmith-trial"
-FILES = ("docker-compose.yml", "docker-compose.cpu.yml")
+OF_THE_TRIAL = "docker-compose.trial.yml"
+FILES = ("docker-compose.yml", "docker-compose.cpu.yml", OF_THE_TRIAL)
+A_VERSION_AT_ONCE = {"services": {"trainer": {"environment": {"SPARSESMITH_TRAINER_CRITIC_GATE": "0"}}}}
+"""Few records are learned from: no version would come before the critic has warmed up."""
 BUILT = ("keys", "generator", "evaluator", "trainer")
 SERVED = ("redis", "generator", "evaluator", "trainer", "queue")
 REDIS_IMAGE = "docker.io/valkey/valkey:9.1.1-alpine"
@@ -133,7 +136,7 @@ class Trial:
 
 
 def composed(folder: Path) -> dict[str, Any]:
-    """Services as the first compose file has them; the second changes no health check."""
+    """Services as the first compose file has them; the others change no health check."""
     import yaml
 
     services: dict[str, Any] = yaml.safe_load((folder / FILES[0]).read_text())["services"]
@@ -385,13 +388,14 @@ def origins(engine: Engine) -> dict[str, str]:
 
 
 def copy_of_the_tree(folder: Path) -> Path:
-    """What git knows of this folder, as it lies here."""
+    """What git knows of this folder, as it lies here, and the trial's own compose file."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     copy = folder / "tree"
     for name in listed.decode().split("\0"):
         if name and (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
+    (copy / OF_THE_TRIAL).write_text(json.dumps(A_VERSION_AT_ONCE))
     return copy
 
 

@@ -41,7 +41,7 @@ def main() -> None:
         began = time.monotonic()
         stack_options = StackOptions(Path(state), port=free_port(), environment=NO_WARM_UP)
         with Stack(stack_options, on_event=print) as stack, Client(stack.url) as client:
-            wait_until_ready(client, stack)
+            wait_until_ready(client, stack, is_whole=True)
             ready_s = time.monotonic() - began
             print(f"ready after {ready_s:.1f} s", flush=True)
             try:

@@ -170,6 +170,7 @@ def services(results: Iterable[Json]) -> list[str]:
         *_mutants(known),
         *_end_to_end(known),
         *_soak(known),
+        *_budgets(known),
         *_memory(known),
         *_command_line(known),
         *_traffic_models(known),
@@ -314,8 +315,39 @@ def _soak(results: list[Json]) -> list[str]:
             f"kills: {result['same_after_the_end']:,}",
             f"- requests that nobody answered: {result['unreachable']:,}; asked to come again (503): "
             f"{result['statuses'].get('503', 0):,}",
+            *_tracebacks(result["tracebacks_in_logs"]),
             "",
         ]
+    return lines
+
+
+def _tracebacks(found: int | dict[str, int]) -> list[str]:
+    """Earlier runs only counted them."""
+    if isinstance(found, int):
+        return [f"- tracebacks in the logs: {found:,}"]
+    return [f"- in the log of {said}: {count:,} times" for said, count in found.items()]
+
+
+def _budgets(results: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "budgets":
+            continue
+        lines += [
+            "## Requests beyond their budget",
+            "",
+            f"{result['date']}, commit {result['commit']}; {result['graded_on']}, {result['machine']}, load average "
+            f"{result['load_average']:.1f}. `{result['command']}`.",
+            "",
+            "| request | bytes | budget s | ended after s | it said | a job of a few rows behind it: s |",
+            "|---|---|---|---|---|---|",
+        ]
+        for row in result["requests"]:
+            lines.append(
+                f"| {row['request']} | {row['body_bytes']:,} | {result['budget_s']:g} | {row['ended_s']:.1f} | "
+                f"{row['said']} | {row['small_ended_s']:.1f} |"
+            )
+        lines.append("")
     return lines
 
 

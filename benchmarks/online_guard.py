@@ -152,7 +152,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         stack_options = StackOptions(Path(state), port=free_port(), environment=environment)
         with Stack(stack_options, on_event=print) as stack, Client(stack.url) as client:
             try:
-                wait_until_ready(client, stack)
+                wait_until_ready(client, stack, is_whole=True)
                 ready_s = time.monotonic() - began
                 print(f"ready after {ready_s:.1f} s", flush=True)
                 load = put_under_load(stack.url, seen, options)

@@ -18,6 +18,7 @@ import json
 import os
 import platform
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -37,6 +38,7 @@ from benchmarks.origin import source_commit
 from benchmarks.results import RESULTS
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client.clients import Client
+from sparsesmith.errors import Unavailable
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 
@@ -49,7 +51,8 @@ SAMPLED_SHARE = 0.03
 """Of the jobs: policy samples, which take long on a CPU."""
 ENDED = ("finished", "graded", "failed", "cancelled")
 LAST_WAIT_S = 600
-RETURN_S = 180
+RETURN_S = 600
+"""Of a process that was killed, on a busy machine."""
 PAUSE_S = 0.5
 EXPECTED = frozenset({200, 202, 204, 404, 409, 429, 503})
 """Of requests of this load; a connection that is refused or cut counts apart: somebody killed the server."""
@@ -125,7 +128,7 @@ class Load:
         return None
 
     def wait_for_ends(self) -> None:
-        """Of all jobs, `LAST_WAIT_S` at most."""
+        """Of all jobs, for as long as some end within `LAST_WAIT_S`."""
         deadline = time.monotonic() + LAST_WAIT_S
         with httpx.Client() as client:
             while (open_jobs := [each for each in self.jobs.values() if each.end is None]) and (
@@ -135,7 +138,8 @@ class Load:
                     response = self.ask(client, "GET", f"/v1/kernels/{job.job_id}")
                     if response is not None and response.status_code == 200:
                         status = response.json()
-                        job.end = status if status["status"]["state"] in ENDED else None
+                        if status["status"]["state"] in ENDED:
+                            job.end, deadline = status, time.monotonic() + LAST_WAIT_S
                 time.sleep(PAUSE_S)
 
     def listed(self) -> set[str]:
@@ -266,6 +270,12 @@ def failures(jobs: Sequence[Job]) -> dict[str, int]:
     return dict(Counter(each["problem"]["detail"] for each in ends if each["state"] == "failed"))
 
 
+def last_lines(log: str) -> list[str]:
+    """Of each traceback in a log: the exception and its message. What vLLM writes before each line is left out."""
+    plain = re.sub(r"(?m)^\(\w+ pid=\d+\) (?:\w+ [-\d]+ [:\d]+ \[[^]]*\] )?", "", log)
+    return re.findall(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", plain)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=180)
@@ -291,8 +301,11 @@ def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], l
     stack_options = StackOptions(folder, port=free_port(), num_evaluators=2)
     with Stack(stack_options, on_event=lambda told: print(told, flush=True)) as stack:
         with Client(stack.url) as client:
-            wait_until_ready(client, stack)
-        kinds = schedule(sorted(process_ids(stack)), options.kills, random.Random(options.seed))
+            wait_until_ready(client, stack, is_whole=True)
+        running = process_ids(stack)
+        if ENGINE not in running:
+            raise Unavailable("everything works, and the engine's own process is not found: nobody could kill it")
+        kinds = schedule(sorted(running), options.kills, random.Random(options.seed))
         load = Load(stack.url)
         by_kind = under_load(load, options.clients, lambda: killed(stack, kinds, options.seconds))
         load.wait_for_ends()
@@ -300,9 +313,14 @@ def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], l
             kill(stack, kind)
         with Client(stack.url) as client:
             wait_until_ready(client, stack)
+        print(f"{len(load.jobs)} jobs are looked at again", flush=True)
         looks = {job_id: looked_at(stack.url, job_id) for job_id, job in load.jobs.items() if job.end is not None}
         doubles = load.listed() - load.jobs.keys()
-        logs = [path.read_text(errors="replace") for path in (folder / "logs").glob("*.log")]
+        defects = [
+            f"{path.stem}: {last}"
+            for path in sorted((folder / "logs").glob("*.log"))
+            for last in last_lines(path.read_text(errors="replace"))
+        ]
     wrong = [f"{job.job_id}: {each}" for job in load.jobs.values() for each in complaints(job, looks.get(job.job_id))]
     wrong += [f"{job_id}: nobody was told of it" for job_id in sorted(doubles)]
     wrong += [f"status {status}: not expected" for status in load.statuses if status not in EXPECTED]
@@ -321,7 +339,7 @@ def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], l
         "failures": failures([*load.jobs.values()]),
         "statuses": {str(status): count for status, count in sorted(load.statuses.items())},
         "unreachable": load.unreachable,
-        "tracebacks_in_logs": sum(log.count("Traceback") for log in logs),
+        "tracebacks_in_logs": dict(sorted(Counter(defects).items())),
     }, wrong
 
 

@@ -26,9 +26,11 @@ from sparsesmith_proto.api import (
     Problem,
     Readiness,
     RollbackRequest,
+    TaskCard,
+    TaskPage,
     TuningOptions,
 )
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
 from sparsesmith_proto.keys import ApiKey, AuditEntry
 from sparsesmith_proto.message import Message
 from sparsesmith_proto.policy import LogprobGap, PolicyAnnouncement, PolicyStanding, ProbeQuestion
@@ -51,8 +53,12 @@ MESSAGES: tuple[type[Message], ...] = (
     PolicyStatus,
     Readiness,
     RollbackRequest,
+    TaskCard,
+    TaskPage,
     EvaluationJob,
     EvaluationReport,
+    InstantJob,
+    InstantReport,
     RewardRecord,
     PolicyAnnouncement,
     ProbeQuestion,

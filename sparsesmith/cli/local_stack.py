@@ -80,10 +80,13 @@ def demonstrate(console: Console, client: Client, matrix: Path) -> None:
     show_policy(console, client.policy())
 
 
-def wait_until_ready(client: Client, stack: Stack, tell: Callable[[str], None] = lambda news: None) -> None:
-    """Until the generator takes requests; `tell` gets what is missing, often. Raises Unavailable after a while."""
+def wait_until_ready(
+    client: Client, stack: Stack, tell: Callable[[str], None] = lambda news: None, *, is_whole: bool = False
+) -> None:
+    """Until the generator takes requests, and (`is_whole`) everything works, the engine too; `tell` gets what is
+    missing, often. Raises Unavailable after a while."""
     end = time.monotonic() + READY_TIMEOUT_S
-    while not (health := client.health()).is_ready:
+    while not (health := client.health()).is_ready or (is_whole and health.problem is not None):
         if time.monotonic() > end:
             raise Unavailable(
                 f"the stack is not ready after {READY_TIMEOUT_S:.0f} s ({health.describe()}); see "

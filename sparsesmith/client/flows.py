@@ -43,6 +43,8 @@ from sparsesmith_proto.api import (
     Readiness,
     RollbackRequest,
     Running,
+    TaskCard,
+    TaskPage,
     TriedCandidate,
     TuningOptions,
 )
@@ -91,6 +93,8 @@ OnProgress = Callable[[JobStatus], None]
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.5
 PAGE_CANDIDATES = 128
+HELD_SECONDS = 10
+"""A server holds a question back for so long, at most, while there is no answer."""
 PATIENCE_SECONDS = 120.0
 """How long polling outlasts a server that does not answer: an accepted job survives its restart."""
 
@@ -201,6 +205,28 @@ def ended(job_id: str, on_progress: OnProgress | None, collection: Collection = 
         pause_s = min(1.5 * pause_s, LONGEST_PAUSE_SECONDS)
 
 
+def answered(job_id: str, on_progress: OnProgress | None) -> Flow[JobStatus]:
+    """Ask until there is something to use: a kernel that was handed out before the search, or the job's end."""
+    last_heard = time.monotonic()
+    while True:
+        try:
+            held = {"headers": {"Prefer": f"wait={HELD_SECONDS}"}}
+            state = _read(JobStatus, (yield Call("GET", _path("kernels", job_id), held)))
+        except Unavailable:
+            if time.monotonic() - last_heard > PATIENCE_SECONDS:
+                raise
+            yield Pause(LONGEST_PAUSE_SECONDS)
+            continue
+        last_heard = time.monotonic()
+        if on_progress is not None:
+            on_progress(state)
+        match state.status:
+            case Queued() | Running(instant=None):
+                yield Pause(FIRST_PAUSE_SECONDS)  # A server of an earlier release holds nothing back.
+            case _:
+                return state
+
+
 def status(job_id: str) -> Flow[JobStatus]:
     """`GET /v1/kernels/{id}`."""
     return _read(JobStatus, (yield Call("GET", _path("kernels", job_id), {})))
@@ -243,6 +269,16 @@ def artifact(job_id: str, kind: str) -> Flow[bytes]:
 def policy() -> Flow[PolicyStatus]:
     """`GET /v1/policy`."""
     return _read(PolicyStatus, (yield Call("GET", "/v1/policy", {})))
+
+
+def tasks() -> Flow[tuple[TaskCard, ...]]:
+    """`GET /v1/tasks`."""
+    return _read(TaskPage, (yield Call("GET", "/v1/tasks", {}))).tasks
+
+
+def task(name: str) -> Flow[TaskCard]:
+    """`GET /v1/tasks/{name}`."""
+    return _read(TaskCard, (yield Call("GET", f"/v1/tasks/{quote(name, safe='')}", {})))
 
 
 def roll_back_policy(version: int | None) -> Flow[PolicyStatus]:

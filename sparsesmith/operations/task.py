@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparsesmith.operations.operand import Operand, Sizes
-from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor, Residual
+from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor, Operation, Residual
 
 if TYPE_CHECKING:
     from sparsesmith.operations.problem import Problem
@@ -30,6 +30,8 @@ class Task:
     """Of a correct program that wastes none; a multiply-add counts as two."""
     programs: Mapping[str, str]
     naive: str
+    ordered: str = ""
+    """The plainest of the programs that give equal bits for equal inputs; empty: the naive one does."""
     trial: Mapping[str, int]
     published: tuple[Mapping[str, int], ...] = ()
     """Axes at which others have measured it, or which stand for its use; the largest last."""
@@ -49,6 +51,12 @@ class Task:
     def floor(self, problem: Problem) -> Floor:
         """Every input read once, every output written once, what is changed in place both."""
         return Floor(moved_bytes(problem), self.flops(problem.sizes))
+
+
+def baseline_of(operation: Operation, *, deterministic: bool) -> str:
+    """The name of the program that a task's candidates are compared with."""
+    ordered = operation.ordered if isinstance(operation, Task) else ""
+    return ordered if deterministic and ordered else operation.naive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.soak import SLOW, Job, Load, Look, complaints, looked_at, schedule, under_load
+from benchmarks.soak import SLOW, Job, Load, Look, complaints, last_lines, looked_at, schedule, under_load
 from sparsesmith.transport.connection import Redis
 from tests.generator.live_service import Evaluators, live_service
 
@@ -87,3 +87,18 @@ def test_an_end_that_was_written_twice_is_found(redis_url: str, redis_connection
         redis_connection.xadd(events, last)
         (told,) = complaints(job, looked_at(load.url, job.job_id))
     assert "its events say" in told
+
+
+def test_of_each_traceback_in_a_log_the_exception_is_told() -> None:
+    log = """INFO: all is well
+Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+    f()
+    ~^^
+ConnectionError: gone
+INFO: on
+(EngineCore pid=7) ERROR 11-22 06:43:48 [core.py:1] Traceback (most recent call last):
+(EngineCore pid=7) ERROR 11-22 06:43:48 [core.py:1]   File "b.py", line 2, in f
+(EngineCore pid=7) ERROR 11-22 06:43:48 [core.py:1] RuntimeError: cancelled
+"""
+    assert last_lines(log) == ["ConnectionError: gone", "RuntimeError: cancelled"]

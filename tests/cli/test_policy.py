@@ -106,6 +106,24 @@ def test_an_operator_rolls_back_over_http(server: str, channel: PolicyChannel) -
     assert channel.standing().serving is None
 
 
+@pytest.mark.parametrize(
+    ("content", "media_type", "status"),
+    [
+        (b"{\x80}", "application/json", 422),
+        (b"[" * 100_000, "application/json", 422),
+        (b"", "application/json", 422),
+        (b'{"version": 1, "versions": 2}', "application/json", 422),
+        (b'{"version": 1}', "text/plain", 415),
+    ],
+)
+def test_a_wish_that_is_no_message_is_refused(
+    server: str, channel: PolicyChannel, content: bytes, media_type: str, status: int
+) -> None:
+    answer = httpx.post(f"{server}/operator/policy/rollback", content=content, headers={"Content-Type": media_type})
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    assert channel.standing().serving_version == 2
+
+
 @pytest.mark.parametrize("host", ["10.0.0.9", "2001:db8::1", "testclient"])
 def test_nobody_rolls_back_from_another_machine(app: FastAPI, channel: PolicyChannel, host: str) -> None:
     async def ask() -> httpx.Response:

@@ -61,7 +61,7 @@ def services(tmp_path_factory: pytest.TempPathFactory, valkey: Any) -> Iterator[
         "/var/lib/sparsesmith/policy": str(make_folder(folder / "exchange")),
         "/var/lib/sparsesmith/trainer": str(make_folder(folder / "trainer")),
         "/run/gpu-claims": str(make_folder(folder / "gpu-claims")),
-        "/tmp/numba": str(folder / "numba"),
+        "/tmp/numba": "",  # Beside the source, where this session's other tests have it: a fresh one takes minutes.
         "/tmp/cupy": str(folder / "cupy"),
         "/home/sparsesmith/.cache": str(folder / "engine-cache"),
         "models/sparsesmith-30m": str(write_policy(folder / "policy", make_policy())),

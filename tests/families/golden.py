@@ -20,7 +20,7 @@ from sparsesmith.families import FAMILIES, Family, FamilyInstance, propose
 from sparsesmith.families.family import KernelFamily
 from sparsesmith.families.fixed.proposal import propose_fixed
 from sparsesmith.families.fixed.rows import FIXED_FAMILIES
-from sparsesmith.families.proposal import FamilyProspect, prospects_of, work_of
+from sparsesmith.families.proposal import FamilyProspect, first_of, prospects_of, work_of
 from sparsesmith.families.text.values import Compression
 from sparsesmith.formats.format import IntegerRange, NumberList, OneOf, ParameterSpec, ParameterValue
 from sparsesmith.formats.values.storage import Constant, Dictionary, Float32
@@ -64,7 +64,8 @@ def scrambled(numbers: Indices, salt: int = 0) -> Indices:
 def of(rows: int, cols: int, row: Indices, col: Indices) -> Pattern:
     """The pattern of some cells; those outside are left out, repeated ones count once."""
     inside = (col >= 0) & (col < cols)
-    cells = np.unique(row[inside] * cols + col[inside])
+    cells = np.sort(row[inside] * cols + col[inside])
+    cells = cells[np.append(True, cells[1:] != cells[:-1])]
     return pattern_from_indices(rows, cols, cells // cols, cells % cols)
 
 
@@ -183,20 +184,28 @@ def of_pattern(name: str) -> dict[str, str]:
     pattern, found = PATTERNS[name](), {}
     for operation, element_type, columns in WORKLOADS:
         prospects = prospects_of(work_of(pattern, element_type, columns), operation, element_type)
-        programs = propose(pattern, operation, element_type, columns, FIRST)
+        programs = first_of(prospects, element_type, columns, FIRST)
         found[f"{operation} {element_type} {columns}"] = digest(*written(programs), *listed(prospects))
     return found
 
 
 def of_values(name: str) -> dict[str, str]:
     """For each kind of values that a request may fix, the first programs."""
-    pattern, found = PATTERNS[name](), {}
-    for (kind, values), (operation, element_type, columns) in itertools.product(VALUES.items(), WORKLOADS[:3]):
-        given = fixed_values(values(pattern), element_type)
-        general = propose(pattern, operation, element_type, columns, FIRST)
-        programs = propose_fixed(pattern, given, operation, element_type, general, FIRST)
+    found = {}
+    for kind, (operation, element_type, columns), programs in for_fixed_values(name):
         found[f"{kind} {operation} {element_type} {columns}"] = digest(*written(programs))
     return found
+
+
+def for_fixed_values(name: str) -> Iterator[tuple[str, Workload, list[FamilyInstance]]]:
+    """For each workload and kind of values, the first programs."""
+    pattern = PATTERNS[name]()
+    for workload in WORKLOADS[:3]:
+        operation, element_type, columns = workload
+        general = propose(pattern, operation, element_type, columns, FIRST)
+        for kind, values in VALUES.items():
+            given = fixed_values(values(pattern), element_type)
+            yield kind, workload, propose_fixed(pattern, given, operation, element_type, general, FIRST)
 
 
 def values_of(spec: ParameterSpec) -> tuple[ParameterValue, ...]:

@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import pytest
 
@@ -44,6 +45,12 @@ def combinations(family: Family) -> Iterator[dict[str, ParameterValue]]:
 
 def choices(family: Family, element_type: ElementType, num_dense_cols: int) -> list[dict[str, ParameterValue]]:
     """Legal choices that together hold every value that any legal choice holds."""
+    return _choices(family.name, element_type, num_dense_cols)
+
+
+@cache
+def _choices(name: str, element_type: ElementType, num_dense_cols: int) -> list[dict[str, ParameterValue]]:
+    family = FAMILIES[name]
     legal = [choice for choice in combinations(family) if family.accepts(choice, element_type, num_dense_cols)]
     random.Random(0).shuffle(legal)
     seen: set[tuple[str, ParameterValue]] = set()

@@ -6,8 +6,8 @@ The interpreter checks bounds, races, barriers and uninitialised reads; y and sc
 import itertools
 import math
 import random
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -173,37 +173,61 @@ def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Patt
     np.testing.assert_array_less(abs(output.reshape(reference.shape) - reference), bound)
 
 
-@pytest.fixture(scope="module")
-def compiler() -> Iterator[Compiler]:
-    with Compiler(num_workers=1) as compiler:
-        yield compiler
+@dataclass(frozen=True)
+class Trial:
+    """A choice fitted to a pattern that it can serve."""
+
+    family: Family
+    workload: Workload
+    suited: Choice
+    pattern: Pattern
+    text: str
+    program: KernelProgram
 
 
-def run_choice(compiler: Compiler, family: Family, choice: Choice, workload: Workload) -> int:
-    """Checks a choice on every pattern it can serve; how many that were."""
-    modules: dict[str, PtxModule] = {}
-    served = 0
-    for name, pattern in PATTERNS.items():
+def trials(family: Family, choice: Choice, workload: Workload) -> Iterator[Trial]:
+    """On every pattern that the choice can serve."""
+    for pattern in PATTERNS.values():
         suited = fitted(choice, pattern)
         if suited is None:
             continue
         text = family.render(suited, *workload)
         program = parse_program(text, family.operation, workload[0])
         try:
-            layout = program.format.build(pattern, program.parameters)
+            program.format.build(pattern, program.parameters)
         except InvalidProgram:
             continue
-        if text not in modules:
-            compiled = compiler.compile(program.source, "sm_90")
+        yield Trial(family, workload, suited, pattern, text, program)
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    with Compiler(num_workers=2) as compiler:
+        yield compiler
+
+
+def run_all(compiler: Compiler, tried: Sequence[Trial]) -> None:
+    """Checks each; texts are compiled while those before them run."""
+    compiling = {source: compiler.submit(source, "sm_90") for source in dict.fromkeys(map(source_of, tried))}
+    modules: dict[str, PtxModule] = {}
+    for trial in tried:
+        source = source_of(trial)
+        if source not in modules:
+            compiled = compiling[source].result()
             assert isinstance(compiled, Compiled), compiled.log
             assert sum(kernel.spill_bytes for kernel in compiled.resources.values()) <= 16
-            modules[text] = load_module(compiled.ptx)
+            modules[source] = load_module(compiled.ptx)
+        layout = trial.program.format.build(trial.pattern, trial.program.parameters)
         try:
-            run(program, modules[text], layout, pattern, workload)
+            run(trial.program, modules[source], layout, trial.pattern, trial.workload)
         except AssertionError as error:
-            raise AssertionError(f"{family.name} {suited} {workload} on {name}: {error}\n{text}") from error
-        served += 1
-    return served
+            (name,) = (name for name, pattern in PATTERNS.items() if pattern is trial.pattern)
+            tried_on = f"{trial.family.name} {trial.suited} {trial.workload} on {name}"
+            raise AssertionError(f"{tried_on}: {error}\n{trial.text}") from error
+
+
+def source_of(trial: Trial) -> str:
+    return trial.program.source
 
 
 WITH_NARROW_COLUMNS = [
@@ -220,19 +244,21 @@ def test_every_width_of_columns_is_right_on_patterns_that_it_fits(
     compiler: Compiler, family: Family, index: str
 ) -> None:
     widths = {**family.parameters, "index": OneOf(index, (index,))}
-    served = [
-        run_choice(compiler, family, choice, workload)
+    tried = [
+        [*trials(family, choice, workload)]
         for workload in workloads(family)
         for choice in some_choices(replace(family, parameters=widths), workload)[:2]
     ]
-    assert sum(served) >= len(served)
+    assert sum(map(len, tried)) >= len(tried)
+    run_all(compiler, [*itertools.chain(*tried)])
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
 def test_every_family_is_right_on_awkward_patterns(compiler: Compiler, family: Family) -> None:
-    served = [
-        run_choice(compiler, family, choice, workload)
+    tried = [
+        [*trials(family, choice, workload)]
         for workload in workloads(family)
         for choice in some_choices(family, workload)
     ]
-    assert sum(served) >= len(served)
+    assert sum(map(len, tried)) >= len(tried)
+    run_all(compiler, [*itertools.chain(*tried)])

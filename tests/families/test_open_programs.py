@@ -5,11 +5,9 @@ import itertools
 import pytest
 
 from sparsesmith.families import FAMILIES, FamilyInstance, propose
-from sparsesmith.families.fixed.proposal import propose_fixed
 from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.families.proposal import prospects_of, work_of
 from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.matrix.values import fixed_values
 from sparsesmith.program.facts import Circumstances
 from sparsesmith.program.numbers import bind_numbers, is_open
 from sparsesmith_proto.message import Operation
@@ -47,10 +45,8 @@ def test_an_open_program_is_filled_in_as_the_family_writes_it(name: str) -> None
 @pytest.mark.parametrize("name", golden.FIXED_PATTERNS)
 def test_so_is_one_for_fixed_values(name: str) -> None:
     pattern = golden.PATTERNS[name]()
-    for values, (operation, element_type, columns) in itertools.product(golden.VALUES.values(), golden.WORKLOADS[:3]):
-        given = fixed_values(values(pattern), element_type)
-        general = propose(pattern, operation, element_type, columns, golden.FIRST)
-        for instance in propose_fixed(pattern, given, operation, element_type, general, golden.FIRST):
+    for _, (operation, _, _), instances in golden.for_fixed_values(name):
+        for instance in instances:
             assert bound(instance, pattern, operation) == instance.program
             assert is_open(instance.written) == EVERY_FAMILY[instance.family].has_facts
 

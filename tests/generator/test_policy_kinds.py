@@ -1,32 +1,32 @@
 """Kinds of policy by name: ours, and one that another package brings in a file of its own."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
+from services.generator.policy.engine import TokenPrompt
 from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.kinds import kind_of
 from services.generator.policy.matrix_policy import MatrixPolicy
 from services.generator.policy.text_policy import TextPolicy
+from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import InvalidOption
 from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
+from tests.generator.orders import make_prompt, make_task
 from tests.generator.tiny_policy import make_policy, write_policy
 
 OUTSIDE = Path(__file__).with_name("outside")
-ROOT = Path(__file__).parents[2]
 TEMPLATE = (
     "{% for message in messages %}<bos>{{ message.content }}{% endfor %}{% if add_generation_prompt %}>{% endif %}"
 )
 
 
-def run_outside(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Python with the other package installed, as a folder on its path."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (OUTSIDE, ROOT, ROOT / "proto")))} | settings
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, cwd=ROOT)
+@pytest.fixture
+def package_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another package is installed, as a folder on Python's path."""
+    monkeypatch.syspath_prepend(OUTSIDE)
 
 
 def write_chat_model(folder: Path) -> Path:
@@ -60,16 +60,21 @@ def test_an_unknown_kind_is_refused_with_what_there_is(tmp_path: Path) -> None:
         kind_of(tmp_path, "image")
 
 
+@pytest.mark.usefixtures("package_from_outside")
 def test_a_kind_from_outside_that_lacks_a_part_is_refused_by_name(tmp_path: Path) -> None:
-    program = f"from services.generator.policy.kinds import *\nkind_of(Path({str(tmp_path)!r}), 'unfinished')"
-    assert "policy kind unfinished: prompt_writer is missing" in run_outside("-c", program).stderr
+    with pytest.raises(InvalidOption, match="policy kind unfinished: prompt_writer is missing"):
+        kind_of(tmp_path, "unfinished")
 
 
-def test_a_kind_from_outside_is_chosen_by_its_name_and_asks_through_the_chat_template(tmp_path: Path) -> None:
-    folder = write_chat_model(tmp_path / "model")
-    run = run_outside("-m", "tests.generator.ask_outside", str(folder), SPARSESMITH_GENERATOR_POLICY_KIND="terse")
-    assert run.returncode == 0, run.stderr[-2000:]
-    told = json.loads(run.stdout.splitlines()[-1])
-    assert told["name"] == "terse model"
-    assert told["encoder"] == "terse"
-    assert told["prompt"].startswith("<bos>spmv 40 30 ") and told["prompt"].endswith(">")
+@pytest.mark.usefixtures("package_from_outside")
+def test_a_kind_from_outside_is_chosen_by_its_name_and_asks_through_the_chat_template(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARSESMITH_GENERATOR_POLICY_KIND", "terse")
+    folder = PolicyFolder(write_chat_model(tmp_path / "model"), GeneratorSettings().policy_kind)
+    writer, task = folder.prompt_writer(), make_task()
+    written = writer.write(task.problem.pattern, task.order.workload, make_prompt(encoder=writer.encoder))
+    assert isinstance(written, TokenPrompt)
+    prompt = str(AutoTokenizer.from_pretrained(folder.path).decode(list(written.token_ids)))
+    assert (folder.name, writer.encoder) == ("terse model", "terse")
+    assert prompt.startswith("<bos>spmv 40 30 ") and prompt.endswith(">")

@@ -98,7 +98,7 @@ def test_families_and_samples_are_graded_and_a_killed_generator_answers_after_it
     assert sampled.policy_versions == (0,)
     assert [(source.source, source.proposed) for source in sampled.sources] == [("policy", 4)]
 
-    interrupted = stack.post(budget={"candidates": 400, "seconds": 20})
+    interrupted = stack.post(budget={"candidates": 60, "seconds": 120})
     while not isinstance(stack.status(interrupted).status, Running):
         time.sleep(0.1)
     killed = stack.generator

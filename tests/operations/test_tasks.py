@@ -12,6 +12,8 @@ import pytest
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.checking.draws import expected_of, kinds_of
 from services.evaluator.device import wrong_entries
+from services.evaluator.interpreter.device import InterpreterDevice
+from services.evaluator.isolation.workbench import LocalWorkbench
 from services.evaluator.vetting import vet
 from sparsesmith.operations import Problem
 from sparsesmith.operations.catalogue import check_workload, our_tasks
@@ -125,6 +127,13 @@ def test_a_program_with_knobs_is_a_family_of_its_own_that_the_tuner_searches() -
     knobs = knobs_of(TASKS["relu"].programs["vectors"])
     assert counts == {"relu_programs": 1, "relu_vectors": num_settings(knobs)}
     assert len({grid.instance(index).program for index in range(counts.total())}) == counts.total()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_has_a_baseline_that_gives_equal_bits_where_that_is_asked_for(name: str) -> None:
+    workload = make_problem(name).workload.model_copy(update={"deterministic": True})
+    (routine,) = LocalWorkbench(InterpreterDevice(), Problem(workload)).baselines().routines
+    assert routine.routine == (TASKS[name].ordered or TASKS[name].naive)
 
 
 def test_a_program_that_changes_an_operand_in_place_may_not_start_early() -> None:

@@ -300,6 +300,22 @@ def test_with_equal_rewards_in_each_group_the_critic_alone_learns() -> None:
     assert learner.update(batch)["value_loss"] < metrics["value_loss"]
 
 
+def test_the_share_of_the_best_falls_with_the_updates_and_is_part_of_the_state() -> None:
+    def moved(learner: Learner) -> list[float]:
+        batch = make_batch(*arms(learner))
+        learner.update(batch)
+        return [float(each) for each in learner.logprobs(batch)[:, -2]]
+
+    fading = make_learner(best_share=1.0, best_updates=1)
+    moved(fading)
+    restored, mean = make_learner(best_share=1.0, best_updates=1), make_learner()
+    for each in (restored, mean):
+        each.load_state_dict(copy.deepcopy(fading.state_dict()))
+    assert moved(fading) == moved(restored) == moved(mean)
+    first = [moved(make_learner(best_share=share)) for share in (0.0, 1.0)]
+    assert first[0] != first[1]
+
+
 def test_a_speedup_of_a_hundred_moves_no_weight_further_than_one_of_two() -> None:
     twice, hundredfold, less = (weights_after(speedup) for speedup in (2.0, 100.0, 1.5))
     assert all(torch.equal(twice[name], hundredfold[name]) for name in twice)

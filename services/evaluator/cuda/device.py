@@ -186,11 +186,12 @@ class CudaBench:
     def _routines(self) -> LibraryRoutines | OwnRoutines:
         device, problem = self._device, self._problem
         if not is_product(problem):
-            return OwnRoutines(problem, self.load, device.architecture, self._draws)
+            return OwnRoutines(problem, self.load, device.architecture, device.num_sms, self._draws)
         return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
         """See Bench.baselines. Checked on two draws of its own."""
+        self.vouch()
         if is_product(self._problem):
             return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
         first, *others = kinds_of(self._problem)
@@ -199,6 +200,10 @@ class CudaBench:
     def draw(self, name: str, seed: int | None = None) -> Draw:
         """See Bench.draw."""
         return self._source.draw(name, seed)
+
+    def vouch(self) -> None:
+        """See Bench.vouch."""
+        self._source.vouch()
 
     def seal(self, draws: Sequence[Draw]) -> SealedMemory:
         """See Bench.seal."""

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from services.generator import problems
-from services.generator.http import openapi, operator_routes, page_routes, routes, view_routes
+from services.generator.http import openapi, operator_routes, page_routes, routes, task_routes, view_routes
 from services.generator.http.access import Access, asks_for_keys
 from services.generator.http.body_limit import BodyLimit
 from services.generator.http.intake import Intake
@@ -27,6 +27,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.intake = Intake(service.settings)
     app.include_router(routes.router)
     app.include_router(view_routes.router)
+    app.include_router(task_routes.router)
     app.include_router(operator_routes.router)
     app.include_router(page_routes.router)
     app.add_middleware(Access, channels=service.channels, asks_for_keys=needs_keys)

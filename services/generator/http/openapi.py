@@ -17,6 +17,7 @@ from sparsesmith_proto.api import (
     KernelReport,
     KernelRequest,
     Problem,
+    RollbackRequest,
     TriedCandidate,
     TuningOptions,
 )
@@ -40,7 +41,7 @@ _REASONS: Mapping[int, str] = {
     408: "The body paused or came too slowly",
     409: "Not possible in the job's state, or the Idempotency-Key stands for another question",
     413: "Larger than a setting allows",
-    415: "Neither application/json nor multipart/form-data",
+    415: "The body is of no media type that is read here",
     422: "The request is wrong and will be wrong again",
     429: "A quota of the key is used up",
     431: "The target and the headers are too long",
@@ -91,6 +92,11 @@ def job_body(request: type[KernelRequest] | type[EvaluationRequest]) -> Document
         "multipart/form-data": {"schema": form, "encoding": {"file": {"contentType": "application/octet-stream"}}},
     }
     return {"requestBody": {"required": True, "content": content}}
+
+
+def json_body(request: type[RollbackRequest]) -> Document:
+    """`openapi_extra` of a route that reads a message itself: FastAPI answers some bodies that are no text with 400."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _ref(request.__name__)}}}}
 
 
 def artifact_responses() -> Responses:
@@ -173,7 +179,7 @@ def _operations(made: Document) -> Iterator[tuple[str, str, Document]]:
 
 def _request_schemas() -> Document:
     """Of messages that routes read or answer without FastAPI's knowledge."""
-    models = (KernelRequest, EvaluationRequest, Problem, KernelReport, TriedCandidate)
+    models = (KernelRequest, EvaluationRequest, RollbackRequest, Problem, KernelReport, TriedCandidate)
     _, shared = models_json_schema([(model, "validation") for model in models], ref_template=REF)
     schemas: Document = shared["$defs"]
     return schemas

@@ -8,9 +8,12 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from services.generator.http.openapi import problems
+from services.generator.http.body_limit import JSON, media_type
+from services.generator.http.openapi import json_body, problems
+from services.generator.problems import invalid_option
 from services.generator.service import Service
 from sparsesmith_proto.api import PolicyStatus, RollbackRequest
 
@@ -27,7 +30,7 @@ def _from_here(request: Request) -> None:
 
 
 router = APIRouter(
-    prefix="/operator", dependencies=[Depends(_from_here)], responses=problems(403, 404, 408, 409, 413, 503)
+    prefix="/operator", dependencies=[Depends(_from_here)], responses=problems(403, 404, 408, 409, 413, 415, 503)
 )
 
 
@@ -36,7 +39,19 @@ def _service(request: Request) -> Service:
     return service
 
 
-@router.post("/policy/rollback", response_model=PolicyStatus)
-async def roll_back_policy(wish: RollbackRequest, service: Annotated[Service, Depends(_service)]) -> PolicyStatus:
+async def _wish(request: Request) -> RollbackRequest:
+    """Raises HTTPException for another type than JSON (a page of another host could send it), InvalidOption."""
+    if media_type(request.headers) != JSON:
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send {JSON}")
+    try:
+        return RollbackRequest.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise invalid_option(error) from error
+
+
+@router.post("/policy/rollback", response_model=PolicyStatus, openapi_extra=json_body(RollbackRequest))
+async def roll_back_policy(
+    wish: Annotated[RollbackRequest, Depends(_wish)], service: Annotated[Service, Depends(_service)]
+) -> PolicyStatus:
     """Serve an earlier accepted version; what is newer is turned down, and training goes on from there."""
     return await service.roll_back_policy(wish.version)

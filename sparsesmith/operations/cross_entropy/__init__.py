@@ -90,6 +90,7 @@ OPERATION = Task(
     draws=DRAWS,
     programs=program_texts(__name__, "naive", "rows_in_registers"),
     naive="naive",
+    ordered="rows_in_registers",
     trial={"n": 203, "classes": 10},
     published=tuple({"n": 2**power, "classes": 10} for power in (14, 16, 18, 20, 22)),
 )

@@ -35,6 +35,7 @@ OPERATION = Task(
     draws=OF_SUMS,
     programs={**program_texts(__name__, "naive"), **reduction_programs("dot", ("x", "y"), "x * y")},
     naive="naive",
+    ordered="partial_sums",
     trial={"n": 1003},
     published=tuple({"n": 2**power} for power in (16, 17, 18, 19, 20)),
 )

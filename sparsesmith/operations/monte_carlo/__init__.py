@@ -35,6 +35,7 @@ OPERATION = Task(
     draws=OF_SUMS,
     programs={**program_texts(__name__, "naive"), **reduction_programs("monte_carlo", ("values",), "values", "n")},
     naive="naive",
+    ordered="partial_sums",
     trial={"n": 1003},
     published=tuple({"n": 2**power} for power in (14, 16, 18, 20, 22)),
 )

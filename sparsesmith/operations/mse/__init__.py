@@ -37,6 +37,7 @@ OPERATION = Task(
     draws=OF_SUMS,
     programs={**program_texts(__name__, "naive"), **reduction_programs("mse", ("x", "y"), "(x - y) * (x - y)", "n")},
     naive="naive",
+    ordered="partial_sums",
     trial={"n": 1003},
     published=tuple({"n": 2**power} for power in (10, 12, 14, 16, 18)),
 )

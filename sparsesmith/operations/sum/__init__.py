@@ -32,6 +32,7 @@ OPERATION = Task(
     draws=OF_SUMS,
     programs={**program_texts(__name__, "naive"), **reduction_programs("sum", ("x",), "x")},
     naive="naive",
+    ordered="partial_sums",
     trial={"n": 1003},
     published=tuple({"n": 2**power} for power in (10, 12, 14, 16, 18)),
 )
