@@ -20,9 +20,11 @@ from sparsesmith.errors import InvalidProgram
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram, parse_program, unchecked_program
 from sparsesmith_proto.kernel import Outcome, Passed, Timing
-from tests.evaluator.grading_tools import COMPILE_LIMIT_S, make_candidate, make_pattern, make_workload
+from tests.evaluator.grading_tools import make_candidate, make_pattern, make_workload
 from tests.kernels.corpus import CorpusProgram, corpus, good_program
 
+COMPILE_LIMIT_S = 120.0
+"""What becomes of a program must not depend on how busy the machine is."""
 ROOT = Path(__file__).resolve().parents[2]
 HARMLESS = {
     "bracket_hidden_by_a_digraph": "the bracket is there for every reader of the machine code",
@@ -32,6 +34,7 @@ HARMLESS = {
     "include_next": "a header of the toolchain",
     "line_directive": "names a file, reads none",
     "nine_scratch_lines": "eight are the limit for the memory of the device, which these do not come near",
+    "phase_told_by_chrono": "nothing is made of the time",
     "phase_told_by_the_multiprocessor": "nothing is made of the number",
     "pragma_operator": "says nothing to this compiler",
     "printf_declared_again": "what is declared is not called",
