@@ -2,7 +2,8 @@
 
     make fuzz-api        (python -m benchmarks.fuzz_api --schemathesis COMMAND [--examples N] [--out FILE.json])
 
-A generator process without policy and evaluator, on an embedded Valkey; jobs are accepted and wait. All checks run. A
+A generator process without policy and evaluator, on an embedded Valkey; jobs are accepted and wait. It asks for keys, and
+schemathesis has one: whether routes that need one are closed without it is one of its checks. All checks run. A
 schema cannot say that indices lie within the shape: a request that fits it may be refused with 413 or 422, and one that
 does not with 413, where that is found first. Streams of events, which stay open, are left out. Then all that is asked of
 a job again, of one that is there: a generated id is that of none. Exits with 1 where anything failed.
@@ -26,15 +27,19 @@ from benchmarks.origin import source_commit
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.processes import start, stop
+from sparsesmith.transport.connection import connect
+from sparsesmith.transport.keys import KeyStore
+from sparsesmith_proto.keys import Quotas
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT_OUT = ROOT / "benchmarks" / "results" / "cpu" / "api-fuzzing.json"
 START_TIMEOUT_S = 60
+QUOTAS = Quotas(unfinished_jobs=100_000, bytes_a_day=2**50, requests_a_minute=1_000_000)
 LEFT_OUT_PATHS = "events"
 SETTINGS = """
 [checks]
 positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 413, 422]
-negative_data_rejection.expected-statuses = [400, 404, 405, 409, 413, 415, 422, 431]
+negative_data_rejection.expected-statuses = [400, 401, 404, 405, 409, 413, 415, 422, 431]
 """
 
 
@@ -60,14 +65,16 @@ def main() -> int:
             "SPARSESMITH_GENERATOR_PORT": str(port),
             "SPARSESMITH_GENERATOR_MAX_WAIT_S": "1",
             "SPARSESMITH_GENERATOR_MAX_WAITING_JOBS": "100000",
+            "SPARSESMITH_GENERATOR_KEYS": "on",
         }
         generator = start([sys.executable, "-m", "services.generator"], state / "generator.log", environment)
         try:
             url = f"http://127.0.0.1:{port}"
             wait(url)
             began = time.monotonic()
-            run = fuzz(url, options)
-            on_a_job = fuzz(url, options, posted(url))
+            _, key = KeyStore(connect(valkey.address)).create("fuzzer", QUOTAS)
+            run = fuzz(url, options, key)
+            on_a_job = fuzz(url, options, key, posted(url, key))
             seconds = time.monotonic() - began
         finally:
             stop(generator, 20)
@@ -94,18 +101,21 @@ def main() -> int:
     return 1 if result["exit_code"] or num_defects else 0
 
 
-def posted(url: str) -> str:
+def posted(url: str, key: str) -> str:
     """The id of a job that waits."""
     matrix = {"num_rows": 3, "num_cols": 3, "row_indices": [0, 1, 2], "col_indices": [0, 1, 2]}
-    answer = httpx.post(f"{url}/v1/kernels", json={"matrix": matrix, "search": "families"}, timeout=30)
+    order, headers = {"matrix": matrix, "search": "families"}, {"Authorization": f"Bearer {key}"}
+    answer = httpx.post(f"{url}/v1/kernels", json=order, headers=headers, timeout=30)
     return str(answer.raise_for_status().json()["job_id"])
 
 
-def fuzz(url: str, options: argparse.Namespace, job_id: str | None = None) -> "subprocess.CompletedProcess[str]":
+def fuzz(
+    url: str, options: argparse.Namespace, key: str, job_id: str | None = None
+) -> "subprocess.CompletedProcess[str]":
     """All operations, or those of this job."""
     arguments = [
-        options.schemathesis, "run", f"{url}/openapi.json", "--checks", "all", "--exclude-path-regex", LEFT_OUT_PATHS, "--phases", "examples,coverage,fuzzing", "--max-examples", str(options.examples),
-        "--seed", str(options.seed), "--request-timeout", "30", "--no-color",
+        options.schemathesis, "run", f"{url}/openapi.json", "--checks", "all", "--exclude-path-regex", LEFT_OUT_PATHS, "--phases", "examples,coverage,fuzzing", "--max-examples",
+        str(options.examples), "--seed", str(options.seed), "--header", f"Authorization: Bearer {key}", "--request-timeout", "30", "--no-color",
     ]  # fmt: skip
     settings = SETTINGS
     if job_id is not None:

@@ -3,20 +3,22 @@
 import sparsesmith
 A = sparsesmith.tune(matrix)      # SciPy, CuPy or torch sparse matrix
 y = A @ x                         # on the GPU that it was tuned for
+dot = sparsesmith.tune_task("dot", n=2**20)   # a task without a matrix
+total = dot(x, y)
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparsesmith.client import AsyncClient, Client, TunedKernel, tune
-    from sparsesmith.operator import Operator, load
+    from sparsesmith.client import AsyncClient, Client, TunedKernel, tune, tune_task
+    from sparsesmith.operator import Operator, TaskKernel, load
 
 __version__ = "0.1.0"
 
-__all__ = ["AsyncClient", "Client", "Operator", "TunedKernel", "__version__", "load", "tune"]
+__all__ = ["AsyncClient", "Client", "Operator", "TaskKernel", "TunedKernel", "__version__", "load", "tune", "tune_task"]
 
-_OF_THE_OPERATOR = ("Operator", "load")
+_OF_THE_OPERATOR = ("Operator", "TaskKernel", "load")
 
 
 def __getattr__(name: str) -> object:

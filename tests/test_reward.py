@@ -1,6 +1,7 @@
 """Reward schemes."""
 
 from math import log2
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from sparsesmith_proto.kernel import (
     Rejected,
     Resources,
     TimedOut,
+    Timing,
 )
 
 
@@ -53,6 +55,14 @@ def milestone(outcome: Outcome, best_us: float = 10.0) -> float:
     return REWARDS["milestone"](outcome, Standard(best_us, 2 * best_us, 1000))
 
 
+def improvement(outcome: Outcome, rival: Timing | None = None) -> float:
+    return REWARDS["improvement"](outcome, Standard(10.0, 20.0, 1000, rival=rival))
+
+
+def paper_bounded(outcome: Outcome, default_us: float = 20.0, csr_bytes: int = 1000) -> float:
+    return REWARDS["paper_bounded"](outcome, Standard(default_us / 2, default_us, csr_bytes))
+
+
 def paper(outcome: Outcome, default_us: float = 20.0, csr_bytes: int = 1000) -> float:
     return REWARDS["paper"](outcome, Standard(default_us / 2, default_us, csr_bytes))
 
@@ -87,24 +97,76 @@ def test_paper_scores_wrong_kernels_by_whether_they_compile() -> None:
     assert [paper(outcome) for outcome in WRONG] == [-0.5, -0.5, -0.5, 0.0, 0.0, 0.0]
 
 
-def test_paper_charges_for_memory_beyond_csr_and_gives_nothing_for_less() -> None:
-    assert paper(passed(format_bytes=3000)) == pytest.approx(paper(passed()) - 0.2)
-    assert paper(passed(format_bytes=500)) == pytest.approx(paper(passed()))
+def test_paper_takes_three_tenths_for_shared_memory_beyond_what_every_device_has_and_nothing_for_a_format() -> None:
+    def with_shared(shared_bytes: int) -> Passed:
+        resources = Resources(registers=32, spill_bytes=0, shared_bytes=shared_bytes, compile_ms=50)
+        return passed().model_copy(update={"resources": resources})
+
+    assert paper(with_shared(48 * 1024)) == paper(passed())
+    assert paper(with_shared(48 * 1024 + 1)) == pytest.approx(paper(passed()) - 0.3)
+    assert paper(passed(format_bytes=10**9)) == paper(passed())
+
+
+def test_paper_has_no_bounds() -> None:
+    assert paper(passed(median_us=0.02)) == pytest.approx(0.5 + 0.5 + 999)
+    assert paper(passed(median_us=1e9)) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_bounded_paper_charges_for_memory_beyond_csr_and_gives_nothing_for_less() -> None:
+    assert paper_bounded(passed(format_bytes=3000)) == pytest.approx(paper_bounded(passed()) - 0.2)
+    assert paper_bounded(passed(format_bytes=500)) == pytest.approx(paper_bounded(passed()))
 
 
 def test_rewards_gives_every_scheme_by_name() -> None:
     outcome = passed(median_us=5)
-    assert rewards(outcome, Standard(10, 20, 1000)) == {"milestone": milestone(outcome), "paper": paper(outcome)}
+    assert rewards(outcome, Standard(10, 20, 1000)) == {
+        "milestone": milestone(outcome),
+        "improvement": improvement(outcome),
+        "paper": paper(outcome),
+        "paper_bounded": paper_bounded(outcome),
+    }
 
 
-def test_any_correct_kernel_is_worth_more_than_any_failure_to_the_paper_too() -> None:
-    worst = paper(passed(median_us=1e9, format_bytes=10**9))
+def test_any_correct_kernel_is_worth_more_than_any_failure_to_the_bounded_paper_too() -> None:
+    worst = paper_bounded(passed(median_us=1e9, format_bytes=10**9))
     assert worst == pytest.approx(0.1)
-    assert worst > max(paper(outcome) for outcome in WRONG)
+    assert worst > max(paper_bounded(outcome) for outcome in WRONG)
 
 
 def test_a_time_that_cannot_be_outweighs_nothing() -> None:
-    assert paper(passed(median_us=1e-3)) == pytest.approx(10.0)
+    assert paper_bounded(passed(median_us=1e-3)) == pytest.approx(10.0)
+
+
+def timing(median_us: float, noise: float = 0.01, is_final: bool = True) -> Timing:
+    interval = {"low_us": median_us * (1 - noise), "high_us": median_us * (1 + noise)}
+    return passed(median_us).timing.model_copy(update={**interval, "is_final": is_final})
+
+
+def child(median_us: float, **changes: Any) -> Passed:
+    return passed().model_copy(update={"timing": timing(median_us, **changes)})
+
+
+def test_an_improvement_is_the_doublings_of_speed_over_its_rival() -> None:
+    assert improvement(child(8.0), timing(12.0)) == pytest.approx(log2(1.5))
+    assert improvement(child(12.0), timing(8.0)) == pytest.approx(-log2(1.5))
+    assert improvement(passed(8.0)) == pytest.approx(log2(10 / 8)), "without a rival the best routine is it"
+
+
+def test_what_lies_inside_the_interval_of_the_pair_is_no_improvement() -> None:
+    assert improvement(child(9.9), timing(10.0)) == 0
+    assert improvement(child(9.7), timing(10.0)) > 0
+    assert improvement(child(9.7, is_final=False), timing(10.0)) == 0, "a brief time is good to a few per cent"
+    assert improvement(child(9.0, is_final=False), timing(10.0, is_final=False)) > 0
+
+
+def test_failures_have_tiers_below_the_slowest_kernel_that_is_right() -> None:
+    assert [improvement(outcome) for outcome in WRONG] == [-1.8, -1.6, -1.6, -1.4, -1.3, -1.2]
+    assert improvement(child(1e9), timing(10.0)) == -1
+
+
+@pytest.mark.parametrize("speedup", [2.05, 100.0, 1e9])
+def test_no_speedup_is_worth_more_than_twice_the_speed(speedup: float) -> None:
+    assert improvement(child(10 / speedup), timing(10.0)) == 1
 
 
 @pytest.mark.parametrize("scheme", REWARDS)

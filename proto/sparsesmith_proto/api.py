@@ -1,13 +1,17 @@
 """Hop client <-> generator: the bodies of the HTTP interface, version 1."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from sparsesmith_proto.kernel import (
     Baselines,
+    Candidate,
+    Checked,
     CompileFailed,
     DeviceDescription,
+    EstimatedTiming,
     Evaluation,
     FromFamily,
     Mutated,
@@ -51,15 +55,32 @@ class Budget(Message):
     seconds: Seconds = Field(default=120, gt=0, le=3600)
 
 
+PRESETS: Mapping[str, Mapping[str, int]] = {"fsr": {"children": 5, "generations": 5, "beam": 1}}
+"""How far known loops go: FSR asks for five children of the fastest program, down to a depth of five."""
+
+
 class Refinement(Message):
     """How far `search="refine"` goes: the loop of generating, grading and changing what was found."""
 
+    preset: Literal["fsr"] | None = Field(default=None, exclude_if=_is_none)
+    """The numbers below as a known loop has them; given beside it they must be the same."""
     children: int = Field(default=8, ge=1, le=256)
     """Of each program that is refined."""
     generations: int = Field(default=6, ge=1, le=64)
     """Changes from the first programs to the last."""
     beam: int = Field(default=4, ge=1, le=64)
     """Programs that are refined: the fastest so far."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_preset(cls, given: object) -> object:
+        preset = given.get("preset") if isinstance(given, Mapping) else None
+        if not isinstance(given, Mapping) or not isinstance(preset, str) or preset not in PRESETS:
+            return given
+        for name, number in PRESETS[preset].items():
+            if str(given.get(name, number)) != str(number):
+                raise ValueError(f"{name} is {given[name]}: the preset {preset} has {number}")
+        return {**given, **PRESETS[preset]}
 
 
 class TuningOptions(Message):
@@ -151,6 +172,8 @@ class BreakEven(Message):
     """Against the best baseline, given what its own preparation costs."""
     products_against_default: int | None
     """Against the default routine."""
+    products_against_instant: int | None = Field(default=None, exclude_if=_is_none)
+    """Of a search behind an instant kernel: against going on with that one. None: never, or there is no such kernel."""
 
 
 class TunedAnswer(Message):
@@ -197,6 +220,32 @@ class SourceReport(Message):
     """Share of the best time, the library's at the start, by which this source lowered it."""
 
 
+class InstantKernel(Message):
+    """A kernel that was chosen without a measurement and handed out before the search: `search="instant"`."""
+
+    workload: Workload
+    candidate: Candidate
+    checked: Checked
+    """On one input; the full protocol follows, and withdraws the kernel if it fails."""
+    chosen_by: str
+    """`cost model of NVIDIA H200`, or `analytic estimate` where no model knows the device or the operation."""
+    expected: EstimatedTiming
+    """By the analytic estimate: nothing was timed."""
+    device: DeviceDescription
+    """That it was compiled for and checked on."""
+    stages_ms: dict[str, float]
+    """Wall time from the parsed pattern to here, by stage; stages on the evaluator overlap."""
+    tuning_s: Seconds
+    """Wall time from the acceptance of the request, its matrix parsed, to here: queues and messages included."""
+    state: Literal["checked", "confirmed", "withdrawn"] = "checked"
+    """`confirmed`: it passed the full protocol. `withdrawn`: it did not, and must not be used."""
+    withdrawn_because: str | None = None
+    passed: Passed | None = None
+    """What the full protocol found, once it is known; its time among it."""
+    break_even: BreakEven | None = None
+    """Of this kernel, once it is measured beside the baselines: counts from `tuning_s` alone."""
+
+
 class SearchReport(Message):
     """What was tried for a request."""
 
@@ -225,6 +274,8 @@ class KernelReport(Message):
     baselines: Baselines
     device: DeviceDescription
     search: SearchReport
+    instant: InstantKernel | None = Field(default=None, exclude_if=_is_none)
+    """What was handed out before the search. None: nothing was asked for, or nothing found."""
 
 
 class KnobReport(Message):
@@ -279,6 +330,10 @@ class Running(Message):
     """Median of the best so far, measured or estimated as the evaluator's device says."""
     best_speedup: float | None
     """Over the best baseline."""
+    instant: InstantKernel | None = Field(default=None, exclude_if=_is_none)
+    """What was handed out before the search, of `search="instant"`."""
+    so_far: KernelReport | None = Field(default=None, exclude_if=_is_none)
+    """Of `search="instant"`: the answer if the search ended now, once something was measured."""
 
 
 class Finished(Message):
@@ -332,6 +387,44 @@ class JobPage(Message):
     jobs: tuple[JobSummary, ...]
     next_before: Identifier | None
     """`before` of the next page; None: there are no older ones."""
+
+
+class TaskOperand(Message):
+    """An array that kernels of a task take."""
+
+    name: Identifier
+    role: Literal["input", "inout", "output"]
+    """`inout`: changed in place."""
+    axes: tuple[Identifier, ...]
+    """Its shape, row-major, by names of axes; empty: one number."""
+    dtype: Literal["T", "int32"]
+    """`T`: the request's element type."""
+    meaning: str = ""
+
+
+class TaskCard(Message):
+    """`GET /v1/tasks/{name}`: an operation without a matrix."""
+
+    name: Operation
+    version: int
+    formula: str
+    text: str
+    """In words; empty where its author says no more than the formula."""
+    axes: tuple[Identifier, ...]
+    """What a request gives a size to."""
+    operands: tuple[TaskOperand, ...]
+    element_types: tuple[ElementType, ...]
+    programs: tuple[Identifier, ...]
+    """First programs; the naive one, which is the baseline, first."""
+    sizes: tuple[Axes, ...]
+    """Axes at which it is measured."""
+
+
+class TaskPage(Message):
+    """`GET /v1/tasks`."""
+
+    tasks: tuple[TaskCard, ...]
+    """By name."""
 
 
 class PolicyStatus(Message):
@@ -521,3 +614,12 @@ class Readiness(Message):
     status: Literal["ready"] = "ready"
     degraded: str | None = None
     """What does not work meanwhile."""
+
+
+class Permalink(Message):
+    """`GET /v1/kernels/{id}/permalink`: a job's address that opens without a key, for reading alone."""
+
+    path: str
+    """Of the page."""
+    secret: str | None
+    """For `X-Job-Secret`, or `?secret=` of a request about the job. None: the server asks for no keys."""

@@ -70,6 +70,10 @@ class Prompt(Message):
     """Seed of the choice of nonzeros that the matrix tokens show."""
     architecture: Architecture
     parent: Parent | None = None
+    num_sms: int | None = Field(default=None, ge=1, le=65536, exclude_if=lambda known: known is None)
+    """Multiprocessors of the device that is written for; None: not told."""
+    copy_bandwidth_gbs: float | None = Field(default=None, gt=0, le=1e9, exclude_if=lambda known: known is None)
+    """Its device-to-device copy, read plus written, in 1e9 bytes a second; None: not told."""
 
 
 class Sampled(Message):
@@ -252,6 +256,20 @@ class Passed(Message):
         by the luck of a brief time."""
         is_brief = isinstance(self.timing, MeasuredTiming) and not self.timing.is_final
         return is_brief, self.timing.median_us
+
+
+class Checked(Message):
+    """Compiled, and correct on one input that was drawn; not timed."""
+
+    outcome: Literal["checked"] = "checked"
+    resources: Resources
+    storage_format: str
+    format_bytes: Bytes
+    """Device memory that the format takes, values included."""
+    conversion_ms: float = Field(ge=0)
+    """Host time to build the format from CSR."""
+    worst_error: float = Field(ge=0)
+    """Largest |y - y_ref| / (|A| |x|)."""
 
 
 class Rejected(Message):

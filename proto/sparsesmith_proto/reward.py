@@ -17,5 +17,7 @@ class RewardRecord(Message):
     best_baseline_us: Microseconds
     default_baseline_us: Microseconds
     rewards: dict[str, float] = Field(min_length=1)
-    """Scheme name (`milestone`, `paper`) -> reward."""
+    """Scheme name (`milestone`, `improvement`, `paper`, ...) -> reward."""
+    rival_us: Microseconds | None = None
+    """What `improvement` is an improvement over; None in records from before that scheme."""
     device: DeviceDescription

@@ -21,13 +21,17 @@ from sparsesmith_proto.api import (
     KernelRequest,
     Listing,
     MatrixCard,
+    Permalink,
     PolicyStatus,
     Problem,
     Readiness,
     RollbackRequest,
+    TaskCard,
+    TaskPage,
     TuningOptions,
 )
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
+from sparsesmith_proto.keys import ApiKey, AuditEntry
 from sparsesmith_proto.message import Message
 from sparsesmith_proto.policy import LogprobGap, PolicyAnnouncement, PolicyStanding, ProbeQuestion
 from sparsesmith_proto.reward import RewardRecord
@@ -44,17 +48,24 @@ MESSAGES: tuple[type[Message], ...] = (
     MatrixCard,
     Density,
     Fleet,
+    Permalink,
     Problem,
     PolicyStatus,
     Readiness,
     RollbackRequest,
+    TaskCard,
+    TaskPage,
     EvaluationJob,
     EvaluationReport,
+    InstantJob,
+    InstantReport,
     RewardRecord,
     PolicyAnnouncement,
     ProbeQuestion,
     LogprobGap,
     PolicyStanding,
+    ApiKey,
+    AuditEntry,
 )
 """Whatever crosses a hop as a whole."""
 

@@ -57,6 +57,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from services.evaluator.cores import num_cores
     from services.evaluator.devices import device_process
     from services.evaluator.metrics import EvaluatorMetrics
+    from sparsesmith.transport.accounts import Accounts
     from sparsesmith.transport.connection import connect
     from sparsesmith.transport.metrics_channel import MetricsChannel, published
     from sparsesmith.transport.pattern_store import PatternStore
@@ -70,6 +71,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         Compiler(num_workers, timeout_s=settings.compile_limit_s) as compiler,
     ):
         device = process.start()
+        compiler.warm_up(device.architecture)
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
         worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}")
         grader = jobs.Grader(
@@ -83,8 +85,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
             retire=worker.retire,
         )
         metrics = EvaluatorMetrics(device)
-        stream = RewardStream(connection)
-        jobs.install(jobs.GradingService(grader, PatternStore(connection), stream, metrics.graded))
+        channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
+        jobs.install(jobs.GradingService(grader, *channels, metrics.graded))
         with published(metrics.registry, MetricsChannel(connection), worker.name):
             worker.work(burst=burst, logging_level="WARNING")
     if worker.is_retiring:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.known_sizes import known_sizes
-from sparsesmith.operations import Problem
+from sparsesmith.operations import Problem, operation_named
+from sparsesmith.operations.task import baseline_of
+from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.facts import Circumstances
 from sparsesmith.program.numbers import bind_numbers, is_open, set_knobs
@@ -35,7 +37,8 @@ class Parsed:
 def fill_numbers(candidates: Iterable[Candidate], problem: Problem, num_sms: int) -> tuple[Filled, ...]:
     """In order. Lines in a message count as in the text as it was written."""
     workload = problem.workload
-    circumstances = Circumstances(problem.matrix, workload.num_dense_cols, num_sms, workload.axes)
+    sizes = workload.axes if problem.matrix is not None else problem.sizes
+    circumstances = Circumstances(problem.matrix, workload.num_dense_cols, num_sms, sizes)
     return tuple(
         _filled(each, workload, circumstances) if is_open(each.program) or each.settings else Filled(each)
         for each in candidates
@@ -64,6 +67,16 @@ def parse_text(text: str, workload: Workload) -> KernelProgram | Rejected:
         return parse_program(extract_program(text), workload.operation, workload.element_type)
     except InvalidProgram as error:
         return Rejected(message=error.message)
+
+
+def baseline_text(workload: Workload, num_sms: int) -> tuple[str, str]:
+    """Name and text of the program that candidates are compared with where no library is, its numbers filled in: it may
+    name sizes of the workload, but no fact of a matrix."""
+    operation = operation_named(workload.operation)
+    name = baseline_of(operation, deterministic=workload.deterministic)
+    text = with_element_type(operation.programs[name], workload.element_type)
+    circumstances = Circumstances(None, workload.num_dense_cols, num_sms, workload.axes)
+    return name, bind_numbers(text, {}, circumstances, workload.operation, workload.element_type).text
 
 
 def _filled(candidate: Candidate, workload: Workload, circumstances: Circumstances) -> Filled:

@@ -5,27 +5,36 @@ second worker is graded again; its records have the same ids, so the trainer use
 """
 
 import hashlib
+import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from services.evaluator.allowance import Stopped, allowance_of
+from pydantic import TypeAdapter
+
+from services.evaluator.allowance import Stopped, allowance_of, allowance_of_instant
 from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Outcomes, grade_batch, was_reached
+from services.evaluator.handing_out import Stages, hand_out
 from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
-from sparsesmith.errors import SparsesmithError
+from services.evaluator.known_times import KnownTimes, rival_of
+from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.reward import rewards, standard_of
+from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Baselines, Sampled, Workload
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
+from sparsesmith_proto.kernel import Baselines, Evaluation, Sampled, Timing, Workload
 from sparsesmith_proto.reward import RewardRecord
+
+log = logging.getLogger(__name__)
 
 MAX_IDENTIFIER_CHARACTERS = 128
 MAX_SEARCHES = 8
@@ -105,6 +114,39 @@ class Grader:
             self._process.close()
             raise
 
+    def hand_out(self, job: InstantJob, patterns: Matrices) -> InstantReport:
+        """Checks one program once. Raises as `grade` does."""
+        self._started()
+        stages, device = Stages(), self._process.description()
+        with stages.of("load"):
+            problem = patterns.problem(job.workload)
+        allowance = allowance_of_instant(job, self._must_stop)
+        try:
+            with CompilationsAhead(self._compiler, device.architecture, self._compile_limit_s) as ahead:
+                with stages.of("read"):
+                    (filled,) = fill_numbers([job.candidate], problem, device.num_sms)
+                    (parsed,) = ahead.start(parse_candidates([filled], problem))
+                bench = self._process.open(problem, allowance)
+                with stages.of("upload"):
+                    bench.begin()
+                outcome = hand_out(parsed, ahead, bench, stages)
+        except DeviceDoesNotStart:
+            self._retire()
+            raise
+        except (SparsesmithError, Stopped):
+            raise
+        except BaseException:
+            self._process.close()
+            raise
+        return InstantReport(
+            job_id=job.job_id,
+            device=device,
+            candidate=filled.candidate,
+            outcome=outcome,
+            stages_ms=stages.ms,
+            seconds=stages.seconds,
+        )
+
     def _known_of(self, job: EvaluationJob) -> Outcomes:
         """What earlier jobs of the same search found; with its workload, whose texts they are."""
         if job.search is None:
@@ -132,6 +174,9 @@ class Grader:
         return self._baselines[workload]
 
 
+JOB: TypeAdapter[EvaluationJob | InstantJob] = TypeAdapter(EvaluationJob | InstantJob)
+
+
 class GradingService:
     """A grader with its channels."""
 
@@ -140,48 +185,77 @@ class GradingService:
         grader: Grader,
         patterns: PatternStore,
         stream: RewardStream,
+        accounts: Accounts,
         on_report: Callable[[EvaluationReport], None] = lambda report: None,
     ) -> None:
         self._grader = grader
         self._patterns = patterns
         self._stream = stream
+        self._accounts = accounts
         self._on_report = on_report
+        self._known = KnownTimes()
 
     def grade(self, job: EvaluationJob) -> EvaluationReport:
-        """Grades a job and publishes what the trainer learns from."""
-        report = self._grader.grade(job, self._patterns)
+        """Grades a job and publishes what the trainer learns from. The time it took is charged to the key that asked
+        for it, also where it came to nothing."""
+        began = time.monotonic()
+        try:
+            report = self._grader.grade(job, self._patterns)
+        finally:
+            self._charge(job.job_id, time.monotonic() - began)
         self._on_report(report)
-        for record in reward_records(job, report):
+        for record in reward_records(job, report, self._known.rival(job, report)):
             self._stream.publish(record)
+        self._known.take_in(job, report)
         return report
 
+    def hand_out(self, job: InstantJob) -> InstantReport:
+        """Checks the program of a job once; nobody learns from it, as it is graded in full later."""
+        report = self._grader.hand_out(job, self._patterns)
+        self._charge(job.job_id, report.seconds)
+        return report
 
-def reward_records(job: EvaluationJob, report: EvaluationReport) -> list[RewardRecord]:
+    def _charge(self, job_id: str, seconds: float) -> None:
+        """An answer is worth more than its place in an account."""
+        try:
+            self._accounts.charge_seconds(job_id, seconds)
+        except Unavailable as error:
+            log.warning("%.1f s of job %s are charged to nobody: %s", seconds, job_id, error)
+
+
+def reward_records(job: EvaluationJob, report: EvaluationReport, known: Timing) -> list[RewardRecord]:
     """One record for each candidate that the policy wrote and that was reached, at the first values of its knobs: what
     a tuner found beyond them is not the sample's.
+
+    `known`: the best time that was known of the workload.
 
     None for fixed values: the policy does not see them and must not learn that they can be left out. None where equal
     bits are promised: it does not see that either.
     """
     if job.workload.values is not None or job.workload.deterministic:
         return []
-    standard = standard_of(report.baselines, report.csr_bytes)
     return [
-        RewardRecord(
-            record_id=record_id(job.job_id, evaluation.candidate.candidate_id),
-            workload=job.workload,
-            candidate=evaluation.candidate,
-            outcome=evaluation.outcome,
-            best_baseline_us=standard.best_us,
-            default_baseline_us=standard.default_us,
-            rewards=rewards(evaluation.outcome, standard),
-            device=report.device,
-        )
+        _record(job, evaluation, report, rival_of(evaluation.candidate, report, known))
         for evaluation in report.evaluations
         if isinstance(evaluation.candidate.origin, Sampled)
         and not evaluation.candidate.settings
         and was_reached(evaluation.outcome)
     ]
+
+
+def _record(job: EvaluationJob, evaluation: Evaluation, report: EvaluationReport, rival: Timing) -> RewardRecord:
+    standard = standard_of(report.baselines, report.csr_bytes, rival)
+    return RewardRecord(
+        record_id=record_id(job.job_id, evaluation.candidate.candidate_id),
+        workload=job.workload,
+        candidate=evaluation.candidate,
+        outcome=evaluation.outcome,
+        best_baseline_us=standard.best_us,
+        default_baseline_us=standard.default_us,
+        rewards=rewards(evaluation.outcome, standard),
+        rival_us=rival.median_us,
+        device=report.device,
+    )
 
 
 def record_id(job_id: str, candidate_id: str) -> str:
@@ -203,7 +277,11 @@ def install(service: GradingService) -> None:
 
 
 def grade(job_json: str) -> str:
-    """RQ's entry: an EvaluationJob as JSON to an EvaluationReport as JSON."""
+    """RQ's entry: an EvaluationJob or an InstantJob as JSON to its report as JSON."""
     if not _installed:
         raise NotInstalled("this process is not an evaluator: start it with python -m services.evaluator")
-    return _installed[0].grade(EvaluationJob.model_validate_json(job_json)).model_dump_json()
+    match JOB.validate_json(job_json):
+        case EvaluationJob() as job:
+            return _installed[0].grade(job).model_dump_json()
+        case InstantJob() as job:
+            return _installed[0].hand_out(job).model_dump_json()

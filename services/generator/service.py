@@ -22,10 +22,12 @@ from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.probe_set import probe_set, probe_set_id
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.value_filter import value_filter
 from services.generator.policy.watch import PolicyWatch
 from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
+from services.generator.search.instant import InstantTools
 from services.generator.search.kernel_cache import TunedKernelCache
 from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
@@ -138,13 +140,27 @@ class Service:
         settings, models = self.settings, CostModels(self.settings.cost_model_dir)
         return Tools(
             sources=Sources(
-                self.sampler, settings.batch_candidates, settings.samples_in_flight, models, settings.mutates
+                self.sampler,
+                settings.batch_candidates,
+                settings.samples_in_flight,
+                models,
+                settings.mutates,
+                value_filter(settings.value_dir, settings.value_oversampling),
             ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),
             trials=self.trials,
+            instant=InstantTools(self.evaluations, self._devices),
         )
+
+    async def _devices(self) -> list[str]:
+        """Names of the devices of evaluators that told of themselves lately; none where the store does not answer."""
+        try:
+            texts = await asyncio.to_thread(self.channels.metrics.latest)
+        except Unavailable:
+            return []
+        return [view.device for view in evaluator_views(texts)]
 
     def _fleet(self) -> Fleet:
         texts = self.channels.metrics.latest()
@@ -230,5 +246,12 @@ def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicyS
         gpu_memory_fraction=settings.engine_gpu_memory_fraction,
         threads=settings.engine_threads,
     )
-    sampling = SamplingOptions(settings.architecture, settings.temperature, settings.max_program_tokens)
+    sampling = SamplingOptions(
+        settings.architecture,
+        settings.temperature,
+        settings.max_program_tokens,
+        settings.num_sms,
+        settings.copy_bandwidth_gbs,
+        settings.checks_while_decoding,
+    )
     return PolicySampler(EngineHost(options, settings.engine_restart_s), folder.prompt_writer(), sampling)

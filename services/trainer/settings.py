@@ -38,7 +38,7 @@ class TrainerSettings(BaseSettings):
     gpu_memory_fraction: float = Field(default=0.2, gt=0, le=0.95)
     """Most of a GPU's memory that the trainer takes, beside generator and evaluator."""
 
-    reward: Literal["milestone", "paper"] = "milestone"
+    reward: Literal["milestone", "improvement", "paper", "paper_bounded"] = "milestone"
     """Reward scheme."""
     batch_records: int = Field(default=32, ge=1, le=4096)
     """Records of a full batch."""
@@ -83,6 +83,13 @@ class TrainerSettings(BaseSettings):
     """Share of the leave-one-out group baseline in the advantage; the rest is the critic's."""
     advantage_scale: Literal["group", "batch"] = "group"
     """Advantages are in spreads of the sample's own group, or normalised over the tokens of the batch."""
+    best_of: int = Field(default=4, ge=2, le=64)
+    """Of how many samples the best one counts, for `best_share`."""
+    best_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of the groups' advantage that is for what a sample adds to the best of `best_of`; the rest is for what it
+    is above the mean. Read where `advantage_scale` is `group`."""
+    best_updates: int = Field(default=0, ge=0, le=1_000_000)
+    """Updates over which `best_share` falls to 0, in a straight line; 0: it stays."""
     critic_gate: float = Field(default=0.5, ge=0, le=1)
     """Explained variance of rewards at the tenth token from which the critic is asked; 0: always."""
     critic_warmup: int = Field(default=20, ge=0, le=100_000)

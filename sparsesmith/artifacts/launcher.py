@@ -3,17 +3,14 @@
 CuPy is imported when a launcher is made, torch when a tensor comes in, so that the client works without either.
 """
 
-import ctypes
 from contextlib import AbstractContextManager, nullcontext
-from tempfile import NamedTemporaryFile
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from sparsesmith.cuda.driver import KernelArguments, launch_programmatic
-from sparsesmith.cuda.options import CODE_OPTIONS
+from sparsesmith.artifacts.loaded_program import LoadedProgram
 from sparsesmith.elements import ELEMENTS, dtype_of
 from sparsesmith.errors import InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith.formats.format import VALUES, Argument, Layout
@@ -24,7 +21,6 @@ from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.binding import bind
-from sparsesmith.program.directives import ResolvedLaunch
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
@@ -130,7 +126,7 @@ class _ProgramLauncher:
         self._layout = layout
         num_sms = self._device.attributes["MultiProcessorCount"]
         self._bound = bind(program, self._layout, problem, num_sms)
-        self._kernels = self._compiled(program, cubin)
+        self._kernels = LoadedProgram(self._cupy, program, self._bound, cubin)
         self._arrays = {name: self._cupy.asarray(array) for name, array in self._layout.indices.items()}
         for buffer in self._bound.with_role("scratch"):
             self._arrays[buffer.name] = self._cupy.empty(buffer.num_bytes, "uint8")
@@ -176,9 +172,7 @@ class _ProgramLauncher:
 
     def multiply(self, operand: Any, result: Any) -> None:
         """See Launcher.multiply."""
-        arguments = tuple(self._argument(argument, operand, result) for argument in self._bound.arguments)
-        for kernel, launch in self._kernels:
-            self._launch(kernel, launch, arguments)
+        self._kernels.launch(tuple(self._argument(each, operand, result) for each in self._bound.arguments))
 
     def __call__(self, dense: Any) -> Any:
         with self._device, stream_of(dense, self._cupy):
@@ -194,29 +188,6 @@ class _ProgramLauncher:
             self._arrays[_SOURCES] = self._cupy.asarray(self._layout.value_sources)
         return self._arrays[_SOURCES]
 
-    def _compiled(self, program: KernelProgram, cubin: bytes) -> list[tuple[Any, Any]]:
-        """Kernels and their launches, in order."""
-        if cubin:
-            self._file = NamedTemporaryFile(suffix=".cubin")  # noqa: SIM115  CuPy may read it again.
-            self._file.write(cubin)
-            self._file.flush()
-            module = self._cupy.RawModule(path=self._file.name)
-        else:
-            module = self._cupy.RawModule(code=program.source, options=CODE_OPTIONS)
-        kernels = [(module.get_function(launch.kernel), launch) for launch in self._bound.launches]
-        for kernel, launch in kernels:
-            if needed := self._bound.shared_bytes[launch.kernel]:
-                kernel.max_dynamic_shared_size_bytes = needed
-        return kernels
-
-    def _launch(self, kernel: Any, launch: ResolvedLaunch, arguments: tuple[Any, ...]) -> None:
-        if launch.dependency == "full":
-            kernel(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
-            return
-        passed = KernelArguments([_passed(argument) for argument in arguments])
-        stream = self._cupy.cuda.get_current_stream().ptr
-        launch_programmatic(int(kernel.kernel.ptr), launch.grid, launch.block, launch.shared_bytes, stream, passed)
-
     def _argument(self, argument: Argument, operand: Any, result: Any) -> Any:
         match argument.role:
             case "size":
@@ -227,11 +198,6 @@ class _ProgramLauncher:
                 return result
             case "index" | "values" | "scratch":
                 return self._arrays[argument.name]
-
-
-def _passed(argument: Any) -> ctypes.c_int | int:
-    """An argument as the driver takes it: a number, or the address of an array."""
-    return ctypes.c_int(int(argument)) if isinstance(argument, np.integer) else int(argument.data.ptr)
 
 
 class _LibraryLauncher:

@@ -7,12 +7,13 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 import sparsesmith
+from sparsesmith.cli.key_commands import app as keys_app
 from sparsesmith.cli.options import (
     AxesOption,
     Deterministic,
@@ -32,6 +33,7 @@ from sparsesmith.cli.options import (
     ValuesOf,
 )
 from sparsesmith.cli.policy_commands import app as policy_app
+from sparsesmith.cli.task_commands import app as tasks_app
 from sparsesmith.cli.visible import visible
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith_proto.words import SearchStrategy
@@ -59,6 +61,8 @@ app = typer.Typer(
 train_app = typer.Typer(help="Train a policy of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(train_app, name="train")
 app.add_typer(policy_app, name="policy")
+app.add_typer(tasks_app, name="tasks")
+app.add_typer(keys_app, name="keys")
 
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit")]
 OPTIONS_OF_THE_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -89,6 +93,9 @@ def tune(  # noqa: PLR0913
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     candidates: Annotated[int, typer.Option(help="Kernels to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to search at most", metavar="SECONDS")] = 120,
+    wait: Annotated[
+        Literal["best", "first"], typer.Option(help="With --search instant: for the search's end, or its first kernel")
+    ] = "best",
     detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait")] = False,
     out: OutFolder = None,
     url: Url = None,
@@ -114,7 +121,8 @@ def tune(  # noqa: PLR0913
         if detach:
             submit(client, matrix, options, as_json=as_json)
         else:
-            tune_and_show(client, matrix, options, out=out, as_json=as_json)
+            is_first = search == "instant" and wait == "first"
+            tune_and_show(client, matrix, options, out=out, as_json=as_json, first=is_first)
 
 
 @app.command()

@@ -4,9 +4,10 @@ import asyncio
 import io
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast, overload
 
 import httpx
 import numpy as np
@@ -16,16 +17,21 @@ from sparsesmith.artifacts import ArtifactKind
 from sparsesmith.client import flows
 from sparsesmith.client.flows import Call, Flow, Health, OnProgress, Pause
 from sparsesmith.client.headers import client_headers
+from sparsesmith.client.instant import InstantOperator
 from sparsesmith.client.options import tuning_options
+from sparsesmith.client.transposed import Transposed, directions, operator_of, refuse_instant
 from sparsesmith.errors import InvalidOption, Unavailable
-from sparsesmith.operator import Operator
+from sparsesmith.operator import Operator, TaskKernel
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith_proto.api import (
     EvaluationAnswer,
     JobPage,
     JobStatus,
     KernelReport,
+    Permalink,
     PolicyStatus,
+    Running,
+    TaskCard,
     TriedCandidate,
     TuningOptions,
 )
@@ -41,11 +47,16 @@ Reply = httpx.Response | Unavailable | None
 class Client:
     """A connection to a sparsesmith server. Errors are those of `sparsesmith.errors`."""
 
-    def __init__(self, url: str | None = None, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str | None = None, headers: Mapping[str, str] | None = None, key: str | None = None
+    ) -> None:
         """`url`: else SPARSESMITH_URL, else http://127.0.0.1:8000. `headers` go with every request, beside those of
-        SPARSESMITH_HEADERS (`Name: value`, one a line). Raises InvalidOption for what is no HTTP address or no header.
+        SPARSESMITH_HEADERS (`Name: value`, one a line). `key`: for a server that asks for one, else SPARSESMITH_KEY.
+        Raises InvalidOption for what is no HTTP address or no header.
         """
-        self._http = httpx.Client(**_connection(url, headers))
+        self._http = httpx.Client(**_connection(url, headers, key))
+        self._again = partial(Client, url, headers, key)
+        """Another connection to the same server."""
 
     def __enter__(self) -> Self:
         return self
@@ -64,11 +75,36 @@ class Client:
         return str(self._http.base_url).rstrip("/")
 
     def tune(
-        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+        self,
+        matrix: SparseMatrix,
+        options: TuningOptions | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        transposed: Transposed = "no",
     ) -> Operator:
-        """Tune a kernel for the matrix's pattern, or with values="fixed" for its values too, and bind it to them."""
+        """Tune a kernel for the matrix's pattern, or with values="fixed" for its values too, and bind it to them.
+
+        `transposed`: "yes" tunes A^T instead, "both" tunes both, each a job of its own with the options' budget, handed
+        in together. The operator is that of A all the same.
+        """
         csr = to_scipy(matrix)
-        return Operator(self.tune_file(MATRIX_NAME, matrix_file(csr, options), options, on_progress), csr)
+        jobs = [
+            self.submit(MATRIX_NAME, matrix_file(each, options), options).job_id for each in directions(csr, transposed)
+        ]
+        return operator_of(csr, transposed, [self.wait(job_id, on_progress) for job_id in jobs])
+
+    def tune_instantly(
+        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+    ) -> InstantOperator | Operator:
+        """A kernel that is there before the search, which goes on behind it; the search's own answer where no kernel
+        passed the one check, or it was known already. Of the options `search` is instant."""
+        csr, chosen = to_scipy(matrix), _instant(options)
+        job_id = self.submit(MATRIX_NAME, matrix_file(csr, chosen), chosen).job_id
+        job = self.answered(job_id, on_progress)
+        if isinstance(job.status, Running) and job.status.instant is not None:
+            ask, wait = partial(_status_of, self._again, job_id), partial(_answer_of, self._again, job_id)
+            return InstantOperator(job_id, job.status.instant, csr, ask, wait)
+        return Operator(self.wait(job_id), csr)
 
     def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -84,12 +120,21 @@ class Client:
         """Hand in a task without a matrix, by `operation` and `axes` of the options; the answer is there later."""
         return self._run(flows.submit_task(options))
 
+    def tune_task(self, options: TuningOptions, on_progress: OnProgress | None = None) -> TaskKernel:
+        """Tune a kernel for a task without a matrix, by `operation` and `axes` of the options, and wait for it."""
+        return TaskKernel(self.wait(self.submit_task(options).job_id, on_progress))
+
     def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         """The answer of a job handed in; `on_progress` gets its state at every look.
 
         Goes on through a restart of the server. Raises what went wrong, Conflict for a job that was cancelled.
         """
         return self._run(flows.finished_kernel(job_id, on_progress))
+
+    def answered(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
+        """The state once there is something to use: a kernel that was handed out before the search, or the job's end.
+        Raises NotFound."""
+        return self._run(flows.answered(job_id, on_progress))
 
     def watch(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
         """The last state of a job of either kind, however it ends; `on_progress` as in `wait`. Raises NotFound."""
@@ -144,6 +189,10 @@ class Client:
         """What was tried for a job so far, failures included, in the order of grading. Raises NotFound."""
         return self._run(flows.candidates(job_id))
 
+    def permalink(self, job_id: str) -> Permalink:
+        """A job's address that opens without a key, for reading alone. Raises NotFound."""
+        return self._run(flows.permalink(job_id))
+
     def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         """A file of a finished job. Raises Conflict where the job or its answer has none, NotFound."""
         return self._run(flows.artifact(job_id, kind))
@@ -151,6 +200,14 @@ class Client:
     def policy(self) -> PolicyStatus:
         """The policy that candidates are sampled from. Raises NotFound where the server has none."""
         return self._run(flows.policy())
+
+    def tasks(self) -> tuple[TaskCard, ...]:
+        """Tasks that kernels may be asked for, by name."""
+        return self._run(flows.tasks())
+
+    def task(self, name: str) -> TaskCard:
+        """What a task computes, its axes and operands. Raises NotFound, naming the nearest."""
+        return self._run(flows.task(name))
 
     def roll_back_policy(self, version: int | None = None) -> PolicyStatus:
         """Serve an accepted version again, or the one before; from the server's own machine. Raises NotFound for one
@@ -186,8 +243,10 @@ class Client:
 class AsyncClient:
     """`Client` for asyncio: the same methods, to be awaited."""
 
-    def __init__(self, url: str | None = None, headers: Mapping[str, str] | None = None) -> None:
-        self._http = httpx.AsyncClient(**_connection(url, headers))
+    def __init__(
+        self, url: str | None = None, headers: Mapping[str, str] | None = None, key: str | None = None
+    ) -> None:
+        self._http = httpx.AsyncClient(**_connection(url, headers, key))
 
     async def __aenter__(self) -> Self:
         return self
@@ -201,11 +260,19 @@ class AsyncClient:
         await self._http.aclose()
 
     async def tune(
-        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+        self,
+        matrix: SparseMatrix,
+        options: TuningOptions | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        transposed: Transposed = "no",
     ) -> Operator:
         csr = await asyncio.to_thread(to_scipy, matrix)
-        data = await asyncio.to_thread(matrix_file, csr, options)
-        return Operator(await self.tune_file(MATRIX_NAME, data, options, on_progress), csr)
+        jobs = []
+        for each in await asyncio.to_thread(directions, csr, transposed):
+            data = await asyncio.to_thread(matrix_file, each, options)
+            jobs.append((await self.submit(MATRIX_NAME, data, options)).job_id)
+        return operator_of(csr, transposed, [await self.wait(job_id, on_progress) for job_id in jobs])
 
     async def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -218,8 +285,14 @@ class AsyncClient:
     async def submit_task(self, options: TuningOptions) -> JobStatus:
         return await self._run(flows.submit_task(options))
 
+    async def tune_task(self, options: TuningOptions, on_progress: OnProgress | None = None) -> TaskKernel:
+        return TaskKernel(await self.wait((await self.submit_task(options)).job_id, on_progress))
+
     async def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         return await self._run(flows.finished_kernel(job_id, on_progress))
+
+    async def answered(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
+        return await self._run(flows.answered(job_id, on_progress))
 
     async def watch(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
         return await self._run(flows.ended(job_id, on_progress))
@@ -268,11 +341,20 @@ class AsyncClient:
     async def candidates(self, job_id: str) -> list[TriedCandidate]:
         return await self._run(flows.candidates(job_id))
 
+    async def permalink(self, job_id: str) -> Permalink:
+        return await self._run(flows.permalink(job_id))
+
     async def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         return await self._run(flows.artifact(job_id, kind))
 
     async def policy(self) -> PolicyStatus:
         return await self._run(flows.policy())
+
+    async def tasks(self) -> tuple[TaskCard, ...]:
+        return await self._run(flows.tasks())
+
+    async def task(self, name: str) -> TaskCard:
+        return await self._run(flows.task(name))
 
     async def roll_back_policy(self, version: int | None = None) -> PolicyStatus:
         return await self._run(flows.roll_back_policy(version))
@@ -301,17 +383,88 @@ class AsyncClient:
                         reply = _no_answer(self._http.base_url, error)
 
 
+def _instant(options: TuningOptions | None) -> TuningOptions:
+    return (options or TuningOptions()).model_copy(update={"search": "instant"})
+
+
+def _status_of(connect: Callable[[], Client], job_id: str) -> JobStatus:
+    with connect() as client:
+        return client.status(job_id)
+
+
+def _answer_of(connect: Callable[[], Client], job_id: str) -> KernelReport:
+    with connect() as client:
+        return client.wait(job_id)
+
+
+@overload
 def tune(
-    matrix: SparseMatrix, *, url: str | None = None, headers: Mapping[str, str] | None = None, **options: object
-) -> Operator:
+    matrix: SparseMatrix,
+    *,
+    search: Literal["instant"],
+    wait: Literal["first"] = "first",
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
+    transposed: Literal["no"] = "no",
+    **options: object,
+) -> InstantOperator | Operator: ...
+
+
+@overload
+def tune(
+    matrix: SparseMatrix,
+    *,
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
+    transposed: Transposed = "no",
+    wait: Literal["best"] = "best",
+    **options: object,
+) -> Operator: ...
+
+
+def tune(
+    matrix: SparseMatrix,
+    *,
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
+    transposed: Transposed = "no",
+    wait: Literal["first", "best"] | None = None,
+    **options: object,
+) -> InstantOperator | Operator:
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
+    With search="instant" a kernel comes back that is there before the search, and whose `best()` waits for its end;
+    with wait="best" it is waited for here.
+
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    search, budget, refine. `url` and `headers` are those of `Client`. Raises InvalidOption for others.
+    deterministic, search, budget, refine. `url`, `headers` and `key` are those of `Client`, `transposed` is that of its
+    `tune`. Raises InvalidOption for others.
     """
     chosen = tuning_options(**options)
+    with Client(url, headers, key) as client:
+        if chosen.search == "instant" and wait != "best":
+            refuse_instant(transposed)
+            return client.tune_instantly(matrix, chosen)
+        return client.tune(matrix, chosen, transposed=transposed)
+
+
+def tune_task(
+    task: str, *, url: str | None = None, headers: Mapping[str, str] | None = None, **sizes_and_options: object
+) -> TaskKernel:
+    """Tune a kernel for a task without a matrix and wait for it: `tune_task("dot", n=2**20)(x, y)`.
+
+    What is no field of `sparsesmith_proto.api.TuningOptions` (element_type, search, budget, refine, deterministic) is
+    the size of an axis. `url` and `headers` are those of `Client`. Raises InvalidOption for an unknown task, naming the
+    nearest, and for axes that it does not have or lacks.
+    """
+    options = {name: value for name, value in sizes_and_options.items() if name in TuningOptions.model_fields}
+    axes = {name: value for name, value in sizes_and_options.items() if name not in options}
+    chosen = tuning_options(**{"axes": axes, **options, "operation": task})
     with Client(url, headers) as client:
-        return client.tune(matrix, chosen)
+        return client.tune_task(chosen)
 
 
 def server_url(url: str | None) -> httpx.URL:
@@ -326,9 +479,9 @@ def server_url(url: str | None) -> httpx.URL:
     return parsed
 
 
-def _connection(url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
+def _connection(url: str | None, headers: Mapping[str, str] | None, key: str | None) -> dict[str, Any]:
     """What both of httpx's clients are made with. Raises InvalidOption."""
-    return {"base_url": server_url(url), "headers": client_headers(headers, os.environ), "timeout": TIMEOUT}
+    return {"base_url": server_url(url), "headers": client_headers(headers, os.environ, key), "timeout": TIMEOUT}
 
 
 def matrix_file(csr: scipy.sparse.csr_matrix, options: TuningOptions | None) -> bytes:

@@ -21,7 +21,9 @@ from sparsesmith.errors import (
     InvalidProgram,
     LimitExceeded,
     NotFound,
+    QuotaExceeded,
     SparsesmithError,
+    Unauthorized,
     Unavailable,
 )
 from sparsesmith_proto.api import (
@@ -34,12 +36,15 @@ from sparsesmith_proto.api import (
     JobPage,
     JobStatus,
     KernelReport,
+    Permalink,
     PolicyStatus,
     Problem,
     Queued,
     Readiness,
     RollbackRequest,
     Running,
+    TaskCard,
+    TaskPage,
     TriedCandidate,
     TuningOptions,
 )
@@ -88,6 +93,8 @@ OnProgress = Callable[[JobStatus], None]
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.5
 PAGE_CANDIDATES = 128
+HELD_SECONDS = 10
+"""A server holds a question back for so long, at most, while there is no answer."""
 PATIENCE_SECONDS = 120.0
 """How long polling outlasts a server that does not answer: an accepted job survives its restart."""
 
@@ -97,14 +104,18 @@ _KINDS: Mapping[str, type[SparsesmithError]] = {
     "/problems/invalid-program": InvalidProgram,
     "/problems/invalid-option": InvalidOption,
     "/problems/limit-exceeded": LimitExceeded,
+    "/problems/unauthorized": Unauthorized,
     "/problems/not-found": NotFound,
     "/problems/conflict": Conflict,
+    "/problems/quota-exceeded": QuotaExceeded,
     "/problems/unavailable": Unavailable,
 }
 _KINDS_BY_STATUS: Mapping[int, type[SparsesmithError]] = {
+    401: Unauthorized,
     404: NotFound,
     409: Conflict,
     413: LimitExceeded,
+    429: QuotaExceeded,
     502: Unavailable,
     503: Unavailable,
     504: Unavailable,
@@ -181,6 +192,9 @@ def ended(job_id: str, on_progress: OnProgress | None, collection: Collection = 
         except Unavailable:
             if time.monotonic() - last_heard > PATIENCE_SECONDS:
                 raise
+        except QuotaExceeded as error:  # Too many looks of this key's clients together within the minute.
+            last_heard, pause_s = time.monotonic(), LONGEST_PAUSE_SECONDS
+            yield Pause(error.retry_after_s or LONGEST_PAUSE_SECONDS)
         else:
             last_heard = time.monotonic()
             if on_progress is not None:
@@ -189,6 +203,28 @@ def ended(job_id: str, on_progress: OnProgress | None, collection: Collection = 
                 return state
         yield Pause(pause_s)
         pause_s = min(1.5 * pause_s, LONGEST_PAUSE_SECONDS)
+
+
+def answered(job_id: str, on_progress: OnProgress | None) -> Flow[JobStatus]:
+    """Ask until there is something to use: a kernel that was handed out before the search, or the job's end."""
+    last_heard = time.monotonic()
+    while True:
+        try:
+            held = {"headers": {"Prefer": f"wait={HELD_SECONDS}"}}
+            state = _read(JobStatus, (yield Call("GET", _path("kernels", job_id), held)))
+        except Unavailable:
+            if time.monotonic() - last_heard > PATIENCE_SECONDS:
+                raise
+            yield Pause(LONGEST_PAUSE_SECONDS)
+            continue
+        last_heard = time.monotonic()
+        if on_progress is not None:
+            on_progress(state)
+        match state.status:
+            case Queued() | Running(instant=None):
+                yield Pause(FIRST_PAUSE_SECONDS)  # A server of an earlier release holds nothing back.
+            case _:
+                return state
 
 
 def status(job_id: str) -> Flow[JobStatus]:
@@ -219,6 +255,11 @@ def jobs(limit: int, before: str | None) -> Flow[JobPage]:
     return _read(JobPage, (yield Call("GET", "/v1/kernels", {"params": params})))
 
 
+def permalink(job_id: str) -> Flow[Permalink]:
+    """`GET /v1/kernels/{id}/permalink`."""
+    return _read(Permalink, (yield Call("GET", f"{_path('kernels', job_id)}/permalink", {})))
+
+
 def artifact(job_id: str, kind: str) -> Flow[bytes]:
     """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py, .json, .candidates.json or .zip."""
     response = yield Call("GET", f"{_path('kernels', job_id)}/artifact", {"params": {"kind": kind}})
@@ -228,6 +269,16 @@ def artifact(job_id: str, kind: str) -> Flow[bytes]:
 def policy() -> Flow[PolicyStatus]:
     """`GET /v1/policy`."""
     return _read(PolicyStatus, (yield Call("GET", "/v1/policy", {})))
+
+
+def tasks() -> Flow[tuple[TaskCard, ...]]:
+    """`GET /v1/tasks`."""
+    return _read(TaskPage, (yield Call("GET", "/v1/tasks", {}))).tasks
+
+
+def task(name: str) -> Flow[TaskCard]:
+    """`GET /v1/tasks/{name}`."""
+    return _read(TaskCard, (yield Call("GET", f"/v1/tasks/{quote(name, safe='')}", {})))
 
 
 def roll_back_policy(version: int | None) -> Flow[PolicyStatus]:
@@ -317,7 +368,11 @@ def _checked(response: httpx.Response) -> httpx.Response:
             detail = f"{response.url} answered {response.status_code}: {response.text[:200]!r}"
             raise Unavailable(detail, value=response.status_code) from error
         raise _stranger(response) from error
-    raise problem_error(problem)
+    refusal = problem_error(problem)
+    if isinstance(refusal, QuotaExceeded):
+        seconds = response.headers.get("retry-after", "")
+        refusal.retry_after_s = int(seconds) if seconds.isdecimal() else None
+    raise refusal
 
 
 def _stranger(response: httpx.Response) -> InvalidOption:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparsesmith.operations.operand import Operand, Sizes
-from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor, Residual
+from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor, Operation, Residual
 
 if TYPE_CHECKING:
     from sparsesmith.operations.problem import Problem
@@ -20,6 +20,8 @@ class Task:
     name: str
     version: int = 1
     formula: str
+    text: str = ""
+    """For prompts and for people: what it computes in words, shapes and what is open in the formula."""
     axes: tuple[str, ...]
     operands: tuple[Operand, ...]
     right: Callable[[Problem, Arrays], Mapping[str, Expected]]
@@ -28,8 +30,16 @@ class Task:
     """Of a correct program that wastes none; a multiply-add counts as two."""
     programs: Mapping[str, str]
     naive: str
+    ordered: str = ""
+    """The plainest of the programs that give equal bits for equal inputs; empty: the naive one does."""
     trial: Mapping[str, int]
+    published: tuple[Mapping[str, int], ...] = ()
+    """Axes at which others have measured it, or which stand for its use; the largest last."""
     draws: Mapping[str, Drawing] = field(default_factory=dict)
+    derived: Mapping[str, Callable[[Sizes], int]] = field(default_factory=dict)
+    """See Shaping.derived."""
+    constraints: Mapping[str, Callable[[Sizes], bool]] = field(default_factory=dict)
+    """See Shaping.constraints."""
     header_id: int | None = None
     takes_matrix: bool = False
     sums_products: bool = False
@@ -41,6 +51,12 @@ class Task:
     def floor(self, problem: Problem) -> Floor:
         """Every input read once, every output written once, what is changed in place both."""
         return Floor(moved_bytes(problem), self.flops(problem.sizes))
+
+
+def baseline_of(operation: Operation, *, deterministic: bool) -> str:
+    """The name of the program that a task's candidates are compared with."""
+    ordered = operation.ordered if isinstance(operation, Task) else ""
+    return ordered if deterministic and ordered else operation.naive
 
 
 @dataclass(frozen=True, kw_only=True)

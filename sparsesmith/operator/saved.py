@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -11,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sparsesmith.elements import dtype_of
 from sparsesmith.formats.format import Layout
-from sparsesmith.operator.file import damaged, read_sections, refused_file, write_sections
+from sparsesmith.operator.file import Sections, damaged, read_sections, refused_file, write_sections
+from sparsesmith.operator.image import as_bytes
 from sparsesmith.operator.parts import Parts
 from sparsesmith_proto.api import KernelReport
 from sparsesmith_proto.message import Architecture
@@ -50,10 +50,12 @@ class Saved:
     parts: Parts
     is_transposed: bool = False
     """Whether it was the view A^T that was saved."""
+    transposed: KernelReport | None = None
+    """Of A^T, where it was tuned as well."""
 
 
-def write_saved(path: Path, saved: Saved) -> None:
-    """Raises OSError."""
+def write_saved(path: Path, saved: Saved, beside: Sections) -> None:
+    """With sections for the C library `beside`. Raises OSError."""
     parts, matrix = saved.parts, saved.matrix
     head = _Head(
         architecture=parts.architecture,
@@ -66,9 +68,11 @@ def write_saved(path: Path, saved: Saved) -> None:
         {
             "head": head.model_dump_json().encode(),
             "report": saved.report.model_dump_json().encode(),
-            **{name: _bytes(array) for name, array in {**arrays, "values": matrix.data}.items()},
+            **({} if saved.transposed is None else {"T.report": saved.transposed.model_dump_json().encode()}),
+            **{name: as_bytes(array) for name, array in {**arrays, "values": matrix.data}.items()},
             **({} if parts.layout is None else _layout_arrays(parts.layout)),
             **({"cubin": parts.cubin} if parts.cubin else {}),
+            **beside,
         },
     )
 
@@ -82,13 +86,16 @@ def read_saved(path: Path) -> Saved:
     try:
         head = _Head.model_validate_json(bytes(sections["head"]))
         report = KernelReport.model_validate_json(bytes(sections["report"]))
+        backward = sections.get("T.report")
+        transposed = None if backward is None else KernelReport.model_validate_json(bytes(backward))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise refused_file(path, f"is of another release: {where}: {first['msg']}", where, "this release's") from error
     layout = None if head.layout is None else _layout(head.layout, sections)
     cubin = bytes(sections.get("cubin", b""))
-    return Saved(report, _matrix(report, sections), Parts(layout, cubin, head.architecture), head.is_transposed)
+    parts = Parts(layout, cubin, head.architecture)
+    return Saved(report, _matrix(report, sections), parts, head.is_transposed, transposed)
 
 
 def _matrix(report: KernelReport, sections: Mapping[str, memoryview]) -> scipy.sparse.csr_matrix:
@@ -107,16 +114,11 @@ def _stored(layout: Layout) -> _StoredLayout:
 
 
 def _layout_arrays(layout: Layout) -> dict[str, memoryview]:
-    arrays = {_INDEX + name: _bytes(array) for name, array in layout.indices.items()}
-    return arrays if layout.value_sources is None else {**arrays, _SOURCES: _bytes(layout.value_sources)}
+    arrays = {_INDEX + name: as_bytes(array) for name, array in layout.indices.items()}
+    return arrays if layout.value_sources is None else {**arrays, _SOURCES: as_bytes(layout.value_sources)}
 
 
 def _layout(stored: _StoredLayout, sections: Mapping[str, memoryview]) -> Layout:
     indices = {name: np.frombuffer(sections[_INDEX + name], kind) for name, kind in stored.index_types.items()}
     sources = np.frombuffer(sections[_SOURCES], "<i4") if _SOURCES in sections else None
     return Layout(stored.sizes, indices, sources, stored.num_slots, stored.scratch)
-
-
-def _bytes(array: "np.ndarray[Any, Any]") -> memoryview:
-    contiguous = np.ascontiguousarray(array)
-    return contiguous.view(np.uint8).reshape(-1).data if contiguous.size else memoryview(b"")

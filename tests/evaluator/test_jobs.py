@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,12 +27,17 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import fixed_values
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
+from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.connection import Redis, connect
+from sparsesmith.transport.job_store import Asker, JobStore
+from sparsesmith.transport.keys import KeyStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith.transport.stream import RewardStream
+from sparsesmith_proto.api import JobStatus, Queued
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Prompt, Rejected, Sampled, TimedOut, UserWritten
+from sparsesmith_proto.kernel import Candidate, Parent, Prompt, Rejected, Sampled, TimedOut, UserWritten
+from sparsesmith_proto.keys import Quotas
 from tests.evaluator.grading_tools import make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, program_text
 
@@ -94,7 +99,7 @@ def make_job(*programs: str, job_id: str = "job", budget_s: float = 60, is_sampl
 def grade(job: EvaluationJob, grader: Grader, connection: Redis) -> EvaluationReport:
     patterns = PatternStore(connection)
     patterns.put(small_pattern())
-    jobs.install(GradingService(grader, patterns, RewardStream(connection)))
+    jobs.install(GradingService(grader, patterns, RewardStream(connection), Accounts(connection)))
     return EvaluationReport.model_validate_json(jobs.grade(job.model_dump_json()))
 
 
@@ -123,6 +128,26 @@ def test_a_report_holds_ptx_of_what_passed_where_the_job_asks_for_it(grader: Gra
     assert located <= set(range(len(lines) + 1))
 
 
+def test_the_time_of_a_job_is_charged_to_the_key_that_asked_for_it_also_where_it_came_to_nothing(
+    grader: Grader, connection: Redis
+) -> None:
+    key, _ = KeyStore(connection).create("alice", Quotas())
+    status = JobStatus(job_id="abc", accepted_at="2026-11-22T00:00:00Z", status=Queued(position=0))
+    JobStore(connection).accept(status, "r", None, Asker("192.0.2.7", key))
+    accounts, seen = Accounts(connection), [0.0]
+    for job in (
+        make_job(program_text("right 5"), job_id="abc.0f0f0f0f-0"),
+        make_job(program_text("right 5"), job_id="abc.listing.answer"),
+        make_job(program_text("right 5"), job_id="abc.0f0f0f0f-1", budget_s=1e-6),
+    ):
+        with suppress(LimitExceeded):
+            grade(job, grader, connection)
+        seen.append(accounts.used(key.key_id).evaluator_seconds)
+    assert sorted(set(seen)) == seen
+    grade(make_job(program_text("right 5"), job_id="nobodys.0f0f0f0f-0"), grader, connection)
+    assert accounts.used(key.key_id).evaluator_seconds == seen[-1]
+
+
 def test_a_job_graded_twice_publishes_its_records_once(grader: Grader, connection: Redis) -> None:
     job = make_job(program_text("right 5"))
     grade(job, grader, connection)
@@ -149,6 +174,43 @@ def test_a_text_that_was_graded_for_a_search_is_not_graded_again_and_its_sample_
     assert not grader._process.is_running(), "another search grades for itself"
 
 
+def test_an_improvement_is_one_over_what_was_known_before_the_search(grader: Grader, connection: Redis) -> None:
+    def graded(job_id: str, search: str, *programs: str) -> dict[str, float]:
+        job = make_job(*(program_text(each) for each in programs), job_id=job_id)
+        report = service.grade(job.model_copy(update={"search": search}))
+        assert all(each.outcome.outcome == "passed" for each in report.evaluations)
+        records = [each.record for each in stream.read("test", 10, 100)]
+        assert len({record.rival_us for record in records}) == 1
+        assert records[0].rival_us is not None
+        return {"rival_us": records[0].rival_us} | {
+            record.record_id: record.rewards["improvement"] for record in records
+        }
+
+    patterns, stream = PatternStore(connection), RewardStream(connection)
+    patterns.put(small_pattern())
+    service = GradingService(grader, patterns, stream, Accounts(connection))
+    first = graded("a", "one", "right 8", "right 6")
+    assert first["rival_us"] == 9, "the best routine"
+    assert 0 < first["a:candidate-0"] < first["a:candidate-1"]
+    again = graded("b", "one", "right 7")
+    assert again["rival_us"] == 9, "as the search began"
+    second = graded("c", "two", "right 8", "right 5", "right 1")
+    assert second["rival_us"] == 6
+    assert second["c:candidate-0"] < 0 < second["c:candidate-1"] < second["c:candidate-2"] == 1
+
+
+def test_an_improvement_of_a_sample_with_a_parent_is_one_over_its_parent(grader: Grader, connection: Redis) -> None:
+    parent = Parent(program=program_text("right 7"), report="passed")
+    prompt = sampled().prompt.model_copy(update={"parent": parent})
+    origin = sampled().model_copy(update={"prompt": prompt})
+    job = make_job(program_text("right 7"), program_text("right 6"), program_text("right 8"))
+    refined = tuple(each.model_copy(update={"origin": origin}) for each in job.candidates[1:])
+    grade(job.model_copy(update={"candidates": (job.candidates[0], *refined)}), grader, connection)
+    records = [delivery.record for delivery in RewardStream(connection).read("test", 10, 100)]
+    assert [record.rival_us for record in records] == [9, 7, 7]
+    assert records[1].rewards["improvement"] > 0 > records[2].rewards["improvement"]
+
+
 def test_users_and_families_give_no_rewards(grader: Grader, connection: Redis) -> None:
     grade(make_job(program_text("right 5"), is_sampled=False), grader, connection)
     assert RewardStream(connection).read("test", 10, 50) == []
@@ -170,7 +232,7 @@ def test_a_candidate_that_was_not_reached_teaches_nothing(grader: Grader, connec
     stages = [each.outcome.stage for each in report.evaluations if isinstance(each.outcome, TimedOut)]
     assert len(stages) == 5
     assert "turn" in stages
-    assert len(reward_records(job, report)) == stages.count("run")
+    assert len(reward_records(job, report, report.baselines.best_routine().timing)) == stages.count("run")
 
 
 def test_a_budget_that_is_spent_before_anything_is_graded_is_told(grader: Grader, connection: Redis) -> None:
@@ -180,7 +242,7 @@ def test_a_budget_that_is_spent_before_anything_is_graded_is_told(grader: Grader
 
 
 def test_an_unknown_pattern_is_not_found(grader: Grader, connection: Redis) -> None:
-    jobs.install(GradingService(grader, PatternStore(connection), RewardStream(connection)))
+    jobs.install(GradingService(grader, PatternStore(connection), RewardStream(connection), Accounts(connection)))
     with pytest.raises(NotFound):
         jobs.grade(make_job(program_text("right 5")).model_dump_json())
 

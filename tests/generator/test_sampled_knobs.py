@@ -110,5 +110,6 @@ def test_the_sample_is_learned_from_at_its_first_values_alone() -> None:
     standing = Standing()
     candidates = (sample(BLOCKS), sample(BLOCKS, "s0-k-1", settings={"BLOCK": 128}))
     job = EvaluationJob(job_id="e1", workload=WORKLOAD, candidates=candidates)
-    records = reward_records(job, told(standing, *((each, passed(5)) for each in candidates)))
+    report = told(standing, *((each, passed(5)) for each in candidates))
+    records = reward_records(job, report, report.baselines.best_routine().timing)
     assert [record.candidate.candidate_id for record in records] == ["s0"]

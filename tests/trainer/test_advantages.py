@@ -1,4 +1,5 @@
 import math
+from itertools import combinations
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from services.trainer.online.advantages import (
     group_spreads,
     lambdas,
     leave_one_out,
+    leave_one_out_best,
     mixed_advantages,
     monte_carlo_returns,
     normalized,
@@ -123,3 +125,41 @@ def test_advantages_of_the_critic_are_in_units_of_their_size_and_bounded() -> No
     torch.testing.assert_close(large_BT, torch.tensor([[1.0, -1.0, 1.0, 0.0]]))
     one_far_BT = critic_advantages(torch.tensor([[1000.0] + [0.1] * 99]), torch.ones(1, 100))
     assert float(one_far_BT.max()) == MOST_SPREADS
+
+
+def added_to_the_best(rewards: list[float], row: int, k: int) -> float:
+    """Over all choices of the others."""
+    others = rewards[:row] + rewards[row + 1 :]
+    choices = list(combinations(others, min(k - 1, len(others))))
+    return sum(max(0.0, rewards[row] - max(choice)) for choice in choices) / len(choices)
+
+
+@pytest.mark.parametrize("k", [2, 4, 7])
+def test_what_a_sample_adds_to_the_best_of_k_is_the_mean_over_all_choices_of_others(k: int) -> None:
+    rewards = [0.3, -0.4, 1.2, 0.3, 0.9]
+    found_B = leave_one_out_best(torch.tensor([*rewards, 5.0]), torch.tensor([0] * 5 + [1]), k)
+    expected = [added_to_the_best(rewards, row, k) for row in range(5)]
+    torch.testing.assert_close(found_B, torch.tensor([*expected, 0.0]))
+
+
+def test_the_best_of_k_has_the_gradient_of_its_expectation() -> None:
+    """Two of three words, by enumeration: sum over pairs of probability x sum of advantage x gradient of log."""
+    worth, k = torch.tensor([0.0, 0.4, 1.0], dtype=torch.float64), 2
+    logits = torch.tensor([0.2, -0.1, -1.0], dtype=torch.float64, requires_grad=True)
+    chances = torch.softmax(logits, 0)
+    pairs = [(first, second) for first in range(3) for second in range(3)]
+    best = sum((chances[a] * chances[b] * torch.maximum(worth[a], worth[b]) for a, b in pairs), torch.tensor(0.0))
+    (expected,) = torch.autograd.grad(best, logits)
+    logs, found = torch.log_softmax(logits, 0), torch.zeros(3, dtype=torch.float64)
+    for a, b in pairs:
+        added = leave_one_out_best(worth[[a, b]], torch.zeros(2), k)
+        (gradient,) = torch.autograd.grad(added[0] * logs[a] + added[1] * logs[b], logits, retain_graph=True)
+        found += (chances[a] * chances[b]).detach() * gradient
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_best_is_mixed_with_the_mean_in_its_share() -> None:
+    rewards_B, groups_B = torch.tensor([0.0, 0.2, 0.1, 0.0]), torch.zeros(4)
+    mean_B, best_B, half_B = (group_advantages(rewards_B, groups_B, share, 4) for share in (0.0, 1.0, 0.5))
+    torch.testing.assert_close(half_B, (mean_B + best_B) / 2)
+    assert best_B[0] == 0 and best_B[1] > best_B[2]

@@ -13,9 +13,11 @@ from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import TrainingBatch
 from services.trainer.online.learner import Learner, Stopped
 from services.trainer.policy_model import PolicyNetworks, ValueHead, divergences
+from sparsesmith.reward import Standard, improvement
+from sparsesmith_proto.kernel import EstimatedTiming, Passed
 from sparsesmith_proto.reward import RewardRecord
 from tests.generator.tiny_policy import HIDDEN, make_policy
-from tests.trainer.records import make_batch, make_record, make_sampled
+from tests.trainer.records import MISMATCH, PASSED, make_batch, make_record, make_sampled
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -296,6 +298,49 @@ def test_with_equal_rewards_in_each_group_the_critic_alone_learns() -> None:
     assert torch.equal(learner.logprobs(batch), before)
     assert metrics["policy_moved"] == 0 and metrics["steps"] > 0
     assert learner.update(batch)["value_loss"] < metrics["value_loss"]
+
+
+def test_the_share_of_the_best_falls_with_the_updates_and_is_part_of_the_state() -> None:
+    def moved(learner: Learner) -> list[float]:
+        batch = make_batch(*arms(learner))
+        learner.update(batch)
+        return [float(each) for each in learner.logprobs(batch)[:, -2]]
+
+    fading = make_learner(best_share=1.0, best_updates=1)
+    moved(fading)
+    restored, mean = make_learner(best_share=1.0, best_updates=1), make_learner()
+    for each in (restored, mean):
+        each.load_state_dict(copy.deepcopy(fading.state_dict()))
+    assert moved(fading) == moved(restored) == moved(mean)
+    first = [moved(make_learner(best_share=share)) for share in (0.0, 1.0)]
+    assert first[0] != first[1]
+
+
+def test_a_speedup_of_a_hundred_moves_no_weight_further_than_one_of_two() -> None:
+    twice, hundredfold, less = (weights_after(speedup) for speedup in (2.0, 100.0, 1.5))
+    assert all(torch.equal(twice[name], hundredfold[name]) for name in twice)
+    assert not all(torch.equal(twice[name], less[name]) for name in twice)
+
+
+def weights_after(speedup: float) -> dict[str, torch.Tensor]:
+    """Of an update in which one program is so much faster than what there was, one slower, and two are wrong."""
+    learner = make_learner(matrix_rate=1e-3, other_rate=1e-3)
+    outcomes = {REWARDED: with_time(10 / speedup), 20: with_time(12.0)}
+    records = [
+        make_record(
+            f"{arm}:{number}",
+            reward=improvement(outcomes.get(arm, MISMATCH), Standard(10.0, 10.0, 1000)),
+            origin=make_sampled(token_ids=(arm, EOS)),
+        )
+        for arm in ARMS
+        for number in range(2)
+    ]
+    learner.update(make_batch(*records))
+    return dict(learner.networks.state_dict())
+
+
+def with_time(median_us: float) -> Passed:
+    return PASSED.model_copy(update={"timing": EstimatedTiming(median_us=median_us, traffic_model="test")})
 
 
 def test_an_update_can_be_abandoned_between_micro_batches() -> None:

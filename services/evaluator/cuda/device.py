@@ -39,7 +39,7 @@ from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMEN
 from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.operations import Problem
-from sparsesmith.operations.operation import Expected, operands_with_role
+from sparsesmith.operations.operation import Expected
 from sparsesmith.operations.product import SparseProduct
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram
@@ -135,14 +135,6 @@ class CudaDevice:
 
     def open(self, problem: Problem) -> "CudaBench":
         """See Device.open."""
-        if operands_with_role(problem.operation, "inout"):
-            name = problem.workload.operation
-            raise LimitExceeded(
-                f"operation {name}: on a GPU what is changed in place cannot be timed yet",
-                field="operation",
-                value=name,
-                limit="operands that are read or written",
-            )
         if problem.element_type not in WIDE_TYPES:
             raise LimitExceeded(
                 f"element type {problem.element_type}: on a GPU inputs and references are made of "
@@ -194,11 +186,12 @@ class CudaBench:
     def _routines(self) -> LibraryRoutines | OwnRoutines:
         device, problem = self._device, self._problem
         if not is_product(problem):
-            return OwnRoutines(problem, self.load, device.architecture, self._draws)
+            return OwnRoutines(problem, self.load, device.architecture, device.num_sms, self._draws)
         return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
         """See Bench.baselines. Checked on two draws of its own."""
+        self.vouch()
         if is_product(self._problem):
             return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
         first, *others = kinds_of(self._problem)
@@ -207,6 +200,10 @@ class CudaBench:
     def draw(self, name: str, seed: int | None = None) -> Draw:
         """See Bench.draw."""
         return self._source.draw(name, seed)
+
+    def vouch(self) -> None:
+        """See Bench.vouch."""
+        self._source.vouch()
 
     def seal(self, draws: Sequence[Draw]) -> SealedMemory:
         """See Bench.seal."""

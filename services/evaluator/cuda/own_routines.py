@@ -1,8 +1,9 @@
-"""The naive program of an operation that no library of the vendor's is asked for: its baseline, under the harness of
+"""The plainest program of an operation that no library of the vendor's is asked for: its baseline, under the harness of
 candidates."""
 
 from collections.abc import Callable
 
+from services.evaluator.candidates import baseline_text
 from services.evaluator.checking.correctness import Correct, check
 from services.evaluator.compiling.compiler import Compiled, compile_program
 from services.evaluator.cuda.arena import random_placement
@@ -14,7 +15,6 @@ from services.evaluator.isolation.built_formats import StoredMatrices
 from services.evaluator.measuring.interval import FULL, TimingBudget
 from sparsesmith.errors import Unavailable
 from sparsesmith.operations import Problem
-from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, Crashed, Rejected
 from sparsesmith_proto.message import Architecture
@@ -25,15 +25,16 @@ Load = Callable[[KernelProgram, StoredMatrix, Compiled], CudaKernel | Rejected |
 class OwnRoutines:
     """Of one problem; the same methods as `LibraryRoutines`."""
 
-    def __init__(self, problem: Problem, load: Load, architecture: Architecture, held: HeldDraws) -> None:
+    def __init__(self, problem: Problem, load: Load, architecture: Architecture, num_sms: int, held: HeldDraws) -> None:
         self._problem = problem
+        self.name, self._text = baseline_text(problem.workload, num_sms)
         self._load = load
         self._architecture = architecture
         self._held = held
         self._kernel: CudaKernel | None = None
 
     def baselines(self, first: Draw, second: Draw) -> Baselines:
-        """The naive program, checked on two draws in device memory. Raises Unavailable where it does not work."""
+        """It is checked on two draws in device memory. Raises Unavailable where it does not work."""
         kernel, conversion_ms = self._loaded()
         verdict = check(kernel, [first, second], 0)
         if not isinstance(verdict, Correct):
@@ -52,15 +53,10 @@ class OwnRoutines:
     def move(self) -> None:
         """Every sequence lies at other addresses than the one before."""
 
-    @property
-    def name(self) -> str:
-        return self._problem.operation.naive
-
     def _loaded(self) -> tuple[CudaKernel, float]:
         """Compiled and loaded once, and how long its format takes to build. Raises Unavailable."""
         problem = self._problem
-        text = with_element_type(problem.operation.programs[self.name], problem.element_type)
-        program = parse_program(text, problem.workload.operation, problem.element_type)
+        program = parse_program(self._text, problem.workload.operation, problem.element_type)
         stored = StoredMatrices(problem).get(program)
         if self._kernel is None:
             binary = compile_program(program.source, self._architecture)

@@ -164,11 +164,19 @@ class InterpreterBench:
         programs = plain_programs(self.problem.workload)
         routines = (self._routine(name, text, checked) for name, text in programs.items())
         timed = tuple(routine for routine in routines if routine is not None)
+        if not timed:
+            names = ", ".join(programs)
+            raise Unavailable(
+                f"{names}: other bits for equal inputs, and deterministic=true asks for a baseline without"
+            )
         self._routines = {routine.routine: routine.timing for routine in timed}
         return Baselines(default=timed[0].routine, routines=timed)
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
         return draw_inputs(name, self.problem, self._generator if seed is None else np.random.default_rng(seed))
+
+    def vouch(self) -> None:
+        """References are made on the host, by the operation itself."""
 
     def seal(self, draws: Sequence[Draw]) -> HostSeal:
         return HostSeal(draws)

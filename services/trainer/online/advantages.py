@@ -71,6 +71,29 @@ def leave_one_out(rewards_B: Tensor, groups_B: Tensor) -> Tensor:
     return torch.where(others_B > 0, rewards_B - baseline_B, torch.zeros_like(rewards_B))
 
 
+def leave_one_out_best(rewards_B: Tensor, groups_B: Tensor, k: int) -> Tensor:
+    """What each sample adds to the best of k (at least 2): shape [B], never negative.
+
+    The mean over all choices of k - 1 others of its group of max(0, reward - best of those): the best of the k less
+    what it would be without this sample, whose expectation has the gradient of E[best of k] (PKPO, Walder and Karkhanis
+    2025, with each subset's own baseline). In a group of fewer than k: of as many as there are; zero for who is alone.
+    """
+    found_B = torch.zeros_like(rewards_B)
+    for row, (reward, group) in enumerate(zip(rewards_B, groups_B, strict=True)):
+        mates = groups_B == group
+        mates[row] = False
+        others = rewards_B[mates].sort().values
+        if len(others):
+            chances = torch.tensor(_chances_of_best(len(others), min(k - 1, len(others))), device=rewards_B.device)
+            found_B[row] = (chances.to(others.dtype) * (reward - others).clamp(min=0)).sum()
+    return found_B
+
+
+def _chances_of_best(count: int, chosen: int) -> list[float]:
+    """That the i-th smallest of `count` is the best of `chosen` of them, drawn without putting back."""
+    return [math.comb(number, chosen - 1) / math.comb(count, chosen) for number in range(count)]
+
+
 def group_spreads(rewards_B: Tensor, groups_B: Tensor) -> Tensor:
     """How far the rewards of each sample's group lie apart, but at least REWARD_NOISE: shape [B].
 
@@ -93,9 +116,13 @@ def _mean_differences(rewards_B: Tensor, same_BB: Tensor) -> tuple[Tensor, Tenso
     return same_BB @ apart_BB.sum(dim=1) / pairs_B, sizes_B - 1
 
 
-def group_advantages(rewards_B: Tensor, groups_B: Tensor) -> Tensor:
-    """Leave-one-out in spreads of the sample's group: shape [B]."""
-    return within_bounds(leave_one_out(rewards_B, groups_B) / group_spreads(rewards_B, groups_B))
+def group_advantages(rewards_B: Tensor, groups_B: Tensor, best_share: float = 0.0, best_of: int = 4) -> Tensor:
+    """Leave-one-out in spreads of the sample's group: shape [B]. `best_share` of it for what the sample adds to the
+    best of `best_of`, the rest for what it is above the mean."""
+    added_B = leave_one_out(rewards_B, groups_B)
+    if best_share > 0:
+        added_B = (1 - best_share) * added_B + best_share * leave_one_out_best(rewards_B, groups_B, best_of)
+    return within_bounds(added_B / group_spreads(rewards_B, groups_B))
 
 
 def critic_advantages(gae_BT: Tensor, mask_BT: Tensor) -> Tensor:

@@ -34,6 +34,9 @@ class LearnerOptions:
     group_share: float = 0.5
     value_targets: ValueTargets = "returns"
     advantage_scale: AdvantageScale = "group"
+    best_of: int = 4
+    best_share: float = 0.0
+    best_updates: int = 0
     critic_gate: float = 0.5
     critic_warmup: int = 20
     kl_coefficient: float = 0.02
@@ -53,6 +56,8 @@ class Rollout:
     """The critic's; zeros where the algorithm needs none."""
     critic_holds: bool = True
     """Whether the critic foretells rewards well enough to be asked (`critic_record`)."""
+    num_updates: int = 0
+    """By which the policy was moved before."""
 
 
 @dataclass(frozen=True)

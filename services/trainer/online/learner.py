@@ -103,6 +103,7 @@ class Learner:
         self._value_optimizer = self._new_value_optimizer()
         self._random = torch.Generator().manual_seed(seed)
         self._critic_record = CriticRecord()
+        self._num_updates = 0
 
     def update(
         self, batch: TrainingBatch, must_stop: Callable[[], bool] = lambda: False, step_scale: float = 1.0
@@ -132,6 +133,7 @@ class Learner:
         metrics = _batch_metrics(batch, start.rollout, targets) | tally.metrics() | trust | gap
         metrics |= self._critic_metrics(start.rollout)
         metrics["policy_moved"] = float(step_size > 0 and metrics["steps"] > 0 and metrics["kept_share"] > 0)
+        self._num_updates += int(metrics["policy_moved"])
         self._sound_alarms(metrics)
         return metrics
 
@@ -173,11 +175,13 @@ class Learner:
             "value_optimizer": None if self._value_optimizer is None else self._value_optimizer.state_dict(),
             "random": self._random.get_state(),
             "critic_record": asdict(self._critic_record),
+            "num_updates": self._num_updates,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state_dict`. Of one that another algorithm left, the critic is left out, or starts afresh."""
         self._critic_record = CriticRecord()
+        self._num_updates = int(state.get("num_updates", 0))
         policy = {name: tensor for name, tensor in state["networks"].items() if not name.startswith(CRITIC_PREFIX)}
         critic = {name: tensor for name, tensor in state["networks"].items() if name not in policy}
         if self._value_optimizer is not None and critic:
@@ -259,7 +263,13 @@ class Learner:
             values_BT[rows, :length] = self._values(hidden) * part.text.sampled_mask_BT
             proximal.keep(rows, hidden, part)
             reference.keep(rows, self._forward(self.reference, part)[0], part)
-        return Start(batch, Rollout(proximal_BT, values_BT), proximal, reference, self._policy_weights())
+        return Start(
+            batch,
+            Rollout(proximal_BT, values_BT, num_updates=self._num_updates),
+            proximal,
+            reference,
+            self._policy_weights(),
+        )
 
     def _policy_parameters(self) -> list[nn.Parameter]:
         return [*self.networks.model.parameters(), *self.networks.encoder.parameters()]

@@ -58,9 +58,16 @@ class Ppo:
             group_B = advantages.leave_one_out(batch.reward_B, batch.group_B)
             mixed_BT = advantages.mixed_advantages(gae_BT, group_B, mask_BT, share)
             return advantages.normalized(mixed_BT, mask_BT) * told(batch.reward_B, batch.group_B)
-        group_B = advantages.group_advantages(batch.reward_B, batch.group_B)
+        best_share = self._best_share(rollout.num_updates)
+        group_B = advantages.group_advantages(batch.reward_B, batch.group_B, best_share, self.options.best_of)
         critic_BT = advantages.critic_advantages(gae_BT, mask_BT)
         return advantages.mixed_advantages(critic_BT, group_B, mask_BT, share)
+
+    def _best_share(self, num_updates: int) -> float:
+        """Falls to nothing in a straight line; without an end it stays."""
+        options = self.options
+        left = max(0.0, 1 - num_updates / options.best_updates) if options.best_updates else 1.0
+        return options.best_share * left
 
     def losses(self, current: Forward, rollout: Rollout, targets: Targets, mask_BT: Tensor) -> Losses:
         """See Algorithm."""

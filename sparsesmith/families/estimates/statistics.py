@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from sparsesmith.formats.building.windows import padding_in_windows
 from sparsesmith.formats.dia import diagonals_of
+from sparsesmith.formats.format import NARROW_REACH
 from sparsesmith.formats.sell import NO_ROW, sorted_rows
 from sparsesmith.matrix.features import (
+    NUM_WINDOWS,
     block_fill,
     distinct_diagonals,
     narrow_share_of_nonzeros,
@@ -55,6 +57,8 @@ class PatternStatistics:
     """Statistics of one pattern, computed when first asked for."""
 
     pattern: Pattern
+    num_windows: int = NUM_WINDOWS
+    """Of the sample that single nonzeros are looked at in."""
     answers: dict[tuple[object, ...], object] = field(default_factory=dict, init=False, repr=False)
     """Of `remembered` statistics, by statistic and arguments."""
 
@@ -116,20 +120,27 @@ class PatternStatistics:
         """Whether 16-bit offsets reach within every slice: exact without sorting, safe with it."""
         if self.narrow:
             return True
-        if sigma == 0:
+        if sigma == 0 or self.has_far_reaching_row:
             return False
         return narrow_share_of_rows(self._spans, max(lanes, sigma)) == 1.0
 
     @remembered
     def narrow_row_blocks(self, nnz_per_block: int) -> bool:
         """Whether 16-bit offsets reach within every row block (may say no where they just do)."""
-        return self.narrow or narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
+        if self.narrow or self.has_far_reaching_row:
+            return self.narrow
+        return narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
 
     @cached_property
     def row_reach(self) -> int:
         """Columns from the first to the last of a row, of the row that spans most: exact."""
         first, last = self._spans
         return int((last - np.minimum(first, last)).max()) + 1
+
+    @property
+    def has_far_reaching_row(self) -> bool:
+        """Whether a row alone spans more columns than 16 bits reach: then no slice and no block of rows is narrow."""
+        return self.row_reach > NARROW_REACH["u16"]
 
     @remembered
     def reach_of_nonzeros(self, count: int) -> int:
@@ -161,7 +172,7 @@ class PatternStatistics:
     @remembered
     def block_fill(self, rows: int, cols: int) -> float:
         """Filled share of aligned dense blocks."""
-        return block_fill(self.pattern, rows, cols)
+        return block_fill(self.pattern, rows, cols, self.num_windows)
 
     def block_shapes(self) -> list[tuple[int, int]]:
         """Dense block shapes worth trying: well filled, best first."""

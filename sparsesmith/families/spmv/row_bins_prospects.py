@@ -55,7 +55,9 @@ def _cuts(work: Work) -> Iterator[_Cut]:
         # Which rows share a warp does not depend on the steps, and looking at all columns takes its time.
         rows_of_warps = tuple((bin_.width, bin_.lanes) for bin_ in bins)
         if rows_of_warps not in narrow:
-            narrow[rows_of_warps] = work.statistics.narrow or is_narrow(pattern, bins)
+            narrow[rows_of_warps] = work.statistics.narrow or (
+                not work.statistics.has_far_reaching_row and is_narrow(pattern, bins)
+            )
         yield _Cut(steps, max_lanes, bins, narrow[rows_of_warps])
 
 

@@ -1,0 +1,65 @@
+"""The comparison of tasks: what PyTorch is asked for is what the task is, and ratios count what a user gets."""
+
+import argparse
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.task_libraries import ROUTINES, tensors_of
+from benchmarks.tasks import told
+from services.evaluator.checking.draws import draw, kinds_of
+from services.evaluator.device import wrong_entries
+from sparsesmith.operations.operation import operands_with_role
+from sparsesmith_proto.kernel import DeviceDescription
+from tests.operations.graded import make_problem
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_a_librarys_row_computes_the_task(name: str) -> None:
+    problem = make_problem(name)
+    drawn = draw(kinds_of(problem)[0], problem, np.random.default_rng(2))
+    found = ROUTINES[name](tensors_of(drawn.inputs), problem.sizes).numpy()
+    (output,) = operands_with_role(problem.operation, "output", "inout")
+    if drawn.residuals is None:
+        expected = drawn.expected[output.name]
+        assert not wrong_entries(found, expected.reference, expected.bound).any()
+    else:
+        residual = drawn.residuals({output.name: found})[output.name]
+        assert (abs(residual.found) <= residual.bound).all()
+
+
+DEVICE = DeviceDescription(
+    kind="cuda", name="a GPU", architecture="sm_90", num_sms=132, copy_bandwidth_gbs=4000.0, versions={}
+)
+OPTIONS = argparse.Namespace(device="auto", sizes="auto", candidates=8, seconds=60.0)
+
+
+def make_row(task: str, naive_us: float, best_us: float | None, **more: Any) -> dict[str, Any]:
+    best = None if best_us is None else {"us": best_us}
+    return {"task": task, "axes": {"n": 8}, "naive_us": naive_us, "best": best, "seconds": 2.0, **more}
+
+
+def test_ratios_are_geometric_means_of_what_a_user_gets() -> None:
+    rows = [
+        make_row("sum", 8.0, 1.0, torch_us=2.0),
+        make_row("sum", 2.0, 1.0, torch_us=2.0),
+        make_row("relu", 1.0, 4.0),
+        make_row("softmax", 100.0, 1.0),
+        make_row("dot", 5.0, None),
+    ]
+    result = told(rows, DEVICE, OPTIONS)
+    assert result["over_naive"] == {"all": pytest.approx(16 ** (1 / 3), abs=1e-4), "reductions": 4.0, "others": 1.0}
+    assert result["over_torch"] == 2.0
+    assert (result["tasks"], result["solved"], result["unsolved"]) == (4, 3, ["dot"])
+
+
+def test_a_size_that_was_left_out_makes_no_task_unsolved_and_changes_of_the_best_have_a_mean_of_their_own() -> None:
+    rows = [
+        make_row("sum", 8.0, 4.0, mutated={"us": 1.0}),
+        make_row("sum", 8.0, 4.0, mutated={"us": 4.0}),
+        {"task": "sum", "axes": {"n": 16}, "left_out": "too many operations", "seconds": 0.0},
+    ]
+    result = told(rows, DEVICE, OPTIONS)
+    assert (result["solved"], result["unsolved"], result["sizes_left_out"]) == (1, [], 1)
+    assert result["mutated_over_best"] == 2.0
