@@ -17,7 +17,7 @@ import platform
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ from benchmarks.preparation import Prepared, Unprepared, Workshop, prepared_work
 from benchmarks.structure import vector_bytes
 from benchmarks.suites import ROOT, Source, core_sources, example_sources, generated_sources, held_out_sources
 from benchmarks.sweep import Plan, parse_plan
-from services.evaluator.candidates import parse_text
+from services.evaluator.candidates import fill_numbers, parse_text
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
 from services.evaluator.isolation.sandbox import DeviceProcess
@@ -128,7 +128,9 @@ def _measured(prepared: Prepared | Unprepared, samples: Samples, process: Device
     if isinstance(prepared, Unprepared):
         return {"name": prepared.name, "failed": prepared.message}
     try:
-        return measured_row(prepared, hold(prepared, _candidates_of(samples, prepared), process), process.description())
+        device = process.description()
+        contest = hold(prepared, _samples_of(samples, prepared, device.num_sms), process)
+        return measured_row(prepared, contest, device)
     except SparsesmithError as error:
         return {"name": prepared.matrix.name, "failed": error.message}
 
@@ -316,13 +318,19 @@ def _sources(options: argparse.Namespace, plan: Plan) -> list[Source]:
     return [source for source in chosen if options.names is None or source.name in options.names]
 
 
-def _candidates_of(samples: Samples, prepared: Prepared) -> tuple[Candidate, ...]:
-    plan = prepared.plan
+def _samples_of(samples: Samples, prepared: Prepared, num_sms: int) -> tuple[Candidate, ...]:
+    plan, problem = prepared.plan, Problem(prepared.workload, prepared.matrix.pattern)
     programs = samples.get((prepared.matrix.name, plan.operation, plan.element_type, plan.num_dense_cols), [])
-    return tuple(
+    return candidates_of(programs, problem, num_sms)
+
+
+def candidates_of(programs: Sequence[str], problem: Problem, num_sms: int) -> tuple[Candidate, ...]:
+    """With their open numbers filled in, knobs at their first values; what cannot be filled in stays, and is refused."""
+    written = [
         Candidate(candidate_id=f"{SAMPLE_PREFIX}-{number}", program=program, origin=UserWritten())
         for number, program in enumerate(programs)
-    )
+    ]
+    return tuple(each.candidate for each in fill_numbers(written, problem, num_sms))
 
 
 def _read_samples(path: Path | None) -> Samples:

@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.suites import Matrix, core_matrices
 from services.trainer.offline.judging import SamplingSettings, sample_programs
-from services.trainer.offline.prompt_pool import build_pool, header_tensor
+from services.trainer.offline.prompt_pool import Device, asked_for, build_pool
 from services.trainer.policy_model import PolicyNetworks
 from services.trainer.tokenizer import load_tokenizer
 from sparsesmith.policy.checkpoint import load_policy
@@ -47,8 +47,8 @@ def main() -> None:
     torch.manual_seed(0)
     for start in range(0, len(asked), settings.batch_sequences):
         part = asked[start : start + settings.batch_sequences]
-        headers = [header_tensor(*workload, settings.architecture) for _, workload in part]
-        prompts = pool.batch([each.name for each, _ in part], headers, generator)
+        asked_of = [asked_for(*workload, Device(settings.architecture)) for _, workload in part]
+        prompts = pool.batch([each.name for each, _ in part], asked_of, generator)
         programs += [text for text, _, _ in sample_programs(networks, prompts, tokenizer, settings)]
     print(f"{len(programs)} samples in {time.monotonic() - began:.0f} s on {device}")
     with options.out.open("w", encoding="utf-8") as out:

@@ -6,8 +6,10 @@ SparsesmithError
 │   ├── InvalidProgram      a kernel program outside the contract
 │   └── InvalidOption       an unknown or out-of-range option
 ├── LimitExceeded           larger than a setting allows: HTTP 413
+├── Unauthorized            no key, or none that opens: HTTP 401
 ├── NotFound                no such job, pattern or artifact: HTTP 404
 ├── Conflict                not possible in the job's state, or an Idempotency-Key reused: HTTP 409
+├── QuotaExceeded           a key's quota is used up: HTTP 429
 └── Unavailable             a part of the stack does not answer: HTTP 503
 """
 
@@ -43,12 +45,33 @@ class LimitExceeded(SparsesmithError):
     """Larger than a setting allows."""
 
 
+class Unauthorized(SparsesmithError):
+    """The server asks for a key, and none came that opens it. Says no more: neither which keys there are nor why."""
+
+
 class NotFound(SparsesmithError):
     """Nothing has that name."""
 
 
 class Conflict(SparsesmithError):
     """The state of a job does not allow it."""
+
+
+class QuotaExceeded(SparsesmithError):
+    """A key's quota is used up."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        value: object = None,
+        limit: object = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        """`retry_after_s`: when there is some again."""
+        super().__init__(message, field=field, value=value, limit=limit)
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(SparsesmithError):

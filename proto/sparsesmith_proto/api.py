@@ -1,5 +1,6 @@
 """Hop client <-> generator: the bodies of the HTTP interface, version 1."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -51,15 +52,32 @@ class Budget(Message):
     seconds: Seconds = Field(default=120, gt=0, le=3600)
 
 
+PRESETS: Mapping[str, Mapping[str, int]] = {"fsr": {"children": 5, "generations": 5, "beam": 1}}
+"""How far known loops go: FSR asks for five children of the fastest program, down to a depth of five."""
+
+
 class Refinement(Message):
     """How far `search="refine"` goes: the loop of generating, grading and changing what was found."""
 
+    preset: Literal["fsr"] | None = Field(default=None, exclude_if=_is_none)
+    """The numbers below as a known loop has them; given beside it they must be the same."""
     children: int = Field(default=8, ge=1, le=256)
     """Of each program that is refined."""
     generations: int = Field(default=6, ge=1, le=64)
     """Changes from the first programs to the last."""
     beam: int = Field(default=4, ge=1, le=64)
     """Programs that are refined: the fastest so far."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_preset(cls, given: object) -> object:
+        preset = given.get("preset") if isinstance(given, Mapping) else None
+        if not isinstance(given, Mapping) or not isinstance(preset, str) or preset not in PRESETS:
+            return given
+        for name, number in PRESETS[preset].items():
+            if str(given.get(name, number)) != str(number):
+                raise ValueError(f"{name} is {given[name]}: the preset {preset} has {number}")
+        return {**given, **PRESETS[preset]}
 
 
 class TuningOptions(Message):
@@ -521,3 +539,12 @@ class Readiness(Message):
     status: Literal["ready"] = "ready"
     degraded: str | None = None
     """What does not work meanwhile."""
+
+
+class Permalink(Message):
+    """`GET /v1/kernels/{id}/permalink`: a job's address that opens without a key, for reading alone."""
+
+    path: str
+    """Of the page."""
+    secret: str | None
+    """For `X-Job-Secret`, or `?secret=` of a request about the job. None: the server asks for no keys."""

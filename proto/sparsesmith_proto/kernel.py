@@ -70,6 +70,10 @@ class Prompt(Message):
     """Seed of the choice of nonzeros that the matrix tokens show."""
     architecture: Architecture
     parent: Parent | None = None
+    num_sms: int | None = Field(default=None, ge=1, le=65536, exclude_if=lambda known: known is None)
+    """Multiprocessors of the device that is written for; None: not told."""
+    copy_bandwidth_gbs: float | None = Field(default=None, gt=0, le=1e9, exclude_if=lambda known: known is None)
+    """Its device-to-device copy, read plus written, in 1e9 bytes a second; None: not told."""
 
 
 class Sampled(Message):
@@ -79,6 +83,9 @@ class Sampled(Message):
     prompt: Prompt
     group: Identifier
     """Samples of one prompt share a group: their rewards are each other's baseline."""
+    group_size: int | None = Field(default=None, ge=1)
+    """Samples that are drawn of this prompt, if the search goes on for so long. None: not known, as in records of
+    earlier releases."""
     token_ids: tuple[int, ...] = Field(min_length=1)
     logprobs: tuple[float, ...] = Field(min_length=1)
     """Natural log-probability of each token under the policy that sampled it, after temperature."""

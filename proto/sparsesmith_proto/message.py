@@ -30,8 +30,8 @@ Axes = Annotated[dict[AxisName, Annotated[int, Field(ge=1, lt=2**31)]], Field(ma
 """Sizes that a request names, by the names that the operation gives them."""
 
 EncoderName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
-"""How a policy is shown a matrix: `structural` and `sinusoidal` by soft tokens, `text` in words. Services may know
-others."""
+"""How a policy is shown a matrix: `structural`, `profiled` and `sinusoidal` by soft tokens, `text` in words. Services
+may know others."""
 
 PolicyVersion = Annotated[int, Field(ge=0)]
 """Counts the published weights; 0 is the policy as shipped or configured."""

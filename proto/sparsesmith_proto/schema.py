@@ -21,6 +21,7 @@ from sparsesmith_proto.api import (
     KernelRequest,
     Listing,
     MatrixCard,
+    Permalink,
     PolicyStatus,
     Problem,
     Readiness,
@@ -28,6 +29,7 @@ from sparsesmith_proto.api import (
     TuningOptions,
 )
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.keys import ApiKey, AuditEntry
 from sparsesmith_proto.message import Message
 from sparsesmith_proto.policy import LogprobGap, PolicyAnnouncement, PolicyStanding, ProbeQuestion
 from sparsesmith_proto.reward import RewardRecord
@@ -44,6 +46,7 @@ MESSAGES: tuple[type[Message], ...] = (
     MatrixCard,
     Density,
     Fleet,
+    Permalink,
     Problem,
     PolicyStatus,
     Readiness,
@@ -55,6 +58,8 @@ MESSAGES: tuple[type[Message], ...] = (
     ProbeQuestion,
     LogprobGap,
     PolicyStanding,
+    ApiKey,
+    AuditEntry,
 )
 """Whatever crosses a hop as a whole."""
 

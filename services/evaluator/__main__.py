@@ -57,6 +57,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from services.evaluator.cores import num_cores
     from services.evaluator.devices import device_process
     from services.evaluator.metrics import EvaluatorMetrics
+    from sparsesmith.transport.accounts import Accounts
     from sparsesmith.transport.connection import connect
     from sparsesmith.transport.metrics_channel import MetricsChannel, published
     from sparsesmith.transport.pattern_store import PatternStore
@@ -83,8 +84,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
             retire=worker.retire,
         )
         metrics = EvaluatorMetrics(device)
-        stream = RewardStream(connection)
-        jobs.install(jobs.GradingService(grader, PatternStore(connection), stream, metrics.graded))
+        channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
+        jobs.install(jobs.GradingService(grader, *channels, metrics.graded))
         with published(metrics.registry, MetricsChannel(connection), worker.name):
             worker.work(burst=burst, logging_level="WARNING")
     if worker.is_retiring:

@@ -35,7 +35,8 @@ class Parsed:
 def fill_numbers(candidates: Iterable[Candidate], problem: Problem, num_sms: int) -> tuple[Filled, ...]:
     """In order. Lines in a message count as in the text as it was written."""
     workload = problem.workload
-    circumstances = Circumstances(problem.matrix, workload.num_dense_cols, num_sms, workload.axes)
+    sizes = workload.axes if problem.matrix is not None else problem.sizes
+    circumstances = Circumstances(problem.matrix, workload.num_dense_cols, num_sms, sizes)
     return tuple(
         _filled(each, workload, circumstances) if is_open(each.program) or each.settings else Filled(each)
         for each in candidates

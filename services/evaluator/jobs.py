@@ -5,6 +5,8 @@ second worker is graded again; its records have the same ids, so the trainer use
 """
 
 import hashlib
+import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,14 +21,17 @@ from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.known_times import KnownTimes, rival_of
-from sparsesmith.errors import SparsesmithError
+from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.reward import rewards, standard_of
+from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Baselines, Evaluation, Sampled, Timing, Workload
 from sparsesmith_proto.reward import RewardRecord
+
+log = logging.getLogger(__name__)
 
 MAX_IDENTIFIER_CHARACTERS = 128
 MAX_SEARCHES = 8
@@ -141,22 +146,36 @@ class GradingService:
         grader: Grader,
         patterns: PatternStore,
         stream: RewardStream,
+        accounts: Accounts,
         on_report: Callable[[EvaluationReport], None] = lambda report: None,
     ) -> None:
         self._grader = grader
         self._patterns = patterns
         self._stream = stream
+        self._accounts = accounts
         self._on_report = on_report
         self._known = KnownTimes()
 
     def grade(self, job: EvaluationJob) -> EvaluationReport:
-        """Grades a job and publishes what the trainer learns from."""
-        report = self._grader.grade(job, self._patterns)
+        """Grades a job and publishes what the trainer learns from. The time it took is charged to the key that asked
+        for it, also where it came to nothing."""
+        began = time.monotonic()
+        try:
+            report = self._grader.grade(job, self._patterns)
+        finally:
+            self._charge(job.job_id, time.monotonic() - began)
         self._on_report(report)
         for record in reward_records(job, report, self._known.rival(job, report)):
             self._stream.publish(record)
         self._known.take_in(job, report)
         return report
+
+    def _charge(self, job_id: str, seconds: float) -> None:
+        """An answer is worth more than its place in an account."""
+        try:
+            self._accounts.charge_seconds(job_id, seconds)
+        except Unavailable as error:
+            log.warning("%.1f s of job %s are charged to nobody: %s", seconds, job_id, error)
 
 
 def reward_records(job: EvaluationJob, report: EvaluationReport, known: Timing) -> list[RewardRecord]:

@@ -1,11 +1,14 @@
 """The generator's ends of the channels to evaluators and trainer, all on one Redis."""
 
 from services.generator.search.evaluations import WorkQueue
+from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.candidate_store import CandidateStore
 from sparsesmith.transport.connection import connect, is_answering
 from sparsesmith.transport.job_store import History, JobStore
+from sparsesmith.transport.keys import KeyStore
 from sparsesmith.transport.metrics_channel import MetricsChannel
 from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith.transport.permalinks import Permalinks
 from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith.transport.queue import EvaluationQueue, living_workers
 from sparsesmith.transport.shelf import ShelfLimits
@@ -25,6 +28,9 @@ class Channels:
         self.policy = PolicyChannel(self._connection)
         self.metrics = MetricsChannel(self._connection)
         self.tuned_kernels = TunedKernelStore(self._connection)
+        self.keys = KeyStore(self._connection)
+        self.accounts = Accounts(self._connection)
+        self.permalinks = Permalinks(self._connection)
 
     def is_answering(self) -> bool:
         return is_answering(self._connection)

@@ -27,6 +27,10 @@ class KernelOrder(Message):
     work: int | None = None
     """See `work_of`. None: an earlier release stored the order."""
 
+    def describe(self) -> str:
+        """For the audit log."""
+        return f"tune {_described(self.workload)}, {self.options.budget.candidates} candidates"
+
 
 class EvaluationOrder(Message):
     """Grade a user's program."""
@@ -39,8 +43,17 @@ class EvaluationOrder(Message):
     work: int | None = None
     """See `work_of`. None: an earlier release stored the order."""
 
+    def describe(self) -> str:
+        """For the audit log; names the program by its digest."""
+        return f"grade {_described(self.workload)}, program {hashlib.sha256(self.program.encode()).hexdigest()[:12]}"
+
 
 Order = Annotated[KernelOrder | EvaluationOrder, Field(discriminator="kind")]
+
+
+def _described(workload: Workload) -> str:
+    matrix = "" if workload.pattern is None else f" of matrix {workload.pattern[:12]}"
+    return f"{workload.operation} {workload.element_type}{matrix}"
 
 
 @dataclass(frozen=True)

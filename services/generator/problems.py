@@ -19,7 +19,9 @@ from sparsesmith.errors import (
     InvalidOption,
     LimitExceeded,
     NotFound,
+    QuotaExceeded,
     SparsesmithError,
+    Unauthorized,
     Unavailable,
 )
 from sparsesmith_proto.api import Problem
@@ -32,6 +34,7 @@ MAX_VALUE_CHARACTERS = 200
 
 _EXTRA_HEADERS: Mapping[int, Mapping[str, str]] = {
     HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_S)},
+    HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
     # What is left of the body is not worth reading.
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: {"Connection": "close"},
     HTTPStatus.REQUEST_TIMEOUT: {"Connection": "close"},
@@ -40,8 +43,10 @@ _EXTRA_HEADERS: Mapping[int, Mapping[str, str]] = {
 _STATUSES: tuple[tuple[type[SparsesmithError], HTTPStatus], ...] = (
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY),
     (LimitExceeded, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    (Unauthorized, HTTPStatus.UNAUTHORIZED),
     (NotFound, HTTPStatus.NOT_FOUND),
     (Conflict, HTTPStatus.CONFLICT),
+    (QuotaExceeded, HTTPStatus.TOO_MANY_REQUESTS),
     (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 
@@ -93,6 +98,12 @@ def response_of(problem: Problem, headers: Mapping[str, str] | None = None) -> R
     return Response(content, problem.status, headers=merged, media_type=MEDIA_TYPE)
 
 
+def error_response(error: SparsesmithError) -> Response:
+    """The answer to an error of our tree."""
+    retry_after_s = error.retry_after_s if isinstance(error, QuotaExceeded) else None
+    return response_of(problem_of(error), None if retry_after_s is None else {"Retry-After": str(retry_after_s)})
+
+
 def _limit_of(context: Mapping[str, Any]) -> str | None:
     limits = [f"{name} {context[name]}" for name in _LIMITS if name in context]
     return "; ".join(limits) or None
@@ -100,7 +111,7 @@ def _limit_of(context: Mapping[str, Any]) -> str | None:
 
 async def _on_our_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SparsesmithError)
-    return response_of(problem_of(error))
+    return error_response(error)
 
 
 async def _on_wrong_parameter(request: Request, error: Exception) -> Response:

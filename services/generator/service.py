@@ -22,6 +22,7 @@ from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.probe_set import probe_set, probe_set_id
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
+from services.generator.policy.value_filter import value_filter
 from services.generator.policy.watch import PolicyWatch
 from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
@@ -138,7 +139,12 @@ class Service:
         settings, models = self.settings, CostModels(self.settings.cost_model_dir)
         return Tools(
             sources=Sources(
-                self.sampler, settings.batch_candidates, settings.samples_in_flight, models, settings.mutates
+                self.sampler,
+                settings.batch_candidates,
+                settings.samples_in_flight,
+                models,
+                settings.mutates,
+                value_filter(settings.value_dir, settings.value_oversampling),
             ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
@@ -230,5 +236,12 @@ def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicyS
         gpu_memory_fraction=settings.engine_gpu_memory_fraction,
         threads=settings.engine_threads,
     )
-    sampling = SamplingOptions(settings.architecture, settings.temperature, settings.max_program_tokens)
+    sampling = SamplingOptions(
+        settings.architecture,
+        settings.temperature,
+        settings.max_program_tokens,
+        settings.num_sms,
+        settings.copy_bandwidth_gbs,
+        settings.checks_while_decoding,
+    )
     return PolicySampler(EngineHost(options, settings.engine_restart_s), folder.prompt_writer(), sampling)

@@ -20,6 +20,12 @@ class GeneratorSettings(BaseSettings):
     """Address to listen on."""
     port: int = Field(default=8000, ge=1, le=65535)
     """Port to listen on."""
+    published_on: str = Field(default="", max_length=253)
+    """Address that others reach the service by where `host` is another, as in a container. Read by
+    `http.access`."""
+    keys: Literal["auto", "on", "off"] = "auto"
+    """Whether requests need an API key (`sparsesmith keys create`). auto: where others than this machine can reach the
+    service. Read by `http.access`."""
     stop_grace_s: int = Field(default=10, ge=1, le=600)
     """How long open connections may finish when the service stops."""
 
@@ -45,6 +51,11 @@ class GeneratorSettings(BaseSettings):
     """What the folder holds: `matrix` (a matrix encoder beside the language model), `text` (any language model of
     Hugging Face, asked in words), or a name that another package registered under `sparsesmith.policy_kinds`.
     auto: matrix where it fits, else text."""
+    value_dir: Path | None = None
+    """Folder of a value model that ranks samples before they are graded (docs/training.md). Empty: all are graded.
+    Off: no GPU has shown yet that it pays; and samples chosen by it are not what a trainer may learn from."""
+    value_oversampling: int = Field(default=4, ge=2, le=16)
+    """Samples drawn for each that is graded, where there is a value model."""
     cost_model_dir: Path | None = Path("models/cost-h200")
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
     mutates: bool = False
@@ -68,8 +79,15 @@ class GeneratorSettings(BaseSettings):
     """Nats a program, likewise."""
     architecture: Architecture = "sm_90"
     """GPU generation that prompts ask for."""
+    num_sms: int = Field(default=132, ge=1, le=65536)
+    """Multiprocessors of the GPU that prompts ask for; policies with a `profiled` encoder look at it."""
+    copy_bandwidth_gbs: float = Field(default=4260.0, gt=0, le=1e9)
+    """Bandwidth of that GPU, read plus written, in 1e9 bytes a second; likewise."""
     temperature: float = Field(default=1.0, gt=0, le=2)
     """Sampling temperature."""
+    checks_while_decoding: bool = False
+    """Whether a sample is stopped where its directives are illegal or its format cannot hold the matrix. Off: no GPU
+    has shown yet that it pays."""
     max_program_tokens: int = Field(default=1536, ge=16, le=32768)
     """Longest program a sample may have."""
     max_prompt_tokens: int = Field(default=1024, ge=16, le=65536)

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import sparsesmith
+from sparsesmith.cli.key_commands import app as keys_app
 from sparsesmith.cli.options import (
     AxesOption,
     Deterministic,
@@ -59,6 +60,7 @@ app = typer.Typer(
 train_app = typer.Typer(help="Train a policy of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(train_app, name="train")
 app.add_typer(policy_app, name="policy")
+app.add_typer(keys_app, name="keys")
 
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit")]
 OPTIONS_OF_THE_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}

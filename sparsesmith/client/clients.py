@@ -25,6 +25,7 @@ from sparsesmith_proto.api import (
     JobPage,
     JobStatus,
     KernelReport,
+    Permalink,
     PolicyStatus,
     TriedCandidate,
     TuningOptions,
@@ -41,11 +42,14 @@ Reply = httpx.Response | Unavailable | None
 class Client:
     """A connection to a sparsesmith server. Errors are those of `sparsesmith.errors`."""
 
-    def __init__(self, url: str | None = None, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str | None = None, headers: Mapping[str, str] | None = None, key: str | None = None
+    ) -> None:
         """`url`: else SPARSESMITH_URL, else http://127.0.0.1:8000. `headers` go with every request, beside those of
-        SPARSESMITH_HEADERS (`Name: value`, one a line). Raises InvalidOption for what is no HTTP address or no header.
+        SPARSESMITH_HEADERS (`Name: value`, one a line). `key`: for a server that asks for one, else SPARSESMITH_KEY.
+        Raises InvalidOption for what is no HTTP address or no header.
         """
-        self._http = httpx.Client(**_connection(url, headers))
+        self._http = httpx.Client(**_connection(url, headers, key))
 
     def __enter__(self) -> Self:
         return self
@@ -144,6 +148,10 @@ class Client:
         """What was tried for a job so far, failures included, in the order of grading. Raises NotFound."""
         return self._run(flows.candidates(job_id))
 
+    def permalink(self, job_id: str) -> Permalink:
+        """A job's address that opens without a key, for reading alone. Raises NotFound."""
+        return self._run(flows.permalink(job_id))
+
     def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         """A file of a finished job. Raises Conflict where the job or its answer has none, NotFound."""
         return self._run(flows.artifact(job_id, kind))
@@ -186,8 +194,10 @@ class Client:
 class AsyncClient:
     """`Client` for asyncio: the same methods, to be awaited."""
 
-    def __init__(self, url: str | None = None, headers: Mapping[str, str] | None = None) -> None:
-        self._http = httpx.AsyncClient(**_connection(url, headers))
+    def __init__(
+        self, url: str | None = None, headers: Mapping[str, str] | None = None, key: str | None = None
+    ) -> None:
+        self._http = httpx.AsyncClient(**_connection(url, headers, key))
 
     async def __aenter__(self) -> Self:
         return self
@@ -268,6 +278,9 @@ class AsyncClient:
     async def candidates(self, job_id: str) -> list[TriedCandidate]:
         return await self._run(flows.candidates(job_id))
 
+    async def permalink(self, job_id: str) -> Permalink:
+        return await self._run(flows.permalink(job_id))
+
     async def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
         return await self._run(flows.artifact(job_id, kind))
 
@@ -302,15 +315,20 @@ class AsyncClient:
 
 
 def tune(
-    matrix: SparseMatrix, *, url: str | None = None, headers: Mapping[str, str] | None = None, **options: object
+    matrix: SparseMatrix,
+    *,
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
+    **options: object,
 ) -> Operator:
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    search, budget, refine. `url` and `headers` are those of `Client`. Raises InvalidOption for others.
+    search, budget, refine. `url`, `headers` and `key` are those of `Client`. Raises InvalidOption for others.
     """
     chosen = tuning_options(**options)
-    with Client(url, headers) as client:
+    with Client(url, headers, key) as client:
         return client.tune(matrix, chosen)
 
 
@@ -326,9 +344,9 @@ def server_url(url: str | None) -> httpx.URL:
     return parsed
 
 
-def _connection(url: str | None, headers: Mapping[str, str] | None) -> dict[str, Any]:
+def _connection(url: str | None, headers: Mapping[str, str] | None, key: str | None) -> dict[str, Any]:
     """What both of httpx's clients are made with. Raises InvalidOption."""
-    return {"base_url": server_url(url), "headers": client_headers(headers, os.environ), "timeout": TIMEOUT}
+    return {"base_url": server_url(url), "headers": client_headers(headers, os.environ, key), "timeout": TIMEOUT}
 
 
 def matrix_file(csr: scipy.sparse.csr_matrix, options: TuningOptions | None) -> bytes:

@@ -21,7 +21,9 @@ from sparsesmith.errors import (
     InvalidProgram,
     LimitExceeded,
     NotFound,
+    QuotaExceeded,
     SparsesmithError,
+    Unauthorized,
     Unavailable,
 )
 from sparsesmith_proto.api import (
@@ -34,6 +36,7 @@ from sparsesmith_proto.api import (
     JobPage,
     JobStatus,
     KernelReport,
+    Permalink,
     PolicyStatus,
     Problem,
     Queued,
@@ -97,14 +100,18 @@ _KINDS: Mapping[str, type[SparsesmithError]] = {
     "/problems/invalid-program": InvalidProgram,
     "/problems/invalid-option": InvalidOption,
     "/problems/limit-exceeded": LimitExceeded,
+    "/problems/unauthorized": Unauthorized,
     "/problems/not-found": NotFound,
     "/problems/conflict": Conflict,
+    "/problems/quota-exceeded": QuotaExceeded,
     "/problems/unavailable": Unavailable,
 }
 _KINDS_BY_STATUS: Mapping[int, type[SparsesmithError]] = {
+    401: Unauthorized,
     404: NotFound,
     409: Conflict,
     413: LimitExceeded,
+    429: QuotaExceeded,
     502: Unavailable,
     503: Unavailable,
     504: Unavailable,
@@ -181,6 +188,9 @@ def ended(job_id: str, on_progress: OnProgress | None, collection: Collection = 
         except Unavailable:
             if time.monotonic() - last_heard > PATIENCE_SECONDS:
                 raise
+        except QuotaExceeded as error:  # Too many looks of this key's clients together within the minute.
+            last_heard, pause_s = time.monotonic(), LONGEST_PAUSE_SECONDS
+            yield Pause(error.retry_after_s or LONGEST_PAUSE_SECONDS)
         else:
             last_heard = time.monotonic()
             if on_progress is not None:
@@ -217,6 +227,11 @@ def jobs(limit: int, before: str | None) -> Flow[JobPage]:
     """`GET /v1/kernels`: a page."""
     params = {"limit": limit} | ({} if before is None else {"before": before})
     return _read(JobPage, (yield Call("GET", "/v1/kernels", {"params": params})))
+
+
+def permalink(job_id: str) -> Flow[Permalink]:
+    """`GET /v1/kernels/{id}/permalink`."""
+    return _read(Permalink, (yield Call("GET", f"{_path('kernels', job_id)}/permalink", {})))
 
 
 def artifact(job_id: str, kind: str) -> Flow[bytes]:
@@ -317,7 +332,11 @@ def _checked(response: httpx.Response) -> httpx.Response:
             detail = f"{response.url} answered {response.status_code}: {response.text[:200]!r}"
             raise Unavailable(detail, value=response.status_code) from error
         raise _stranger(response) from error
-    raise problem_error(problem)
+    refusal = problem_error(problem)
+    if isinstance(refusal, QuotaExceeded):
+        seconds = response.headers.get("retry-after", "")
+        refusal.retry_after_s = int(seconds) if seconds.isdecimal() else None
+    raise refusal
 
 
 def _stranger(response: httpx.Response) -> InvalidOption:

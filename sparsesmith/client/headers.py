@@ -12,6 +12,8 @@ from sparsesmith.errors import InvalidOption
 
 HEADERS_VARIABLE = "SPARSESMITH_HEADERS"
 """Environment variable: `Name: value`, one a line."""
+KEY_VARIABLE = "SPARSESMITH_KEY"
+"""Environment variable: an API key, sent as `Authorization: Bearer KEY` where no other header of that name is."""
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -30,14 +32,22 @@ def parsed_headers(lines: Iterable[str]) -> dict[str, str]:
     return fields
 
 
-def client_headers(given: Mapping[str, str] | None, environment: Mapping[str, str]) -> httpx.Headers:
-    """Those of the environment, then those given, which win. Raises InvalidOption for what cannot be sent."""
+def client_headers(
+    given: Mapping[str, str] | None, environment: Mapping[str, str], key: str | None = None
+) -> httpx.Headers:
+    """Those of the environment, its key first, then the key and the headers given; the last of a name counts. Raises
+    InvalidOption for what cannot be sent."""
     headers = httpx.Headers()
-    for fields in (parsed_headers(environment.get(HEADERS_VARIABLE, "").splitlines()), given or {}):
+    of_the_environment = parsed_headers(environment.get(HEADERS_VARIABLE, "").splitlines())
+    for fields in (_bearer(environment.get(KEY_VARIABLE)), of_the_environment, _bearer(key), given or {}):
         for name, value in fields.items():
             _check(name, value)
             headers[name] = value
     return headers
+
+
+def _bearer(key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key.strip()}"} if key else {}
 
 
 def _check(name: str, value: str) -> None:

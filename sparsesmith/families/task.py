@@ -1,6 +1,6 @@
 """Kernel families of tasks: operations without a matrix."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparsesmith.elements import ELEMENTS
@@ -9,7 +9,9 @@ from sparsesmith.families.estimates.cost import DRAM_BYTES_A_US, L2_BYTES, L2_BY
 from sparsesmith.families.family import FamilyInstance, limits_of, within
 from sparsesmith.formats.format import OneOf, ParameterSpec, ParameterValue
 from sparsesmith.operations import Operation, Problem
-from sparsesmith.operations.texts import with_element_type
+from sparsesmith.operations.texts import programs_for, with_element_type
+from sparsesmith.program.numbers import knobs_of, listed_settings, set_knobs
+from sparsesmith_proto.message import ElementType
 
 
 @dataclass(frozen=True)
@@ -78,19 +80,43 @@ _FIRST = 2.0
 """How much longer than the floor a first program is taken to need."""
 
 
-def first_programs(operation: Operation) -> TaskFamily:
-    """The programs that come with a task, as a family: what is proposed before, and where, it has no other."""
+def first_programs(operation: Operation, element_type: ElementType) -> list[TaskFamily]:
+    """The programs that come with a task, as families: those without knobs together, each other one with its own."""
+    texts = programs_for(operation, element_type)
+    plain = [name for name in texts if not knobs_of(texts[name])]
+    families = [_plain_programs(operation, plain)] if plain else []
+    return families + [_open_program(operation, name) for name in texts if name not in plain]
+
+
+def _plain_programs(operation: Operation, names: Sequence[str]) -> TaskFamily:
     return TaskFamily(
         name=f"{operation.name}_programs",
         operation=operation.name,
         strategy="The first programs of the task, as they stand in its folder.",
-        parameters={"program": OneOf(operation.naive, tuple(operation.programs))},
+        parameters={"program": OneOf(names[0], tuple(names))},
         write=lambda choice: operation.programs[str(choice.values["program"])],
+        prospects=lambda problem: (_first(problem, place, {"program": name}) for place, name in enumerate(names)),
+    )
+
+
+def _open_program(operation: Operation, name: str) -> TaskFamily:
+    """Its knobs are the parameters; its first values are tried with the programs that have none."""
+    text = operation.programs[name]
+    knobs = knobs_of(text)
+    return TaskFamily(
+        name=f"{operation.name}_{name}",
+        operation=operation.name,
+        strategy=f"The program {name} of the task's folder, with knobs.",
+        parameters={knob.name: OneOf(knob.values[0], knob.values) for knob in knobs},
+        write=lambda choice: set_knobs(text, choice.values),
         prospects=lambda problem: (
-            Prospect((_FIRST + place) * floor_us(problem), {"program": name})
-            for place, name in enumerate(operation.programs)
+            _first(problem, min(place, 1), settings) for place, settings in enumerate(listed_settings(knobs))
         ),
     )
+
+
+def _first(problem: Problem, place: int, parameters: dict[str, ParameterValue]) -> Prospect:
+    return Prospect((_FIRST + place) * floor_us(problem), parameters)
 
 
 def floor_us(problem: Problem) -> float:

@@ -12,9 +12,6 @@ import numpy.typing as npt
 
 from sparsesmith.matrix.pattern import Pattern
 
-FEATURE_VERSION = 1
-"""Rises whenever FEATURE_NAMES or the meaning of a feature changes: a policy is bound to one version."""
-
 NUM_WINDOWS = 64
 WINDOW_NNZ = 4096
 SPREAD_BLOCK_ROWS = 16

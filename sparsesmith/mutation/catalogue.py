@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from sparsesmith.errors import InvalidInput
+from sparsesmith.mutation.blocks import blocks
 from sparsesmith.mutation.bounds import bounds
 from sparsesmith.mutation.child import Child, Mutator
 from sparsesmith.mutation.grids import grids
@@ -20,6 +21,7 @@ from sparsesmith.mutation.waits import waits
 MUTATORS: Mapping[str, Mutator] = {
     "hints": hints,
     "bounds": bounds,
+    "blocks": blocks,
     "unrolling": unrolling,
     "waits": waits,
     "grids": grids,
@@ -89,7 +91,7 @@ def _mutant(subject: Subject, name: str, child: Child) -> Mutant | None:
     try:
         changed = subject_of(
             child.text,
-            subject.pattern,
+            subject.matrix,
             subject.operation,
             subject.element_type,
             subject.num_dense_cols,
@@ -105,5 +107,5 @@ def _check_format(subject: Subject, changed: Subject) -> None:
     """Raises InvalidProgram where another format than before does not hold the matrix."""
     before, after = subject.program, changed.program
     is_same = after.format == before.format and after.parameters == before.parameters
-    if not is_same and subject.pattern.nnz <= MOST_BUILT_NNZ:
-        after.format.build(subject.pattern, after.parameters)
+    if subject.matrix is not None and not is_same and subject.matrix.nnz <= MOST_BUILT_NNZ:
+        after.format.build(subject.matrix, after.parameters)

@@ -39,9 +39,13 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, text[position:]])
 
 
-def launch_line(launch: Launch, *, grid: str = "", shared: str = "") -> str:
-    """The directive of a launch, with another grid or shared memory where that is given."""
-    words = [f"//@ launch {launch.kernel}", f"grid={grid or _texts(launch.grid)}", f"block={_texts(launch.block)}"]
+def launch_line(launch: Launch, *, grid: str = "", block: str = "", shared: str = "") -> str:
+    """The directive of a launch, with another grid, block or shared memory where that is given."""
+    words = [
+        f"//@ launch {launch.kernel}",
+        f"grid={grid or _texts(launch.grid)}",
+        f"block={block or _texts(launch.block)}",
+    ]
     if shared or launch.shared.text != "0":
         words.append(f"shared={shared or launch.shared.text}")
     if launch.dependency != "full":

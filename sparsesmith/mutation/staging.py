@@ -17,6 +17,8 @@ STAGED = "staged"
 
 def staging(subject: Subject) -> Iterator[Child]:
     """The kernel that reads the operand, with a copy of it in shared memory."""
+    if subject.matrix is None:
+        return
     operand = next(each for each in subject.arguments.values() if each.role == "input")
     num_elements = subject.pattern.num_cols * subject.num_dense_cols
     num_bytes = num_elements * ELEMENTS[subject.element_type].num_bytes

@@ -39,13 +39,21 @@ class Subject:
 
     text: str
     """Within the contract; no line is spliced."""
-    pattern: Pattern
+    matrix: Pattern | None
+    """None: of a task."""
     operation: Operation
     element_type: ElementType
     num_dense_cols: int
     instance: FamilyInstance | None
     """The family and the parameters that wrote the text; None: another hand has been at it."""
     program: KernelProgram
+
+    @property
+    def pattern(self) -> Pattern:
+        """Of a program for a matrix. Raises TypeError."""
+        if self.matrix is None:
+            raise TypeError(f"{self.operation} has no matrix")
+        return self.matrix
 
     @cached_property
     def source(self) -> SourceTokens:
@@ -114,7 +122,7 @@ def is_named(code: Sequence[Token], place: int, names: Container[str]) -> bool:
 
 def subject_of(
     text: str,
-    pattern: Pattern,
+    matrix: Pattern | None,
     operation: Operation,
     element_type: ElementType,
     num_dense_cols: int = 1,
@@ -124,4 +132,4 @@ def subject_of(
     if "\\\n" in text or "\r" in text:
         raise InvalidOption("a program with spliced lines is not changed", field="program", limit="plain lines")
     program = parse_program(text, operation, element_type)
-    return Subject(text, pattern, operation, element_type, num_dense_cols, instance, program)
+    return Subject(text, matrix, operation, element_type, num_dense_cols, instance, program)

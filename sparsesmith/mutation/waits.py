@@ -10,7 +10,7 @@ from sparsesmith.program.directives import WAIT_INSTRUCTION
 from sparsesmith.program.restrictions.tokens import Token
 
 WAIT = f'asm volatile("{WAIT_INSTRUCTION};" ::: "memory");'
-_GUARDED = ("input", "output", "scratch")
+_GUARDED = ("input", "inout", "output", "scratch")
 """Roles of what may not be touched before the wait."""
 
 

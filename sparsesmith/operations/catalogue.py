@@ -4,16 +4,26 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import get_args
 
 from sparsesmith.errors import InvalidOption
 from sparsesmith.operations.operand import Dtype
-from sparsesmith.operations.operation import RESERVED_OPERATION_IDS, Operation
+from sparsesmith.operations.operation import (
+    RESERVED_OPERATION_IDS,
+    Operation,
+    Shaping,
+    derived_sizes,
+    task_size_names,
+    task_sizes,
+)
 from sparsesmith.operations.spmm import SPMM
 from sparsesmith.operations.spmv import SPMV
+from sparsesmith.operations.task import Task
 from sparsesmith.operations.texts import check_element_type
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Axes
@@ -21,7 +31,8 @@ from sparsesmith_proto.message import Axes
 ENTRY_POINTS = "sparsesmith.operations"
 """Each names a value that keeps the Operation protocol."""
 
-OURS: tuple[Operation, ...] = (SPMV, SPMM)
+ON_MATRICES: tuple[Operation, ...] = (SPMV, SPMM)
+"""In the order of their ids."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _PARTS = (
@@ -36,10 +47,18 @@ _DENSE_COLS = "num_dense_cols"
 @cache
 def operations() -> Mapping[str, Operation]:
     """By name, ours first. Raises InvalidOption for one that lacks a part or takes another's name or id."""
-    found = checked_catalogue(OURS)
+    found = checked_catalogue([*ON_MATRICES, *our_tasks()])
     for entry in registrations():
         found = _with_registered(found, entry)
     return found
+
+
+def our_tasks() -> list[Task]:
+    """`OPERATION` of every folder beside this module that is not of an operation on a matrix, by name."""
+    package = "sparsesmith.operations"
+    folders = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.ispkg)
+    named = (name for name in folders if name not in {each.name for each in ON_MATRICES})
+    return [import_module(f"{package}.{name}").OPERATION for name in named]
 
 
 def registrations() -> list[EntryPoint]:
@@ -118,6 +137,25 @@ def check_axes(operation: Operation, num_dense_cols: int, axes: Axes | None = No
             raise InvalidOption(
                 f"axes.{name} is missing: {operation.name} has the axes {known}", field=f"axes.{name}", limit=known
             )
+    if isinstance(operation, Shaping):
+        _check_shapes(operation, axes or {})
+
+
+def _check_shapes(operation: Operation, axes: Axes) -> None:
+    """Raises InvalidOption where a size that follows from the axes would be empty, or they contradict each other."""
+    given = ", ".join(f"{name}={axes[name]}" for name in operation.axes)
+    for name in derived_sizes(operation):
+        if (size := task_sizes(operation, axes)[name]) < 1:
+            raise InvalidOption(
+                f"axes: with {given} {operation.name} would have {name}={size}: at least 1",
+                field="axes",
+                value=size,
+                limit=1,
+            )
+    assert isinstance(operation, Shaping)
+    for told, holds in operation.constraints.items():
+        if not holds(axes):
+            raise InvalidOption(f"axes: {given}: {operation.name} needs {told}", field="axes", value=given, limit=told)
 
 
 def check_workload(workload: Workload) -> None:
@@ -153,9 +191,9 @@ def _check_operands(operation: Operation) -> None:
     """An output, names that differ, shapes of axes that there are, types that there are."""
     if not any(operand.role in ("output", "inout") for operand in operation.operands):
         raise _refused(operation, "operands", len(operation.operands), "an output among them")
-    axes = [*(_MATRIX_SIZES if operation.takes_matrix else ()), *operation.axes]
+    axes = [*(_MATRIX_SIZES if operation.takes_matrix else ()), *task_size_names(operation)]
     sizes = {*axes, _DENSE_COLS} if operation.takes_matrix else {*axes}
-    for axis in operation.axes:
+    for axis in task_size_names(operation):
         if not _NAME.fullmatch(axis) or axes.count(axis) > 1 or axis == "num_sms":
             raise _refused(operation, "axes", axis, "lower-case names that differ and that nothing else has")
     names = [operand.name for operand in operation.operands]

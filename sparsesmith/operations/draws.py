@@ -4,13 +4,18 @@ Kinds differ so that the usual shortcuts fail on one of them at least. Numbers o
 timed, have an offset and a scale of their own in every draw, so that no result is known before its inputs are.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sparsesmith.operations.operand import Operand
 from sparsesmith.operations.operation import Array, Arrays, Drawing
-from sparsesmith.operations.problem import Problem
+
+if TYPE_CHECKING:
+    from sparsesmith.operations.problem import Problem
 
 VALUES = Operand("values", "input", ("nnz",))
 """Those of a matrix, which are drawn as any other input."""
@@ -70,6 +75,22 @@ def spikes(operand: Operand, shape: tuple[int, ...], generator: np.random.Genera
     return array
 
 
+def one_power(operand: Operand, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
+    """One power of two everywhere, from 1/4 to 4, either sign: no order of adding it up to itself rounds."""
+    return np.full(shape, generator.choice([-1.0, 1.0]) * 2.0 ** generator.integers(-2, 3))
+
+
+def special(operand: Operand, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
+    """Numbers of `uniform`, about every eighth something that comparisons and arithmetic treat on its own: NaN,
+    infinities, zeros of both signs, the smallest and the largest of float32, and what is too small to be normal."""
+    array = np.array(uniform(operand, shape, generator))
+    places = generator.integers(array.size, size=array.size // 8)
+    array.reshape(-1)[places] = np.resize(SPECIAL, places.size)
+    return array
+
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-41, -1e-41, 2.0**-126, 3e38, -3e38])
+
 GENERAL: Mapping[str, Drawing] = {
     "uniform": drawing(uniform),
     "wide_range": drawing(wide_range),
@@ -78,3 +99,13 @@ GENERAL: Mapping[str, Drawing] = {
     "spikes": drawing(spikes),
 }
 """The first is the one that is timed."""
+
+SPECIAL_TOO: Mapping[str, Drawing] = {**GENERAL, "special": drawing(special)}
+"""For what is found entry by entry, and defined for NaN and infinity."""
+
+OF_SUMS: Mapping[str, Drawing] = {
+    **{name: each for name, each in GENERAL.items() if name != "equal"},
+    "one_power": drawing(one_power),
+}
+"""For long sums: adding up one number of many digits rounds the same way every time, and the plainest program, right
+for all other inputs, would be far off."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.operations.operand import Operand
+from sparsesmith.operations.operand import Operand, Sizes
 
 if TYPE_CHECKING:
     from sparsesmith.operations.problem import Problem
@@ -158,3 +158,35 @@ class Judging(Protocol):
     def residuals(self, problem: Problem, inputs: Arrays, outputs: Arrays) -> Mapping[str, Residual]:
         """Of each output by name. NaN where an output is NaN."""
         ...
+
+
+@runtime_checkable
+class Shaping(Protocol):
+    """Of a task whose operands have sizes that follow from its axes, or whose axes limit each other."""
+
+    @property
+    def derived(self) -> Mapping[str, Callable[[Sizes], int]]:
+        """Sizes by name, found from the axes: kernels take them behind the axes, as `int`; shapes, launch lines and
+        `//@ let` may name them. Where one would be less than 1 the axes are refused."""
+        ...
+
+    @property
+    def constraints(self) -> Mapping[str, Callable[[Sizes], bool]]:
+        """What must hold of the axes, by how it is told: `k <= n`."""
+        ...
+
+
+def task_sizes(operation: Operation, axes: Sizes) -> Sizes:
+    """The axes of a task in its order, and what follows from them."""
+    own = {name: axes[name] for name in operation.axes}
+    return {**own, **{name: size(own) for name, size in derived_sizes(operation).items()}}
+
+
+def task_size_names(operation: Operation) -> tuple[str, ...]:
+    """Of `task_sizes`, in order."""
+    return (*operation.axes, *derived_sizes(operation))
+
+
+def derived_sizes(operation: Operation) -> Mapping[str, Callable[[Sizes], int]]:
+    """See Shaping.derived; empty of an operation that has none."""
+    return operation.derived if isinstance(operation, Shaping) else {}

@@ -9,7 +9,7 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.operations.catalogue import check_workload, operation_named
 from sparsesmith.operations.operand import Operand, Sizes
-from sparsesmith.operations.operation import Floor, Operation
+from sparsesmith.operations.operation import Floor, Operation, task_sizes
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 
@@ -51,7 +51,7 @@ class Problem:
         """Every size by the name that launch expressions and shapes use."""
         axes = self.workload.axes
         if self.matrix is None:
-            return {name: axes[name] for name in self.operation.axes}
+            return task_sizes(self.operation, axes)
         return {
             "num_rows": self.matrix.num_rows,
             "num_cols": self.matrix.num_cols,

@@ -20,6 +20,8 @@ class Task:
     name: str
     version: int = 1
     formula: str
+    text: str = ""
+    """For prompts and for people: what it computes in words, shapes and what is open in the formula."""
     axes: tuple[str, ...]
     operands: tuple[Operand, ...]
     right: Callable[[Problem, Arrays], Mapping[str, Expected]]
@@ -29,7 +31,13 @@ class Task:
     programs: Mapping[str, str]
     naive: str
     trial: Mapping[str, int]
+    published: tuple[Mapping[str, int], ...] = ()
+    """Axes at which others have measured it, or which stand for its use; the largest last."""
     draws: Mapping[str, Drawing] = field(default_factory=dict)
+    derived: Mapping[str, Callable[[Sizes], int]] = field(default_factory=dict)
+    """See Shaping.derived."""
+    constraints: Mapping[str, Callable[[Sizes], bool]] = field(default_factory=dict)
+    """See Shaping.constraints."""
     header_id: int | None = None
     takes_matrix: bool = False
     sums_products: bool = False

@@ -7,6 +7,7 @@ sums, `WIDE(number)` an element as one, `NARROW(sum)` the way back.
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from string import Template
 
 from sparsesmith.elements import ELEMENTS, WIDE_TYPES, sum_c_type
 from sparsesmith.errors import InvalidOption
@@ -21,6 +22,14 @@ def program_texts(package: str, *names: str) -> dict[str, str]:
     """The texts of `programs/<name>.cu.in` beside a module of `package`, in the order given."""
     folder = files(package) / "programs"
     return {name: (folder / f"{name}.cu.in").read_text(encoding="utf-8") for name in names}
+
+
+def template_texts(places: Mapping[str, str], *names: str) -> dict[str, str]:
+    """The texts of `programs/<name>.cu.in` that several tasks share, `$places` filled in, in the order given."""
+    return {
+        name: Template(text).substitute(places)
+        for name, text in program_texts("sparsesmith.operations", *names).items()
+    }
 
 
 def with_element_type(text: str, element_type: ElementType) -> str:

@@ -23,9 +23,8 @@ from transformers import Qwen3ForCausalLM
 
 from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import InvalidOption
-from sparsesmith.matrix.features import FEATURE_VERSION
 from sparsesmith.policy.encoder import MatrixEncoder
-from sparsesmith.prompts.arrays import EncoderKind
+from sparsesmith.prompts.arrays import ENCODER_KINDS, FEATURE_VERSIONS, EncoderKind
 from sparsesmith_proto.message import ElementType
 
 MAX_SHARD_BYTES = 15_900_000
@@ -54,7 +53,8 @@ class PolicyDescription:
 
     name: str
     encoder: EncoderKind = "structural"
-    feature_version: int = FEATURE_VERSION
+    feature_version: int = 1
+    """Of FEATURE_VERSIONS for this encoder."""
     version: int = 0
     """Policy version of these weights."""
     element_types: tuple[ElementType, ...] = WIDE_TYPES
@@ -103,14 +103,25 @@ def load_description(folder: Path) -> PolicyDescription:
     element_types = tuple(written.get("element_types", WIDE_TYPES))
     operations = tuple(written.get("operations", FIRST_OPERATIONS))
     description = PolicyDescription(**{**written, "element_types": element_types, "operations": operations})
-    if description.feature_version != FEATURE_VERSION:
-        raise InvalidOption(
-            f"{folder} was trained on features of version {description.feature_version}, this is {FEATURE_VERSION}",
-            field="policy_dir",
-            value=description.feature_version,
-            limit=FEATURE_VERSION,
-        )
+    _check_features(folder, description)
     return description
+
+
+def _check_features(folder: Path, description: PolicyDescription) -> None:
+    kind, version = description.encoder, description.feature_version
+    if kind not in ENCODER_KINDS:
+        known = ", ".join(ENCODER_KINDS)
+        raise InvalidOption(
+            f"{folder} has an encoder {kind!r} (known: {known})", field="policy_dir", value=kind, limit=known
+        )
+    expected = FEATURE_VERSIONS[kind]
+    if version != expected:
+        raise InvalidOption(
+            f"{folder} was trained on {kind} features of version {version}, these are of version {expected}",
+            field="policy_dir",
+            value=version,
+            limit=expected,
+        )
 
 
 def save_language_model(model: Qwen3ForCausalLM, folder: Path) -> None:

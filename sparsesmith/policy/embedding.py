@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sparsesmith.policy.checkpoint import ENCODER_FILE, ENCODER_PREFIX, load_description
 from sparsesmith.policy.encoder import MatrixEncoder, collate
-from sparsesmith.prompts.arrays import PromptInputs
+from sparsesmith.prompts.arrays import EncoderKind, PromptInputs
 
 EMBEDDING_NAME = "model.embed_tokens.weight"
 MAX_PARENT_TOKENS = 1024
@@ -26,14 +26,14 @@ def text_token_ids(tokenizer: Tokenizer, prompt: PromptInputs) -> list[int]:
     """Ids of the prompt's part after the soft tokens: the parent and its report where there is one, then `<bos>`."""
     parent = prompt.parent
     ids = [] if parent is None else refinement_token_ids(tokenizer, parent.program, parent.report)
-    return [*ids, _id(tokenizer, "<bos>")]
+    return [*ids, token_id(tokenizer, "<bos>")]
 
 
 def refinement_token_ids(tokenizer: Tokenizer, program: str, report: str) -> list[int]:
     """`<parent>` program `<report>` words, each cut to its limit."""
     program_ids = tokenizer.encode(program, add_special_tokens=False).ids[:MAX_PARENT_TOKENS]
     report_ids = tokenizer.encode(report, add_special_tokens=False).ids[:MAX_REPORT_TOKENS]
-    return [_id(tokenizer, "<parent>"), *program_ids, _id(tokenizer, "<report>"), *report_ids]
+    return [token_id(tokenizer, "<parent>"), *program_ids, token_id(tokenizer, "<report>"), *report_ids]
 
 
 class PromptEmbedder(nn.Module):
@@ -58,10 +58,10 @@ class PromptEmbedder(nn.Module):
         return PromptEmbedder.from_tensors(self.encoder.kind, _tensors(published), self._tokenizer)
 
     @staticmethod
-    def from_tensors(kind: str, tensors: Mapping[str, Tensor], tokenizer: Tokenizer) -> "PromptEmbedder":
+    def from_tensors(kind: EncoderKind, tensors: Mapping[str, Tensor], tokenizer: Tokenizer) -> "PromptEmbedder":
         """From a published file's tensors: the embedding table and the encoder's weights under `encoder.`."""
         table = tensors[EMBEDDING_NAME].float()
-        encoder = MatrixEncoder("sinusoidal" if kind == "sinusoidal" else "structural", table.shape[1])
+        encoder = MatrixEncoder(kind, table.shape[1])
         encoder.load_state_dict(
             {
                 name.removeprefix(ENCODER_PREFIX): value
@@ -95,8 +95,9 @@ def _is_encoders(name: str) -> bool:
     return name.startswith(ENCODER_PREFIX)
 
 
-def _id(tokenizer: Tokenizer, token: str) -> int:
-    token_id: int | None = tokenizer.token_to_id(token)
-    if token_id is None:
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """Raises ValueError for a token that it has not."""
+    found: int | None = tokenizer.token_to_id(token)
+    if found is None:
         raise ValueError(f"the tokenizer has no {token}")
-    return token_id
+    return found

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sparsesmith.prompts.arrays import NUM_FEATURES, WINDOW_WIDTH, EncoderKind, PromptInputs, code_width
+from sparsesmith.prompts.arrays import WINDOW_WIDTH, EncoderKind, PromptInputs, code_width, feature_names
 from sparsesmith.prompts.header import FIRST_HEADER_SIZES, HEADER_SIZES, rows_of_first_table
 
 NUM_FEATURE_TOKENS = 4
@@ -40,9 +40,10 @@ def collate(prompts: Sequence[PromptInputs]) -> PromptBatch:
 
 
 class MatrixEncoder(nn.Module):
-    """Header tokens, feature tokens (structural only) and matrix tokens, in that order.
+    """Header tokens, feature tokens (not sinusoidal) and matrix tokens, in that order.
 
     `structural`: each window of rows pools its sampled nonzeros, after a small network, by mean and by maximum.
+    `profiled`: the same, with the curve of row lengths, column reuse, dense columns and device among the features.
     `sinusoidal`: one linear layer on e = [PE(row), PE(col)] of single nonzeros, as in SparseRL.
     The output is scaled to the size of the language model's own embeddings (`embedding_rms`).
     """
@@ -55,10 +56,10 @@ class MatrixEncoder(nn.Module):
         self.register_load_state_dict_pre_hook(_make_room)  # type: ignore[no-untyped-call]
         offsets = torch.tensor([0, *HEADER_SIZES[:-1]]).cumsum(0)
         self.register_buffer("header_offsets", offsets, persistent=False)
-        if kind == "structural":
+        if kind != "sinusoidal":
             width = hidden // 2
             self.features = nn.Sequential(
-                nn.Linear(NUM_FEATURES, hidden), nn.GELU(), nn.Linear(hidden, NUM_FEATURE_TOKENS * hidden)
+                nn.Linear(len(feature_names(kind)), hidden), nn.GELU(), nn.Linear(hidden, NUM_FEATURE_TOKENS * hidden)
             )
             self.points = nn.Sequential(
                 nn.Linear(code_width(kind), width), nn.GELU(), nn.Linear(width, width), nn.GELU()
@@ -72,12 +73,12 @@ class MatrixEncoder(nn.Module):
     @property
     def num_tokens_before_matrix(self) -> int:
         """Header and feature tokens."""
-        return len(HEADER_SIZES) + (NUM_FEATURE_TOKENS if self.kind == "structural" else 0)
+        return len(HEADER_SIZES) + (0 if self.kind == "sinusoidal" else NUM_FEATURE_TOKENS)
 
     def forward(self, batch: PromptBatch) -> Tensor:
         """Soft tokens, shape [batch, num_tokens_before_matrix + matrix tokens, hidden]."""
         parts = [self.header(batch.header_ids + self.get_buffer("header_offsets"))]
-        if self.kind == "structural":
+        if self.kind != "sinusoidal":
             parts.append(self.features(batch.features).unflatten(-1, (NUM_FEATURE_TOKENS, self.hidden)))
             parts.append(self.tokens(torch.cat([self._pool(batch), batch.windows], dim=-1)))
         else:

@@ -21,6 +21,7 @@ from sparsesmith.formats.format import HEAD, NO_FORMAT, ParameterValue
 from sparsesmith.formats.values.compressed import compressed
 from sparsesmith.formats.values.storage import VALUE_STORAGES, ValueStorage
 from sparsesmith.operations import Operation
+from sparsesmith.operations.operation import operands_with_role, task_size_names
 from sparsesmith.program.expression import Expression, parse_expression
 from sparsesmith.program.scratch import Scratch, check_scratch, parse_scratch
 
@@ -227,13 +228,14 @@ def check_directives(directives: Directives, source: str, operation: Operation) 
         _check_names(launch, known)
         launch.check_constants()
         _check_wait(launch, source)
+        _check_in_place(launch, operation)
     check_scratch(directives.scratch, known)
 
 
 def launch_names(format_: Format, parameters: Mapping[str, ParameterValue], operation: Operation) -> tuple[str, ...]:
     """Names that the expressions of a program in this format may use."""
     if not operation.takes_matrix:
-        return (*operation.axes, NUM_SMS)
+        return (*task_size_names(operation), NUM_SMS)
     own = (*HEAD, *format_.arguments(parameters))
     named = (name for name in operation.axes if name != NUM_DENSE_COLS)
     return (*(argument.name for argument in own if argument.role == "size"), NUM_SMS, NUM_DENSE_COLS, *named)
@@ -260,6 +262,19 @@ def _check_wait(launch: Launch, source: str) -> None:
             field="dependency",
             value=launch.dependency,
             limit=WAIT_INSTRUCTION,
+        )
+
+
+def _check_in_place(launch: Launch, operation: Operation) -> None:
+    """What is changed in place is brought back by a copy before each timed run, which no kernel overtakes."""
+    changed = operands_with_role(operation, "inout")
+    if launch.dependency == "programmatic" and changed:
+        raise InvalidProgram(
+            f"launch {launch.kernel}: dependency=programmatic, and {changed[0].name} is changed in place: such a "
+            "program may not start early",
+            field="dependency",
+            value=launch.dependency,
+            limit="full",
         )
 
 

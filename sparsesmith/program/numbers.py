@@ -37,7 +37,7 @@ Settings = Mapping[str, ParameterValue]
 """Knob -> value."""
 
 _OPEN = re.compile(r"^[ \t]*//@[ \t]*(?:let|tune|pick)\b", re.MULTILINE)
-_OF_FORMAT = re.compile(r"[ \t]*//@[ \t]*(?:format|values)\b")
+_OF_FORMAT = re.compile(r"[ \t]*//@[ \t]*(?:format|task|values)\b")
 _NAMED = re.compile(r"([^=]*)=(.*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _KNOB_VALUE = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
@@ -214,7 +214,7 @@ class _Filling:
         return _replaced(line, self._found)
 
     def _stored(self) -> Stored:
-        """What the format line says with what is known so far."""
+        """What the format line, or the task line, says with what is known so far."""
         of_format = [line if line is not None and _OF_FORMAT.match(line) else "" for line in self._lines]
         filled = "\n".join(map(self._filled, of_format))
         if self._read is None or self._read[0] != filled:

@@ -7,6 +7,7 @@ from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import Argument, Format, NoFormat, ParameterValue
 from sparsesmith.operations import operation_named
 from sparsesmith.program.directives import (
+    Directives,
     Launch,
     Requirement,
     check_directives,
@@ -69,7 +70,7 @@ def parse_program(text: str, operation: Operation, element_type: ElementType) ->
     )
 
 
-def check_sizes(program: KernelProgram, sizes: Mapping[str, int]) -> None:
+def check_sizes(program: KernelProgram | Directives, sizes: Mapping[str, int]) -> None:
     """Raises InvalidProgram where one of these sizes is not the one that the program requires."""
     subject = "task" if isinstance(program.format, NoFormat) else "matrix"
     for required in program.requirements:

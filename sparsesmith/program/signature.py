@@ -9,6 +9,7 @@ from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import HEAD, Argument, Format, Parameters
 from sparsesmith.operations import Operation as Computed
 from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import task_size_names
 from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.directives import Directives
 from sparsesmith.program.restrictions.tokens import SourceTokens, Token, closing
@@ -32,8 +33,9 @@ def signature_of(
 
 
 def task_head(operation: Computed) -> tuple[Argument, ...]:
-    """The first arguments of every kernel of a task: its axes, in the order in which it names them."""
-    return tuple(Argument("int", axis, "size", "") for axis in operation.axes)
+    """The first arguments of every kernel of a task: its axes, in the order in which it names them, and what follows
+    from them."""
+    return tuple(Argument("int", name, "size", "") for name in task_size_names(operation))
 
 
 def program_signature(directives: Directives, operation: Operation, element_type: ElementType) -> tuple[Argument, ...]:

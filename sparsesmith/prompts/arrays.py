@@ -4,6 +4,7 @@ The same pattern, workload and prompt give the same arrays, bit for bit, in the 
 embeddings never travel.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.errors import InvalidOption
-from sparsesmith.matrix.features import NUM_FEATURES, structural_features
+from sparsesmith.matrix.features import FEATURE_NAMES, structural_features
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.profile import PROFILE_NAMES, profile_features
+from sparsesmith.prompts.circumstances import CIRCUMSTANCE_NAMES, circumstance_features
 from sparsesmith.prompts.header import header
 from sparsesmith.prompts.positions import (
     SINUSOIDAL_WIDTH,
@@ -24,8 +27,11 @@ from sparsesmith.prompts.positions import (
 )
 from sparsesmith_proto.kernel import Parent, Prompt, Workload
 
-EncoderKind = Literal["structural", "sinusoidal"]
-ENCODER_KINDS: tuple[EncoderKind, ...] = ("structural", "sinusoidal")
+EncoderKind = Literal["structural", "sinusoidal", "profiled"]
+ENCODER_KINDS: tuple[EncoderKind, ...] = ("structural", "sinusoidal", "profiled")
+
+FEATURE_VERSIONS: Mapping[EncoderKind, int] = {"structural": 1, "sinusoidal": 1, "profiled": 2}
+"""Of what each kind is shown. Rises whenever names or meanings change: a policy is bound to one version."""
 
 NUM_WINDOWS = 64
 """Matrix tokens of the structural encoder: windows of consecutive rows."""
@@ -47,7 +53,7 @@ class PromptInputs:
     header_ids: IntArray
     """Operation, element type, bucket of num_dense_cols, architecture: shape [4], each below its HEADER_SIZES."""
     features: npt.NDArray[np.float32]
-    """Structural features, shape [NUM_FEATURES]; the sinusoidal encoder does not look at them."""
+    """In the order of `feature_names`; the sinusoidal encoder does not look at them."""
     points: npt.NDArray[np.float32]
     """Codes of sampled nonzeros, shape [matrix tokens, points a token, code width]."""
     mask: npt.NDArray[np.bool_]
@@ -67,7 +73,23 @@ def prompt_inputs(pattern: Pattern, workload: Workload, prompt: Prompt) -> Promp
             f"a {prompt.encoder} prompt has no arrays", field="encoder", value=prompt.encoder, limit=known
         )
     header_ids = header(workload.operation, workload.element_type, workload.num_dense_cols, prompt.architecture)
-    return matrix_inputs(pattern, kind, prompt.sample_seed, header_ids, prompt.parent)
+    features = pattern_features(pattern, kind)
+    if kind == "profiled":
+        device = prompt.num_sms, prompt.copy_bandwidth_gbs
+        circumstances = circumstance_features(workload.num_dense_cols, workload.element_type, *device)
+        features = np.concatenate([features, circumstances])
+    return matrix_inputs(pattern, kind, prompt.sample_seed, header_ids, features, prompt.parent)
+
+
+def pattern_features(pattern: Pattern, encoder: EncoderKind) -> npt.NDArray[np.float32]:
+    """The features that follow from the matrix alone, which come first."""
+    features = structural_features(pattern)
+    return np.concatenate([features, profile_features(pattern)]) if encoder == "profiled" else features
+
+
+def feature_names(encoder: EncoderKind) -> tuple[str, ...]:
+    """Of all features, in order."""
+    return (*FEATURE_NAMES, *PROFILE_NAMES, *CIRCUMSTANCE_NAMES) if encoder == "profiled" else FEATURE_NAMES
 
 
 def matrix_inputs(
@@ -75,23 +97,22 @@ def matrix_inputs(
     encoder: EncoderKind,
     sample_seed: int,
     header_ids: IntArray,
+    features: npt.NDArray[np.float32],
     parent: Parent | None = None,
-    features: npt.NDArray[np.float32] | None = None,
 ) -> PromptInputs:
-    """As `prompt_inputs`, from its parts. `features` may be handed in where many samples of one pattern are made."""
-    known = structural_features(pattern) if features is None else features
+    """As `prompt_inputs`, from its parts."""
     generator = np.random.Generator(np.random.PCG64(sample_seed))
     match encoder:
-        case "structural":
+        case "structural" | "profiled":
             points, mask, windows = _window_tokens(pattern, generator)
         case "sinusoidal":
             points, mask, windows = _nonzero_tokens(pattern, generator)
-    return PromptInputs(encoder, header_ids, known, points, mask, windows, parent)
+    return PromptInputs(encoder, header_ids, features, points, mask, windows, parent)
 
 
 def code_width(encoder: EncoderKind) -> int:
     """Numbers that describe one sampled nonzero."""
-    return STRUCTURAL_WIDTH if encoder == "structural" else 2 * SINUSOIDAL_WIDTH
+    return 2 * SINUSOIDAL_WIDTH if encoder == "sinusoidal" else STRUCTURAL_WIDTH
 
 
 def _window_tokens(
@@ -165,12 +186,13 @@ def _nonzero_tokens(
 
 
 __all__ = [
-    "NUM_FEATURES",
     "WINDOW_WIDTH",
     "EncoderKind",
     "PromptInputs",
     "code_width",
+    "feature_names",
     "header",
     "matrix_inputs",
+    "pattern_features",
     "prompt_inputs",
 ]

@@ -8,12 +8,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 import redis
 
 from sparsesmith.errors import Conflict, NotFound
+from sparsesmith.transport.accounts import check_new_job, unfinished_key, used
+from sparsesmith.transport.audit import write_entry
 from sparsesmith.transport.connection import MAX_BLOCK_MS, Pipeline, Redis, answering
 from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus
+from sparsesmith_proto.keys import ApiKey, AuditEntry
 
 _UNFINISHED = "sparsesmith:jobs:unfinished"
 _ALL = "sparsesmith:jobs:all"
@@ -30,6 +34,8 @@ EVENTS_S = DAY_S
 KEY_S = DAY_S
 """How long an idempotency key stands for its job."""
 FIRST_EVENT = "0-1"
+MAX_DETAIL = 200
+"""Characters that a line of the audit log says of a job."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,26 @@ class IdempotencyKey:
 
     key: str
     fingerprint: str
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Who asks for something to be done with a job."""
+
+    client: str = ""
+    """Its address."""
+    key: ApiKey | None = None
+    """None: the service asks for no keys."""
+
+    @property
+    def owner(self) -> str | None:
+        """Of what it asks for: the key's id."""
+        return None if self.key is None else self.key.key_id
+
+    @property
+    def turn(self) -> str:
+        """Whose turn its jobs take."""
+        return self.owner or self.client
 
 
 @dataclass(frozen=True)
@@ -72,32 +98,80 @@ class JobStore:
         self._history = history or History()
         self._clock = clock
 
-    def accept(self, status: JobStatus, request: str, idempotency: IdempotencyKey | None = None) -> str:
-        """Store a job with its request (any text) and return its id: that of the earlier job for a repeated key.
+    def accept(
+        self,
+        status: JobStatus,
+        request: str,
+        idempotency: IdempotencyKey | None = None,
+        asker: Asker | None = None,
+        detail: str = "",
+    ) -> str:
+        """Store a job with its request (any text) and return its id: that of the asker's earlier job for a repeated
+        idempotency key. `detail`: what the audit log says of it.
 
-        Raises Conflict for a key that was used with another request, Unavailable.
+        Raises Conflict for a key that was used with another request, QuotaExceeded, Unavailable.
         """
+        asker = asker or Asker()
         with answering(), self._connection.pipeline(transaction=True) as pipeline:
             while True:
                 try:
-                    earlier = self._earlier(pipeline, idempotency)
+                    earlier = self._earlier(pipeline, idempotency, asker)
                     if earlier is not None:
                         return earlier
+                    self._check_quotas(pipeline, asker)
                     pipeline.multi()
                     if idempotency is not None:
                         mark = f"{status.job_id} {idempotency.fingerprint}"
-                        pipeline.set(_idempotency_key(idempotency), mark, ex=KEY_S)
+                        pipeline.set(_idempotency_key(idempotency, asker), mark, ex=KEY_S)
                     text = status.model_dump_json()
                     pipeline.hset(_job_key(status.job_id), mapping={"request": request, "status": text})
-                    accepted = {status.job_id: self._clock()}
-                    pipeline.zadd(_UNFINISHED, accepted)
-                    pipeline.zadd(_ALL, accepted)
-                    pipeline.zremrangebyrank(_ALL, 0, -MAX_LISTED - 1)
+                    self._enlist(pipeline, status.job_id, asker)
                     pipeline.xadd(_events_key(status.job_id), {"status": text}, maxlen=MAX_EVENTS)
+                    write_entry(pipeline, self._entry("job_accepted", status.job_id, asker, detail))
                     pipeline.execute()
                     return status.job_id
                 except redis.exceptions.WatchError:
                     continue
+
+    def _check_quotas(self, pipeline: Pipeline, asker: Asker) -> None:
+        """What is looked at is watched: two requests at once are not both the last."""
+        if asker.key is not None:
+            pipeline.watch(unfinished_key(asker.key.key_id))
+            now = self._clock()
+            check_new_job(asker.key, used(pipeline, asker.key.key_id, now), now)
+
+    def _enlist(self, pipeline: Pipeline, job_id: str, asker: Asker) -> None:
+        accepted = {job_id: self._clock()}
+        pipeline.zadd(_UNFINISHED, accepted)
+        lists = [_ALL]
+        if asker.owner is not None:
+            pipeline.hset(_job_key(job_id), "owner", asker.owner)
+            pipeline.zadd(unfinished_key(asker.owner), accepted)
+            lists += [_list_of(asker.owner), _known_of(asker.owner)]
+        for name in lists:
+            pipeline.zadd(name, accepted)
+            pipeline.zremrangebyrank(name, 0, -MAX_LISTED - 1)
+
+    def _entry(
+        self, action: Literal["job_accepted", "job_cancelled"], job_id: str, asker: Asker, detail: str = ""
+    ) -> AuditEntry:
+        return AuditEntry(
+            at=datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds"),
+            action=action,
+            key_id=asker.owner,
+            name=None if asker.key is None else asker.key.name,
+            client=asker.client or None,
+            job_id=job_id,
+            detail=detail[:MAX_DETAIL],
+        )
+
+    def is_owned(self, job_id: str, owner: str) -> bool:
+        """Whether a key asked for a job, also for one that went. Raises Unavailable."""
+        with answering():
+            found = self._connection.hget(_job_key(job_id), "owner")
+            if found is None:
+                return self._connection.zscore(_known_of(owner), job_id) is not None
+        return bool(found == owner.encode())
 
     def request(self, job_id: str) -> str:
         """What was asked. Raises NotFound, Unavailable."""
@@ -107,9 +181,10 @@ class JobStore:
         """How far it is. Raises NotFound, Unavailable."""
         return JobStatus.model_validate_json(self._field(job_id, "status"))
 
-    def update(self, status: JobStatus) -> bool:
-        """A new state, whose event is written once; a final one takes the job off the unfinished list and starts its
-        expiry. False, and nothing changed, for a job that has ended in another state. Raises Unavailable.
+    def update(self, status: JobStatus, canceller: Asker | None = None) -> bool:
+        """A new state, whose event is written once; a final one takes the job off the unfinished lists and starts its
+        expiry. False, and nothing changed, for a job that has ended in another state. `canceller`: who ended it, for
+        the audit log. Raises Unavailable.
         """
         text = status.model_dump_json()
         job_key, has_ended = _job_key(status.job_id), _has_ended(status)
@@ -120,11 +195,14 @@ class JobStore:
                     if pipeline.zscore(_UNFINISHED, status.job_id) is None:
                         # Ended: perhaps by this very call, whose answer an outage cut off.
                         return bool(pipeline.hget(job_key, "status") == text.encode())
+                    owner = pipeline.hget(job_key, "owner")
                     pipeline.multi()
                     pipeline.hset(job_key, "status", text)
                     pipeline.xadd(_events_key(status.job_id), {"status": text}, maxlen=MAX_EVENTS)
                     if has_ended:
-                        self._let_go(pipeline, status.job_id)
+                        self._let_go(pipeline, status.job_id, owner)
+                    if canceller is not None:
+                        write_entry(pipeline, self._entry("job_cancelled", status.job_id, canceller))
                     pipeline.execute()
                     break
                 except redis.exceptions.WatchError:
@@ -133,9 +211,11 @@ class JobStore:
             self._make_room()
         return True
 
-    def _let_go(self, pipeline: Pipeline, job_id: str) -> None:
+    def _let_go(self, pipeline: Pipeline, job_id: str, owner: bytes | None) -> None:
         """A job that has ended goes after a time."""
         pipeline.zrem(_UNFINISHED, job_id)
+        if owner is not None:
+            pipeline.zrem(unfinished_key(owner.decode()), job_id)
         pipeline.zadd(_GOES, {job_id: self._clock() + self._history.seconds})
         pipeline.expire(_job_key(job_id), self._history.seconds)
         pipeline.expire(_events_key(job_id), min(EVENTS_S, self._history.seconds))
@@ -151,26 +231,29 @@ class JobStore:
                 self._connection.zadd(_ALL, dict(accepted), nx=True)
             return [job_id.decode() for job_id, _ in accepted]
 
-    def newest(self, limit: int, before: str | None = None) -> list[str]:
-        """Ids of up to `limit` jobs, the newest first; those accepted before a job, where one is named.
+    def newest(self, limit: int, before: str | None = None, owner: str | None = None) -> list[str]:
+        """Ids of up to `limit` jobs, or of those of one key, the newest first; those accepted before a job, where one
+        is named.
 
         Raises NotFound for a job that is in no list, Unavailable.
         """
+        name = _ALL if owner is None else _list_of(owner)
         with answering():
             first = 0
             if before is not None:
-                rank = self._connection.zrevrank(_ALL, before)
+                rank = self._connection.zrevrank(name, before)
                 if rank is None:
                     raise NotFound(f"no job {before} in the list", field="before", value=before)
                 first = int(rank) + 1
-            return [job_id.decode() for job_id in self._connection.zrevrange(_ALL, first, first + limit - 1)]
+            return [job_id.decode() for job_id in self._connection.zrevrange(name, first, first + limit - 1)]
 
-    def keeps(self, job_id: str) -> bool:
-        """Whether a job is still stored; one that is not leaves the list. Raises Unavailable."""
+    def keeps(self, job_id: str, owner: str | None = None) -> bool:
+        """Whether a job is still stored; one that is not leaves the lists. Raises Unavailable."""
         with answering():
             if not self._has_gone(job_id) and self._connection.exists(_job_key(job_id)):
                 return True
-            self._connection.zrem(_ALL, job_id)
+            for name in [_ALL] if owner is None else [_ALL, _list_of(owner)]:
+                self._connection.zrem(name, job_id)
             return False
 
     def events(self, job_id: str, after: str = "0", block_ms: int = 0) -> list[JobEvent]:
@@ -191,11 +274,12 @@ class JobStore:
             for event_id, fields in entries
         ]
 
-    def _earlier(self, pipeline: Pipeline, idempotency: IdempotencyKey | None) -> str | None:
+    def _earlier(self, pipeline: Pipeline, idempotency: IdempotencyKey | None, asker: Asker) -> str | None:
         if idempotency is None:
             return None
-        pipeline.watch(_idempotency_key(idempotency))
-        mark = pipeline.get(_idempotency_key(idempotency))
+        name = _idempotency_key(idempotency, asker)
+        pipeline.watch(name)
+        mark = pipeline.get(name)
         if mark is None:
             return None
         job_id, fingerprint = mark.decode().split()
@@ -265,5 +349,18 @@ def _events_key(job_id: str) -> str:
     return f"sparsesmith:job:{job_id}:events"
 
 
-def _idempotency_key(idempotency: IdempotencyKey) -> str:
-    return f"sparsesmith:idempotency:{idempotency.key}"
+def _idempotency_key(idempotency: IdempotencyKey, asker: Asker) -> str:
+    """Each owner's are its own."""
+    if asker.owner is None:
+        return f"sparsesmith:idempotency:{idempotency.key}"
+    return f"sparsesmith:key:{asker.owner}:idempotency:{idempotency.key}"
+
+
+def _list_of(owner: str) -> str:
+    """Jobs of a key, as `_ALL` has everybody's."""
+    return f"sparsesmith:key:{owner}:jobs"
+
+
+def _known_of(owner: str) -> str:
+    """Its last jobs, those that went among them: it is told when they did."""
+    return f"sparsesmith:key:{owner}:known"

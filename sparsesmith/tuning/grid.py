@@ -147,7 +147,7 @@ def grid_of_problem(problem: Problem) -> Choices:
     own = [family for family in TASK_FAMILIES.values() if family.operation == workload.operation]
     found = [
         Proposed(family, prospect)
-        for family in (first_programs(problem.operation), *own)
+        for family in (*first_programs(problem.operation, problem.element_type), *own)
         for prospect in family.prospects(problem)
         if family.accepts(prospect.parameters, problem)
     ]

@@ -11,9 +11,12 @@ import pytest
 
 from benchmarks.generated import GENERATED, GENERATED_NNZ
 from benchmarks.results import read_suites
+from benchmarks.run import candidates_of
 from benchmarks.structure import Structure, structure_of
 from benchmarks.suites import ROOT, example_sources, generated_sources
 from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.operations import Problem
+from sparsesmith_proto.kernel import Workload
 
 
 def run(out: Path, *arguments: str) -> Any:
@@ -105,3 +108,17 @@ def test_neighbouring_lanes_share_sectors_of_x_and_scattered_ones_do_not() -> No
     columns = np.arange(64) * 8
     scattered = pattern_from_scipy(scipy.sparse.csr_matrix((np.ones(64), (np.arange(64), columns)), shape=(66, 512)))
     assert structure_of(scattered, element_bytes=4) == Structure(1, 2, 64, 1.0)
+
+
+def test_a_sample_that_leaves_numbers_open_is_measured_with_them_filled_in() -> None:
+    (source,) = [each for each in example_sources() if each.load().pattern.nnz == 7450]
+    pattern = source.load().pattern
+    workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
+    texts = (
+        "//@ let longest = row_length_max\n//@ tune block = 64 128\nint a[longest], b[block];",
+        "//@ let a = nothing",
+    )
+    filled, refused = candidates_of(texts, Problem(workload, pattern), 132)
+    assert filled.program == f"int a[{pattern.row_lengths.max()}], b[64];"
+    assert filled.written == texts[0]
+    assert refused.program == texts[1]

@@ -129,6 +129,14 @@ def test_a_program_that_is_not_text_is_refused_before_it_is_sent() -> None:
         next(flows.submit_evaluation("\ud800", "m.mtx", b"", TuningOptions()))
 
 
+def test_polling_waits_as_long_as_the_quota_of_requests_says() -> None:
+    refused = problem(429, "/problems/quota-exceeded")
+    refused.headers["Retry-After"] = "17"
+    steps, ended = hold(flows.ended("j", None), refused, job(Cancelled()))
+    assert Pause(17) in steps
+    assert isinstance(ended.status, Cancelled)
+
+
 def test_a_wish_for_equal_bits_is_a_field_of_an_upload_and_else_nothing_is_sent() -> None:
     assert flows.form_fields(TuningOptions(deterministic=True))["deterministic"] == "True"
     assert "deterministic" not in flows.form_fields(TuningOptions())

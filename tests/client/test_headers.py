@@ -88,3 +88,16 @@ def test_what_is_no_header_is_refused_without_its_value(line: str, part: str) ->
         client_headers(parsed_headers([line]), {})
     assert "secret" not in caught.value.message
     assert "secret" not in (caught.value.value or "")
+
+
+def test_a_key_is_sent_as_authorization_and_the_nearest_word_counts() -> None:
+    environment = {"SPARSESMITH_KEY": "of-the-environment\n"}
+    assert client_headers(None, environment)["authorization"] == "Bearer of-the-environment"
+    assert client_headers(None, environment, "given")["authorization"] == "Bearer given"
+    proxy = environment | {"SPARSESMITH_HEADERS": "Authorization: Basic x"}
+    assert client_headers(None, proxy)["authorization"] == "Basic x"
+    assert client_headers(None, proxy, "given")["authorization"] == "Bearer given"
+    assert client_headers({"Authorization": "own"}, proxy, "given")["authorization"] == "own"
+    with pytest.raises(InvalidOption) as told:
+        client_headers(None, {}, "a\nsecret")
+    assert "secret" not in told.value.message

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings
 
 from deploy.keys import Wishes, make
 from services.evaluator.settings import EvaluatorSettings
+from services.generator.http.access import asks_for_keys
 from services.generator.settings import GeneratorSettings
 from services.trainer.settings import TrainerSettings
 from sparsesmith.runtime.stack import Stack, StackOptions
@@ -170,6 +171,30 @@ def test_only_the_generator_is_open_and_the_door_on_request_and_only_to_this_mac
         "generator": ["127.0.0.1:8000:8000"],
         "queue": ["127.0.0.1:6380:6380"],
     }
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({}, False),
+        ({"BIND": "0.0.0.0"}, True),
+        ({"BIND": "192.0.2.1"}, True),
+        ({"BIND": "0.0.0.0", "KEYS": "off"}, False),
+    ],
+)
+def test_keys_are_asked_for_where_the_port_is_published_to_others(
+    told: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in told.items():
+        monkeypatch.setenv(variable, value)
+    for services in (document(GPU_FILE)["services"], cpu_document()["services"]):
+        environment = services["generator"]["environment"]
+        given = {
+            name.removeprefix("SPARSESMITH_GENERATOR_").lower(): value
+            for name, value in environment.items()
+            if name.startswith("SPARSESMITH_GENERATOR_")
+        }
+        assert asks_for_keys(GeneratorSettings.model_validate(given)) is expected
 
 
 def test_redis_writes_before_it_answers_and_forgets_nothing(services: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,12 +27,17 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import fixed_values
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
+from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.connection import Redis, connect
+from sparsesmith.transport.job_store import Asker, JobStore
+from sparsesmith.transport.keys import KeyStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith.transport.stream import RewardStream
+from sparsesmith_proto.api import JobStatus, Queued
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Candidate, Parent, Prompt, Rejected, Sampled, TimedOut, UserWritten
+from sparsesmith_proto.keys import Quotas
 from tests.evaluator.grading_tools import make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, program_text
 
@@ -94,7 +99,7 @@ def make_job(*programs: str, job_id: str = "job", budget_s: float = 60, is_sampl
 def grade(job: EvaluationJob, grader: Grader, connection: Redis) -> EvaluationReport:
     patterns = PatternStore(connection)
     patterns.put(small_pattern())
-    jobs.install(GradingService(grader, patterns, RewardStream(connection)))
+    jobs.install(GradingService(grader, patterns, RewardStream(connection), Accounts(connection)))
     return EvaluationReport.model_validate_json(jobs.grade(job.model_dump_json()))
 
 
@@ -121,6 +126,26 @@ def test_a_report_holds_ptx_of_what_passed_where_the_job_asks_for_it(grader: Gra
     located = {int(line.split()[2]) for line in report.listings["candidate-0"].split("\n") if line.startswith(".loc ")}
     assert located
     assert located <= set(range(len(lines) + 1))
+
+
+def test_the_time_of_a_job_is_charged_to_the_key_that_asked_for_it_also_where_it_came_to_nothing(
+    grader: Grader, connection: Redis
+) -> None:
+    key, _ = KeyStore(connection).create("alice", Quotas())
+    status = JobStatus(job_id="abc", accepted_at="2026-11-22T00:00:00Z", status=Queued(position=0))
+    JobStore(connection).accept(status, "r", None, Asker("192.0.2.7", key))
+    accounts, seen = Accounts(connection), [0.0]
+    for job in (
+        make_job(program_text("right 5"), job_id="abc.0f0f0f0f-0"),
+        make_job(program_text("right 5"), job_id="abc.listing.answer"),
+        make_job(program_text("right 5"), job_id="abc.0f0f0f0f-1", budget_s=1e-6),
+    ):
+        with suppress(LimitExceeded):
+            grade(job, grader, connection)
+        seen.append(accounts.used(key.key_id).evaluator_seconds)
+    assert sorted(set(seen)) == seen
+    grade(make_job(program_text("right 5"), job_id="nobodys.0f0f0f0f-0"), grader, connection)
+    assert accounts.used(key.key_id).evaluator_seconds == seen[-1]
 
 
 def test_a_job_graded_twice_publishes_its_records_once(grader: Grader, connection: Redis) -> None:
@@ -163,7 +188,7 @@ def test_an_improvement_is_one_over_what_was_known_before_the_search(grader: Gra
 
     patterns, stream = PatternStore(connection), RewardStream(connection)
     patterns.put(small_pattern())
-    service = GradingService(grader, patterns, stream)
+    service = GradingService(grader, patterns, stream, Accounts(connection))
     first = graded("a", "one", "right 8", "right 6")
     assert first["rival_us"] == 9, "the best routine"
     assert 0 < first["a:candidate-0"] < first["a:candidate-1"]
@@ -217,7 +242,7 @@ def test_a_budget_that_is_spent_before_anything_is_graded_is_told(grader: Grader
 
 
 def test_an_unknown_pattern_is_not_found(grader: Grader, connection: Redis) -> None:
-    jobs.install(GradingService(grader, PatternStore(connection), RewardStream(connection)))
+    jobs.install(GradingService(grader, PatternStore(connection), RewardStream(connection), Accounts(connection)))
     with pytest.raises(NotFound):
         jobs.grade(make_job(program_text("right 5")).model_dump_json())
 

@@ -6,7 +6,7 @@ import pytest
 
 from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
 from services.evaluator.compiling.contract.facts import facts_of, forbidden_instruction, persistent_variables
-from services.evaluator.ptx import MalformedPtx, print_module, read_module
+from services.evaluator.ptx import MalformedPtx, is_read_alike, print_module, read_module
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import parse_program
 from tests.kernels.corpus import CorpusProgram, corpus
@@ -64,6 +64,12 @@ def test_comments_and_strings_that_the_reader_drops_are_not_assembled() -> None:
 def test_text_that_could_be_read_otherwise_is_refused(body: str, words: str) -> None:
     with pytest.raises(MalformedPtx, match=words):
         read_module(kernel(body).rstrip("}\n") + "}" if words == "body does not end" else kernel(body))
+
+
+def test_a_note_of_the_bytes_that_a_load_uses_is_left_out() -> None:
+    noted = kernel('.pragma "used_bytes_mask 255";\nmov.u32 %r1, 1;')
+    assert print_module(read_module(noted)) == print_module(read_module(kernel("mov.u32 %r1, 1;")))
+    assert not is_read_alike(noted)
 
 
 def test_a_refusal_names_the_line_of_the_program() -> None:

@@ -15,7 +15,7 @@ import scipy.sparse
 
 from sparsesmith.errors import Unavailable
 from sparsesmith.transport.connection import Redis, connect
-from sparsesmith.transport.job_store import IdempotencyKey, JobStore
+from sparsesmith.transport.job_store import Asker, IdempotencyKey, JobStore
 from sparsesmith_proto.api import (
     Cancelled,
     Failed,
@@ -378,13 +378,20 @@ class CutOff(JobStore):
         super().__init__(connection)
         self.dies = {"accept", "update"}
 
-    def accept(self, status: JobStatus, request: str, idempotency: IdempotencyKey | None = None) -> str:
-        job_id = super().accept(status, request, idempotency)
+    def accept(
+        self,
+        status: JobStatus,
+        request: str,
+        idempotency: IdempotencyKey | None = None,
+        asker: Asker | None = None,
+        detail: str = "",
+    ) -> str:
+        job_id = super().accept(status, request, idempotency, asker, detail)
         self._die("accept")
         return job_id
 
-    def update(self, status: JobStatus) -> bool:
-        is_written = super().update(status)
+    def update(self, status: JobStatus, canceller: Asker | None = None) -> bool:
+        is_written = super().update(status, canceller)
         if isinstance(status.status, Finished):
             self._die("update")
         return is_written
@@ -411,10 +418,10 @@ def test_a_job_whose_acceptance_and_whose_end_an_outage_cut_off_is_answered_once
 
 def test_a_job_that_could_not_be_cancelled_goes_on(redis_url: str, evaluators: Evaluators) -> None:
     class Deaf(JobStore):
-        def update(self, status: JobStatus) -> bool:
+        def update(self, status: JobStatus, canceller: Asker | None = None) -> bool:
             if isinstance(status.status, Cancelled):
                 raise Unavailable("Redis does not answer", field="redis_url")
-            return super().update(status)
+            return super().update(status, canceller)
 
     evaluators.released.clear()
     with live_service(redis_url, evaluators, jobs=Deaf(connect(redis_url))) as client:

@@ -19,10 +19,11 @@ from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
 from sparsesmith.families import FAMILIES
 from sparsesmith.mutation import drawn, subject_of
+from sparsesmith.operations import Problem
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.api import Refinement, SearchStrategy
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, Mismatch, Mutated, Outcome, Passed
+from sparsesmith_proto.kernel import Candidate, Evaluation, FromFamily, Mismatch, Mutated, Outcome, Passed, Workload
 from tests.generator.orders import make_pattern, make_task
 from tests.generator.reports import make_device, make_passed, make_report, make_timing
 
@@ -100,6 +101,29 @@ def test_refinement_goes_as_wide_and_as_deep_as_it_was_told() -> None:
     assert max(children.values()) == 3
     assert max(origin.generation for origin in changed.values()) == 2
     assert all(origin.generation == 1 + _generation(changed, origin.parent) for origin in changed.values())
+
+
+def refining_a_task(operation: str, axes: dict[str, int], **loop: object) -> TuningTask:
+    task = make_task(make_pattern(60, 50), candidates=400, seconds=50, search="refine", refine=loop)
+    workload = Workload(operation=operation, element_type="float32", axes=axes)
+    return replace(task, order=task.order.model_copy(update={"workload": workload}), problem=Problem(workload))
+
+
+def test_the_loop_of_fsr_changes_one_program_five_times_down_to_five_changes() -> None:
+    task = refining_a_task("top_k", {"n": 5000, "k": 70}, preset="fsr")
+    evaluations, _ = search("refine", Graders(better_when_changed), task, in_flight=1)
+    parents = Counter(origin.parent for origin in mutated(evaluations).values())
+    assert len(parents) == 5
+    assert max(parents.values()) == 5
+    assert {origin.generation for origin in mutated(evaluations).values()} == {1, 2, 3, 4, 5}
+
+
+def test_the_first_programs_of_a_task_are_those_of_its_folder() -> None:
+    task = refining_a_task("sort", {"n": 3000}, children=1, generations=1, beam=1)
+    evaluations, _ = search("refine", Graders(by_text), task)
+    first = {origin.family for each in evaluations if isinstance(origin := each.candidate.origin, FromFamily)}
+    assert first == {"sort_programs", "sort_ranks", "sort_tiles"}
+    assert mutated(evaluations)
 
 
 def test_no_program_is_graded_twice_and_the_fastest_are_changed() -> None:

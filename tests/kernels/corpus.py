@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import cast, get_args
 
 from sparsesmith.operations import operations
+from sparsesmith.operations.texts import with_element_type
+from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
 
 FOLDER = Path(__file__).parent
@@ -59,6 +61,22 @@ def corpus(*folders: str) -> list[CorpusProgram]:
     """All programs of these folders, of all three without one."""
     chosen = folders or ("good", "broken", "cheating")
     return [read_program(path) for folder in chosen for path in sorted((FOLDER / folder).glob("*.cu"))]
+
+
+def task_corpus() -> list[CorpusProgram]:
+    """Broken and cheating programs for tasks, by task: each is graded at its task's trial axes."""
+    return sorted(corpus("tasks/broken", "tasks/cheating"), key=lambda program: program.operation)
+
+
+def task_workload(operation: Operation, element_type: ElementType = "float32") -> Workload:
+    """Of a task, at its trial axes."""
+    return Workload(operation=operation, element_type=element_type, axes=dict(operations()[operation].trial))
+
+
+def naive_program(operation: Operation, element_type: ElementType = "float32") -> str:
+    """Of a task: a program that passes, to be graded after those that do not."""
+    task = operations()[operation]
+    return with_element_type(task.programs[task.naive], element_type)
 
 
 def good_program(operation: Operation, element_type: ElementType) -> CorpusProgram:

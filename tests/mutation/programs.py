@@ -12,7 +12,8 @@ from sparsesmith.families.proposal import prospects_of, work_of
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.mutation import Subject, subject_of
-from sparsesmith.operations import Problem
+from sparsesmith.operations import Problem, operation_named
+from sparsesmith.operations.texts import programs_for
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
@@ -50,19 +51,26 @@ def written_subject(text: str, pattern: Pattern = PATTERN, operation: Operation 
     return subject_of(text, pattern, operation, "float32", 1 if operation == "spmv" else 8)
 
 
+def task_subject(name: str, program: str = "", element_type: ElementType = "float32") -> Subject:
+    """A program of a task's folder, the naive one without a name."""
+    task = operation_named(name)
+    return subject_of(programs_for(task, element_type)[program or task.naive], None, name, element_type)
+
+
 def what_is_wrong(subject: Subject, text: str, compiler: Compiler) -> str:
     """Why a program is not right for the subject's problem; empty where it is, on the interpreter."""
     workload = Workload(
-        pattern=subject.pattern.digest,
+        pattern=None if subject.matrix is None else subject.matrix.digest,
         operation=subject.operation,
         element_type=subject.element_type,
         num_dense_cols=subject.num_dense_cols,
+        axes={} if subject.matrix is not None else dict(operation_named(subject.operation).trial),
     )
     program = parse_program(text, subject.operation, subject.element_type)
     binary = compiler.compile(program.source, "sm_90")
     if not isinstance(binary, Compiled):
         return binary.log
-    bench = LocalWorkbench(InterpreterDevice(), Problem(workload, subject.pattern))
+    bench = LocalWorkbench(InterpreterDevice(), Problem(workload, subject.matrix))
     bench.store(program)
     verdict = bench.check("kernel", program, binary)
     bench.close()

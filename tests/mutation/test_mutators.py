@@ -9,7 +9,7 @@ import pytest
 from services.evaluator.compiling.compiler import Compiler
 from sparsesmith.errors import InvalidOption
 from sparsesmith.mutation import MUTATORS, Mutant, Subject, drawn, mutants, subject_of
-from tests.mutation.programs import PATTERN, instance_subject, mixed_rows, what_is_wrong, written_subject
+from tests.mutation.programs import PATTERN, instance_subject, mixed_rows, task_subject, what_is_wrong, written_subject
 
 CHILDREN = 6
 """Of each mutator, drawn from those of all subjects."""
@@ -50,6 +50,8 @@ def _subjects() -> Iterator[Subject]:
     yield instance_subject("spmm_rows_split", num_dense_cols=32, dependency="programmatic")
     yield instance_subject("spmm_tiles", num_dense_cols=8, dependency="programmatic")
     yield written_subject(PLAIN)
+    yield task_subject("matmul")
+    yield task_subject("top_k", element_type="float64")
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +120,19 @@ def test_an_operand_too_large_for_shared_memory_is_not_staged() -> None:
     wide = mixed_rows(40, 50_000)
     assert list(mutants(written_subject(PLAIN, wide), "staging")) == []
     assert len(list(mutants(written_subject(PLAIN), "staging"))) == 3
+
+
+def test_the_number_of_threads_is_changed_in_the_launch_the_bounds_and_the_code() -> None:
+    text = _child(written_subject(PLAIN), "blocks: block 256")
+    assert text == PLAIN.replace("64", "256")
+    assert list(mutants(written_subject(PLAIN.replace("sum = 0 *", "sum = 64 *")), "blocks")) == []
+    assert list(mutants(written_subject(PLAIN.replace("float sum", "__shared__ float s; float sum")), "blocks")) == []
+
+
+def test_a_program_of_a_task_is_changed_where_no_matrix_is_asked_for() -> None:
+    deeds = {mutant.deed for name in MUTATORS for mutant in mutants(task_subject("top_k"), name)}
+    assert {"blocks: block 512", "grids: striding 4", "hints: x ldcg", "unrolling: unroll 4"} <= deeds
+    assert not any(deed.startswith(("staging", "bins", "off_grid", "mixtures", "odd_lanes")) for deed in deeds)
 
 
 def test_a_program_of_another_hand_has_no_parameters_to_change() -> None:

@@ -160,9 +160,9 @@ def test_what_the_browser_lacks_is_said_and_the_job_is_asked_for_instead(redis_u
         evaluators.released.clear()
         job = http.post("/v1/kernels", json=REQUEST).json()["job_id"]
         seen = watched(browser, str(http.base_url))
-        seen.page.add_init_script("delete window.EventSource")
+        seen.page.add_init_script("delete Response.prototype.body")
         seen.page.goto(f"{str(http.base_url).rstrip('/')}/jobs/{job}")
-        seen.page.wait_for_selector("text=This browser lacks server-sent events")
+        seen.page.wait_for_selector("text=This browser lacks answers that are read as they come")
         evaluators.released.set()
         seen.page.wait_for_selector(".verdict[data-state=finished]")
         assert seen.calm()

@@ -82,7 +82,24 @@ def test_a_folder_for_other_features_is_refused(tmp_path: Path) -> None:
     folder = make_folder(tmp_path, make_policy())
     description = json.loads((folder / "policy.json").read_text())
     (folder / "policy.json").write_text(json.dumps({**description, "feature_version": 99}))
-    with pytest.raises(InvalidOption, match="features of version 99"):
+    with pytest.raises(InvalidOption, match="structural features of version 99, these are of version 1"):
+        load_policy(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder": "profiled", "feature_version": 1}, "profiled features of version 1, these are of version 2"),
+        ({"encoder": "portrait"}, "an encoder 'portrait' .known: structural, sinusoidal, profiled"),
+    ],
+)
+def test_a_folder_of_another_encoder_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    folder = make_folder(tmp_path, make_policy())
+    description = json.loads((folder / "policy.json").read_text())
+    (folder / "policy.json").write_text(json.dumps({**description, **changes}))
+    with pytest.raises(InvalidOption, match=message):
         load_policy(folder)
 
 

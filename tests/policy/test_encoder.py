@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.policy.embedding import PromptEmbedder, text_token_ids
 from sparsesmith.policy.encoder import MatrixEncoder, collate
-from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, matrix_inputs
+from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, feature_names, matrix_inputs, pattern_features
 from sparsesmith.prompts.header import ARCHITECTURES, FIRST_HEADER_SIZES, header
 from sparsesmith_proto.kernel import Parent
 from sparsesmith_proto.message import ElementType
@@ -26,7 +26,11 @@ def make_pattern(seed: int = 0) -> Pattern:
 
 
 def make_inputs(kind: EncoderKind = "structural", seed: int = 0, parent: Parent | None = None) -> PromptInputs:
-    return matrix_inputs(make_pattern(seed), kind, seed, header("spmv", "float32", 1, "sm_90"), parent)
+    pattern = make_pattern(seed)
+    features = np.zeros(len(feature_names(kind)), np.float32)
+    known = pattern_features(pattern, kind)
+    features[: known.size] = known
+    return matrix_inputs(pattern, kind, seed, header("spmv", "float32", 1, "sm_90"), features, parent)
 
 
 def make_encoder(kind: EncoderKind = "structural") -> MatrixEncoder:
@@ -34,7 +38,9 @@ def make_encoder(kind: EncoderKind = "structural") -> MatrixEncoder:
     return MatrixEncoder(kind, HIDDEN, embedding_rms=0.05).eval()
 
 
-@pytest.mark.parametrize(("kind", "tokens"), [("structural", 4 + 4 + 64), ("sinusoidal", 4 + 128)])
+@pytest.mark.parametrize(
+    ("kind", "tokens"), [("structural", 4 + 4 + 64), ("profiled", 4 + 4 + 64), ("sinusoidal", 4 + 128)]
+)
 def test_soft_tokens_have_the_size_of_word_embeddings(kind: EncoderKind, tokens: int) -> None:
     soft = make_encoder(kind)(collate([make_inputs(kind), make_inputs(kind, seed=1)]))
     assert soft.shape == (2, tokens, HIDDEN)

@@ -214,3 +214,17 @@ def test_all_settings_are_listed_once(num_knobs: int, num_values: int) -> None:
     knobs = knobs_of("\n".join(lines))
     listed = [tuple(settings.values()) for settings in settings_of(knobs)]
     assert len(set(listed)) == len(listed) == num_settings(knobs) == num_values * 2 ** (num_knobs - 1)
+
+
+def test_a_program_of_a_task_leaves_numbers_open_as_well() -> None:
+    lines = (
+        "//@ tune BLOCK = 128 256",
+        "//@ let HALF = ceil_div(n,2)",
+        "//@ task sum",
+        "//@ launch sum grid=HALF block=BLOCK",
+    )
+    kernel = 'extern "C" __global__ void sum(int n, const float* x, float* total) { *total = HALF; }'
+    bound = bind_numbers(
+        "\n".join([*lines, kernel]), {"BLOCK": 256}, Circumstances(None, 1, 132, {"n": 9}), "sum", "float32"
+    )
+    assert bound.text.splitlines() == [lines[2], "//@ launch sum grid=5 block=256", kernel.replace("HALF", "5")]

@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from sparsesmith_proto import schema
-from sparsesmith_proto.api import KernelRequest
+from sparsesmith_proto.api import KernelRequest, Refinement
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Message
 
@@ -91,6 +91,17 @@ def test_equal_workloads_are_equal_keys() -> None:
         for axes in ({"rows": 2, "cols": 3}, {"cols": 3, "rows": 2})
     )
     assert {first: 1}[second] == 1
+
+
+def test_a_preset_of_the_loop_sets_its_numbers_and_takes_no_others() -> None:
+    assert Refinement.model_validate({"preset": "fsr"}) == Refinement(preset="fsr", children=5, generations=5, beam=1)
+    assert Refinement.model_validate({"preset": "fsr", "beam": "1"}).children == 5
+    with pytest.raises(pydantic.ValidationError, match="children is 6: the preset fsr has 5"):
+        Refinement.model_validate({"preset": "fsr", "children": 6})
+    for unknown in ("other", ["fsr"], 5):
+        with pytest.raises(pydantic.ValidationError, match="Input should be 'fsr'"):
+            Refinement.model_validate({"preset": unknown})
+    assert "preset" not in Refinement().model_dump()
 
 
 def test_the_schema_files_are_fresh() -> None:

@@ -13,11 +13,12 @@ from services.trainer.offline.examples import ExampleRules, Examples
 from services.trainer.offline.judging import SamplingSettings, evaluate_policy
 from services.trainer.offline.prompt_pool import (
     EXACT_FEATURES,
+    Device,
     Noise,
     PromptPool,
+    asked_for,
     build_pool,
     disturbed,
-    header_tensor,
 )
 from services.trainer.offline.saved_run import SavedRun, State
 from services.trainer.offline.supervised import (
@@ -30,12 +31,14 @@ from services.trainer.offline.supervised import (
 from services.trainer.offline.targets import TargetRule, WorkloadTargets, workload_targets
 from services.trainer.policy_model import PolicyNetworks, text_batch
 from services.trainer.tokenizer import EOS, PAD
-from sparsesmith.matrix.features import FEATURE_NAMES
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from sparsesmith.policy.encoder import collate
+from sparsesmith.prompts.arrays import EncoderKind, feature_names, prompt_inputs
+from sparsesmith_proto.kernel import Prompt, Workload
 from tests.trainer.conftest import make_networks, make_program, make_record
 
 SETTINGS = SupervisedSettings(
-    seconds=120, max_epochs=320, batch_sequences=4, checks=3, matrix_rate=5e-3, other_rate=5e-3
+    seconds=1e6, max_epochs=240, batch_sequences=4, checks=3, matrix_rate=5e-3, other_rate=5e-3
 )
 
 
@@ -73,8 +76,11 @@ def make_examples(tokenizer: Tokenizer, **rules: Any) -> Examples:
     return Examples(make_workloads(), tokenizer, ExampleRules(**{"improve_share": 0.2, "repair_share": 0.0, **rules}))
 
 
-def make_pool(samples: int = 3) -> PromptPool:
-    return build_pool(PATTERNS, "structural", samples, "cpu")
+def make_pool(samples: int = 3, kind: EncoderKind = "structural") -> PromptPool:
+    return build_pool(PATTERNS, kind, samples, "cpu")
+
+
+ASKED = asked_for("spmv", "float32", 1, Device())
 
 
 def test_targets_are_the_fast_programs_and_the_fastest_weighs_most() -> None:
@@ -121,7 +127,7 @@ def test_a_policy_learns_which_program_each_matrix_wants(networks: PolicyNetwork
 
 def test_the_weights_of_the_least_held_out_loss_are_kept(networks: PolicyNetworks, tokenizer: Tokenizer) -> None:
     examples, pool = make_examples(tokenizer), make_pool(1)
-    hot = SupervisedSettings(seconds=60, max_epochs=8, batch_sequences=4, checks=8, matrix_rate=0.3, other_rate=0.3)
+    hot = SupervisedSettings(seconds=1e6, max_epochs=8, batch_sequences=4, checks=8, matrix_rate=0.3, other_rate=0.3)
     report = train_supervised(networks, pool, examples, examples, hot, log=lambda _: None)
     assert report.validation_loss == min(report.validation_losses)
     kept = mean_of_kinds(held_out_nats(networks, pool, list(examples.fixed()), hot))
@@ -172,10 +178,9 @@ def test_what_another_run_left_is_passed_over(tmp_path: Path) -> None:
 def test_logprobs_of_a_text_do_not_depend_on_what_it_is_batched_with(networks: PolicyNetworks) -> None:
     networks.eval()
     pool = make_pool(1)
-    header = header_tensor("spmv", "float32", 1, "sm_90")
 
     def logprobs(names: Sequence[str], programs: Sequence[Sequence[int]]) -> torch.Tensor:
-        prompts = pool.batch(names, [header] * len(names), np.random.default_rng(0))
+        prompts = pool.batch(names, [ASKED] * len(names), np.random.default_rng(0))
         text = text_batch([[1]] * len(names), programs)
         return networks.logprobs(networks.hidden_states(prompts, text), text)[0]
 
@@ -187,7 +192,7 @@ def test_logprobs_of_a_text_do_not_depend_on_what_it_is_batched_with(networks: P
 
 def test_logprobs_are_those_of_the_language_model_on_the_same_embeddings(networks: PolicyNetworks) -> None:
     networks.eval()
-    prompts = make_pool(1).batch(["wide1"], [header_tensor("spmv", "float32", 1, "sm_90")], np.random.default_rng(0))
+    prompts = make_pool(1).batch(["wide1"], [ASKED], np.random.default_rng(0))
     text = text_batch([[1]], [[20, 21, 22, 2]])
     ours, entropy = networks.logprobs(networks.hidden_states(prompts, text), text, temperature=0.7)
     embeds = torch.cat([networks.encoder(prompts), networks.model.get_input_embeddings()(text.token_ids_BT)], dim=1)
@@ -205,8 +210,8 @@ def test_a_text_batch_marks_the_program_and_pads_on_the_right(tokenizer: Tokeniz
 
 
 def test_noise_blanks_tokens_and_leaves_the_header(networks: PolicyNetworks) -> None:
-    batch = make_pool(1).batch(["wide1"], [header_tensor("spmv", "float32", 1, "sm_90")], np.random.default_rng(0))
-    noisy = disturbed(batch, Noise(token_dropout=0.5))
+    batch = make_pool(1).batch(["wide1"], [ASKED], np.random.default_rng(0))
+    noisy = disturbed(batch, Noise(token_dropout=0.5), "structural")
     blank = ~noisy.mask.any(dim=-1)
     assert 0 < int(blank.sum()) < blank.numel()
     assert torch.equal(noisy.header_ids, batch.header_ids)
@@ -214,10 +219,24 @@ def test_noise_blanks_tokens_and_leaves_the_header(networks: PolicyNetworks) -> 
     assert torch.isfinite(networks.encoder(noisy)).all()
 
 
-def test_no_noise_falls_on_what_a_program_may_depend_on_to_be_right() -> None:
-    batch = make_pool(1).batch(["wide1"], [header_tensor("spmv", "float32", 1, "sm_90")], np.random.default_rng(0))
-    noisy = disturbed(batch, Noise(feature_dropout=1.0))
-    exact = torch.tensor([name in EXACT_FEATURES for name in FEATURE_NAMES])
-    assert set(FEATURE_NAMES) >= EXACT_FEATURES
+@pytest.mark.parametrize("kind", ["structural", "profiled"])
+def test_no_noise_falls_on_what_a_program_may_depend_on_to_be_right(kind: EncoderKind) -> None:
+    batch = make_pool(1, kind).batch(["wide1"], [ASKED], np.random.default_rng(0))
+    noisy = disturbed(batch, Noise(feature_dropout=1.0), kind)
+    exact = torch.tensor([name in EXACT_FEATURES for name in feature_names(kind)])
+    assert 0 < int(exact.sum()) < len(exact)
+    assert set(feature_names("profiled")) >= EXACT_FEATURES
     assert torch.equal(noisy.features[:, exact], batch.features[:, exact])
     assert bool((noisy.features[:, ~exact] == 0).all())
+
+
+def test_a_prompt_of_the_pool_is_the_one_that_is_asked_while_serving() -> None:
+    """Features of the matrix, of the workload and of the device, in one order."""
+    batch = make_pool(1, "profiled").batch(
+        ["wide1"], [asked_for("spmm", "float64", 32, Device(num_sms=78))], np.random.default_rng(0)
+    )
+    workload = Workload(pattern=PATTERNS["wide1"].digest, operation="spmm", element_type="float64", num_dense_cols=32)
+    prompt = Prompt(encoder="profiled", sample_seed=0, architecture="sm_90", num_sms=78, copy_bandwidth_gbs=4260)
+    served = collate([prompt_inputs(PATTERNS["wide1"], workload, prompt)])
+    for name, tensor in vars(served).items():
+        assert torch.equal(getattr(batch, name), tensor), name

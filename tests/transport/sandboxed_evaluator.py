@@ -14,6 +14,7 @@ from services.evaluator.__main__ import DEVICE_GONE
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.jobs import Grader, GradingService
+from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.connection import Redis, connect
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.queue import EvaluationWorker, evaluation_worker
@@ -30,7 +31,7 @@ class NotedGrading(GradingService):
     """Says which jobs began."""
 
     def __init__(self, grader: Grader, connection: Redis, worker: EvaluationWorker, folder: Path) -> None:
-        super().__init__(grader, PatternStore(connection), RewardStream(connection))
+        super().__init__(grader, PatternStore(connection), RewardStream(connection), Accounts(connection))
         self._worker = worker
         self._folder = folder
 

@@ -39,7 +39,7 @@ from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMEN
 from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.operations import Problem
-from sparsesmith.operations.operation import Expected, operands_with_role
+from sparsesmith.operations.operation import Expected
 from sparsesmith.operations.product import SparseProduct
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram
@@ -135,14 +135,6 @@ class CudaDevice:
 
     def open(self, problem: Problem) -> "CudaBench":
         """See Device.open."""
-        if operands_with_role(problem.operation, "inout"):
-            name = problem.workload.operation
-            raise LimitExceeded(
-                f"operation {name}: on a GPU what is changed in place cannot be timed yet",
-                field="operation",
-                value=name,
-                limit="operands that are read or written",
-            )
         if problem.element_type not in WIDE_TYPES:
             raise LimitExceeded(
                 f"element type {problem.element_type}: on a GPU inputs and references are made of "

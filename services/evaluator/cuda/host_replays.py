@@ -56,7 +56,7 @@ class HostReplays:
 
     def _changed_product(self, change: DeviceChange, timed: TimedSequence, sequence: LaunchSequence) -> Starts:
         for _ in range(secrets.randbelow(MAX_UNCHANGED + 1)):
-            sequence.enqueue(self._kernels.stream.ptr)
+            timed.product(self._kernels.stream.ptr)
         if not sequence.starts_early:
             self._program.put(change.operand, change.index, change.value)
             timed.single.launch()

@@ -14,7 +14,7 @@ from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.program import DeviceProgram, LaunchSequence
 from services.evaluator.cuda.replays import FEW, Replays
 from services.evaluator.cuda.residents import HeldDraws
-from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence
+from services.evaluator.cuda.timed_sequence import Instruments, RestoredSequence, TimedSequence
 from services.evaluator.device import Draw, Ran, RunFailure, Starts
 from services.evaluator.measuring.interval import QUICK, ByteFloor, TimingBudget, is_suspicious, runs_within
 from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch
@@ -87,9 +87,14 @@ class CudaKernel:
             # Once outside a graph: a kernel that is loaded lazily cannot be loaded during capture.
             sequence.enqueue(self._kernels.stream.ptr)
             self._kernels.stream.synchronize()
-            self._timed = TimedSequence(sequence.enqueue, self._instruments, budget)
+            self._timed = self._captured(program, sequence, budget)
         self._sequence = sequence
         return self._timed
+
+    def _captured(self, program: DeviceProgram, sequence: LaunchSequence, budget: TimingBudget) -> TimedSequence:
+        if program.changes_in_place:
+            return RestoredSequence(sequence.enqueue, program.restore, self._instruments, budget)
+        return TimedSequence(sequence.enqueue, self._instruments, budget)
 
     def vouched(
         self, timing: MeasuredTiming, draw: Draw, budget: TimingBudget, num_changes: int

@@ -133,6 +133,10 @@ class Arena:
             raise ValueError(f"{name}: {target.nbytes} bytes for a buffer of {self._sizes[name]}")
         self._copy(int(target.data.ptr), self._addresses[name], target.nbytes)
 
+    def copy_within(self, source: str, target: str) -> None:
+        """Copies a buffer into another of its size, on the stream."""
+        self._copy(self._addresses[target], self._addresses[source], self._sizes[source])
+
     def write(self, address: int, value: "cupy.ndarray") -> None:
         """Copies an array to an address within a buffer, on the stream."""
         self._copy(address, int(value.data.ptr), value.nbytes)

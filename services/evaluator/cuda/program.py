@@ -38,6 +38,11 @@ class LaunchSequence:
             launch.enqueue(stream)
 
 
+def at_the_start(name: str) -> str:
+    """Of the buffer that keeps what an operand is before it is changed in place."""
+    return f"{name} at the start"
+
+
 class DeviceProgram:
     """Modules loaded, buffers allocated; `sequence` launches with the addresses of the present placement."""
 
@@ -53,12 +58,14 @@ class DeviceProgram:
             self._module.function(launch.kernel, shared_bytes[launch.kernel]) for launch in bound.launches
         ]
         self._inputs = bound.with_role("input")
+        self._changed = bound.with_role("inout")
+        """Each has a second buffer, which holds what it is at the start and which no kernel is given."""
         self._outputs = bound.with_role("output")
         self._values_name = next(iter(bound.names("values")), None)
         """None: the format has the values in it."""
-        self.arena = Arena(
-            [BufferPlan(buffer.name, buffer.num_bytes, buffer.is_writable) for buffer in bound.buffers], kernels
-        )
+        plans = [BufferPlan(buffer.name, buffer.num_bytes, buffer.is_writable) for buffer in bound.buffers]
+        starts = [BufferPlan(at_the_start(buffer.name), buffer.num_bytes, False) for buffer in self._changed]
+        self.arena = Arena([*plans, *starts], kernels)
 
     def place(self, placement: Placement) -> None:
         """New addresses, everything poisoned, the format's indices in place."""
@@ -90,6 +97,19 @@ class DeviceProgram:
             )
         for given in self._inputs:
             self.arena.copy_in(given.name, draw.inputs[given.name])
+        for changed in self._changed:
+            self.arena.copy_in(at_the_start(changed.name), draw.inputs[changed.name])
+        self.restore()
+
+    @property
+    def changes_in_place(self) -> bool:
+        """Whether a product leaves another input than it found."""
+        return bool(self._changed)
+
+    def restore(self, stream: int | None = None) -> None:
+        """Brings what is changed in place back to what it is at the start, on the stream of all copies."""
+        for changed in self._changed:
+            self.arena.copy_within(at_the_start(changed.name), changed.name)
 
     def scatter_scratch(self) -> None:
         """Puts numbers that nobody knows into scratch, in the place of NaN, on the stream."""
@@ -110,7 +130,8 @@ class DeviceProgram:
             self.arena.poison(name)
 
     def put(self, operand: str, index: int, value: "cupy.ndarray") -> None:
-        """Writes one entry of an input (VALUES: wherever the format stores it), on the stream."""
+        """Writes one entry of an input (VALUES: wherever the format stores it; of what is changed in place: of what it
+        is at the start), on the stream."""
         for address in self._places(operand, index):
             self.arena.write(address, value)
 
@@ -127,6 +148,9 @@ class DeviceProgram:
 
     def _places(self, operand: str, index: int) -> list[int]:
         """Device addresses of an entry."""
+        if operand in {changed.name for changed in self._changed}:
+            offset = index * np.dtype(self._bound.buffer(operand).dtype).itemsize
+            return [self.arena.address(at_the_start(operand)) + offset]
         if operand != VALUES:
             return [self.arena.address(operand) + index * np.dtype(self._bound.buffer(operand).dtype).itemsize]
         if self._values_name is None:
@@ -138,8 +162,9 @@ class DeviceProgram:
 
     def rewrite_vectors(self) -> None:
         """Writes inputs, outputs and scratch as they are: the traffic of `renew_vectors`, and nothing new."""
-        for name in (*self._bound.names("input"), *self._written_names):
+        for name in (*self._bound.names("input"), *map(at_the_start, self._bound.names("inout")), *self._written_names):
             self.arena.rewrite(name)
+        self.restore()
 
     def target(self) -> Target:
         """Where an entry of the inputs is changed."""
@@ -163,14 +188,18 @@ class DeviceProgram:
     @property
     def output_bytes(self) -> int:
         """Of copies of the outputs."""
-        return sum(output.num_bytes for output in self._outputs)
+        return sum(result.num_bytes for result in self._results)
 
     def outputs(self) -> dict[str, "cupy.ndarray"]:
-        """Copies of the outputs, by name."""
-        copies = {output.name: cupy.empty(output.shape, dtype=output.dtype) for output in self._outputs}
+        """Copies of the outputs and of what is changed in place, by name."""
+        copies = {result.name: cupy.empty(result.shape, dtype=result.dtype) for result in self._results}
         for name, copied in copies.items():
             self.arena.copy_out(name, copied)
         return copies
+
+    @property
+    def _results(self) -> tuple[BoundBuffer, ...]:
+        return (*self._outputs, *self._changed)
 
     @property
     def _input(self) -> BoundBuffer:

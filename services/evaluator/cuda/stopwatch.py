@@ -145,9 +145,15 @@ class Stopwatch:
             self._stream.synchronize()
         return min(elapsed_us, 1000.0)
 
-    def cold_us(self, single: CapturedGraph, runs: int) -> float:
-        """Median of single runs behind a flushed L2."""
-        return median(self.single_us(single, self.flush, runs))
+    def cold_us(self, single: CapturedGraph, runs: int, first: Enqueue | None = None) -> float:
+        """Median of single runs behind a flushed L2; `first` goes on the stream before each flush."""
+
+        def before() -> None:
+            if first is not None:
+                first(self._stream.ptr)
+            self.flush()
+
+        return median(self.single_us(single, before, runs))
 
 
 class WarmGraph:

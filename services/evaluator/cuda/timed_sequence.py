@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.evaluator.cuda.clocks import Clocks
-from services.evaluator.cuda.launch import Enqueue
-from services.evaluator.cuda.stopwatch import Stopwatch
+from services.evaluator.cuda.launch import CapturedGraph, Enqueue
+from services.evaluator.cuda.stopwatch import Stopwatch, WarmGraph
 from services.evaluator.measuring.disturbance import Attempted, measure_undisturbed
 from services.evaluator.measuring.interval import MedianInterval, TimingBudget, measure_interleaved, runs_within
 from sparsesmith_proto.kernel import MeasuredTiming
@@ -22,9 +22,16 @@ class Instruments:
 class TimedSequence:
     """A sequence captured once alone (cold runs) and once repeated (warm batches). Buffers must hold a draw by then."""
 
+    single: CapturedGraph
+    """One product: where something is changed in place, behind a copy that brings it back to what it was."""
+    warm: WarmGraph
+    """Many of them."""
+
     def __init__(self, enqueue: Enqueue, instruments: Instruments, budget: TimingBudget) -> None:
         """Runs the sequence a few times to choose the repeats. Raises LaunchRefused, DeviceLost."""
         self._instruments = instruments
+        self.product = enqueue
+        """Puts one product on a stream, as `single` does."""
         stopwatch = instruments.stopwatch
         stopwatch.wake()
         self.single = stopwatch.captured(enqueue, 1)
@@ -46,12 +53,46 @@ class TimedSequence:
         """
         self._instruments.stopwatch.flush()
         self.warm.graph.launch()
-        return self.warm.batch_us()
+        return self.batch_us()
 
     def cold_us(self, interval: MedianInterval, budget: TimingBudget) -> float:
         """Median of single runs behind a flushed L2, as many as the budget affords."""
         runs = runs_within(budget.cold_runs, interval.median_us, budget)
+        return self._cold_us(runs)
+
+    def _cold_us(self, runs: int) -> float:
         return self._instruments.stopwatch.cold_us(self.single, runs)
+
+
+class RestoredSequence(TimedSequence):
+    """A sequence that changes its input in place: a copy brings the input back before each run.
+
+    Warm batches are of copy and sequence, and each is followed by one of as many copies alone, whose time is taken off
+    it. Cold runs are of the sequence alone, behind a copy and a flushed L2.
+
+    What this does not protect against: a copy behind which the sequence finds its input in the L2, as it would behind
+    a producer on the device; the warm time is that.
+    """
+
+    def __init__(self, enqueue: Enqueue, restore: Enqueue, instruments: Instruments, budget: TimingBudget) -> None:
+        """Raises LaunchRefused, DeviceLost."""
+
+        def restored(stream: int) -> None:
+            restore(stream)
+            enqueue(stream)
+
+        super().__init__(restored, instruments, budget)
+        stopwatch = instruments.stopwatch
+        self._restore = restore
+        self._alone = stopwatch.captured(enqueue, 1)
+        self._copies = stopwatch.graph_of(restore, self.warm.graph.repeats)
+
+    def batch_us(self) -> float:
+        """Microseconds of one sequence without its copy; 0 where the two cannot be told apart."""
+        return max(0.0, self.warm.batch_us() - self._copies.batch_us())
+
+    def _cold_us(self, runs: int) -> float:
+        return self._instruments.stopwatch.cold_us(self._alone, runs, self._restore)
 
 
 def measure_in_turns(

@@ -13,6 +13,10 @@ from services.evaluator.ptx.module import Function, Instruction, Module, Stateme
 ALLOWED_PRAGMAS = frozenset({"nounroll"})
 """All that NVRTC writes; a name that an assembler does not know is dropped with a warning, so others say nothing."""
 
+_USED_BYTES = re.compile(r'\.pragma\s*"used_bytes_mask \d+"\s*;')
+"""What NVRTC notes before a vector load of which it uses a part. It is left out: with it the rest of what is loaded
+would be nobody knows what, and the assembler sees for itself."""
+
 _SOURCE_FILE = "1"
 _MAX_INLINING = 64
 
@@ -194,7 +198,7 @@ class _Reader:
                 self._move_to(location)
             elif label := self._take(_LABEL):
                 yield Statement("label", label[1], self._line)
-            else:
+            elif not self._take(_USED_BYTES):
                 yield self._statement()
         raise self._malformed("has a function whose body does not end:")
 

@@ -27,10 +27,11 @@ MAX_ROWS = 100
 """Candidates that the report shows."""
 
 
-def job_page(status: JobStatus, candidates: tuple[TriedCandidate, ...]) -> str:
-    """The whole document."""
+def job_page(status: JobStatus, candidates: tuple[TriedCandidate, ...], secret: str = "") -> str:
+    """The whole document. `secret`: of the permalink that it was opened by; its links carry it on."""
     refresh = REFRESH_S if isinstance(status.status, Queued | Running) else None
-    body = f"<h1>Job {escape(status.job_id)}</h1><p>Accepted {escape(status.accepted_at)}. {_links(status)}</p>"
+    links = _links(status, secret)
+    body = f"<h1>Job {escape(status.job_id)}</h1><p>Accepted {escape(status.accepted_at)}. {links}</p>"
     title = f"{_headline(status)} - sparsesmith"
     return shell("jobs", title, body + _state(status) + _tried(candidates), root="../", refresh_s=refresh)
 
@@ -39,6 +40,14 @@ def missing_page(message: str) -> str:
     """For a job that is not, or not any more."""
     body = f'<h1>No such job</h1><p class="lead">{escape(message)}.</p><p><a href="../">Tune a matrix</a></p>'
     return shell("missing", "No such job - sparsesmith", body, root="../")
+
+
+def locked_page() -> str:
+    """For a job of a server that asks for keys, whether there is one or not."""
+    body = """<h1>A job</h1>
+<p class="lead">This server asks for a key, or for the job's permalink, which its owner has.</p>
+<noscript><p>Entering a key needs JavaScript; a permalink (<code>?secret=...</code>) does not.</p></noscript>"""
+    return shell("jobs", "A job - sparsesmith", body, root="../")
 
 
 def timed(timing: Timing) -> str:
@@ -82,11 +91,12 @@ def _verdict(report: KernelReport) -> str:
             assert_never(answer)
 
 
-def _links(status: JobStatus) -> str:
+def _links(status: JobStatus, secret: str) -> str:
     address = f"../v1/kernels/{escape(status.job_id)}"
-    links = [f'<a href="{address}">JSON</a>', f'<a href="{address}/candidates">what was tried</a>']
+    query = f"?secret={escape(secret)}" if secret else "?"
+    links = [f'<a href="{address}{query}">JSON</a>', f'<a href="{address}/candidates{query}">what was tried</a>']
     if isinstance(status.status, Finished):
-        links.append(f'<a href="{address}/artifact?kind=zip">all files</a>')
+        links.append(f'<a href="{address}/artifact{query}&amp;kind=zip">all files</a>')
     return ", ".join(links)
 
 

@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 import sparsesmith
+from services.generator.http.access import OF_A_JOB, OPEN, SECRET_HEADER, SECRET_PARAMETER
 from services.generator.http.intake import AXES, NESTED_OPTIONS
 from sparsesmith.artifacts.bundle import MEDIA_TYPES
 from sparsesmith_proto.api import (
@@ -32,6 +33,7 @@ requests are answered 413 or 422."""
 
 _REASONS: Mapping[int, str] = {
     400: "No HTTP request, or a form that is cut short",
+    401: "The server asks for a key, and none came that opens it",
     403: "Operators ask from the server's own machine",
     404: "No such job, pattern or policy",
     405: "No such method here",
@@ -40,6 +42,7 @@ _REASONS: Mapping[int, str] = {
     413: "Larger than a setting allows",
     415: "Neither application/json nor multipart/form-data",
     422: "The request is wrong and will be wrong again",
+    429: "A quota of the key is used up",
     431: "The target and the headers are too long",
     500: "A defect of the server; its log says more",
     503: "Redis does not answer, or the queue or the store is full",
@@ -47,7 +50,20 @@ _REASONS: Mapping[int, str] = {
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds", "schema": {"type": "integer", "minimum": 0}}}
 _LOCATION = {"Location": {"description": "Path of the job", "schema": {"type": "string"}}}
 _APPLIED = {"Preference-Applied": {"description": "wait=SECONDS as granted", "schema": {"type": "string"}}}
+_AUTHENTICATE = {"WWW-Authenticate": {"description": "Bearer", "schema": {"type": "string"}}}
 _REQUEST_ID = {"X-Request-Id": {"description": "The request's id, given or new", "schema": {"type": "string"}}}
+
+
+SCHEMES: Mapping[str, Document] = {
+    "key": {"type": "http", "scheme": "bearer", "description": "An API key, as `sparsesmith keys create` prints it"},
+    "permalink": {
+        "type": "apiKey",
+        "in": "header",
+        "name": SECRET_HEADER,
+        "description": "The secret of one job's permalink: opens that job, for reading",
+    },
+    "permalinkQuery": {"type": "apiKey", "in": "query", "name": SECRET_PARAMETER, "description": "The same"},
+}
 
 
 def problems(*statuses: int) -> Responses:
@@ -100,19 +116,19 @@ def operation_id(route: APIRoute) -> str:
     return route.name + ("_of_evaluation" if route.path.startswith("/v1/evaluations/") else "")
 
 
-def install(app: FastAPI) -> None:
+def install(app: FastAPI, asks_for_keys: bool = False) -> None:
     """`app.openapi` makes the document when it is first asked for."""
     made: list[Document] = []
 
     def openapi() -> Document:
         if not made:
-            made.append(document(app))
+            made.append(document(app, asks_for_keys))
         return made[0]
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def document(app: FastAPI) -> Document:
+def document(app: FastAPI, asks_for_keys: bool = False) -> Document:
     """Made anew."""
     made = get_openapi(
         title="sparsesmith",
@@ -125,17 +141,34 @@ def document(app: FastAPI) -> Document:
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
     for name, schema in _request_schemas().items():
         schemas.setdefault(name, schema)
-    for operation in _operations(made):
+    made["components"]["securitySchemes"] = dict(SCHEMES)
+    for path, method, operation in _operations(made):
+        if not OPEN.fullmatch(path):
+            _secure(path, method, operation, asks_for_keys)
         for status, response in operation["responses"].items():
             response["headers"] = {**response.get("headers", {}), **_REQUEST_ID}
-            if status == "503":
+            if status in ("429", "503"):
                 response["headers"] |= _RETRY_AFTER
+            if status == "401":
+                response["headers"] |= _AUTHENTICATE
     return made
 
 
-def _operations(made: Document) -> Iterator[Document]:
-    for path in made["paths"].values():
-        yield from path.values()
+def _secure(path: str, method: str, operation: Document, asks_for_keys: bool) -> None:
+    """An operation that needs a key, where the server asks for keys."""
+    schemes: list[Document] = [{"key": []}]
+    if method == "get" and OF_A_JOB.fullmatch(path):
+        schemes += [{"permalink": []}, {"permalinkQuery": []}]
+    operation["security"] = schemes if asks_for_keys else [{}, *schemes]
+    operation["responses"] = dict(
+        sorted({**operation["responses"], "401": _problem(401), "429": _problem(429)}.items())
+    )
+
+
+def _operations(made: Document) -> Iterator[tuple[str, str, Document]]:
+    for path, methods in made["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
 
 
 def _request_schemas() -> Document:

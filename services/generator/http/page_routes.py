@@ -6,9 +6,10 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
-from services.generator.http.job_page import MAX_ROWS, job_page, missing_page
+from services.generator.http.access import AskerOf, CallerOf, secret_of
+from services.generator.http.job_page import MAX_ROWS, job_page, locked_page, missing_page
 from services.generator.http.page_shell import FILES, OF_FILES, OF_PAGES, VERSION
-from services.generator.http.routes import IntakeOf, ServiceOf, client_of
+from services.generator.http.routes import IntakeOf, ServiceOf
 from services.generator.http.start_page import compare_page, fleet_page, start_page
 from sparsesmith.errors import NotFound
 
@@ -34,22 +35,25 @@ async def fleet() -> HTMLResponse:
 
 
 @router.post("/jobs")
-async def tune_from_form(request: Request, service: ServiceOf, intake: IntakeOf) -> Response:
+async def tune_from_form(request: Request, service: ServiceOf, intake: IntakeOf, asker: AskerOf) -> Response:
     """What the form of the start page does without a script."""
     async with intake.kernel_order(request) as (order, matrix):
-        status = await service.jobs.accept(order, matrix, None, client_of(request))
+        status = await service.jobs.accept(order, matrix, None, asker)
     return Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": f"./jobs/{status.job_id}"})
 
 
 @router.get("/jobs/{job_id}")
-async def job(job_id: str, service: ServiceOf) -> HTMLResponse:
-    """A job's permalink."""
+async def job(job_id: str, request: Request, service: ServiceOf, caller: CallerOf) -> HTMLResponse:
+    """A job's permalink. Without its secret, where keys are asked for: a frame whose scripts ask with the key."""
+    secret = secret_of(request.scope)
+    if not caller.is_trusted and not await asyncio.to_thread(service.channels.permalinks.opens, job_id, secret):
+        return HTMLResponse(locked_page(), headers=dict(OF_PAGES))
     try:
         status = await service.jobs.status(job_id)
     except NotFound as error:
         return HTMLResponse(missing_page(error.message), HTTPStatus.NOT_FOUND, headers=dict(OF_PAGES))
     tried = await service.trials.page(job_id, 0, MAX_ROWS)
-    page = await asyncio.to_thread(job_page, status, tried.candidates)
+    page = await asyncio.to_thread(job_page, status, tried.candidates, secret)
     return HTMLResponse(page, headers=dict(OF_PAGES))
 
 

@@ -90,7 +90,9 @@ class _Exchange:
         job_id = self._scope.get("path_params", {}).get("job_id") or self._location.rpartition("/")[2]
         job = f", job {job_id[:_MAX_PATH_CHARACTERS]!r}" if job_id else ""
         answered = self.status or "no answer"
-        return f"{self.method} {path} {answered} in {seconds:.3f} s, {self._bytes_in} bytes from {client}{job}"
+        key = getattr(self._scope.get("state", {}).get("caller"), "key", None)
+        whose = "" if key is None else f" with key {key.key_id} ({key.name})"
+        return f"{self.method} {path} {answered} in {seconds:.3f} s, {self._bytes_in} bytes from {client}{whose}{job}"
 
     def receiving(self, receive: Receive) -> Receive:
         async def counted() -> Message:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from services.generator.http.access import SECRET_PARAMETER, AskerOf, CallerOf, may_see
 from services.generator.http.docs_page import HEADERS, docs_page
 from services.generator.http.intake import Intake
 from services.generator.http.openapi import accepted, artifact_responses, job_body, problems, stream_responses
@@ -25,11 +26,12 @@ from sparsesmith_proto.api import (
     JobStatus,
     KernelReport,
     KernelRequest,
+    Permalink,
     PolicyStatus,
     Readiness,
 )
 
-router = APIRouter()
+router = APIRouter(dependencies=[Depends(may_see)])
 
 MAX_KEY_CHARACTERS = 255
 MAX_PAGE_CANDIDATES = 256
@@ -61,12 +63,12 @@ Prefer = Annotated[str | None, Header()]
     openapi_extra=job_body(KernelRequest),
 )
 async def tune_kernel(
-    request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
+    request: Request, service: ServiceOf, intake: IntakeOf, asker: AskerOf, key: Key = None, prefer: Prefer = None
 ) -> Response:
     """Tune a kernel for a matrix (JSON index lists, or a form with a matrix file and the options as fields) or for a
     task without one (JSON)."""
     async with intake.kernel_order(request) as (order, problem):
-        status = await service.jobs.accept(order, problem, key, client_of(request))
+        status = await service.jobs.accept(order, problem, key, asker)
     return await _accepted(service, status, prefer, "/v1/kernels")
 
 
@@ -78,22 +80,24 @@ async def tune_kernel(
     openapi_extra=job_body(EvaluationRequest),
 )
 async def grade_program(
-    request: Request, service: ServiceOf, intake: IntakeOf, key: Key = None, prefer: Prefer = None
+    request: Request, service: ServiceOf, intake: IntakeOf, asker: AskerOf, key: Key = None, prefer: Prefer = None
 ) -> Response:
     """Grade a kernel program of one's own on a matrix or a task."""
     async with intake.evaluation_order(request) as (order, problem):
-        status = await service.jobs.accept(order, problem, key, client_of(request))
+        status = await service.jobs.accept(order, problem, key, asker)
     return await _accepted(service, status, prefer, "/v1/evaluations")
 
 
 @router.get("/v1/kernels", response_model=JobPage, responses=problems(404, 503))
 async def list_jobs(
     service: ServiceOf,
+    caller: CallerOf,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE_JOBS)] = 20,
     before: Annotated[str | None, Query(max_length=128)] = None,
 ) -> JobPage:
-    """Jobs of both kinds, the newest first; page by page, each `before` the last job of the one before it."""
-    return await service.ledger.page(limit, before)
+    """Jobs of both kinds, of one's own key where keys are asked for, the newest first; page by page, each `before` the
+    last job of the one before it."""
+    return await service.ledger.page(limit, before, None if caller.key is None else caller.key.key_id)
 
 
 @router.get("/v1/kernels/{job_id}", response_model=JobStatus, responses=problems(404, 503))
@@ -107,9 +111,9 @@ async def job_status(job_id: str, service: ServiceOf, prefer: Prefer = None) -> 
 
 @router.delete("/v1/kernels/{job_id}", status_code=204, responses=problems(404, 409, 503))
 @router.delete("/v1/evaluations/{job_id}", status_code=204, responses=problems(404, 409, 503))
-async def cancel_job(job_id: str, service: ServiceOf) -> Response:
+async def cancel_job(job_id: str, service: ServiceOf, asker: AskerOf) -> Response:
     """Stop a job that has not ended."""
-    await service.jobs.cancel(job_id)
+    await service.jobs.cancel(job_id, asker)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -147,6 +151,17 @@ async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[Artif
     return Response(file.content, headers=headers, media_type=file.media_type)
 
 
+@router.get("/v1/kernels/{job_id}/permalink", response_model=Permalink, responses=problems(404, 503))
+@router.get("/v1/evaluations/{job_id}/permalink", response_model=Permalink, responses=problems(404, 503))
+async def job_permalink(job_id: str, service: ServiceOf, caller: CallerOf) -> Permalink:
+    """The address under which the job can be looked at without a key."""
+    await service.jobs.status(job_id)
+    if caller.is_trusted:
+        return Permalink(path=f"/jobs/{job_id}", secret=None)
+    secret = await asyncio.to_thread(service.channels.permalinks.secret_of, job_id)
+    return Permalink(path=f"/jobs/{job_id}?{SECRET_PARAMETER}={secret}", secret=secret)
+
+
 @router.get("/v1/policy", response_model=PolicyStatus, responses=problems(404, 503))
 async def policy(service: ServiceOf) -> PolicyStatus:
     """The policy that candidates are sampled from."""
@@ -176,11 +191,6 @@ async def metrics(service: ServiceOf) -> Response:
     """Prometheus: of the generator, and of evaluators and trainer as they published them within the last minute."""
     content, media_type = await asyncio.to_thread(service.metrics.exposition)
     return Response(content, media_type=media_type)
-
-
-def client_of(request: Request) -> str:
-    """Whose turn a job takes."""
-    return "" if request.client is None else request.client.host
 
 
 async def _accepted(service: Service, status: JobStatus, prefer: str | None, collection: str) -> Response:

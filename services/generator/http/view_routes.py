@@ -6,12 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from services.generator.http.access import may_see
 from services.generator.http.openapi import problems
 from services.generator.service import Service
 from sparsesmith.matrix.portrait import MAX_GRID
 from sparsesmith_proto.api import Density, Fleet, Listing, MatrixCard
 
-router = APIRouter()
+router = APIRouter(dependencies=[Depends(may_see)])
 
 Index = Annotated[int, Query(ge=0, lt=2**31)]
 End = Annotated[int | None, Query(ge=1, lt=2**31)]

@@ -18,6 +18,7 @@ from services.generator.orders import AcceptedJob, Order, work_of
 from services.generator.problems import problem_of
 from sparsesmith.errors import Conflict, SparsesmithError, Unavailable
 from sparsesmith.operations import Problem as OrderedProblem
+from sparsesmith.transport.job_store import Asker
 from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued
 
 log = logging.getLogger(__name__)
@@ -71,11 +72,11 @@ class Jobs:
                 runners.create_task(self._run_jobs(SMALL_WORK if number % 4 == 1 else math.inf))
 
     async def accept(
-        self, order: Order, problem: OrderedProblem, idempotency_key: str | None, client: str = ""
+        self, order: Order, problem: OrderedProblem, idempotency_key: str | None, asker: Asker
     ) -> JobStatus:
-        """Store the job, then queue it. The same key and order give the same job; clients are served in turns.
+        """Store the job, then queue it. The same asker, key and order give the same job; askers are served in turns.
 
-        Raises Unavailable when the queue is full, Conflict for a key that stands for another order.
+        Raises Unavailable when the queue is full, Conflict for a key that stands for another order, QuotaExceeded.
         """
         if len(self._waiting) + self._reserved >= self._limits.max_waiting:
             raise Unavailable(
@@ -84,11 +85,11 @@ class Jobs:
         order = order.model_copy(update={"work": work_of(order, problem)})
         self._reserved += 1
         try:
-            job, is_new = await self._ledger.accept(order, problem, idempotency_key, len(self._waiting))
+            job, is_new = await self._ledger.accept(order, problem, idempotency_key, len(self._waiting), asker)
         finally:
             self._reserved -= 1
         if is_new:
-            self._enqueue(job, client)
+            self._enqueue(job, asker.turn)
         return await self.status(job.job_id)
 
     async def status(self, job_id: str) -> JobStatus:
@@ -108,7 +109,7 @@ class Jobs:
             pass
         return await self.status(job_id)
 
-    async def cancel(self, job_id: str) -> None:
+    async def cancel(self, job_id: str, asker: Asker) -> None:
         """Raises Conflict for a job that has ended, NotFound."""
         job = await self._ledger.job(job_id)
         state = (await self._ledger.status(job_id)).status
@@ -119,7 +120,7 @@ class Jobs:
             if not running.cancel():
                 raise Conflict(f"job {job_id} ended just now", field="state")
             await asyncio.wait([running])
-        if not await self._ledger.record(job, Cancelled()):
+        if not await self._ledger.record(job, Cancelled(), asker):
             raise Conflict(f"job {job_id} ended just now", field="state")
 
     async def _resume(self) -> None:

@@ -12,10 +12,10 @@ from typing import assert_never
 from pydantic import TypeAdapter, ValidationError
 
 from services.generator.orders import AcceptedJob, Order, fingerprint
-from sparsesmith.errors import Conflict, NotFound, Unavailable
+from sparsesmith.errors import Conflict, NotFound, QuotaExceeded, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
-from sparsesmith.transport.job_store import IdempotencyKey, JobEvent, JobStore
+from sparsesmith.transport.job_store import Asker, IdempotencyKey, JobEvent, JobStore
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith_proto.api import (
     Cancelled,
@@ -54,19 +54,23 @@ class Ledger:
         self.doubts: set[str] = set()
         """Jobs that are stored or not, ended or not: the store was asked to write it, and its answer did not come."""
 
-    async def accept(self, order: Order, problem: Problem, key: str | None, position: int) -> tuple[AcceptedJob, bool]:
-        """Store the job, and its matrix if it has one; the job that the key stands for already, and False, where there
-        is one.
+    async def accept(
+        self, order: Order, problem: Problem, key: str | None, position: int, asker: Asker
+    ) -> tuple[AcceptedJob, bool]:
+        """Store the job, and its matrix if it has one; the asker's job that the key stands for already, and False,
+        where there is one.
 
-        Raises Conflict for a key that stands for another order, Unavailable, also where the store is full.
+        Raises Conflict for a key that stands for another order, QuotaExceeded, Unavailable, also where the store is
+        full.
         """
         job = AcceptedJob(secrets.token_hex(12), datetime.now(UTC), order)
         idempotency = None if key is None else IdempotencyKey(key, fingerprint(order))
         status = job.status(Queued(position=position))
         await self._put(job, problem)
+        text, detail = order.model_dump_json(), order.describe()
         try:
-            job_id = await asyncio.to_thread(self._store.accept, status, order.model_dump_json(), idempotency)
-        except Conflict:
+            job_id = await asyncio.to_thread(self._store.accept, status, text, idempotency, asker, detail)
+        except (Conflict, QuotaExceeded):
             await self._release(job)
             raise
         except Unavailable:
@@ -93,13 +97,14 @@ class Ledger:
         status = await self.status(job_id)
         return AcceptedJob(job_id, datetime.fromisoformat(status.accepted_at), _ORDERS.validate_json(request))
 
-    async def page(self, limit: int, before: str | None) -> JobPage:
-        """Up to `limit` jobs, the newest first; those accepted before a job, where one is named.
+    async def page(self, limit: int, before: str | None, owner: str | None = None) -> JobPage:
+        """Up to `limit` jobs, or of those of one key, the newest first; those accepted before a job, where one is
+        named.
 
         Jobs that expired meanwhile, or that another release stored, are left out. Raises NotFound, Unavailable.
         """
-        while job_ids := await asyncio.to_thread(self._store.newest, limit, before):
-            stored = [job_id for job_id in job_ids if await asyncio.to_thread(self._store.keeps, job_id)]
+        while job_ids := await asyncio.to_thread(self._store.newest, limit, before, owner):
+            stored = [job_id for job_id in job_ids if await asyncio.to_thread(self._store.keeps, job_id, owner)]
             if stored:
                 jobs = [summary for job_id in stored if (summary := await self._summary(job_id)) is not None]
                 return JobPage(jobs=tuple(jobs), next_before=stored[-1] if len(job_ids) == limit else None)
@@ -149,13 +154,14 @@ class Ledger:
             best_speedup=best_speedup(state),
         )
 
-    async def record(self, job: AcceptedJob, state: JobState) -> bool:
+    async def record(self, job: AcceptedJob, state: JobState, canceller: Asker | None = None) -> bool:
         """A new state, told to all who wait; a job that ends without files for its user gives its matrix back.
 
-        False, and nothing done, for a job that has ended in another state. Raises Unavailable.
+        False, and nothing done, for a job that has ended in another state. `canceller`: who ended it, if somebody did.
+        Raises Unavailable.
         """
         try:
-            if not await asyncio.to_thread(self._store.update, job.status(state)):
+            if not await asyncio.to_thread(self._store.update, job.status(state), canceller):
                 return False
         except Unavailable:
             self.doubts.add(job.job_id)

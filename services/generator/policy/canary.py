@@ -24,7 +24,6 @@ from sparsesmith_proto.kernel import (
     Evaluation,
     Passed,
     ProbeWritten,
-    Prompt,
     Rejected,
     Sampled,
     TimedOut,
@@ -146,9 +145,7 @@ class Canary:
     async def _group(
         self, engine: Engine, version: PolicyVersion, asked: ProbePattern, count: int
     ) -> list[tuple[Sampled, str]]:
-        prompt = Prompt(
-            encoder=self._writer.encoder, sample_seed=asked.sample_seed, architecture=self._sampling.architecture
-        )
+        prompt = self._sampling.prompt(self._writer.encoder, asked.sample_seed)
         written = await asyncio.to_thread(self._writer.write, asked.pattern, asked.workload, prompt)
         temperature, most = self._sampling.temperature, self._sampling.max_program_tokens
         try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from sparsesmith_proto.message import PolicyVersion
 
@@ -73,6 +73,18 @@ class TokenPrompt:
 EnginePrompt = EmbeddingPrompt | TokenPrompt
 
 
+class Watch(Protocol):
+    """Looks at one sample while it is drawn, and may end it."""
+
+    def is_due(self, text: str) -> bool:
+        """Whether what was drawn so far should be looked at. Cheap: asked at every token."""
+        ...
+
+    def refuses(self) -> bool:
+        """Whether it is to end here. May block."""
+        ...
+
+
 @dataclass(frozen=True)
 class Sample:
     """One completion, with what PPO needs to know of it."""
@@ -108,8 +120,13 @@ class Engine:
     def is_alive(self) -> bool:
         return not self._death.done() and not self._llm.errored
 
-    async def sample(self, prompt: EnginePrompt, *, temperature: float, max_tokens: int) -> Sample:
-        """Draw one completion. Raises InvalidPrompt before the engine sees a bad prompt, EngineFailed if it dies."""
+    async def sample(
+        self, prompt: EnginePrompt, *, temperature: float, max_tokens: int, watch: Watch | None = None
+    ) -> Sample:
+        """Draw one completion; as far as it came where a watch ends it.
+
+        Raises InvalidPrompt before the engine sees a bad prompt, EngineFailed if it dies.
+        """
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -122,7 +139,7 @@ class Engine:
             logprobs=0,
             output_kind=RequestOutputKind.DELTA,
         )
-        return await self._while_alive(self._draw(self._llm, request, params), "the engine died while sampling")
+        return await self._while_alive(self._draw(self._llm, request, params, watch), "the engine died while sampling")
 
     async def _while_alive(self, work: Coroutine[Any, Any, Result], or_else: str) -> Result:
         """Raises EngineFailed where the engine dies or is closed: vLLM wakes nobody who waits for a killed process."""
@@ -142,11 +159,14 @@ class Engine:
         finally:
             working.cancel()
 
-    async def _draw(self, llm: Any, request: dict[str, Any], params: Any) -> Sample:
+    async def _draw(self, llm: Any, request: dict[str, Any], params: Any, watch: Watch | None) -> Sample:
         drawn = _Drawn()
+        # Leaving the stream is what tells vLLM to draw no further.
         async with aclosing(llm.generate(request, params, uuid.uuid4().hex)) as outputs:
             async for output in outputs:
                 drawn.add(output.outputs[0], self.version)
+                if watch is not None and watch.is_due(drawn.text) and await asyncio.to_thread(watch.refuses):
+                    break
         return drawn.sample()
 
     async def publish(self, weights: Sequence[Path], version: int, swap_encoder: Callable[[], None]) -> None:
@@ -223,8 +243,12 @@ class _Drawn:
             self._logprobs.append(alternatives[token].logprob)
             self._versions.append(version)
 
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
     def sample(self) -> Sample:
-        return Sample("".join(self._text), tuple(self._token_ids), tuple(self._logprobs), tuple(self._versions))
+        return Sample(self.text, tuple(self._token_ids), tuple(self._logprobs), tuple(self._versions))
 
 
 def load_engine(options: EngineOptions) -> Any:

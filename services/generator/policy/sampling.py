@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from dataclasses import dataclass
 
+from services.generator.policy.directive_watch import DirectiveWatch, Forms
 from services.generator.policy.engine import Engine, EngineFailed, EnginePrompt, InvalidPrompt
 from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.kind import PromptWriter
@@ -11,7 +12,7 @@ from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, Workload
-from sparsesmith_proto.message import Architecture
+from sparsesmith_proto.message import Architecture, EncoderName
 
 MAX_DRAWS = 3
 """A sample whose engine dies is drawn again on the next engine, one whose weights were swapped between its prompt and
@@ -25,6 +26,22 @@ class SamplingOptions:
     architecture: Architecture
     temperature: float
     max_program_tokens: int
+    num_sms: int | None = None
+    """Multiprocessors of the device; None: the policy is not told."""
+    copy_bandwidth_gbs: float | None = None
+    """Of the device; None: likewise."""
+    checks_directives: bool = False
+    """Whether a sample ends where its directives are illegal, or name a format that cannot hold the matrix."""
+
+    def prompt(self, encoder: EncoderName, sample_seed: int) -> Prompt:
+        """For the device of these options."""
+        return Prompt(
+            encoder=encoder,
+            sample_seed=sample_seed,
+            architecture=self.architecture,
+            num_sms=self.num_sms,
+            copy_bandwidth_gbs=self.copy_bandwidth_gbs,
+        )
 
 
 class PolicySampler:
@@ -48,24 +65,24 @@ class PolicySampler:
         knows = writer.operations is None or workload.operation in writer.operations
         return workload.pattern is not None and knows and workload.element_type in writer.element_types
 
-    def group(self, task: TuningTask, number: int) -> "SampleGroup":
-        """Samples of one prompt, which no other group has."""
-        prompt = Prompt(
-            encoder=self.writer.encoder, sample_seed=secrets.randbits(63), architecture=self.options.architecture
-        )
-        return SampleGroup(self, task, f"{task.run_id}-g{number}", prompt)
+    def group(self, task: TuningTask, number: int, size: int) -> "SampleGroup":
+        """`size` samples of one prompt, which no other group has."""
+        prompt = self.options.prompt(self.writer.encoder, secrets.randbits(63))
+        return SampleGroup(self, task, f"{task.run_id}-g{number}", prompt, size)
 
 
 class SampleGroup:
     """Samples of one prompt: their rewards are each other's baseline."""
 
-    def __init__(self, sampler: PolicySampler, task: TuningTask, name: str, prompt: Prompt) -> None:
+    def __init__(self, sampler: PolicySampler, task: TuningTask, name: str, prompt: Prompt, size: int) -> None:
         self._sampler = sampler
         self._task = task
         self._name = name
         self._prompt = prompt
+        self._size = size
         self._writing = asyncio.Lock()
         self._written: EnginePrompt | None = None
+        self._forms = Forms(task.problem, sampler.options.num_sms or 1)
 
     async def draw(self, number: int) -> Candidate:
         """One sample, its prompt and its first token by one version. Waits for an engine that holds none under probe.
@@ -79,7 +96,10 @@ class SampleGroup:
                 async with self._sampler.gate.passing():
                     written = await self._prompt_for(engine)
                     sample = await engine.sample(
-                        written, temperature=options.temperature, max_tokens=options.max_program_tokens
+                        written,
+                        temperature=options.temperature,
+                        max_tokens=options.max_program_tokens,
+                        watch=DirectiveWatch(self._forms) if options.checks_directives else None,
                     )
             except EngineFailed:
                 continue
@@ -90,6 +110,7 @@ class SampleGroup:
             origin = Sampled(
                 prompt=self._prompt,
                 group=self._name,
+                group_size=self._size,
                 token_ids=sample.token_ids,
                 logprobs=sample.logprobs,
                 temperature=options.temperature,

@@ -24,11 +24,11 @@ def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> 
     sampler, workload = sources.sampler, task.order.workload
     if sampler is not None and not sampler.is_broken:
         if sampler.writes(workload):
-            proposers.append(PolicyProposer(task, sampler, limit, sources.samples_in_flight))
+            proposers.append(PolicyProposer(task, sampler, limit, sources.samples_in_flight, sources.value_filter))
         else:
             described = f"{workload.operation} {workload.element_type}"
             log.info("job %s: the policy writes no programs of %s and is left out", task.job_id, described)
-    if sources.mutates and task.problem.matrix is not None:
+    if sources.mutates:
         proposers.append(MutateProposer(task, limit))
     return _search(task, sources, proposers, standing)
 

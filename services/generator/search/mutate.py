@@ -84,14 +84,12 @@ class Beam:
         """None for a text that mutators do not take."""
         if (mutant := self.sent.get(candidate.candidate_id)) is not None:
             return mutant.subject
-        workload, pattern = self.task.order.workload, self.task.problem.matrix
-        if pattern is None:
-            return None
+        workload = self.task.order.workload
         text = extract_program(candidate.program)
         try:
             return subject_of(
                 text,
-                pattern,
+                self.task.problem.matrix,
                 workload.operation,
                 workload.element_type,
                 workload.num_dense_cols,

@@ -1,6 +1,7 @@
 """Generate, grade, change what was found, and so on: the loop of FSR, with mutators as the writer.
 
-The first programs are the families' likely winners, or what the operation's folder has where it has no families.
+The first programs are the families' likely winners (of a task, programs of its folder with settings of their knobs), or
+what the operation's folder has where it has no families.
 `children` of each of the `beam` fastest programs, down to `generations` changes. What failed is told with its reason
 and has none: mutators do not repair.
 """
@@ -68,6 +69,6 @@ def refine(task: TuningTask, sources: Sources, limit: int, standing: Standing) -
 
 def _first(task: TuningTask, sources: Sources, limit: int) -> Proposer:
     has_families = any(family.operation == task.order.workload.operation for family in FAMILIES.values())
-    if has_families:
+    if has_families or task.problem.matrix is None:
         return FamilyProposer(task, sources.cost_models, min(FIXED_CANDIDATES, (limit + 1) // 2))
     return FirstPrograms(task)

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 
 from services.generator.policy.sampling import PolicySampler, SampleGroup
+from services.generator.policy.value_filter import ValueFilter
 from services.generator.search.proposer import Exhausted
 from services.generator.search.sampled_knobs import SampledKnobs
 from services.generator.search.standing import Batch, Standing
@@ -41,13 +42,14 @@ async def samples(task: TuningTask, sources: Sources, limit: int, standing: Stan
             field="search",
             value="sample",
         )
-    draws = _Draws(task, sources.sampler, limit, sources.samples_in_flight)
+    draws = _Draws(task, sources.sampler, limit, sources.samples_in_flight, sources.value_filter)
     try:
-        while draws.start(sources.samples_in_flight):
+        while draws.start(sources.batch_candidates if draws.filtered else sources.samples_in_flight):
             began = time.monotonic()
-            await asyncio.wait(draws.running, return_when=asyncio.FIRST_COMPLETED)
+            wanted = asyncio.ALL_COMPLETED if draws.filtered else asyncio.FIRST_COMPLETED
+            await asyncio.wait(draws.running, return_when=wanted)
             await asyncio.sleep(LINGER_S)
-            batch = draws.take(sources.batch_candidates)
+            batch = await draws.take(sources.batch_candidates)
             standing.proposed("policy", batch, time.monotonic() - began)
             yield batch
     finally:
@@ -62,8 +64,15 @@ class PolicyProposer:
 
     name: SourceName = "policy"
 
-    def __init__(self, task: TuningTask, sampler: PolicySampler, limit: int, in_flight: int) -> None:
-        self._draws = _Draws(task, sampler, limit, in_flight)
+    def __init__(
+        self,
+        task: TuningTask,
+        sampler: PolicySampler,
+        limit: int,
+        in_flight: int,
+        value_filter: ValueFilter | None = None,
+    ) -> None:
+        self._draws = _Draws(task, sampler, limit, in_flight, value_filter)
         self._knobs = SampledKnobs(task)
 
     @property
@@ -77,7 +86,7 @@ class PolicyProposer:
     async def propose(self, size: int, standing: Standing) -> Batch:
         """See Proposer."""
         if self.is_busy:
-            return self._draws.take(size)
+            return await self._draws.take(size)
         if settings := await asyncio.to_thread(self._knobs.next_batch, size, standing):
             return settings
         if not self._draws.start(size):
@@ -92,27 +101,53 @@ class PolicyProposer:
 
 
 class _Draws:
-    """Samples being drawn, at most `in_flight` at a time."""
+    """Samples being drawn, at most `in_flight` at a time; `limit` of them are given, those that a filter leaves."""
 
-    def __init__(self, task: TuningTask, sampler: PolicySampler, limit: int, in_flight: int) -> None:
+    def __init__(
+        self,
+        task: TuningTask,
+        sampler: PolicySampler,
+        limit: int,
+        in_flight: int,
+        value_filter: ValueFilter | None = None,
+    ) -> None:
+        self._filter = value_filter
+        factor = 1 if value_filter is None else value_filter.factor
         self._task = task
         self._sampler = sampler
-        self._limit = limit
+        self._limit = limit * factor
+        self._factor = factor
         self._in_flight = in_flight
         self._started = 0
         self._group: SampleGroup | None = None
         self.running: set[asyncio.Task[Candidate]] = set()
 
+    @property
+    def filtered(self) -> bool:
+        return self._filter is not None
+
     def start(self, most: int) -> bool:
-        """Have `most` under way. False: all have been drawn and taken."""
-        while self._started < self._limit and len(self.running) < min(most, self._in_flight):
+        """Have `most` under way, with a filter so many times more. False: all have been drawn and taken."""
+        while self._started < self._limit and len(self.running) < min(most * self._factor, self._in_flight):
             if self._group is None or self._started % GROUP_SIZE == 0:
-                self._group = self._sampler.group(self._task, self._started // GROUP_SIZE)
+                size = min(GROUP_SIZE, self._limit - self._started)
+                self._group = self._sampler.group(self._task, self._started // GROUP_SIZE, size)
             self.running.add(asyncio.create_task(self._group.draw(self._started)))
             self._started += 1
         return bool(self.running)
 
-    def take(self, most: int) -> Batch:
+    async def take(self, most: int) -> Batch:
+        """What has ended; with a filter, once all has, the best of it."""
+        if self._filter is None:
+            return self._ended(most)
+        if not all(draw.done() for draw in self.running):
+            return ()
+        drawn = self._ended(len(self.running))
+        kept = min(most, -(-len(drawn) // self._factor))
+        problem, workload = self._task.problem, self._task.order.workload
+        return tuple(await asyncio.to_thread(self._filter.best, problem.pattern, workload, drawn, kept))
+
+    def _ended(self, most: int) -> Batch:
         ended = [draw for draw in self.running if draw.done()][:most]
         self.running.difference_update(ended)
         for draw in ended:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from services.generator.policy.sampling import PolicySampler
+from services.generator.policy.value_filter import ValueFilter
 from services.generator.search.allocator import batch_size
 from services.generator.search.proposer import Exhausted, Proposer
 from services.generator.search.standing import Batch, Standing
@@ -34,6 +35,8 @@ class Sources:
     cost_models: CostModels = field(default_factory=CostModels)
     mutates: bool = False
     """Whether `auto` changes the fastest programs, too."""
+    value_filter: ValueFilter | None = None
+    """None: every sample is graded."""
 
 
 class Turns(Protocol):

@@ -1,5 +1,5 @@
 """The offline stages from a shell, and `policy` for all of them:
-`python -m services.trainer.offline corpus|programs|tokenizer|examples|pack|pretrain|sft|nats|evaluate|policy`.
+`python -m services.trainer.offline corpus|programs|tokenizer|examples|pack|pretrain|sft|nats|value|evaluate|policy`.
 
 Each stage reads files and writes files, so that the stage that needs a GPU can run on another machine with nothing but
 torch, transformers and the packed tokens.
@@ -19,6 +19,7 @@ from services.trainer.offline.options import add_fields, fields_from
 from services.trainer.offline.recipe import add_policy
 from services.trainer.offline.supervised_commands import add_evaluate, add_nats, add_sft
 from services.trainer.offline.text_files import open_text
+from services.trainer.offline.value_commands import add_value
 from services.trainer.tokenizer import TokenizerSize, load_tokenizer, train_tokenizer
 
 DEVICE_CODE_SHARE = 0.6
@@ -44,6 +45,7 @@ def run_stage(arguments: Sequence[str] | None) -> dict[str, object]:
     add_examples(stages.add_parser("examples", help="records -> programs to write, to improve, to repair"))
     add_sft(stages.add_parser("sft", help="examples and a language model -> a policy"))
     add_nats(stages.add_parser("nats", help="a policy's loss on examples, in nats a program by part"))
+    add_value(stages.add_parser("value", help="examples -> a value model: chance to pass, time"))
     add_evaluate(stages.add_parser("evaluate", help="samples of a policy, judged by measured programs"))
     add_policy(stages.add_parser("policy", help="all of these in order, going on where they were stopped"))
     options = parser.parse_args(arguments)

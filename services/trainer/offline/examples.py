@@ -14,10 +14,9 @@ from typing import Literal, get_args
 
 import numpy as np
 from tokenizers import Tokenizer
-from torch import Tensor
 
 from services.trainer.offline.parts import Tokens, program_tokens
-from services.trainer.offline.prompt_pool import header_tensor
+from services.trainer.offline.prompt_pool import Asked, Device, asked_for
 from services.trainer.offline.targets import WorkloadTargets
 from services.trainer.tokenizer import BOS_ID
 from sparsesmith.policy.embedding import refinement_token_ids
@@ -45,6 +44,8 @@ class ExampleRules:
     """Parent, report and program together."""
     architecture: str = "sm_90"
     """GPU on which the programs were measured."""
+    num_sms: int = Device.num_sms
+    copy_bandwidth_gbs: float = Device.copy_bandwidth_gbs
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Example:
 
     kind: Kind
     pattern: str
-    header: Tensor
+    asked: Asked
     prompt_ids: list[int]
     """Text before the program: `<bos>`, after a parent and its report unless it is written from nothing."""
     program: Tokens
@@ -149,8 +150,9 @@ class Examples:
 
     def _example(self, kind: Kind, index: int, before: list[int], program: Tokens, weight: float) -> Example:
         key = self.workloads[index].key
-        header = header_tensor(key.operation, key.element_type, key.num_dense_cols, self._rules.architecture)
-        return Example(kind, key.pattern, header, before, program, weight)
+        device = Device(self._rules.architecture, self._rules.num_sms, self._rules.copy_bandwidth_gbs)
+        asked = asked_for(key.operation, key.element_type, key.num_dense_cols, device)
+        return Example(kind, key.pattern, asked, before, program, weight)
 
     def _one_target(self, index: int, generator: np.random.Generator) -> int:
         weights = [self.workloads[index].targets[each].weight for each in self._targets[index]]

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from services.trainer.offline.prompt_pool import PromptPool, header_tensor
+from services.trainer.offline.prompt_pool import Asked, Device, PromptPool, asked_for
 from services.trainer.offline.targets import WorkloadTargets
 from services.trainer.policy_model import PolicyNetworks
 from services.trainer.precision import precision
@@ -99,8 +99,8 @@ def evaluate_policy(
     results: list[tuple[str, int, bool]] = []
     for start in range(0, len(asked), settings.batch_sequences):
         part = asked[start : start + settings.batch_sequences]
-        headers = [_header(workload, settings) for workload in part]
-        prompts = pool.batch([workload.key.pattern for workload in part], headers, generator)
+        asked_of = [_asked(workload, settings) for workload in part]
+        prompts = pool.batch([workload.key.pattern for workload in part], asked_of, generator)
         results += sample_programs(networks, prompts, tokenizer, settings)
     return _summary(workloads, asked, results, is_legal)
 
@@ -136,9 +136,9 @@ def _summary(
     )
 
 
-def _header(workload: WorkloadTargets, settings: SamplingSettings) -> Tensor:
+def _asked(workload: WorkloadTargets, settings: SamplingSettings) -> Asked:
     key = workload.key
-    return header_tensor(key.operation, key.element_type, key.num_dense_cols, settings.architecture)
+    return asked_for(key.operation, key.element_type, key.num_dense_cols, Device(settings.architecture))
 
 
 def _length(row: Sequence[int]) -> int:

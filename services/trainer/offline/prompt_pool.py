@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sparsesmith.matrix.features import FEATURE_NAMES, structural_features
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.profile import CURVE_NAMES
 from sparsesmith.policy.encoder import PromptBatch, collate
-from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, matrix_inputs
+from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, feature_names, matrix_inputs, pattern_features
+from sparsesmith.prompts.circumstances import CIRCUMSTANCE_NAMES, circumstance_features
 from sparsesmith.prompts.header import header
 from sparsesmith_proto.message import ElementType
 
@@ -36,20 +37,46 @@ class Noise:
 EXACT_FEATURES = frozenset(
     {"log_rows", "log_cols", "log_nnz", "log_row_max", "log_diagonals", "empty_rows"}
     | {"narrow_columns", "narrow_slices", "narrow_row_blocks"}
+    | {*CURVE_NAMES, *CIRCUMSTANCE_NAMES}
 )
 """Whether a program is right may depend on these: that the longest row has 33 nonzeros, not 32, that all columns fit
 into 16 bits. They are shown as they are."""
 
-_EXACT = torch.tensor([name in EXACT_FEATURES for name in FEATURE_NAMES])
+
+@dataclass(frozen=True)
+class Asked:
+    """What a program is asked for, beside the matrix."""
+
+    header: Tensor
+    """Ids, shape [4]."""
+    circumstances: Tensor
+    """In the order of CIRCUMSTANCE_NAMES."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """On which records were measured: what prompts of the same programs say."""
+
+    architecture: str = "sm_90"
+    num_sms: int = 132
+    copy_bandwidth_gbs: float = 4260.0
+
+
+def asked_for(operation: str, element_type: ElementType, num_dense_cols: int, device: Device) -> Asked:
+    """On a device."""
+    ids = header(operation, element_type, num_dense_cols, device.architecture)
+    known = circumstance_features(num_dense_cols, element_type, device.num_sms, device.copy_bandwidth_gbs)
+    return Asked(torch.from_numpy(ids), torch.from_numpy(known))
 
 
 class PromptPool:
-    """Prompts by (pattern, sample, header)."""
+    """Prompts by pattern, sample and what is asked for."""
 
     def __init__(self, names: Sequence[str], prompts: Sequence[Sequence[PromptInputs]], device: str) -> None:
         flat = collate([prompt for samples in prompts for prompt in samples])
         self._rows = {name: index for index, name in enumerate(names)}
         self._samples = len(prompts[0])
+        self._kind = prompts[0][0].encoder
         half = torch.float16 if device.startswith("cuda") else torch.float32
         self._features = flat.features.to(device)
         self._points = flat.points.to(device, half)
@@ -59,29 +86,34 @@ class PromptPool:
     def batch(
         self,
         names: Sequence[str],
-        headers: Sequence[Tensor],
+        asked: Sequence[Asked],
         generator: np.random.Generator,
         noise: Noise | None = None,
     ) -> PromptBatch:
-        """A random sample of each pattern named, under these headers."""
+        """A random sample of each pattern named, each asked for its own."""
         samples = generator.integers(self._samples, size=len(names))
         rows = torch.tensor([self._rows[name] * self._samples + int(s) for name, s in zip(names, samples, strict=True)])
         rows = rows.to(self._features.device)
+        features = self._features[rows]
+        if self._kind == "profiled":
+            circumstances = torch.stack([each.circumstances for each in asked]).to(rows.device)
+            features = torch.cat([features, circumstances], dim=1)
         drawn = PromptBatch(
-            torch.stack(list(headers)).to(rows.device),
-            self._features[rows],
+            torch.stack([each.header for each in asked]).to(rows.device),
+            features,
             self._points[rows].float(),
             self._mask[rows],
             self._windows[rows],
         )
-        return drawn if noise is None else disturbed(drawn, noise)
+        return drawn if noise is None else disturbed(drawn, noise, self._kind)
 
 
-def disturbed(batch: PromptBatch, noise: Noise) -> PromptBatch:
+def disturbed(batch: PromptBatch, noise: Noise, kind: EncoderKind) -> PromptBatch:
     """The batch with noisy features and some matrix tokens blanked."""
     features = batch.features + noise.feature_std * torch.randn_like(batch.features)
     features = features * (torch.rand_like(features) >= noise.feature_dropout)
-    features = torch.where(_EXACT.to(features.device), batch.features, features)
+    exact = torch.tensor([name in EXACT_FEATURES for name in feature_names(kind)], device=features.device)
+    features = torch.where(exact, batch.features, features)
     kept = torch.rand(batch.mask.shape[:2], device=batch.mask.device) >= noise.token_dropout
     return PromptBatch(
         batch.header_ids,
@@ -102,12 +134,7 @@ def build_pool(
     return PromptPool(list(patterns), prompts, device)
 
 
-def header_tensor(operation: str, element_type: ElementType, num_dense_cols: int, architecture: str) -> Tensor:
-    """Header ids as a tensor, shape [4]."""
-    return torch.from_numpy(header(operation, element_type, num_dense_cols, architecture))
-
-
 def _sampled(job: tuple[Pattern, EncoderKind, int]) -> list[PromptInputs]:
     pattern, encoder, samples = job
-    features, no_header = structural_features(pattern), np.zeros(4, np.int64)
-    return [matrix_inputs(pattern, encoder, seed, no_header, features=features) for seed in range(samples)]
+    features, no_header = pattern_features(pattern, encoder), np.zeros(4, np.int64)
+    return [matrix_inputs(pattern, encoder, seed, no_header, features) for seed in range(samples)]

@@ -231,7 +231,7 @@ def _token_losses(
     noise: Noise | None,
 ) -> tuple[Tensor, Tensor]:
     """Negative log-probability of each program token, 0 elsewhere, and where they are: shape [B, T] each."""
-    prompts = pool.batch([each.pattern for each in batch], [each.header for each in batch], generator, noise)
+    prompts = pool.batch([each.pattern for each in batch], [each.asked for each in batch], generator, noise)
     text = text_batch([each.prompt_ids for each in batch], [each.program.ids for each in batch]).to(settings.device)
     with precision(settings.device):
         hidden = networks.hidden_states(prompts, text)

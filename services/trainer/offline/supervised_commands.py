@@ -36,7 +36,7 @@ from sparsesmith.policy.checkpoint import (
 )
 from sparsesmith.policy.encoder import MatrixEncoder
 from sparsesmith.program.facts import Circumstances
-from sparsesmith.prompts.arrays import ENCODER_KINDS, EncoderKind
+from sparsesmith.prompts.arrays import ENCODER_KINDS, FEATURE_VERSIONS, EncoderKind
 
 
 def add_sft(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def add_sft(parser: argparse.ArgumentParser) -> None:
     _add_data(parser)
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--pretrained", type=Path, required=True, help="folder of the language model")
-    parser.add_argument("--encoder", choices=ENCODER_KINDS, default="structural")
+    parser.add_argument("--encoder", choices=ENCODER_KINDS, default="profiled")
     parser.add_argument("--name", default="sparsesmith-30m")
     parser.add_argument("--save", type=Path, help="the run's state: with it, a run that was killed goes on")
     parser.add_argument("--save-every-s", type=float, default=20.0)
@@ -92,16 +92,19 @@ def _run_sft(options: argparse.Namespace) -> dict[str, object]:
     train, validation = (Examples(known.workloads[side], tokenizer, rules, settings.seed) for side in SIDES)
     for reason, count in (train.left_out + validation.left_out).items():
         print(f"{count} {reason} are left out", file=sys.stderr)
-    networks = _networks(options.pretrained, options.encoder)
+    networks = fresh_networks(options.pretrained, options.encoder)
     patterns = _patterns(options.patterns, [*train.workloads, *validation.workloads])
     pool = build_pool(patterns, options.encoder, options.prompt_samples, settings.device, options.processes)
     print(f"{num_parameters(networks)} parameters, {len(train)} + {len(validation)} workloads", file=sys.stderr)
-    told = {"settings": asdict(settings), "targets": asdict(rule), "examples": asdict(rules)}
-    saved = SavedRun(options.save, {**told, **_inputs(options)}, options.save_every_s)
-    report = train_supervised(networks, pool, train, validation, settings, log=_told, saved=saved)
-    summary = {**told, "records": known.head, **asdict(report)}
+    made = {"settings": asdict(settings), "targets": asdict(rule), "examples": asdict(rules)}
+    files = (options.examples, options.tokenizer, *sorted(options.pretrained.glob("*.safetensors")))
+    shown = {"encoder": options.encoder, "prompt_samples": options.prompt_samples}
+    saved = SavedRun(options.save, {**made, **shown, **inputs_of(files)}, options.save_every_s)
+    report = train_supervised(networks, pool, train, validation, settings, log=told, saved=saved)
+    summary = {**made, "records": known.head, **asdict(report)}
     training = {**_pretraining_report(options.pretrained), "supervised": summary}
-    description = PolicyDescription(name=options.name, encoder=options.encoder, training=training)
+    version = FEATURE_VERSIONS[options.encoder]
+    description = PolicyDescription(options.name, options.encoder, feature_version=version, training=training)
     save_policy(Policy(networks.model, networks.encoder, description), options.out)
     save_tokenizer(tokenizer.to_str(), options.out)
     saved.end()
@@ -135,7 +138,7 @@ def _run_nats(options: argparse.Namespace) -> dict[str, object]:
     return report
 
 
-def _networks(folder: Path, encoder: EncoderKind) -> PolicyNetworks:
+def fresh_networks(folder: Path, encoder: EncoderKind) -> PolicyNetworks:
     """A language model with a fresh encoder whose output has the size of the model's own embeddings."""
     model = load_language_model(folder)
     rms = float(model.model.embed_tokens.weight.detach().pow(2).mean().sqrt())
@@ -148,11 +151,9 @@ def _patterns(paths: Sequence[Path], workloads: Iterable[WorkloadTargets]) -> di
     return {name: known.named(name) for name in sorted({workload.key.pattern for workload in workloads})}
 
 
-def _inputs(options: argparse.Namespace) -> dict[str, str]:
-    """What a run depends on beside its settings: a run that was stopped goes on with the same alone."""
-    files = (options.examples, options.tokenizer, *sorted(options.pretrained.glob("*.safetensors")))
-    digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in files}
-    return {**digests, "encoder": options.encoder, "prompt_samples": str(options.prompt_samples)}
+def inputs_of(files: Iterable[Path]) -> dict[str, str]:
+    """What a run depends on beside its settings: one that was stopped goes on with the same alone."""
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def _tokenizer_of(policy: Path) -> Tokenizer:
@@ -176,5 +177,6 @@ def _pretraining_report(folder: Path) -> dict[str, object]:
     return {"pretraining": json.loads(path.read_text(encoding="utf-8"))} if path.is_file() else {}
 
 
-def _told(line: str) -> None:
+def told(line: str) -> None:
+    """To the log of the run."""
     print(line, file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from services.trainer.policy_model import PolicyNetworks
 from sparsesmith.policy.checkpoint import Policy, PolicyDescription, write_published_weights
+from sparsesmith.prompts.arrays import FEATURE_VERSIONS
 from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith_proto.message import Digest, PolicyVersion
 from sparsesmith_proto.policy import PolicyAnnouncement
@@ -90,7 +91,8 @@ class Publisher:
 
 
 def _write(networks: PolicyNetworks, version: PolicyVersion, path: Path) -> Digest:
-    description = PolicyDescription("online", networks.encoder.kind, version=version)
+    kind = networks.encoder.kind
+    description = PolicyDescription("online", kind, FEATURE_VERSIONS[kind], version)
     return write_published_weights(Policy(networks.model, networks.encoder, description), path)
 
 

@@ -196,3 +196,21 @@ def test_a_stride_over_blocks_runs_a_sample(run: RUN) -> None:
     counts = run(source, 64, 32, Buffer("y", y, True), block_stride=16).counts
     assert counts.blocks == 4
     assert y.sum() == 4 * 32
+
+
+def test_an_address_of_32_bits_wraps_around(run: RUN) -> None:
+    """The compiler counts from before an array in shared memory where it knows that what follows leads back into it."""
+    source = """extern "C" __global__ void k(float* y) {
+        __shared__ float held[64]; held[threadIdx.x] = threadIdx.x; held[threadIdx.x + 32] = threadIdx.x + 32;
+        __syncthreads();
+        if (threadIdx.x) return;
+        unsigned before = (unsigned)__cvta_generic_to_shared(held) - 40; float entry, copied;
+        asm volatile("ld.shared.f32 %0, [%1+60];" : "=f"(entry) : "r"(before) : "memory");
+        asm volatile("st.shared.f32 [%0+168], %1;" :: "r"(before), "f"(entry) : "memory");
+        asm volatile("ld.shared.f32 %0, [%1+168];" : "=f"(copied) : "r"(before) : "memory");
+        y[0] = copied;
+    }"""
+    y = np.zeros(1, np.float32)
+    report = run(source, 1, 32, Buffer("y", y, True))
+    assert report.finding is None, report.finding
+    assert y[0] == 5

@@ -115,11 +115,11 @@ def _begin(m: Machine, pc: int, warp: int, lane: int, wanted: int, now: int) -> 
     source = 0
     if wanted > 0:
         source = translate(m, pc, thread, lane_address(m, pc, warp, lane), size, ACCESS_READ)
-    address = SHARED_WINDOW + row[COLUMN_D2]
+    address = SHARED_WINDOW
     if row[COLUMN_D1]:
-        address += as_int64(m.longs[(target_row >> 3) + lane])
+        address += as_int64(m.longs[(target_row >> 3) + lane]) + row[COLUMN_D2]
     else:
-        address += as_int64(m.words[(target_row >> 2) + lane])
+        address += (as_int64(m.words[(target_row >> 2) + lane]) + row[COLUMN_D2]) & 0xFFFFFFFF
     target = translate(m, pc, thread, address, size, ACCESS_WRITE)
     if source < 0 or target < 0:
         return

@@ -86,13 +86,12 @@ def _find_region(m: Machine, address: int, size: int) -> int:
 
 @machine_code
 def lane_address(m: Machine, pc: int, warp: int, lane: int) -> int:
-    """The virtual address that a lane accesses."""
+    """The virtual address that a lane accesses; one of 32 bits, as shared memory has, wraps around."""
     row = instruction_of(m, pc)
     base = registers_of(m, warp) + row[COLUMN_S0]
-    displacement = row[COLUMN_OFFSET] + row[COLUMN_WINDOW]
     if row[COLUMN_ADDRESS_WIDE]:
-        return as_int64(m.longs[(base >> 3) + lane]) + displacement
-    return as_int64(m.words[(base >> 2) + lane]) + displacement
+        return as_int64(m.longs[(base >> 3) + lane]) + row[COLUMN_OFFSET] + row[COLUMN_WINDOW]
+    return ((as_int64(m.words[(base >> 2) + lane]) + row[COLUMN_OFFSET]) & 0xFFFFFFFF) + row[COLUMN_WINDOW]
 
 
 @machine_code

@@ -1,6 +1,6 @@
 // A job: live while it runs, the same page as a permalink afterwards.
 
-import { address, ask } from "./api.js";
+import { address, apiKey, ask, SECRET, Trouble } from "./api.js";
 import { breakEven } from "./breakeven.js";
 import { CandidateTable, rank } from "./candidates.js";
 import { listing } from "./code.js";
@@ -46,20 +46,47 @@ class JobView {
     this.program = card("Program", { id: "program", hidden: true }, this.code);
     this.progress = card("Candidates by second", { class: "wide" }, this.scatter.element);
     this.all = card("What was tried", {}, this.table.element);
+    this.isDrawn = false;
+    /** Of the permalink: goes with links, which cannot have a key. */
+    this.secret = SECRET;
+    this.json = h("a", { class: "button quiet" }, "JSON");
     this.lay();
+    this.showLinks();
     this.showMatrix();
     follow(jobId, (status, cameAt) => this.show(status, cameAt), (lost, why) => this.showLink(lost, why));
   }
 
   lay() {
     document.title = `${this.name} - sparsesmith`;
-    const json = address(`v1/kernels/${this.jobId}`);
     fill(/** @type {Element} */ (document.getElementById("content")),
       h("div", { class: "row spread" },
         h("div", {}, h("h1", {}, this.name), this.facts),
-        h("div", { class: "row" }, this.cancel, copyButton(() => location.href, "Copy link"), h("a", { class: "button quiet", href: json }, "JSON"),
+        h("div", { class: "row" }, this.cancel, copyButton(() => this.permalink(), "Copy link"), this.json,
           h("a", { class: "button quiet", href: `${address("compare")}?a=${this.jobId}` }, "Compare"))),
       this.link, h("section", { class: "card", "aria-label": "Verdict" }, this.verdict), this.progress, this.matrix, this.worth, this.program, this.answer, this.all);
+  }
+
+  /** An address about the job that a link can hold. @param {string} rest Of it. @param {Record<string, string>} [query] */
+  linkTo(rest, query = {}) {
+    const words = new URLSearchParams({ ...query, ...(this.secret ? { secret: this.secret } : {}) }).toString();
+    return address(rest) + (words ? `?${words}` : "");
+  }
+
+  permalink() {
+    return this.linkTo(`jobs/${this.jobId}`) + location.hash;
+  }
+
+  /** Where a key opened the job, its links are those of the permalink. */
+  async showLinks() {
+    if (apiKey() && !this.secret) {
+      try {
+        this.secret = (await ask(`v1/kernels/${this.jobId}/permalink`)).secret ?? "";
+      } catch (error) {
+        if (!(error instanceof Trouble)) throw error;
+      }
+    }
+    this.json.setAttribute("href", this.linkTo(`v1/kernels/${this.jobId}`));
+    if (this.isDrawn && this.status) this.draw(this.status);
   }
 
   async showMatrix() {
@@ -86,6 +113,7 @@ class JobView {
     }
     if (this.status !== status) return;
     this.draw(status);
+    this.isDrawn = true;
     requestAnimationFrame(() => performance.measure("event to pixel", { start: cameAt, end: performance.now() }));
   }
 
@@ -146,8 +174,15 @@ class JobView {
     const isKept = candidates.length ? null : h("p", { class: "note" }, "This answer was found by an earlier or simultaneous search for the same matrix; what that one tried is on its own page.");
     fill(this.worth, card("Is it worth it?", {}, breakEven(report)), card("Roofline", {}, roofline(report, candidates)));
     fill(this.answer,
-      card("Take it home", {}, snippetCards(this.jobId, report), downloads(this.jobId, report)),
+      card("Take it home", {}, snippetCards(this.jobId, report), this.downloads(report)),
       h("div", { class: "grid" }, card("Routines of the library", {}, routinesTable(report.baselines)), card("The search", {}, isKept, searchFacts(report), device(report.device))));
+  }
+
+  /** @param {import("./types.js").Report} report */
+  downloads(report) {
+    const kinds = report.answer.kind === "kernel" ? { zip: "all files", cu: "program (.cu)", hpp: "C++ header", py: "Python loader", json: "report", candidates: "what was tried" } : { zip: "all files", py: "Python loader", json: "report", candidates: "what was tried" };
+    const link = (/** @type {string} */ kind) => this.linkTo(`v1/kernels/${this.jobId}/artifact`, { kind });
+    return h("p", { class: "row" }, "Files: ", Object.entries(kinds).map(([kind, words]) => h("a", { href: link(kind), download: "" }, words)));
   }
 
   /** @param {import("./types.js").State} state */
@@ -216,12 +251,6 @@ function choice(choices, view) {
     fill(view, make());
   };
   return h("div", { class: "row" }, buttons);
-}
-
-/** @param {string} jobId @param {import("./types.js").Report} report */
-function downloads(jobId, report) {
-  const kinds = report.answer.kind === "kernel" ? { zip: "all files", cu: "program (.cu)", hpp: "C++ header", py: "Python loader", json: "report", candidates: "what was tried" } : { zip: "all files", py: "Python loader", json: "report", candidates: "what was tried" };
-  return h("p", { class: "row" }, "Files: ", Object.entries(kinds).map(([kind, words]) => h("a", { href: address(`v1/kernels/${jobId}/artifact?kind=${kind}`), download: "" }, words)));
 }
 
 /** @param {import("./types.js").Device} device */

@@ -1,7 +1,8 @@
 // A job as it goes on: its states as server-sent events, and what was tried so far. A connection that is lost is made
-// again; where the browser has no EventSource the job is asked for every two seconds.
+// again; where the browser cannot read an answer as it comes the job is asked for every two seconds.
 
-import { address, ask, Trouble } from "./api.js";
+import { ask, Trouble } from "./api.js";
+import { CAN_STREAM, streamed } from "./stream.js";
 
 const STATES = ["queued", "running", "finished", "graded", "failed", "cancelled"];
 const ENDS = STATES.slice(2);
@@ -22,8 +23,8 @@ export function hasEnded(state) {
  */
 export function follow(jobId, onStatus, onLink) {
   let stopped = false;
-  /** @type {EventSource | null} */
-  let source = null;
+  let lastId = "";
+  const stopping = new AbortController();
 
   const tell = (/** @type {import("./types.js").JobStatus} */ status, /** @type {number} */ cameAt) => {
     onLink(false, "");
@@ -33,19 +34,18 @@ export function follow(jobId, onStatus, onLink) {
   const again = (/** @type {() => void} */ what) => setTimeout(() => stopped || what(), AGAIN_MS);
   const stop = () => {
     stopped = true;
-    source?.close();
+    stopping.abort();
   };
-  const open = () => {
-    source = new EventSource(address(`v1/kernels/${jobId}/events`));
-    for (const state of STATES) {
-      source.addEventListener(state, (event) => tell(JSON.parse(event.data), performance.now()));
+  const open = async () => {
+    try {
+      for await (const event of streamed(`v1/kernels/${jobId}/events`, lastId, stopping.signal)) {
+        lastId = event.id;
+        tell(JSON.parse(event.data), performance.now());
+      }
+    } catch (error) {
+      if (!(error instanceof Trouble) && !stopped) throw error;
     }
-    source.onopen = () => onLink(false, "");
-    source.onerror = () => {
-      if (stopped) return;
-      source?.close();
-      look(open);
-    };
+    if (!stopped) look(open);
   };
   /** Asks once, then goes on. @param {() => void} next */
   const look = async (next) => {
@@ -54,7 +54,7 @@ export function follow(jobId, onStatus, onLink) {
       if (!stopped) again(next);
     } catch (error) {
       if (!(error instanceof Trouble)) throw error;
-      if (error.status === 404) {
+      if (error.status === 404 || error.status === 401) {
         stop();
         onLink(true, error.message);
         return;
@@ -64,7 +64,7 @@ export function follow(jobId, onStatus, onLink) {
     }
   };
   const poll = () => look(poll);
-  if ("EventSource" in window) open();
+  if (CAN_STREAM) open();
   else poll();
   return stop;
 }

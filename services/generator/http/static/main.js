@@ -4,10 +4,12 @@ import { compare } from "./compare.js";
 import { fill, h } from "./dom.js";
 import { fleet } from "./fleet.js";
 import { job } from "./job.js";
+import { forgetButton, offerKey } from "./key.js";
 import { start } from "./start.js";
+import { CAN_STREAM } from "./stream.js";
 
 const LACKS = /** @type {[boolean, string][]} */ ([
-  ["EventSource" in window, "server-sent events, so a job is asked for every few seconds"],
+  [CAN_STREAM, "answers that are read as they come, so a job is asked for every few seconds"],
   ["ResizeObserver" in window, "resize observers, so charts keep their first size"],
   ["CanvasRenderingContext2D" in window, "a canvas, so spy plot and charts are missing; tables and JSON say the same"],
 ]);
@@ -39,7 +41,8 @@ function themeButton() {
 }
 
 const missing = LACKS.filter(([has]) => !has).map(([, words]) => words);
-fill(/** @type {Element} */ (document.getElementById("tools")), themeButton());
+fill(/** @type {Element} */ (document.getElementById("tools")), forgetButton(), themeButton());
+offerKey();
 VIEWS[document.body.dataset.view ?? "start"]?.();
 if (missing.length) {
   document.getElementById("content")?.prepend(h("p", { class: "note", role: "status" }, `This browser lacks ${missing.join("; ")}.`));

@@ -1,6 +1,6 @@
 // How to take the answer home: Python, C++, curl.
 
-import { address } from "./api.js";
+import { address, apiKey, SECRET } from "./api.js";
 import { copyButton, h } from "./dom.js";
 
 /** Of files and namespaces; `workload_name` of sparsesmith.artifacts. @param {import("./types.js").Workload} workload */
@@ -13,7 +13,8 @@ export function workloadName(workload) {
 /** @param {string} jobId @param {import("./types.js").Report} report @returns {Record<string, string>} */
 export function snippetsOf(jobId, report) {
   const name = workloadName(report.workload);
-  const file = (/** @type {string} */ kind) => `curl -fsS -OJ "${address(`v1/kernels/${jobId}/artifact`)}?kind=${kind}"`;
+  const opens = apiKey() ? `-H "Authorization: Bearer $SPARSESMITH_KEY" ` : SECRET ? `-H "X-Job-Secret: ${SECRET}" ` : "";
+  const file = (/** @type {string} */ kind) => `curl -fsS ${opens}-OJ "${address(`v1/kernels/${jobId}/artifact`)}?kind=${kind}"`;
   const part = report.workload.values === null ? "pattern" : "pattern and values";
   const element = report.workload.element_type === "float64" ? "double" : "float";
   const snippets = /** @type {Record<string, string>} */ ({
@@ -32,7 +33,7 @@ sparsesmith_${name}::Kernel kernel(num_rows, num_cols, row_offsets, col_indices,
 kernel(x, y, stream);  // device pointers
 `,
     curl: `${file("zip")}   # program, C++ header, Python loader, report, what was tried
-curl -fsS "${address(`v1/kernels/${jobId}`)}"   # the answer as JSON
+curl -fsS ${opens}"${address(`v1/kernels/${jobId}`)}"   # the answer as JSON
 `,
   });
   if (report.answer.kind === "library") delete snippets["C++"];

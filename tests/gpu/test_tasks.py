@@ -1,0 +1,84 @@
+"""Tasks on a GPU: every first program passes and is timed, one that skips work does not, and what is changed in place
+is timed without the copy that brings it back."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from services.evaluator.checking.correctness import Correct
+from services.evaluator.compiling.compiler import Compiled
+from services.evaluator.isolation.workbench import LocalWorkbench
+from sparsesmith.operations.catalogue import our_tasks
+from sparsesmith.program.program import parse_program
+from sparsesmith_proto.kernel import MeasuredTiming, Mismatch
+from tests.gpu.programs import compiled
+from tests.operations.graded import filled, make_problem
+
+if TYPE_CHECKING:
+    from services.evaluator.cuda.device import CudaDevice
+
+pytestmark = pytest.mark.gpu
+
+TASKS = {task.name: task for task in our_tasks()}
+REVERSE = """//@ task reverse
+//@ launch reverse grid=ceil_div(n,512) block=256
+extern "C" __global__ void reverse(int n, float* x) {
+  int i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= n / 2) return;
+  float first = x[i];
+  x[i] = x[n - 1 - i];
+  x[n - 1 - i] = first;
+}
+"""
+
+
+def checked_and_timed(device: "CudaDevice", text: str, name: str, **axes: int) -> object:
+    """The timing, or what is wrong."""
+    problem = make_problem(name, axes=axes or None)
+    program = parse_program(filled(problem, text), name, "float32")
+    binary = compiled(program)
+    assert isinstance(binary, Compiled), binary
+    bench = LocalWorkbench(device, problem)
+    bench.draw()
+    verdict = bench.check("program", program, binary)
+    return bench.time("program") if isinstance(verdict, Correct) else verdict
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_first_program_of_a_task_is_right_and_timed(device: "CudaDevice", name: str) -> None:
+    for program, text in TASKS[name].programs.items():
+        timing = checked_and_timed(device, text, name)
+        assert isinstance(timing, MeasuredTiming), (program, timing)
+
+
+def test_what_is_changed_in_place_is_timed_without_the_copy_that_brings_it_back(device: "CudaDevice") -> None:
+    timing = checked_and_timed(device, REVERSE, "reverse", n=2**24)
+    assert isinstance(timing, MeasuredTiming), timing
+    copied = checked_and_timed(device, TASKS["copy"].programs["naive"], "copy", rows=2**12, cols=2**12)
+    assert isinstance(copied, MeasuredTiming), copied
+    # Both read and write each entry once: with the copy's time it would be twice as long.
+    assert timing.median_us == pytest.approx(copied.median_us, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("nothing done where the first entries are as before", ("i >= n / 2", "i >= n / 2 || x[0] > x[n - 1]")),
+        ("one half left as it was", ("x[n - 1 - i] = first;", "")),
+        ("the middle pair left out", ("i >= n / 2", "i >= n / 2 - 1")),
+    ],
+)
+def test_a_program_that_changes_too_little_in_place_is_refused(
+    device: "CudaDevice", what: str, change: tuple[str, str]
+) -> None:
+    assert change[0] in REVERSE
+    outcome = checked_and_timed(device, REVERSE.replace(*change), "reverse", n=100_003)
+    assert isinstance(outcome, Mismatch), what
+
+
+def test_the_naive_program_of_a_task_in_place_is_its_baseline(device: "CudaDevice") -> None:
+    bench = device.open(make_problem("reverse", axes={"n": 2**20}))
+    (routine,) = bench.baselines().routines
+    assert routine.routine == "naive"
+    assert isinstance(routine.timing, MeasuredTiming)
+    assert routine.timing.cold_us > routine.timing.median_us > 0
