@@ -109,17 +109,20 @@ def _train(settings: TrainerSettings, must_stop: Callable[[], bool], max_updates
     connection, metrics = connect(settings.redis_url), TrainerMetrics()
     lease = TrainerLease(connection, _identity(settings.state_dir))
     must_stop = _holding(lease, must_stop)
+    if must_stop():
+        return
     workshop = open_workshop(settings, connection, metrics.updated)
     logger.info("trains %s", settings.policy_dir)
     with published(metrics.registry, MetricsChannel(connection), settings.consumer):
         while not must_stop():
             try:
                 train(workshop, must_stop, max_updates)
-                lease.release()
-                return
+                break
             except Unavailable as error:
                 logger.warning("%s; again in %g s", error.message, REDIS_PAUSE_S)
                 _wait(REDIS_PAUSE_S, must_stop)
+    with suppress(Unavailable):  # It ends by itself.
+        lease.release()
 
 
 def _holding(lease: "TrainerLease", must_stop: Callable[[], bool]) -> Callable[[], bool]:

@@ -3,7 +3,6 @@
 Prompts are rebuilt from the stored patterns. Programs are never tokenised again: what was sampled is in the record.
 """
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, Self
@@ -30,7 +29,6 @@ Skip = Literal[
     "stale",
     "unknown_version",
     "no_reward",
-    "bad_reward",
     "bad_logprob",
     "unknown_token",
     "pattern_gone",
@@ -43,8 +41,8 @@ Skip = Literal[
 `already_used`: a checkpoint learned from it, and it came again because the acknowledgement was lost.
 `turned_down`: partly sampled by a version that was refused or rolled back. `stale`: sampled too many versions ago.
 `unknown_version`: sampled by weights that this trainer never made. `no_reward`: not rewarded under the scheme in use.
-`bad_reward`, `bad_logprob`: not finite, or a log-probability above 0.
-`pattern_gone`: expired in the store. `malformed`: not of the contract at all.
+`bad_logprob`: above 0.
+`pattern_gone`: expired in the store. `malformed`: not of the contract, in which every number is finite.
 """
 
 LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "stale", "turned_down"})
@@ -134,9 +132,7 @@ class RecordReader:
         rules = self._rules
         if rules.reward not in record.rewards:
             return "no_reward"
-        if not math.isfinite(record.rewards[rules.reward]):
-            return "bad_reward"
-        if not all(-math.inf < logprob <= MOST_LOGPROB for logprob in sampled.logprobs):
+        if max(sampled.logprobs) > MOST_LOGPROB:
             return "bad_logprob"
         if not all(0 <= token < rules.vocabulary for token in sampled.token_ids):
             return "unknown_token"

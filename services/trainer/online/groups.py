@@ -69,5 +69,5 @@ class Groups:
             return None
         group = self._groups.setdefault((origin.group, record.device.kind), Group(origin.group_size))
         group.num_seen += 1
-        group.last_at = now
+        group.last_at = max(group.last_at, now)
         return group

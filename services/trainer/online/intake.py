@@ -49,10 +49,19 @@ class Collected:
 class RecordIntake:
     """One consumer of the reward stream. Methods raise Unavailable without Redis."""
 
-    def __init__(self, stream: RewardStream, reader: RecordReader, options: IntakeOptions) -> None:
+    def __init__(
+        self,
+        stream: RewardStream,
+        reader: RecordReader,
+        options: IntakeOptions,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._stream = stream
         self._reader = reader
         self._options = options
+        self._clock = clock
+        self._arrived: dict[str, float] = {}
+        """When an entry that is not acknowledged was first seen: batches come and go while a group waits."""
 
     def collect(
         self,
@@ -76,9 +85,10 @@ class RecordIntake:
             was_empty = not groups.num_records
             skipped += self._sorted(deliveries, version, used_ids, turned_down, groups)
             if was_empty and groups.num_records:
-                first_at = time.monotonic()
-            ripe = groups.ripe(time.monotonic())
-            if self._is_complete(sum(len(each.records) for each in ripe), time.monotonic() - first_at):
+                first_at = self._clock()
+            now = self._clock()
+            ripe = groups.ripe(now)
+            if self._is_complete(sum(len(each.records) for each in ripe), now - first_at):
                 return self._batch(ripe, skipped, turned_down)
         return None
 
@@ -96,9 +106,14 @@ class RecordIntake:
     def acknowledge(self, collected: Collected) -> None:
         """These records are in a checkpoint: they will not come again."""
         self._stream.acknowledge(collected.entry_ids)
+        self._forget(collected.entry_ids)
 
-    def _is_complete(self, collected: Collected, waited_s: float) -> bool:
-        options, count = self._options, len(collected.records)
+    def _forget(self, entry_ids: Sequence[str]) -> None:
+        for entry_id in entry_ids:
+            self._arrived.pop(entry_id, None)
+
+    def _is_complete(self, count: int, waited_s: float) -> bool:
+        options = self._options
         return count >= options.batch_records or (count >= options.min_records and waited_s >= options.max_wait_s)
 
     def _pending(self, groups: Groups) -> list[Delivery]:
@@ -119,18 +134,19 @@ class RecordIntake:
         groups: Groups,
     ) -> Counter[Skip]:
         """Into groups; what will never be learned from is acknowledged, and counted by reason."""
-        now, dropped, skipped = time.monotonic(), list[str](), Counter[Skip](malformed=self._stream.take_malformed())
+        now, dropped, skipped = self._clock(), list[str](), Counter[Skip](malformed=self._stream.take_malformed())
         for delivery in deliveries:
             record = delivery.record
             read: UsableRecord | Skip = (
                 "already_used" if record.record_id in used else self._reader.read(record, version, turned_down)
             )
             if isinstance(read, UsableRecord):
-                groups.add(delivery.entry_id, read, now)
+                groups.add(delivery.entry_id, read, self._arrived.setdefault(delivery.entry_id, now))
                 used.add(record.record_id)
             else:
                 log.info("record %s is skipped: %s", record.record_id, read)
                 groups.skip(record, now)
+                self._forget([delivery.entry_id])
                 skipped[read] += 1
                 if read in LAWFUL:
                     dropped.append(delivery.entry_id)
