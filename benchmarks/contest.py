@@ -94,6 +94,14 @@ class ClockedBench:
         with self.seconds.of("finals"):
             return self.bench.retime(kernel_ids, routine)
 
+    def draw_first(self) -> None:
+        with self.seconds.of("draw"):
+            self.bench.draw_first()
+
+    def check_first(self, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        with self.seconds.of("check"):
+            return self.bench.check_first(program, binary)
+
     def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
         with self.seconds.of("check"):
             return self.bench.repeat(program, binary)

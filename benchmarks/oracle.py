@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,6 +40,7 @@ BATCH_PROGRAMS = 8
 class KnownCost:
     """A cost model's word on some prospects, said among all of them."""
 
+    name: ClassVar = "known costs"
     known: FloatArray
     doubt: Doubt
     left_out: frozenset[str]

@@ -7,6 +7,7 @@ from benchmarks.causes import cause
 from benchmarks.results import (
     NNZ_CLASSES,
     Cache,
+    Json,
     Kernel,
     Row,
     Suite,
@@ -145,8 +146,13 @@ def rows_table(suite: Suite) -> list[str]:
 
 def summary_line(title: str, suite: Suite) -> str:
     """One line of the README's table."""
-    cells = [f"{title}, {suite.device['name']}", *mean_cells(suite.unseen, "warm")]
+    cells = [f"{title}, {device_and_library(suite.device)}", *mean_cells(suite.unseen, "warm")]
     return f"| {' | '.join(cells)} | {lost_share(suite.unseen):.0%} |"
+
+
+def device_and_library(device: Json) -> str:
+    """`NVIDIA H200, cuSPARSE 12.6.3`."""
+    return f"{device['name']}, cuSPARSE {device['versions']['cusparse']}"
 
 
 def policy_lines(suites: Sequence[Suite]) -> list[str]:

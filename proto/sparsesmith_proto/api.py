@@ -7,8 +7,11 @@ from pydantic import Field, model_validator
 
 from sparsesmith_proto.kernel import (
     Baselines,
+    Candidate,
+    Checked,
     CompileFailed,
     DeviceDescription,
+    EstimatedTiming,
     Evaluation,
     FromFamily,
     Mutated,
@@ -169,6 +172,8 @@ class BreakEven(Message):
     """Against the best baseline, given what its own preparation costs."""
     products_against_default: int | None
     """Against the default routine."""
+    products_against_instant: int | None = Field(default=None, exclude_if=_is_none)
+    """Of a search behind an instant kernel: against going on with that one. None: never, or there is no such kernel."""
 
 
 class TunedAnswer(Message):
@@ -215,6 +220,32 @@ class SourceReport(Message):
     """Share of the best time, the library's at the start, by which this source lowered it."""
 
 
+class InstantKernel(Message):
+    """A kernel that was chosen without a measurement and handed out before the search: `search="instant"`."""
+
+    workload: Workload
+    candidate: Candidate
+    checked: Checked
+    """On one input; the full protocol follows, and withdraws the kernel if it fails."""
+    chosen_by: str
+    """`cost model of NVIDIA H200`, or `analytic estimate` where no model knows the device or the operation."""
+    expected: EstimatedTiming
+    """By the analytic estimate: nothing was timed."""
+    device: DeviceDescription
+    """That it was compiled for and checked on."""
+    stages_ms: dict[str, float]
+    """Wall time from the parsed pattern to here, by stage; stages on the evaluator overlap."""
+    tuning_s: Seconds
+    """Wall time from the acceptance of the request, its matrix parsed, to here: queues and messages included."""
+    state: Literal["checked", "confirmed", "withdrawn"] = "checked"
+    """`confirmed`: it passed the full protocol. `withdrawn`: it did not, and must not be used."""
+    withdrawn_because: str | None = None
+    passed: Passed | None = None
+    """What the full protocol found, once it is known; its time among it."""
+    break_even: BreakEven | None = None
+    """Of this kernel, once it is measured beside the baselines: counts from `tuning_s` alone."""
+
+
 class SearchReport(Message):
     """What was tried for a request."""
 
@@ -243,6 +274,8 @@ class KernelReport(Message):
     baselines: Baselines
     device: DeviceDescription
     search: SearchReport
+    instant: InstantKernel | None = Field(default=None, exclude_if=_is_none)
+    """What was handed out before the search. None: nothing was asked for, or nothing found."""
 
 
 class KnobReport(Message):
@@ -297,6 +330,10 @@ class Running(Message):
     """Median of the best so far, measured or estimated as the evaluator's device says."""
     best_speedup: float | None
     """Over the best baseline."""
+    instant: InstantKernel | None = Field(default=None, exclude_if=_is_none)
+    """What was handed out before the search, of `search="instant"`."""
+    so_far: KernelReport | None = Field(default=None, exclude_if=_is_none)
+    """Of `search="instant"`: the answer if the search ended now, once something was measured."""
 
 
 class Finished(Message):

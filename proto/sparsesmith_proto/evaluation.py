@@ -1,8 +1,22 @@
 """Hop generator -> evaluator (RQ job) and back (the job's result)."""
 
+from typing import Annotated, Literal
+
 from pydantic import Field
 
-from sparsesmith_proto.kernel import Baselines, Candidate, DeviceDescription, Evaluation, Workload
+from sparsesmith_proto.kernel import (
+    Baselines,
+    Candidate,
+    Checked,
+    CompileFailed,
+    Crashed,
+    DeviceDescription,
+    Evaluation,
+    Mismatch,
+    Rejected,
+    TimedOut,
+    Workload,
+)
 from sparsesmith_proto.message import Bytes, Identifier, Message, Seconds
 
 MAX_CANDIDATES_A_JOB = 256
@@ -45,3 +59,35 @@ class EvaluationReport(Message):
     listings: dict[str, str] = Field(default_factory=dict)
     """PTX by candidate_id, of those that passed, where the job asked for it; `.loc 1 N 0` stands before what line N of
     the program became."""
+
+
+class InstantJob(Message):
+    """Build and compile one program and check it on one input, at once: nothing is timed, no baseline looked at."""
+
+    kind: Literal["instant"] = "instant"
+    job_id: Identifier
+    workload: Workload
+    candidate: Candidate
+    budget_s: Seconds = Field(default=30, gt=0, le=3600)
+    work: int = Field(default=0, ge=0)
+    """As of an EvaluationJob: a kernel that is wanted at once goes before batches that wait."""
+
+
+FirstOutcome = Annotated[
+    Checked | Rejected | CompileFailed | Mismatch | Crashed | TimedOut, Field(discriminator="outcome")
+]
+
+
+class InstantReport(Message):
+    """What became of the program of an InstantJob."""
+
+    kind: Literal["instant"] = "instant"
+    job_id: Identifier
+    device: DeviceDescription
+    candidate: Candidate
+    """As it was checked, its numbers filled in."""
+    outcome: FirstOutcome
+    stages_ms: dict[str, float]
+    """Wall time by stage, some of which overlap."""
+    seconds: Seconds
+    """From taking the job to this report."""

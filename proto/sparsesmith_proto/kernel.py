@@ -261,6 +261,20 @@ class Passed(Message):
         return is_brief, self.timing.median_us
 
 
+class Checked(Message):
+    """Compiled, and correct on one input that was drawn; not timed."""
+
+    outcome: Literal["checked"] = "checked"
+    resources: Resources
+    storage_format: str
+    format_bytes: Bytes
+    """Device memory that the format takes, values included."""
+    conversion_ms: float = Field(ge=0)
+    """Host time to build the format from CSR."""
+    worst_error: float = Field(ge=0)
+    """Largest |y - y_ref| / (|A| |x|)."""
+
+
 class Rejected(Message):
     """Not a legal program for this workload: refused before the compiler saw it."""
 

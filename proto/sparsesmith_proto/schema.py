@@ -30,7 +30,7 @@ from sparsesmith_proto.api import (
     TaskPage,
     TuningOptions,
 )
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
 from sparsesmith_proto.keys import ApiKey, AuditEntry
 from sparsesmith_proto.message import Message
 from sparsesmith_proto.policy import LogprobGap, PolicyAnnouncement, PolicyStanding, ProbeQuestion
@@ -57,6 +57,8 @@ MESSAGES: tuple[type[Message], ...] = (
     TaskPage,
     EvaluationJob,
     EvaluationReport,
+    InstantJob,
+    InstantReport,
     RewardRecord,
     PolicyAnnouncement,
     ProbeQuestion,

@@ -5,7 +5,8 @@ from typing import Literal
 ElementType = Literal["float32", "float64", "float16", "bfloat16"]
 """Type of the values, of x and of y. Products of 16-bit numbers are summed in float32."""
 
-SearchStrategy = Literal["auto", "families", "sample", "refine"]
+SearchStrategy = Literal["auto", "families", "sample", "refine", "instant"]
+"""`instant`: a kernel that was checked once before any was measured, and `auto` behind it."""
 
 ValuesOption = Literal["any", "fixed"]
 """`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own, which it may exploit."""

@@ -71,6 +71,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         Compiler(num_workers, timeout_s=settings.compile_limit_s) as compiler,
     ):
         device = process.start()
+        compiler.warm_up(device.architecture)
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
         worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}")
         grader = jobs.Grader(

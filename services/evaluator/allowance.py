@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparsesmith.errors import LimitExceeded
-from sparsesmith_proto.evaluation import EvaluationJob
+from sparsesmith_proto.evaluation import EvaluationJob, InstantJob
 
 SHORTEST_S = 1.0
 """Of a job that waited in the queue for longer than its sender meant to."""
@@ -58,6 +58,11 @@ class Allowance:
 
 
 UNHURRIED = Allowance(budget_s=math.inf, ends=math.inf)
+
+
+def allowance_of_instant(job: InstantJob, must_stop: Callable[[], bool]) -> Allowance:
+    """Of a kernel that is wanted at once, taken now."""
+    return Allowance(job.budget_s, time.monotonic() + job.budget_s, must_stop=must_stop)
 
 
 def allowance_of(

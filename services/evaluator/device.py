@@ -248,8 +248,13 @@ class Bench(Protocol):
         """Inputs of a kind (`operands.choose_draws`) in the device's memory: from the operating system's randomness, or
         the same for the same seed (128 bits) in every process on such a device.
 
-        Kept as long as somebody refers to it. Raises Unavailable where the device's references cannot be trusted.
+        Kept as long as somebody refers to it.
         """
+        ...
+
+    def vouch(self) -> None:
+        """Makes sure, once, that the device's own references are right, before programs are judged for good by what is
+        drawn. Raises Unavailable."""
         ...
 
     def seal(self, draws: Sequence[Draw]) -> Seal:

@@ -12,11 +12,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from services.evaluator.allowance import Stopped, allowance_of
+from pydantic import TypeAdapter
+
+from services.evaluator.allowance import Stopped, allowance_of, allowance_of_instant
 from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
 from services.evaluator.grading import Outcomes, grade_batch, was_reached
+from services.evaluator.handing_out import Stages, hand_out
 from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
@@ -27,7 +30,7 @@ from sparsesmith.reward import rewards, standard_of
 from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
 from sparsesmith_proto.kernel import Baselines, Evaluation, Sampled, Timing, Workload
 from sparsesmith_proto.reward import RewardRecord
 
@@ -111,6 +114,39 @@ class Grader:
             self._process.close()
             raise
 
+    def hand_out(self, job: InstantJob, patterns: Matrices) -> InstantReport:
+        """Checks one program once. Raises as `grade` does."""
+        self._started()
+        stages, device = Stages(), self._process.description()
+        with stages.of("load"):
+            problem = patterns.problem(job.workload)
+        allowance = allowance_of_instant(job, self._must_stop)
+        try:
+            with CompilationsAhead(self._compiler, device.architecture, self._compile_limit_s) as ahead:
+                with stages.of("read"):
+                    (filled,) = fill_numbers([job.candidate], problem, device.num_sms)
+                    (parsed,) = ahead.start(parse_candidates([filled], problem))
+                bench = self._process.open(problem, allowance)
+                with stages.of("upload"):
+                    bench.begin()
+                outcome = hand_out(parsed, ahead, bench, stages)
+        except DeviceDoesNotStart:
+            self._retire()
+            raise
+        except (SparsesmithError, Stopped):
+            raise
+        except BaseException:
+            self._process.close()
+            raise
+        return InstantReport(
+            job_id=job.job_id,
+            device=device,
+            candidate=filled.candidate,
+            outcome=outcome,
+            stages_ms=stages.ms,
+            seconds=stages.seconds,
+        )
+
     def _known_of(self, job: EvaluationJob) -> Outcomes:
         """What earlier jobs of the same search found; with its workload, whose texts they are."""
         if job.search is None:
@@ -136,6 +172,9 @@ class Grader:
         while len(self._baselines) > self._cached_baselines:
             self._baselines.popitem(last=False)
         return self._baselines[workload]
+
+
+JOB: TypeAdapter[EvaluationJob | InstantJob] = TypeAdapter(EvaluationJob | InstantJob)
 
 
 class GradingService:
@@ -168,6 +207,12 @@ class GradingService:
         for record in reward_records(job, report, self._known.rival(job, report)):
             self._stream.publish(record)
         self._known.take_in(job, report)
+        return report
+
+    def hand_out(self, job: InstantJob) -> InstantReport:
+        """Checks the program of a job once; nobody learns from it, as it is graded in full later."""
+        report = self._grader.hand_out(job, self._patterns)
+        self._charge(job.job_id, report.seconds)
         return report
 
     def _charge(self, job_id: str, seconds: float) -> None:
@@ -232,7 +277,11 @@ def install(service: GradingService) -> None:
 
 
 def grade(job_json: str) -> str:
-    """RQ's entry: an EvaluationJob as JSON to an EvaluationReport as JSON."""
+    """RQ's entry: an EvaluationJob or an InstantJob as JSON to its report as JSON."""
     if not _installed:
         raise NotInstalled("this process is not an evaluator: start it with python -m services.evaluator")
-    return _installed[0].grade(EvaluationJob.model_validate_json(job_json)).model_dump_json()
+    match JOB.validate_json(job_json):
+        case EvaluationJob() as job:
+            return _installed[0].grade(job).model_dump_json()
+        case InstantJob() as job:
+            return _installed[0].hand_out(job).model_dump_json()

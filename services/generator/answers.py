@@ -65,4 +65,6 @@ class Answers:
             task = TuningTask(job.job_id, job.new_run_id(), order, problem, job.age_s)
             return await generate_kernels(task, self._tools, tell)
 
+        if order.options.search == "instant":  # Who joins another's search would wait for its end.
+            return await search()
         return await self._searches.run(order, search)

@@ -13,6 +13,7 @@ from sparsesmith_proto.api import (
     Failed,
     Finished,
     Graded,
+    InstantKernel,
     JobStatus,
     KernelReport,
     LibraryAnswer,
@@ -90,6 +91,8 @@ class Listings:
 def program_of(status: JobStatus) -> str | None:
     """The best program of a job so far; None where none passed."""
     match status.status:
+        case Running(best_program=None, instant=InstantKernel(state="checked" | "confirmed", candidate=candidate)):
+            return candidate.program
         case Running(best_program=program):
             return program
         case Finished(report=KernelReport(answer=TunedAnswer(best=best))):

@@ -27,6 +27,7 @@ from services.generator.policy.watch import PolicyWatch
 from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
+from services.generator.search.instant import InstantTools
 from services.generator.search.kernel_cache import TunedKernelCache
 from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
@@ -150,7 +151,16 @@ class Service:
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),
             trials=self.trials,
+            instant=InstantTools(self.evaluations, self._devices),
         )
+
+    async def _devices(self) -> list[str]:
+        """Names of the devices of evaluators that told of themselves lately; none where the store does not answer."""
+        try:
+            texts = await asyncio.to_thread(self.channels.metrics.latest)
+        except Unavailable:
+            return []
+        return [view.device for view in evaluator_views(texts)]
 
     def _fleet(self) -> Fleet:
         texts = self.channels.metrics.latest()

@@ -1,10 +1,11 @@
 """One run of a kernel order: what the search, the grading and the verdict all need to know."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from services.generator.orders import KernelOrder, work_a_candidate
 from sparsesmith.operations import Problem
+from sparsesmith_proto.kernel import Candidate
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class TuningTask:
     waited_s: float = 0.0
     """From acceptance to the start of this run."""
     started: float = field(default_factory=time.monotonic)
+    lead: Candidate | None = None
+    """A program that was handed out before the search: graded first, and proposed no more."""
 
     @property
     def work_a_candidate(self) -> int:
@@ -29,6 +32,15 @@ class TuningTask:
     def elapsed_s(self) -> float:
         """Since the start of this run."""
         return time.monotonic() - self.started
+
+    def led_by(self, lead: Candidate) -> "TuningTask":
+        """The same with a program that was handed out."""
+        return replace(self, lead=lead)
+
+    @property
+    def tuning_s(self) -> float:
+        """Since the request was accepted, its matrix parsed: all that a user waits for."""
+        return self.waited_s + self.elapsed_s
 
     @property
     def left_s(self) -> float:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from services.generator.search import Sources
 from services.generator.search.grading import Evaluations, GradingLimits
+from services.generator.search.instant import InstantTools
 from services.generator.search.kernel_cache import TunedKernelCache
 from services.generator.search.trials import Trials
 
@@ -17,3 +18,5 @@ class Tools:
     limits: GradingLimits
     cache: TunedKernelCache
     trials: Trials
+    instant: InstantTools | None = None
+    """None: no kernel is handed out before a search."""

@@ -2,19 +2,19 @@
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import TypeAdapter
 
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
-from sparsesmith.artifacts.python_loader import python_loader
+from sparsesmith.artifacts.python_loader import program_loader, python_loader
 from sparsesmith.errors import Conflict
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.program.extraction import extract_program
-from sparsesmith_proto.api import KernelReport, LibraryAnswer, TriedCandidate, TunedAnswer
+from sparsesmith_proto.api import InstantKernel, KernelReport, LibraryAnswer, TriedCandidate, TunedAnswer
 from sparsesmith_proto.kernel import Workload
 
 ArtifactKind = Literal["cu", "hpp", "py", "json", "candidates", "zip"]
@@ -57,6 +57,48 @@ def artifact(
     bundle = _Bundle(report, pattern, values, candidates)
     content = bundle.zip() if kind == "zip" else bundle.text(kind).encode()
     return Artifact(artifact_name(report.workload, kind), MEDIA_TYPES[kind], content)
+
+
+def instant_artifact(
+    kind: ArtifactKind,
+    kernel: InstantKernel,
+    pattern: Pattern | None,
+    values: FixedValues | None = None,
+) -> Artifact:
+    """A file of a kernel that was handed out before the search: as `artifact`, the report being what is known of it.
+
+    Raises Conflict for `hpp` and `py` of a task, and for `candidates`: none is graded yet.
+    """
+    program, workload = extract_program(kernel.candidate.program), kernel.workload
+    single: dict[ArtifactKind, Callable[[], str]] = {"cu": lambda: program}
+    if pattern is not None:
+        single["hpp"] = lambda: cpp_header(program, workload, pattern, kernel.device, values)
+        single["py"] = lambda: program_loader(program, workload, kernel.device)
+    single["json"] = lambda: kernel.model_dump_json(indent=2)
+    if kind == "zip":
+        content = zipped({artifact_name(workload, each): write() for each, write in single.items()})
+    elif kind in single:
+        content = single[kind]().encode()
+    else:
+        kinds = ", ".join(single)
+        raise Conflict(
+            f"a kernel that was handed out before the search has no {kind} (it has: {kinds})",
+            field="kind",
+            value=kind,
+            limit=kinds,
+        )
+    return Artifact(artifact_name(workload, kind), MEDIA_TYPES[kind], content)
+
+
+def zipped(files: Mapping[str, str]) -> bytes:
+    """Dated 1980: equal files give equal archives."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, text, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
 
 
 def artifact_name(workload: Workload, kind: ArtifactKind) -> str:
@@ -102,14 +144,7 @@ class _Bundle:
 
     def zip(self) -> bytes:
         kinds = (*kinds_of(self.report), *(("candidates",) if self.candidates else ()))
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as archive:
-            for kind in kinds:
-                # Dated 1980: equal answers give equal files.
-                entry = zipfile.ZipInfo(artifact_name(self.report.workload, kind))
-                entry.external_attr = 0o644 << 16
-                archive.writestr(entry, self.text(kind), zipfile.ZIP_DEFLATED)
-        return buffer.getvalue()
+        return zipped({artifact_name(self.report.workload, kind): self.text(kind) for kind in kinds})
 
     def _matrix(self, kind: ArtifactKind) -> Pattern:
         """Raises Conflict where there is none."""

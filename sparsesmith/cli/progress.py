@@ -9,7 +9,17 @@ from rich.markup import escape
 from rich.status import Status
 
 from sparsesmith.cli.visible import visible
-from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobState, JobStatus, Queued, Running
+from sparsesmith_proto.api import (
+    Cancelled,
+    Failed,
+    Finished,
+    Graded,
+    InstantKernel,
+    JobState,
+    JobStatus,
+    Queued,
+    Running,
+)
 
 SIGN_OF_LIFE_S = 15.0
 """Where lines are printed, one comes this often though there is no news."""
@@ -58,6 +68,8 @@ def describe(state: JobState) -> str:
     match state:
         case Queued(position=position):
             return f"queued, {position} ahead"
+        case Running(num_graded=0, instant=InstantKernel(tuning_s=ready_s)):
+            return f"a kernel is there after {1000 * ready_s:.0f} ms, checked once; the search goes on behind it"
         case Running(num_graded=0, budget_candidates=budget):
             return f"graded 0 of {budget} candidates; the routines that they are held against come first"
         case Running(num_graded=graded, budget_candidates=budget, best_us=None):

@@ -17,6 +17,7 @@ from sparsesmith_proto.api import (
     BreakEven,
     EvaluationAnswer,
     FromPolicy,
+    InstantKernel,
     KernelReport,
     KnobReport,
     LibraryAnswer,
@@ -73,6 +74,8 @@ def show_report(console: Console, report: KernelReport, known: str | None = None
         is_answer = isinstance(answer, TunedAnswer)
         show_line(console, "written by" if is_answer else "closest", describe_origin(shown.candidate.origin))
         show_line(console, "outcome", describe_outcome(shown.outcome))
+    if report.instant is not None:
+        show_line(console, "instant", describe_instant(report.instant))
     _show_search(console, report.search)
     console.print()
     _show_baselines(console, report.baselines)
@@ -224,6 +227,30 @@ def describe_outcome(outcome: Outcome) -> str:
     assert_never(outcome)
 
 
+def show_instant(console: Console, job_id: str, kernel: InstantKernel) -> None:
+    """A kernel that is there before the search."""
+    show_line(console, "instant", describe_instant(kernel), style="bold")
+    show_line(console, "job", f"{job_id}: the search goes on; sparsesmith watch {job_id} follows it")
+    show_line(console, "device", describe_device(kernel.device))
+    _show_program(console, kernel.candidate)
+
+
+def describe_instant(kernel: InstantKernel) -> str:
+    """What was handed out, when, by whose choice, and what the full protocol says of it."""
+    expected = f"expected to take {kernel.expected.median_us:.2f} us (estimated)"
+    found = f"{describe_origin(kernel.candidate.origin)}, after {1000 * kernel.tuning_s:.0f} ms by {kernel.chosen_by}"
+    match kernel.state:
+        case "checked":
+            return f"{found}; {expected}; checked on one input, the full protocol follows and withdraws it if it fails"
+        case "withdrawn":
+            return f"{found}; WITHDRAWN: {kernel.withdrawn_because}"
+        case "confirmed":
+            passed, even = kernel.passed, kernel.break_even
+            took = expected if passed is None else describe_timing(passed.timing)
+            return f"{found}; confirmed: {took}" + ("" if even is None else f"; {describe_break_even(even)}")
+    assert_never(kernel.state)
+
+
 def _repeats(repeats: Repeats | None) -> str:
     if repeats is None:
         return ""
@@ -236,9 +263,11 @@ def describe_break_even(break_even: BreakEven) -> str:
         return "never repaid" if count is None else f"repaid after {count:,} products"
 
     note = " (estimated)" if break_even.kind == "estimated" else ""
+    instant = break_even.products_against_instant
+    beside = "" if instant is None else f", {products(instant)} against the instant kernel"
     return (
         f"{products(break_even.products_against_best)} against the best baseline, "
-        f"{products(break_even.products_against_default)} against the default{note}; "
+        f"{products(break_even.products_against_default)} against the default{beside}{note}; "
         f"conversion {break_even.conversion_ms:.1f} ms, tuning {break_even.tuning_s:.1f} s"
     )
 

@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.markup import escape
+
+from sparsesmith.artifacts import ArtifactKind, artifact_name
 from sparsesmith.cli.answers import print_report, save_answer
 from sparsesmith.cli.files import matrix_file, program_file
 from sparsesmith.cli.progress import Progress
-from sparsesmith.cli.rendering import show_evaluation
+from sparsesmith.cli.rendering import show_evaluation, show_instant
 from sparsesmith.cli.terminal import console, errors
 from sparsesmith.client import Client
 from sparsesmith.errors import InvalidOption
-from sparsesmith_proto.api import TuningOptions
+from sparsesmith_proto.api import InstantKernel, Running, TuningOptions
 from sparsesmith_proto.kernel import Passed
 
 _DEFAULT_OPERATION = TuningOptions.model_fields["operation"].default
@@ -44,9 +47,10 @@ def parsed_axes(text: str) -> dict[str, int]:
 
 
 def tune_and_show(
-    client: Client, matrix: Path | None, options: TuningOptions, *, out: Path | None, as_json: bool
+    client: Client, matrix: Path | None, options: TuningOptions, *, out: Path | None, as_json: bool, first: bool = False
 ) -> None:
-    """Tune, show the answer, save its files. Ctrl-C cancels the job."""
+    """Tune, show the answer, save its files. Ctrl-C cancels the job. `first`: a kernel that is there before the search
+    will do, which then goes on without anybody who waits."""
     sent = None if matrix is None else matrix_file(matrix)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # Before the search, whose answer should not be lost to a wrong folder.
@@ -54,10 +58,31 @@ def tune_and_show(
         progress.tell("sending the task" if sent is None else "sending the matrix")
         job = client.submit_task(options) if sent is None else client.submit(*sent, options)
         with _cancelled_by_interrupt(client, job.job_id):
-            report = client.wait(job.job_id, progress.update)
+            state = client.answered(job.job_id, progress.update).status if first else None
+            handed = state.instant if isinstance(state, Running) else None
+            report = None if handed is not None else client.wait(job.job_id, progress.update)
+    if handed is not None:
+        _show_first(client, job.job_id, handed, out=out, as_json=as_json)
+        return
+    assert report is not None
     print_report(report, as_json=as_json)
     if out is not None:
         save_answer(client, job.job_id, report, out, quiet=as_json)
+
+
+def _show_first(client: Client, job_id: str, kernel: InstantKernel, *, out: Path | None, as_json: bool) -> None:
+    if as_json:
+        print(client.status(job_id).model_dump_json(indent=2))
+    else:
+        show_instant(console, job_id, kernel)
+    if out is None:
+        return
+    kinds: tuple[ArtifactKind, ...] = ("cu", "json")
+    for kind in kinds:
+        path = out / artifact_name(kernel.workload, kind)
+        path.write_bytes(client.artifact(job_id, kind))
+        if not as_json:
+            console.print(f"wrote      {escape(str(path))}", soft_wrap=True)
 
 
 def submit(client: Client, matrix: Path | None, options: TuningOptions, *, as_json: bool) -> None:

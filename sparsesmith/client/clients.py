@@ -4,9 +4,10 @@ import asyncio
 import io
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast, overload
 
 import httpx
 import numpy as np
@@ -16,6 +17,7 @@ from sparsesmith.artifacts import ArtifactKind
 from sparsesmith.client import flows
 from sparsesmith.client.flows import Call, Flow, Health, OnProgress, Pause
 from sparsesmith.client.headers import client_headers
+from sparsesmith.client.instant import InstantOperator
 from sparsesmith.client.options import tuning_options
 from sparsesmith.errors import InvalidOption, Unavailable
 from sparsesmith.operator import Operator, TaskKernel
@@ -27,6 +29,7 @@ from sparsesmith_proto.api import (
     KernelReport,
     Permalink,
     PolicyStatus,
+    Running,
     TaskCard,
     TriedCandidate,
     TuningOptions,
@@ -51,6 +54,8 @@ class Client:
         Raises InvalidOption for what is no HTTP address or no header.
         """
         self._http = httpx.Client(**_connection(url, headers, key))
+        self._again = partial(Client, url, headers, key)
+        """Another connection to the same server."""
 
     def __enter__(self) -> Self:
         return self
@@ -74,6 +79,19 @@ class Client:
         """Tune a kernel for the matrix's pattern, or with values="fixed" for its values too, and bind it to them."""
         csr = to_scipy(matrix)
         return Operator(self.tune_file(MATRIX_NAME, matrix_file(csr, options), options, on_progress), csr)
+
+    def tune_instantly(
+        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+    ) -> InstantOperator | Operator:
+        """A kernel that is there before the search, which goes on behind it; the search's own answer where no kernel
+        passed the one check, or it was known already. Of the options `search` is instant."""
+        csr, chosen = to_scipy(matrix), _instant(options)
+        job_id = self.submit(MATRIX_NAME, matrix_file(csr, chosen), chosen).job_id
+        job = self.answered(job_id, on_progress)
+        if isinstance(job.status, Running) and job.status.instant is not None:
+            ask, wait = partial(_status_of, self._again, job_id), partial(_answer_of, self._again, job_id)
+            return InstantOperator(job_id, job.status.instant, csr, ask, wait)
+        return Operator(self.wait(job_id), csr)
 
     def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -99,6 +117,11 @@ class Client:
         Goes on through a restart of the server. Raises what went wrong, Conflict for a job that was cancelled.
         """
         return self._run(flows.finished_kernel(job_id, on_progress))
+
+    def answered(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
+        """The state once there is something to use: a kernel that was handed out before the search, or the job's end.
+        Raises NotFound."""
+        return self._run(flows.answered(job_id, on_progress))
 
     def watch(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
         """The last state of a job of either kind, however it ends; `on_progress` as in `wait`. Raises NotFound."""
@@ -247,6 +270,9 @@ class AsyncClient:
     async def wait(self, job_id: str, on_progress: OnProgress | None = None) -> KernelReport:
         return await self._run(flows.finished_kernel(job_id, on_progress))
 
+    async def answered(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
+        return await self._run(flows.answered(job_id, on_progress))
+
     async def watch(self, job_id: str, on_progress: OnProgress | None = None) -> JobStatus:
         return await self._run(flows.ended(job_id, on_progress))
 
@@ -336,21 +362,67 @@ class AsyncClient:
                         reply = _no_answer(self._http.base_url, error)
 
 
+def _instant(options: TuningOptions | None) -> TuningOptions:
+    return (options or TuningOptions()).model_copy(update={"search": "instant"})
+
+
+def _status_of(connect: Callable[[], Client], job_id: str) -> JobStatus:
+    with connect() as client:
+        return client.status(job_id)
+
+
+def _answer_of(connect: Callable[[], Client], job_id: str) -> KernelReport:
+    with connect() as client:
+        return client.wait(job_id)
+
+
+@overload
+def tune(
+    matrix: SparseMatrix,
+    *,
+    search: Literal["instant"],
+    wait: Literal["first"] = "first",
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
+    **options: object,
+) -> InstantOperator | Operator: ...
+
+
+@overload
 def tune(
     matrix: SparseMatrix,
     *,
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     key: str | None = None,
+    wait: Literal["best"] = "best",
     **options: object,
-) -> Operator:
+) -> Operator: ...
+
+
+def tune(
+    matrix: SparseMatrix,
+    *,
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
+    wait: Literal["first", "best"] | None = None,
+    **options: object,
+) -> InstantOperator | Operator:
     """Tune a kernel for a SciPy, CuPy or torch sparse matrix and wait for it.
 
+    With search="instant" a kernel comes back that is there before the search, and whose `best()` waits for its end;
+    with wait="best" it is waited for here.
+
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    search, budget, refine. `url`, `headers` and `key` are those of `Client`. Raises InvalidOption for others.
+    deterministic, search, budget, refine. `url`, `headers` and `key` are those of
+    `Client`. Raises InvalidOption for others.
     """
     chosen = tuning_options(**options)
     with Client(url, headers, key) as client:
+        if chosen.search == "instant" and wait != "best":
+            return client.tune_instantly(matrix, chosen)
         return client.tune(matrix, chosen)
 
 

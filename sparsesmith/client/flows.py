@@ -93,6 +93,8 @@ OnProgress = Callable[[JobStatus], None]
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.5
 PAGE_CANDIDATES = 128
+HELD_SECONDS = 10
+"""A server holds a question back for so long, at most, while there is no answer."""
 PATIENCE_SECONDS = 120.0
 """How long polling outlasts a server that does not answer: an accepted job survives its restart."""
 
@@ -201,6 +203,28 @@ def ended(job_id: str, on_progress: OnProgress | None, collection: Collection = 
                 return state
         yield Pause(pause_s)
         pause_s = min(1.5 * pause_s, LONGEST_PAUSE_SECONDS)
+
+
+def answered(job_id: str, on_progress: OnProgress | None) -> Flow[JobStatus]:
+    """Ask until there is something to use: a kernel that was handed out before the search, or the job's end."""
+    last_heard = time.monotonic()
+    while True:
+        try:
+            held = {"headers": {"Prefer": f"wait={HELD_SECONDS}"}}
+            state = _read(JobStatus, (yield Call("GET", _path("kernels", job_id), held)))
+        except Unavailable:
+            if time.monotonic() - last_heard > PATIENCE_SECONDS:
+                raise
+            yield Pause(LONGEST_PAUSE_SECONDS)
+            continue
+        last_heard = time.monotonic()
+        if on_progress is not None:
+            on_progress(state)
+        match state.status:
+            case Queued() | Running(instant=None):
+                yield Pause(FIRST_PAUSE_SECONDS)  # A server of an earlier release holds nothing back.
+            case _:
+                return state
 
 
 def status(job_id: str) -> Flow[JobStatus]:

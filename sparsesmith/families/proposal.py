@@ -1,6 +1,6 @@
 """Family instances for a pattern: every prospect of every family, and a pick of likely winners by estimates alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Generic, TypeVar
@@ -11,6 +11,7 @@ from sparsesmith.families.estimates.cost import Prospect, Work, with_dependency,
 from sparsesmith.families.estimates.statistics import PatternStatistics
 from sparsesmith.families.family import Family, FamilyInstance, different
 from sparsesmith.formats.format import ParameterValue
+from sparsesmith.matrix.features import NUM_WINDOWS
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import ElementType, Operation
 
@@ -56,9 +57,11 @@ class FamilyProspect(Proposed[Family]):
         return self.family.instance(self.parameters, element_type, num_dense_cols)
 
 
-def work_of(pattern: Pattern, element_type: ElementType, num_dense_cols: int = 1) -> Work:
-    """What prospects are made for."""
-    return Work(PatternStatistics(pattern), ELEMENTS[element_type].num_bytes, num_dense_cols)
+def work_of(
+    pattern: Pattern, element_type: ElementType, num_dense_cols: int = 1, num_windows: int = NUM_WINDOWS
+) -> Work:
+    """What prospects are made for. `num_windows`: see `PatternStatistics`."""
+    return Work(PatternStatistics(pattern, num_windows), ELEMENTS[element_type].num_bytes, num_dense_cols)
 
 
 def prospects_of(work: Work, operation: Operation, element_type: ElementType) -> list[FamilyProspect]:
@@ -73,6 +76,25 @@ def prospects_of(work: Work, operation: Operation, element_type: ElementType) ->
     ]
     bound = HOPELESS * min((entry.estimated_us for entry in found), default=0.0)
     return [entry for entry in found if entry.estimated_us <= bound]
+
+
+def shortlist(
+    work: Work, operation: Operation, element_type: ElementType, left_out: Collection[str], most: int
+) -> list[FamilyProspect]:
+    """The prospects that would be proposed in a hurry, at most so many of a family: those of the least estimates, all
+    started early, of families that are not left out."""
+    found: list[FamilyProspect] = []
+    for family in FAMILIES.values():
+        if family.operation != operation or family.name in left_out or not family.suits(work.statistics.pattern):
+            continue
+        early = (each for each in _spread(family, work) if each.parameters.get("dependency") != "full")
+        legal = (
+            FamilyProspect(family, each)
+            for each in sorted(early, key=lambda each: each.estimated_us)
+            if family.accepts(each.parameters, element_type, work.num_dense_cols)
+        )
+        found += islice(legal, most)
+    return found
 
 
 def _spread(family: Family, work: Work) -> Iterator[Prospect]:

@@ -14,6 +14,9 @@ from sparsesmith.matrix.pattern import Pattern
 
 NUM_WINDOWS = 64
 WINDOW_NNZ = 4096
+PROBES_A_WINDOW = 1024
+WINDOW_ROWS = 4096
+"""Neighbouring rows whose lengths are looked at, of a window, where not all are."""
 SPREAD_BLOCK_ROWS = 16
 LONGEST_ROW_BIN = 13
 """Row-length bins: 0, 1, 2, 3-4, 5-8, ... , above 2048."""
@@ -38,11 +41,21 @@ class Sample:
     """Shape [windows, nonzeros of a window]."""
     cols: IntArray
     """Shape [windows, nonzeros of a window]."""
+    most_probes: int = NUM_WINDOWS * PROBES_A_WINDOW
+    """Nonzeros whose neighbours are searched for in other rows."""
+
+    def probes(self) -> tuple[IntArray, IntArray]:
+        """Rows and columns of some of them, evenly."""
+        stride = max(1, self.rows.size // self.most_probes)
+        return self.rows.reshape(-1)[::stride], self.cols.reshape(-1)[::stride]
 
 
-def structural_features(pattern: Pattern) -> npt.NDArray[np.float32]:
-    """Features in the order of FEATURE_NAMES, shape [NUM_FEATURES], scaled to about -1 to 3."""
-    return np.array(list(_features(pattern).values()), np.float32)
+def structural_features(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> npt.NDArray[np.float32]:
+    """Features in the order of FEATURE_NAMES, shape [NUM_FEATURES], scaled to about -1 to 3.
+
+    `num_windows`: of the sample; fewer take less time and tell less.
+    """
+    return np.array(list(_features(pattern, num_windows).values()), np.float32)
 
 
 def ell_padding(pattern: Pattern) -> float:
@@ -70,10 +83,10 @@ def distinct_diagonals(pattern: Pattern) -> int:
     return int(np.unique(sample.cols - sample.rows).size)
 
 
-def block_fill(pattern: Pattern, rows: int, cols: int) -> float:
+def block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int = NUM_WINDOWS) -> float:
     """Filled share of the aligned rows x cols blocks that hold a nonzero, on the sample (cut blocks are left out)."""
     stored, blocks = 0, 0
-    for first, last in _block_row_windows(pattern, rows):
+    for first, last in _block_row_windows(pattern, rows, num_windows):
         begin, end = pattern.row_offsets[first], pattern.row_offsets[last]
         block_rows = (pattern.rows_of(np.arange(begin, end)) - first) // rows
         keys = block_rows * (pattern.num_cols // cols + 1) + pattern.col_indices[begin:end] // cols
@@ -117,27 +130,37 @@ def narrow_share_of_nonzeros(spans: tuple[IntArray, IntArray], pattern: Pattern,
     return float(np.mean((last < 0) | (last - np.minimum(first, last) < 65536)))
 
 
-def sample_windows(pattern: Pattern) -> Sample:
-    """Up to NUM_WINDOWS windows of WINDOW_NNZ nonzeros; the whole pattern where that is all of it or less."""
-    if pattern.nnz <= NUM_WINDOWS * WINDOW_NNZ:
+def sample_windows(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> Sample:
+    """Up to `num_windows` windows of WINDOW_NNZ nonzeros; the whole pattern where that is all of it or less."""
+    if pattern.nnz <= num_windows * WINDOW_NNZ:
         nonzeros = np.arange(pattern.nnz)[None, :]
     else:
-        starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, NUM_WINDOWS).astype(np.int64)
+        starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int64)
         nonzeros = starts[:, None] + np.arange(WINDOW_NNZ)
-    return Sample(pattern.rows_of(nonzeros), pattern.col_indices[nonzeros].astype(np.int64))
+    columns = pattern.col_indices[nonzeros].astype(np.int64)
+    return Sample(pattern.rows_of(nonzeros), columns, num_windows * PROBES_A_WINDOW)
 
 
-def _features(pattern: Pattern) -> Mapping[str, float]:
-    lengths = pattern.row_lengths
-    sample = sample_windows(pattern)
+def _features(pattern: Pattern, num_windows: int) -> Mapping[str, float]:
+    lengths = pattern.row_lengths if num_windows >= NUM_WINDOWS else _in_windows(pattern.row_lengths, num_windows)
+    sample = sample_windows(pattern, num_windows)
     return {
         **_sizes(pattern),
-        **_row_lengths(lengths),
+        **_row_lengths(lengths, float(pattern.row_lengths.max())),
         **_columns(pattern),
         **_diagonals(pattern, sample),
-        **_locality(pattern, sample),
-        **_formats(pattern),
+        **_locality(pattern, sample, num_windows),
+        **_formats(pattern, lengths),
     }
+
+
+def _in_windows(lengths: npt.NDArray[np.int32], num_windows: int) -> npt.NDArray[np.int32]:
+    """Lengths of rows in windows of neighbours, where there are more rows than these hold."""
+    if lengths.size <= num_windows * WINDOW_ROWS:
+        return lengths
+    starts = np.linspace(0, lengths.size - WINDOW_ROWS, num_windows).astype(np.int64)
+    seen = lengths[starts[:, None] + np.arange(WINDOW_ROWS)].reshape(-1)
+    return seen if seen.any() else lengths  # Where only other rows hold anything.
 
 
 def _sizes(pattern: Pattern) -> dict[str, float]:
@@ -153,8 +176,8 @@ def _sizes(pattern: Pattern) -> dict[str, float]:
     }
 
 
-def _row_lengths(lengths: npt.NDArray[np.int32]) -> dict[str, float]:
-    mean, longest = float(lengths.mean()), float(lengths.max())
+def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, float]:
+    mean = float(lengths.mean())
     bins = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64) + (lengths > 0)
     histogram = np.bincount(np.minimum(bins, LONGEST_ROW_BIN), minlength=LONGEST_ROW_BIN + 1) / lengths.size
     descending = np.sort(lengths)[::-1].astype(np.float64)
@@ -203,7 +226,7 @@ def _diagonals(pattern: Pattern, sample: Sample) -> dict[str, float]:
     return features
 
 
-def _locality(pattern: Pattern, sample: Sample) -> dict[str, float]:
+def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, float]:
     gaps = np.diff(sample.cols, axis=1)[np.diff(sample.rows, axis=1) == 0]
     gaps = gaps if gaps.size else np.array([pattern.num_cols])
     features = {
@@ -218,15 +241,15 @@ def _locality(pattern: Pattern, sample: Sample) -> dict[str, float]:
         "shifted_into_next_row": _shared_with_next_row(pattern, sample, 1),
     }
     for extent in BLOCK_EXTENTS:
-        features[f"block_fill_{extent}"] = block_fill(pattern, extent, extent)
+        features[f"block_fill_{extent}"] = block_fill(pattern, extent, extent, num_windows)
     return features
 
 
-def _formats(pattern: Pattern) -> dict[str, float]:
+def _formats(pattern: Pattern, lengths: npt.NDArray[np.int32]) -> dict[str, float]:
     spans = row_spans(pattern)
     features = {"log_ell_padding": float(np.clip(np.log2(ell_padding(pattern)) / 4, 0, 3))}
     for sigma in SELL_SIGMAS:
-        padding = sell_padding(pattern.row_lengths, WARP, sigma)
+        padding = sell_padding(lengths, WARP, sigma)
         features[f"log_sell_padding_{sigma}"] = float(np.clip(np.log2(max(padding, 1)), 0, 3))
     features["narrow_columns"] = float(pattern.num_cols <= 65536)
     features["narrow_slices"] = narrow_share_of_rows(spans, WARP)
@@ -257,8 +280,7 @@ def _symmetry(pattern: Pattern, sample: Sample) -> float:
     """Share of sampled nonzeros (i, j) with (j, i) stored; 0 for a rectangular matrix."""
     if pattern.num_rows != pattern.num_cols:
         return 0.0
-    stride = max(1, sample.rows.size // 65536)
-    rows, cols = sample.rows.reshape(-1)[::stride], sample.cols.reshape(-1)[::stride]
+    rows, cols = sample.probes()
     return float(np.mean(_stored(pattern, cols, rows)))
 
 
@@ -277,8 +299,8 @@ def _stored(pattern: Pattern, rows: IntArray, cols: IntArray) -> npt.NDArray[np.
 
 def _shared_with_next_row(pattern: Pattern, sample: Sample, shift: int) -> float:
     """Share of sampled nonzeros (i, j) with (i + 1, j + shift) stored."""
-    stride = max(1, sample.rows.size // 65536)
-    rows, cols = sample.rows.reshape(-1)[::stride] + 1, sample.cols.reshape(-1)[::stride] + shift
+    rows, cols = sample.probes()
+    rows, cols = rows + 1, cols + shift
     inside = (rows < pattern.num_rows) & (cols < pattern.num_cols)
     return float(_stored(pattern, rows[inside], cols[inside]).sum() / rows.size)
 
@@ -311,32 +333,32 @@ def _padded(array: npt.NDArray[np.integer], width: int, filler: int) -> npt.NDAr
     return array.reshape(-1, width)
 
 
-def _row_windows(pattern: Pattern) -> Iterator[tuple[int, int]]:
+def _row_windows(pattern: Pattern, num_windows: int) -> Iterator[tuple[int, int]]:
     """Runs of whole rows, first and one past last, of about WINDOW_NNZ nonzeros each."""
-    if pattern.nnz <= NUM_WINDOWS * WINDOW_NNZ:
+    if pattern.nnz <= num_windows * WINDOW_NNZ:
         yield 0, pattern.num_rows
         return
-    starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, NUM_WINDOWS).astype(np.int32)
+    starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int32)
     firsts = np.searchsorted(pattern.row_offsets, starts)
     lasts = pattern.rows_of(starts + WINDOW_NNZ)
     for first, last in zip(firsts, lasts, strict=True):
         yield int(first), int(last)
 
 
-def _block_row_windows(pattern: Pattern, rows: int) -> Iterator[tuple[int, int]]:
+def _block_row_windows(pattern: Pattern, rows: int, num_windows: int) -> Iterator[tuple[int, int]]:
     """Runs of rows, first and one past last, that blocks of `rows` rows do not cross.
 
     Where rows are so long that no window holds a whole row of blocks: single ones, spread evenly.
     """
-    windows = [(-(-first // rows) * rows, last // rows * rows) for first, last in _row_windows(pattern)]
+    windows = [(-(-first // rows) * rows, last // rows * rows) for first, last in _row_windows(pattern, num_windows)]
     whole = [(first, last) for first, last in windows if first < last]
-    yield from whole or _spread_block_rows(pattern, rows)
+    yield from whole or _spread_block_rows(pattern, rows, num_windows)
 
 
-def _spread_block_rows(pattern: Pattern, rows: int) -> Iterator[tuple[int, int]]:
+def _spread_block_rows(pattern: Pattern, rows: int, num_windows: int) -> Iterator[tuple[int, int]]:
     """Up to SPREAD_BLOCK_ROWS rows of blocks, with no more nonzeros than all windows hold."""
     num_block_rows = pattern.num_rows // rows
-    left = NUM_WINDOWS * WINDOW_NNZ
+    left = num_windows * WINDOW_NNZ
     for number in np.linspace(0, num_block_rows - 1, min(num_block_rows, SPREAD_BLOCK_ROWS)).astype(np.int64):
         first = int(number) * rows
         nnz = int(pattern.row_offsets[first + rows]) - int(pattern.row_offsets[first])
@@ -349,7 +371,7 @@ def _smallest_pattern() -> Pattern:
     return Pattern(1, 1, np.array([0, 1], np.int32), np.array([0], np.int32))
 
 
-FEATURE_NAMES: tuple[str, ...] = tuple(_features(_smallest_pattern()))
+FEATURE_NAMES: tuple[str, ...] = tuple(_features(_smallest_pattern(), NUM_WINDOWS))
 """Names in the order of `structural_features`."""
 
 NUM_FEATURES = len(FEATURE_NAMES)

@@ -37,7 +37,7 @@ from sparsesmith.errors import Conflict, LimitExceeded, NotFound, SparsesmithErr
 from sparsesmith.transport.abandoned_jobs import ENDED, AbandonedJobs
 from sparsesmith.transport.connection import Pipeline, Redis, answering
 from sparsesmith.transport.readable_jobs import Fault, note, read_job, read_status, set_aside, shown
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
 
 QUEUE_NAME = "evaluations"
 GRADE_FUNCTION = "services.evaluator.jobs.grade"
@@ -144,7 +144,7 @@ class EvaluationQueue:
         self._abandoned = abandoned_jobs(self._queue, self._limits)
         self._overtake = connection.register_script(OVERTAKE)
 
-    def submit(self, job: EvaluationJob) -> None:
+    def submit(self, job: EvaluationJob | InstantJob) -> None:
         """Queue a job. A second submission of the same id changes nothing. Raises Unavailable."""
         rq_id = _rq_id(job.job_id)
         with answering():
@@ -163,6 +163,16 @@ class EvaluationQueue:
         Raises NotFound for an unknown job, Conflict for a cancelled one, LimitExceeded for one that is beyond the
         device, Unavailable where every attempt failed.
         """
+        text = self._wait(job_id, timeout_s)
+        return None if text is None else EvaluationReport.model_validate_json(text)
+
+    def wait_instant(self, job_id: str, timeout_s: float) -> InstantReport | None:
+        """As `wait`, of an InstantJob."""
+        text = self._wait(job_id, timeout_s)
+        return None if text is None else InstantReport.model_validate_json(text)
+
+    def _wait(self, job_id: str, timeout_s: float) -> str | None:
+        """What the worker returned, as JSON."""
         end = time.monotonic() + timeout_s
         while True:
             with answering():
@@ -198,7 +208,7 @@ class EvaluationQueue:
         with answering():
             return len(self._queue)
 
-    def _enqueue(self, rq_id: str, job: EvaluationJob) -> None:
+    def _enqueue(self, rq_id: str, job: EvaluationJob | InstantJob) -> None:
         num_retries = self._limits.max_attempts - 1
         self._queue.enqueue_call(
             GRADE_FUNCTION,
@@ -219,7 +229,7 @@ class EvaluationQueue:
             # Only where a job is run again after it had a result does this come round more than once.
             time.sleep(min(0.02, timeout_s))
 
-    def _report(self, job_id: str) -> EvaluationReport | None:
+    def _report(self, job_id: str) -> str | None:
         # The job itself is not read: it holds every candidate.
         match read_status(self._connection, _rq_id(job_id)):
             case None:
@@ -228,7 +238,7 @@ class EvaluationQueue:
                 result = self._latest_result(job_id)
                 if result is None or not isinstance(result.return_value, str):  # It expired after the status was read.
                     raise _not_queued(job_id)
-                return EvaluationReport.model_validate_json(result.return_value)
+                return result.return_value
             case JobStatus.FAILED:
                 raise _failure(job_id, _last_line(self._latest_result(job_id)))
             case JobStatus.CANCELED | JobStatus.STOPPED:

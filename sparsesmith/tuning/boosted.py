@@ -81,6 +81,10 @@ class BoostedCost:
         self.description = description
 
     @property
+    def name(self) -> str:
+        return f"cost model of {self.device}"
+
+    @property
     def device(self) -> str:
         return self.description.device
 

@@ -58,18 +58,20 @@ def matrix_of(columns: Mapping[str, FloatArray], names: list[str]) -> FloatArray
     return np.stack([columns.get(name, np.full(count, MISSING)) for name in names], axis=1)
 
 
-_FEATURES: WeakKeyDictionary[Pattern, npt.NDArray[np.float32]] = WeakKeyDictionary()
-"""Of patterns that are alive: one pattern may be tuned for several operations."""
+_FEATURES: WeakKeyDictionary[Pattern, dict[int, npt.NDArray[np.float32]]] = WeakKeyDictionary()
+"""Of patterns that are alive, by windows of the sample: one pattern may be tuned for several operations."""
 
 
-def _features(pattern: Pattern) -> npt.NDArray[np.float32]:
-    if (known := _FEATURES.get(pattern)) is None:
-        known = _FEATURES[pattern] = structural_features(pattern)
-    return known
+def _features(pattern: Pattern, num_windows: int) -> npt.NDArray[np.float32]:
+    known = _FEATURES.setdefault(pattern, {})
+    if num_windows not in known:
+        known[num_windows] = structural_features(pattern, num_windows)
+    return known[num_windows]
 
 
 def _of_workload(grid: Grid) -> dict[str, float]:
-    features = _features(grid.work.statistics.pattern)
+    statistics = grid.work.statistics
+    features = _features(statistics.pattern, statistics.num_windows)
     return {
         **dict(zip(FEATURE_NAMES, map(float, features), strict=True)),
         "spmm": float(grid.operation == "spmm"),

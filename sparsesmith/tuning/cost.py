@@ -28,6 +28,11 @@ class CostModel(Protocol):
     """Ranks the prospects of a workload."""
 
     @property
+    def name(self) -> str:
+        """For people: `cost model of NVIDIA H200`."""
+        ...
+
+    @property
     def doubt(self) -> Doubt: ...
 
     @property
@@ -48,6 +53,7 @@ class CostModel(Protocol):
 class EvenCost:
     """The same for every prospect: of a program that somebody wrote nothing is known."""
 
+    name = "no model"
     left_out = frozenset[str]()
     seldom_seen = frozenset[str]()
     doubt = Doubt(workload=10.0, family=0.0, parameters=0.4, noise=0.03, reach=2.0)
@@ -59,6 +65,7 @@ class EvenCost:
 class AnalyticCost:
     """The estimates that come with the prospects: launches, chains of loads, bytes, instructions. For any device."""
 
+    name = "analytic estimate"
     left_out = frozenset[str]()
     seldom_seen = frozenset[str]()
     doubt = Doubt(workload=1.0, family=0.35, parameters=0.2, noise=0.05, reach=2.0)

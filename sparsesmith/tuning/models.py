@@ -25,6 +25,11 @@ class CostModels:
         self._analytic = AnalyticCost()
         self._device: str | None = None
 
+    @property
+    def knows_a_device(self) -> bool:
+        """Whether one has shown itself."""
+        return self._device is not None
+
     def expected(self, operation: str = "spmv") -> CostModel:
         """Before a device has shown itself: of the device seen last; at first, the learned one."""
         if self._device is not None:

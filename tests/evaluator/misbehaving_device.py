@@ -119,6 +119,9 @@ class MisbehavingBench:
         time.sleep(self._hold_s)
         return draw(name, self._problem, system_generator() if seed is None else np.random.default_rng(seed))
 
+    def vouch(self) -> None:
+        pass
+
     def seal(self, draws: Sequence[Draw]) -> HostSeal:
         return HostSeal(draws)
 

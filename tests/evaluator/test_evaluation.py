@@ -236,6 +236,12 @@ class TimedBench:
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
         raise NotImplementedError
 
+    def draw_first(self) -> None:
+        pass
+
+    def check_first(self, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        raise NotImplementedError
+
     def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
         raise NotImplementedError
 

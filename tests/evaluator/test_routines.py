@@ -38,6 +38,20 @@ def test_spmv_is_compared_with_every_csr_coo_and_sell_routine() -> None:
     ]
 
 
+def test_a_newer_library_is_compared_by_its_plans_and_its_descriptors_too() -> None:
+    older = [routine.name for routine in routines_for("spmv", ())]
+    newer = [routine.name for routine in routines_for("spmv", (), has=lambda _: True)]
+    assert newer == [*older, "cusparse_spmvop_alg1", "cusparse_spmvop_alg2", "cusparse_generic_csr"]
+    planned = [routine.name for routine in routines_for("spmv", (), has=lambda symbol: symbol == "cusparseSpMVOp")]
+    assert planned == [*older, "cusparse_spmvop_alg1", "cusparse_spmvop_alg2"]
+
+
+def test_what_came_with_a_newer_library_is_of_spmv_and_promises_no_equal_bits() -> None:
+    assert routines_for("spmm", (), has=lambda _: True) == routines_for("spmm", ())
+    of_equal_bits = routines_for("spmv", (), deterministic=True, has=lambda _: True)
+    assert of_equal_bits == routines_for("spmv", (), deterministic=True)
+
+
 def test_spmm_is_compared_with_every_csr_and_coo_routine() -> None:
     names = [routine.name for routine in routines_for("spmm", ())]
     assert names[0] == DEFAULT_ROUTINE

@@ -18,9 +18,9 @@ from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import NotFound
 from sparsesmith.transport.job_store import JobStore
 from sparsesmith.transport.shelf import ShelfLimits
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, FirstOutcome, InstantJob, InstantReport
 from sparsesmith_proto.kernel import Outcome
-from tests.generator.reports import make_passed, make_timing, report_for
+from tests.generator.reports import instant_report_for, make_checked, make_passed, make_timing, report_for
 
 
 class Evaluators:
@@ -33,9 +33,15 @@ class Evaluators:
         self.released.set()
         self.jobs: dict[str, tuple[EvaluationJob, float]] = {}
         self.cancelled: set[str] = set()
+        self.instant_jobs: dict[str, InstantJob] = {}
+        self.first_outcome: FirstOutcome = make_checked()
+        """Of every kernel that is wanted at once."""
 
-    def submit(self, job: EvaluationJob) -> None:
-        self.jobs.setdefault(job.job_id, (job, time.monotonic()))
+    def submit(self, job: EvaluationJob | InstantJob) -> None:
+        if isinstance(job, InstantJob):
+            self.instant_jobs.setdefault(job.job_id, job)
+        else:
+            self.jobs.setdefault(job.job_id, (job, time.monotonic()))
 
     def wait(self, job_id: str, timeout_s: float) -> EvaluationReport | None:
         if job_id not in self.jobs:
@@ -47,6 +53,10 @@ class Evaluators:
                 return report_for(job, self.outcome)
             time.sleep(0.005)
         return None
+
+    def wait_instant(self, job_id: str, timeout_s: float) -> InstantReport | None:
+        """Never held back."""
+        return instant_report_for(self.instant_jobs[job_id], self.first_outcome)
 
     def cancel(self, job_id: str) -> None:
         self.cancelled.add(job_id)

@@ -6,11 +6,12 @@ from typing import Any
 from sparsesmith.families import FAMILIES
 from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.program.numbers import is_open
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, FirstOutcome, InstantJob, InstantReport
 from sparsesmith_proto.kernel import (
     Baselines,
     BaselineTiming,
     Candidate,
+    Checked,
     CompileFailed,
     DeviceDescription,
     EstimatedTiming,
@@ -57,6 +58,16 @@ def make_passed(timing: Timing, conversion_ms: float = 0.5) -> Passed:
     )
 
 
+def make_checked() -> Checked:
+    return Checked(
+        resources=Resources(registers=32, spill_bytes=0, shared_bytes=0, compile_ms=80),
+        storage_format="csr",
+        format_bytes=1000,
+        conversion_ms=0.5,
+        worst_error=1e-7,
+    )
+
+
 def make_baselines(best: Timing, default: Timing, preparation_ms: float = 0.0) -> Baselines:
     return Baselines(
         default="cusparse_csr_default",
@@ -99,3 +110,14 @@ def report_for(job: EvaluationJob, outcome: Outcome | None = None) -> Evaluation
         Evaluation(candidate=filled_in(candidate, job.workload), outcome=given) for candidate in job.candidates
     )
     return make_report([], job_id=job.job_id).model_copy(update={"evaluations": evaluations})
+
+
+def instant_report_for(job: InstantJob, outcome: FirstOutcome) -> InstantReport:
+    return InstantReport(
+        job_id=job.job_id,
+        device=make_device(),
+        candidate=filled_in(job.candidate, job.workload),
+        outcome=outcome,
+        stages_ms={"check": 1.0},
+        seconds=0.01,
+    )

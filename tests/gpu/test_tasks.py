@@ -3,11 +3,16 @@ is timed without the copy that brings it back."""
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
-from services.evaluator.checking.correctness import Correct
+from benchmarks.task_libraries import ROUTINES, library_us
+from services.evaluator.checking.correctness import Correct, judge
+from services.evaluator.checking.draws import draw, kinds_of
 from services.evaluator.compiling.compiler import Compiled
+from services.evaluator.device import Ran
 from services.evaluator.isolation.workbench import LocalWorkbench
+from sparsesmith.artifacts.task_launcher import TaskLauncher
 from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import MeasuredTiming, Mismatch
@@ -74,6 +79,26 @@ def test_a_program_that_changes_too_little_in_place_is_refused(
     assert change[0] in REVERSE
     outcome = checked_and_timed(device, REVERSE.replace(*change), "reverse", n=100_003)
     assert isinstance(outcome, Mismatch), what
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_runs_on_a_users_gpu(gpu: None, name: str) -> None:
+    problem = make_problem(name)
+    drawn = draw(kinds_of(problem)[0], problem, np.random.default_rng(3))
+    before = {each: array.copy() for each, array in drawn.inputs.items()}
+    found = TaskLauncher(filled(problem, TASKS[name].programs["naive"]), problem)(drawn.inputs)
+    outputs = {each: array.get() for each, array in found.items()}
+    judged = judge(Ran(outputs, guards_intact=True, inputs_intact=True), drawn)
+    assert not isinstance(judged, Mismatch), judged
+    for each, array in drawn.inputs.items():
+        np.testing.assert_array_equal(array, before[each])
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_a_librarys_row_is_timed(gpu: None, name: str) -> None:
+    problem = make_problem(name)
+    drawn = draw(kinds_of(problem)[0], problem, np.random.default_rng(3))
+    assert library_us(name, drawn.inputs, problem.sizes) > 0
 
 
 def test_the_naive_program_of_a_task_in_place_is_its_baseline(device: "CudaDevice") -> None:

@@ -149,3 +149,19 @@ def test_narrow_shares_tell_where_16_bit_offsets_reach() -> None:
 def test_an_empty_row_block_is_narrow() -> None:
     pattern = pattern_from_indices(64, 100_000, [0, 0], [0, 99_999])
     assert narrow_share_of_rows(row_spans(pattern), 32) == pytest.approx(0.5)
+
+
+def test_fewer_windows_see_the_same_where_they_hold_all() -> None:
+    pattern = pattern_from_scipy(sp.random(300, 300, 0.05, format="csr", rng=np.random.default_rng(1)))
+    assert structural_features(pattern, 16).tolist() == structural_features(pattern).tolist()
+
+
+def test_fewer_windows_of_rows_still_know_the_longest_and_are_finite_where_they_see_nothing() -> None:
+    """Two hundred thousand rows, of which only the last two hold anything."""
+    rows = np.repeat([199_998, 199_999], [3, 500]).astype(np.int32)
+    columns = np.concatenate([np.arange(3), np.arange(500)]).astype(np.int32)
+    pattern = pattern_from_indices(200_000, 1000, rows, columns)
+    few, all_of_it = structural_features(pattern, 16), structural_features(pattern)
+    longest = FEATURE_NAMES.index("log_row_max")
+    assert np.isfinite(few).all()
+    assert few[longest] == all_of_it[longest]

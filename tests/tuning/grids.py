@@ -45,6 +45,8 @@ def recorded_grid(matrix: str) -> tuple[Grid, FloatArray]:
 class KnownCost:
     """A cost model that says what it is told to."""
 
+    name = "known costs"
+
     def __init__(
         self, log_costs: FloatArray, doubt: Doubt | None = None, left_out: frozenset[str] = frozenset()
     ) -> None:

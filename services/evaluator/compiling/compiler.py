@@ -11,11 +11,14 @@ evaluator in a container), and files that `#include` can reach (the domain refus
 from __future__ import annotations
 
 import json
+import logging
 import os
 import queue
 import socket
 import subprocess
 import sys
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -58,6 +61,47 @@ class CompileError:
     reason: CompileFailure
 
 
+_TINY = 'extern "C" __global__ void k(float* y) { y[threadIdx.x] = 1.0f; }'
+
+log = logging.getLogger(__name__)
+
+
+class KeptPrograms:
+    """What was compiled lately, by text and architecture, up to a size; safe to use from several threads.
+
+    Equal texts give equal code: a toolchain does not change while its process lives.
+    """
+
+    MAX_BYTES = 128 << 20
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._programs: OrderedDict[tuple[str, str], Compiled] = OrderedDict()
+        self.num_bytes = 0
+
+    def get(self, source: str, architecture: str) -> Compiled | None:
+        with self._lock:
+            found = self._programs.get((source, architecture))
+            if found is not None:
+                self._programs.move_to_end((source, architecture))
+            return found
+
+    def add(self, source: str, architecture: str, compiled: Compiled) -> None:
+        """Those used least lately make room."""
+        with self._lock:
+            before = self._programs.pop((source, architecture), None)
+            self.num_bytes += _num_bytes(source, compiled) - (0 if before is None else _num_bytes(source, before))
+            self._programs[source, architecture] = compiled
+            while self.num_bytes > self._max_bytes:
+                (text, _), gone = self._programs.popitem(last=False)
+                self.num_bytes -= _num_bytes(text, gone)
+
+
+def _num_bytes(source: str, compiled: Compiled) -> int:
+    return len(source) + len(compiled.ptx) + len(compiled.cubin) + len(compiled.log)
+
+
 class Compiler:
     """Worker processes that compile programs, used as a context manager; safe to use from several threads."""
 
@@ -67,6 +111,7 @@ class Compiler:
         self._timeout_s = timeout_s
         self._num_workers = num_workers
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self._kept = KeptPrograms()
         self._threads = ThreadPoolExecutor(num_workers, thread_name_prefix="compile")
 
     def __enter__(self) -> Compiler:
@@ -91,8 +136,20 @@ class Compiler:
             self._idle.get().kill()
 
     def submit(self, source: str, architecture: str) -> Future[Compiled | CompileError]:
-        """Compile for an architecture (`sm_90`) when a worker is free; the future raises only if none can start."""
+        """Compile for an architecture (`sm_90`) when a worker is free; the future raises only if none can start. What
+        was compiled lately is there at once."""
+        if (kept := self._kept.get(source, architecture)) is not None:
+            known: Future[Compiled | CompileError] = Future()
+            known.set_result(kept)
+            return known
         return self._threads.submit(self._compile, source, architecture)
+
+    def warm_up(self, architecture: str) -> None:
+        """Lets every worker compile once, so that the first program finds the compiler's own tables in memory."""
+        texts = [f"{_TINY}// {number}" for number in range(self._num_workers)]
+        for compiling in [self._threads.submit(self._compile, text, architecture) for text in texts]:
+            if not isinstance(result := compiling.result(), Compiled):
+                log.warning("a compiler does not compile an empty kernel: %s", result.log)
 
     def compile(self, source: str, architecture: str) -> Compiled | CompileError:
         """Compile one program and wait for it."""
@@ -109,6 +166,8 @@ class Compiler:
         worker = self._idle.get()
         try:
             result = worker.compile(source, architecture, self._timeout_s)
+            if isinstance(result, Compiled):
+                self._kept.add(source, architecture, result)
             if isinstance(result, CompileError) and result.reason != "error":
                 worker.kill()
                 worker = _Worker()

@@ -191,6 +191,7 @@ class CudaBench:
 
     def baselines(self) -> Baselines:
         """See Bench.baselines. Checked on two draws of its own."""
+        self.vouch()
         if is_product(self._problem):
             return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
         first, *others = kinds_of(self._problem)
@@ -199,6 +200,10 @@ class CudaBench:
     def draw(self, name: str, seed: int | None = None) -> Draw:
         """See Bench.draw."""
         return self._source.draw(name, seed)
+
+    def vouch(self) -> None:
+        """See Bench.vouch."""
+        self._source.vouch()
 
     def seal(self, draws: Sequence[Draw]) -> SealedMemory:
         """See Bench.seal."""

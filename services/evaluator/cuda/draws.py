@@ -103,11 +103,8 @@ class DeviceDraws:
     def draw(self, name: str, seed: int | None = None) -> Draw:
         """One set of inputs, kept as long as somebody refers to it; see `Bench.draw` on the seed.
 
-        Raises Unavailable where the device's reference is not SciPy's, cupy.cuda.memory.OutOfMemoryError.
+        Raises cupy.cuda.memory.OutOfMemoryError.
         """
-        if not self._is_checked:
-            self._check()
-            self._is_checked = True
         drawn = self._drawn(name, system_key() if seed is None else key_of(seed))
         if self._fixed is not None:
             drawn.bound[...] += self.lost
@@ -115,6 +112,12 @@ class DeviceDraws:
             with cuda_errors():
                 limit_to_exact_sums(drawn.bound, drawn.magnitude, self._workload.element_type)
         return self._held.hold(drawn)
+
+    def vouch(self) -> None:
+        """Raises Unavailable where the device's reference is not SciPy's."""
+        if not self._is_checked:
+            self._check()
+            self._is_checked = True
 
     @property
     def beside(self) -> tuple[Draw, ...]:

@@ -67,6 +67,9 @@ class HostDraws:
             self._prepare(host)
         return uploaded
 
+    def vouch(self) -> None:
+        """References are made on the host, by the operation itself."""
+
     def pattern_arrays(self) -> dict[str, Array]:
         """Nothing that references are computed from lies in device memory."""
         return {}

@@ -175,6 +175,9 @@ class InterpreterBench:
     def draw(self, name: str, seed: int | None = None) -> Draw:
         return draw_inputs(name, self.problem, self._generator if seed is None else np.random.default_rng(seed))
 
+    def vouch(self) -> None:
+        """References are made on the host, by the operation itself."""
+
     def seal(self, draws: Sequence[Draw]) -> HostSeal:
         return HostSeal(draws)
 

@@ -47,7 +47,19 @@ class Open:
 
 @dataclass(frozen=True)
 class Call:
-    stage: Literal["baselines", "store", "store_ahead", "draw", "check", "time", "retime", "bits", "unload"]
+    stage: Literal[
+        "baselines",
+        "store",
+        "store_ahead",
+        "draw",
+        "check",
+        "time",
+        "retime",
+        "bits",
+        "draw_first",
+        "check_first",
+        "unload",
+    ]
     arguments: tuple[Any, ...] = ()
 
 

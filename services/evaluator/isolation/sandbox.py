@@ -283,6 +283,26 @@ class SandboxedWorkbench:
         final: FinalTimes | RunFailure = self._outcome(call, self._limits.time_s)
         return final
 
+    def begin(self) -> None:
+        """Opens the workload now, not with the first stage. Raises Unavailable, LimitExceeded."""
+        try:
+            self._process._opened_child(self._opening)
+        except Ended as ended:
+            raise Unavailable(f"the device does not take the workload: {ended.outcome.message}") from ended
+
+    def draw_first(self) -> None:
+        """Raises Unavailable where the device does not survive it."""
+        try:
+            self._ask(Call("draw_first"), self._limits.draw_s)
+        except Ended as ended:
+            raise Unavailable(f"drawing an input failed: {ended.outcome.message}") from ended
+
+    def check_first(self, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        verdict: Correct | Rejected | RunFailure = self._outcome(
+            Call("check_first", (program, binary)), self._limits.check_s
+        )
+        return verdict
+
     def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
         """In the child at work and in another that stands aside: where no other can be had, in one context."""
         call = Call("bits", (program, binary, secrets.randbits(128)))
@@ -303,6 +323,13 @@ class SandboxedWorkbench:
         if here.digest != there.digest:
             return Mismatch(message=OTHER_CONTEXT)
         return Repeats(runs=here.runs + there.runs, contexts=2)
+
+    def bits(
+        self, program: KernelProgram, binary: Compiled, seed: int, runs: int, limit_s: float
+    ) -> Bits | Rejected | RunFailure:
+        """See `LocalWorkbench.bits`, in the child at work."""
+        found: Bits | Rejected | RunFailure = self._outcome(Call("bits", (program, binary, seed, runs)), limit_s)
+        return found
 
     def unload(self, kernel_id: str) -> None:
         kernel = self._kernels.pop(kernel_id, None)

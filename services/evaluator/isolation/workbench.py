@@ -22,6 +22,7 @@ from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram, check_sizes
 from sparsesmith_proto.kernel import (
     Baselines,
+    Crashed,
     DeviceDescription,
     EstimatedTiming,
     Mismatch,
@@ -84,6 +85,14 @@ class Workbench(Protocol):
         """Times kernels at length, interleaved with a library routine, and checks them as they were timed."""
         ...
 
+    def draw_first(self) -> None:
+        """Draws one input of the kind that is timed: all that `check_first` needs."""
+        ...
+
+    def check_first(self, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        """Loads a program, runs it once on the first input and lets it go. The full protocol has still to follow."""
+        ...
+
     def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
         """Runs a program that passed on one draw again and again, in every context that can be had: Mismatch unless
         all give the same bits."""
@@ -109,6 +118,7 @@ class LocalWorkbench:
         self._draws: tuple[Draw, ...] = ()
         self._seal: Seal = self._bench.seal(())
         self._num_repeated = 1
+        self._first: Draw | None = None
 
     @property
     def workload(self) -> Workload:
@@ -125,6 +135,7 @@ class LocalWorkbench:
         for kernel_id in list(self._kernels):
             self.unload(kernel_id)
         self._draws = ()
+        self._first = None
 
     def store(self, program: KernelProgram) -> Stored | Rejected:
         try:
@@ -141,6 +152,7 @@ class LocalWorkbench:
     def draw(self) -> None:
         if self._draws:
             return
+        self._bench.vouch()
         num_products, kinds = self._problem.num_products, kinds_of(self._problem)
         names = choose_draws(num_products, self._bench.max_products, self._generator, kinds)
         self._draws = tuple(map(self._bench.draw, names))
@@ -150,13 +162,7 @@ class LocalWorkbench:
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         self.unload(kernel_id)
-        reason = breach(program, binary, deterministic=self.workload.deterministic)
-        if reason:
-            return Rejected(message=reason)
-        try:
-            kernel = self._bench.load(program, self._matrices.get(program), binary)
-        except InvalidProgram as error:
-            return Rejected(message=error.message)
+        kernel = self._loaded(program, binary)
         if isinstance(kernel, Rejected | RunFailure):
             return kernel
         self._kernels[kernel_id] = kernel
@@ -190,18 +196,46 @@ class LocalWorkbench:
         self._check_memory()
         return final
 
+    def draw_first(self) -> None:
+        if self._first is None:
+            self._first = self._bench.draw(kinds_of(self._problem)[0])
+
+    def check_first(self, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        """Raises MemoryDamaged."""
+        self.draw_first()
+        assert self._first is not None
+        kernel = self._loaded(program, binary)
+        if isinstance(kernel, Rejected | RunFailure):
+            return kernel
+        try:
+            return check(kernel, [self._first], 0)
+        finally:
+            kernel.close()
+
+    def _loaded(self, program: KernelProgram, binary: Compiled) -> LoadedKernel | Rejected | Crashed:
+        reason = breach(program, binary, deterministic=self.workload.deterministic)
+        if reason:
+            return Rejected(message=reason)
+        try:
+            return self._bench.load(program, self._matrices.get(program), binary)
+        except InvalidProgram as error:
+            return Rejected(message=error.message)
+
     def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
         """There is one context: this process."""
         bits = self.bits(program, binary, secrets.randbits(128))
         return Repeats(runs=bits.runs, contexts=1) if isinstance(bits, Bits) else bits
 
-    def bits(self, program: KernelProgram, binary: Compiled, seed: int) -> Bits | Rejected | RunFailure:
-        """What a program that passed a check leaves on the draw of a seed, in all of some runs."""
+    def bits(
+        self, program: KernelProgram, binary: Compiled, seed: int, runs: int | None = None
+    ) -> Bits | Rejected | RunFailure:
+        """What a program that passed a check leaves on the draw of a seed, in all of some runs; so many, or as many as
+        checking one candidate may take."""
         kernel = self._bench.load(program, self._matrices.get(program), binary)
         if isinstance(kernel, Rejected | RunFailure):
             return kernel
         try:
-            bits = repeated_bits(kernel, self._bench.draw(kinds_of(self._problem)[0], seed), self._num_runs)
+            bits = repeated_bits(kernel, self._bench.draw(kinds_of(self._problem)[0], seed), runs or self._num_runs)
         finally:
             kernel.close()
         self._check_memory()

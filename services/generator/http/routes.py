@@ -14,14 +14,15 @@ from services.generator.http.access import SECRET_PARAMETER, AskerOf, CallerOf, 
 from services.generator.http.docs_page import HEADERS, docs_page
 from services.generator.http.intake import Intake
 from services.generator.http.openapi import accepted, artifact_responses, job_body, problems, stream_responses
-from services.generator.jobs.ledger import has_ended
+from services.generator.jobs.ledger import has_answer
 from services.generator.service import Service
-from sparsesmith.artifacts import ArtifactKind, artifact
+from sparsesmith.artifacts import ArtifactKind, artifact, instant_artifact
 from sparsesmith.errors import Conflict
 from sparsesmith_proto.api import (
     CandidatePage,
     EvaluationRequest,
     Finished,
+    InstantKernel,
     JobPage,
     JobStatus,
     KernelReport,
@@ -29,6 +30,7 @@ from sparsesmith_proto.api import (
     Permalink,
     PolicyStatus,
     Readiness,
+    Running,
 )
 
 router = APIRouter(dependencies=[Depends(may_see)])
@@ -36,7 +38,8 @@ router = APIRouter(dependencies=[Depends(may_see)])
 MAX_KEY_CHARACTERS = 255
 MAX_PAGE_CANDIDATES = 256
 MAX_PAGE_JOBS = 200
-WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})\"?(?=$|[,;\s])", re.IGNORECASE)
+WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9}|best)\"?(?=$|[,;\s])", re.IGNORECASE)
+BEST = "best"
 
 
 def _service(request: Request) -> Service:
@@ -104,9 +107,8 @@ async def list_jobs(
 @router.get("/v1/evaluations/{job_id}", response_model=JobStatus, responses=problems(404, 503))
 async def job_status(job_id: str, service: ServiceOf, prefer: Prefer = None) -> Response:
     """State, best so far, position in the queue; the answer once there is one."""
-    wait_s = _wait_s(prefer, service.settings.max_wait_s)
-    status = await service.jobs.status(job_id) if wait_s is None else await service.jobs.finished(job_id, wait_s)
-    return _json(status, HTTPStatus.OK, {} if wait_s is None else {"Preference-Applied": f"wait={wait_s}"})
+    status, applied = await _waited_for(service, job_id, prefer)
+    return _json(status or await service.jobs.status(job_id), HTTPStatus.OK, applied)
 
 
 @router.delete("/v1/kernels/{job_id}", status_code=204, responses=problems(404, 409, 503))
@@ -143,7 +145,13 @@ async def tried_candidates(
 @router.get("/v1/kernels/{job_id}/artifact", response_class=Response, responses=artifact_responses())
 async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[ArtifactKind, Query()] = "zip") -> Response:
     """The program, the C++ header, the Python loader, the report, what was tried, or all of them."""
-    report = _report(await service.jobs.status(job_id))
+    status = await service.jobs.status(job_id)
+    if (handed := _handed_out(status)) is not None:
+        problem = await service.ledger.problem(handed.workload)
+        file = await asyncio.to_thread(instant_artifact, kind, handed, problem.matrix, problem.values)
+        headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
+        return Response(file.content, headers=headers, media_type=file.media_type)
+    report = _report(status)
     problem = await service.ledger.problem(report.workload)
     candidates = await service.trials.all(job_id) if kind in ("candidates", "zip") else ()
     file = await asyncio.to_thread(artifact, kind, report, problem.matrix, problem.values, candidates)
@@ -194,27 +202,43 @@ async def metrics(service: ServiceOf) -> Response:
 
 
 async def _accepted(service: Service, status: JobStatus, prefer: str | None, collection: str) -> Response:
-    headers = {"Location": f"{collection}/{status.job_id}"}
-    wait_s = _wait_s(prefer, service.settings.max_wait_s)
-    if wait_s is not None:
-        status = await service.jobs.finished(status.job_id, wait_s)
-        headers["Preference-Applied"] = f"wait={wait_s}"
-    return _json(status, HTTPStatus.OK if has_ended(status.status) else HTTPStatus.ACCEPTED, headers)
+    waited_for, applied = await _waited_for(service, status.job_id, prefer)
+    status = waited_for or status
+    headers = {"Location": f"{collection}/{status.job_id}", **applied}
+    return _json(status, HTTPStatus.OK if has_answer(status.status) else HTTPStatus.ACCEPTED, headers)
 
 
-def _wait_s(prefer: str | None, most_s: float) -> int | None:
-    """Seconds of RFC 7240's `wait` preference, cut to what the service allows; None: not asked for."""
-    found = WAIT.search(prefer or "")
-    return None if found is None else min(int(found[1]), int(most_s))
+async def _waited_for(service: Service, job_id: str, prefer: str | None) -> tuple[JobStatus | None, dict[str, str]]:
+    """The status after RFC 7240's `wait` preference, and what of it was granted; None: it was not asked for.
+
+    `wait=SECONDS` waits for an answer, `wait=best` for the end of the search, as long as the service allows.
+    """
+    found, most_s = WAIT.search(prefer or ""), int(service.settings.max_wait_s)
+    if found is None:
+        return None, {}
+    if found[1].lower() == BEST:
+        return await service.jobs.answered(job_id, most_s, best=True), {"Preference-Applied": f"wait={BEST}"}
+    wait_s = min(int(found[1]), most_s)
+    status = await service.jobs.answered(job_id, wait_s, best=False)
+    return status, {"Preference-Applied": f"wait={wait_s}"}
 
 
 def _json(status: JobStatus, code: HTTPStatus, headers: dict[str, str]) -> Response:
     return Response(status.model_dump_json(), code, headers=headers, media_type="application/json")
 
 
+def _handed_out(status: JobStatus) -> InstantKernel | None:
+    """The kernel that is there before anything was measured."""
+    match status.status:
+        case Running(instant=InstantKernel(state="checked") as kernel, so_far=None):
+            return kernel
+        case _:
+            return None
+
+
 def _report(status: JobStatus) -> KernelReport:
     match status.status:
-        case Finished(report=report):
+        case Finished(report=report) | Running(so_far=KernelReport() as report):
             return report
         case state:
             raise Conflict(f"job {status.job_id} has no report: it is {state.state}", field="state", value=state.state)

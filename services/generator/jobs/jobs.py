@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from services.generator.answers import Answers
-from services.generator.jobs.ledger import Ledger, has_ended
+from services.generator.jobs.ledger import Ledger, has_answer, has_ended
 from services.generator.jobs.waiting import WaitingJobs
 from services.generator.orders import AcceptedJob, Order, work_of
 from services.generator.problems import problem_of
@@ -99,12 +99,13 @@ class Jobs:
             return status.model_copy(update={"status": Queued(position=self._waiting.position(job_id))})
         return status
 
-    async def finished(self, job_id: str, wait_s: float) -> JobStatus:
-        """The status once the job has ended, or as it is when the time is up."""
+    async def answered(self, job_id: str, wait_s: float, *, best: bool) -> JobStatus:
+        """The status once there is an answer (`best`: once the job has ended), or as it is when the time is up."""
         try:
             async with asyncio.timeout(wait_s):
-                async for _ in self._ledger.events(job_id, after=None):
-                    pass
+                async for event in self._ledger.events(job_id, after=None):
+                    if not best and has_answer(event.status.status):
+                        break
         except TimeoutError:
             pass
         return await self.status(job_id)

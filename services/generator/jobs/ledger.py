@@ -22,6 +22,7 @@ from sparsesmith_proto.api import (
     Failed,
     Finished,
     Graded,
+    InstantKernel,
     JobPage,
     JobState,
     JobStatus,
@@ -205,6 +206,17 @@ def best_speedup(state: JobState) -> float | None:
             return speedup
         case _:
             return None
+
+
+def has_answer(state: JobState) -> bool:
+    """Whether there is something to use: at the end, or a kernel that was handed out before the search."""
+    match state:
+        case Running(instant=InstantKernel(state="checked" | "confirmed")):
+            return True
+        case Running(so_far=KernelReport()):  # The kernel was withdrawn, and another stands.
+            return True
+        case _:
+            return has_ended(state)
 
 
 def has_ended(state: JobState) -> bool:

@@ -49,6 +49,7 @@ STRATEGIES: Mapping[SearchStrategy, Strategy] = {
     "families": families,
     "sample": samples,
     "refine": refine,
+    "instant": auto,
 }
 
 __all__ = ["STRATEGIES", "Batch", "Sources", "Standing", "Strategy"]

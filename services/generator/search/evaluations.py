@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sparsesmith.errors import Unavailable
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
 
 log = logging.getLogger(__name__)
 
@@ -20,12 +20,17 @@ OUTAGE_FIELD = "redis_url"
 """Named by the transport's Unavailable when Redis itself is silent."""
 
 
+Report = TypeVar("Report", EvaluationReport, InstantReport)
+
+
 class WorkQueue(Protocol):
     """The generator's end of `sparsesmith.transport.queue.EvaluationQueue`."""
 
-    def submit(self, job: EvaluationJob) -> None: ...
+    def submit(self, job: EvaluationJob | InstantJob) -> None: ...
 
     def wait(self, job_id: str, timeout_s: float) -> EvaluationReport | None: ...
+
+    def wait_instant(self, job_id: str, timeout_s: float) -> InstantReport | None: ...
 
     def cancel(self, job_id: str) -> None: ...
 
@@ -44,11 +49,20 @@ class QueuedEvaluations:
 
         Raises Unavailable where every attempt of the evaluators failed.
         """
+        report = await self._waited_for(job, self._queue.wait)
+        self._graded(report)
+        return report
+
+    async def hand_out(self, job: InstantJob) -> InstantReport:
+        """As `grade`, of one program that is wanted at once."""
+        return await self._waited_for(job, self._queue.wait_instant)
+
+    async def _waited_for(self, job: EvaluationJob | InstantJob, wait: Callable[[str, float], Report | None]) -> Report:
         try:
             while True:
                 try:
-                    if (report := await self._turn(job)) is not None:
-                        self._graded(report)
+                    report = await self._turn(job, wait)
+                    if report is not None:
                         return report
                 except Unavailable as error:
                     if error.field != OUTAGE_FIELD:
@@ -63,13 +77,15 @@ class QueuedEvaluations:
         """Let running waits end."""
         self._threads.shutdown(wait=True)
 
-    async def _turn(self, job: EvaluationJob) -> EvaluationReport | None:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._submitted, job)
+    async def _turn(
+        self, job: EvaluationJob | InstantJob, wait: Callable[[str, float], Report | None]
+    ) -> Report | None:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._submitted, job, wait)
 
-    def _submitted(self, job: EvaluationJob) -> EvaluationReport | None:
+    def _submitted(self, job: EvaluationJob | InstantJob, wait: Callable[[str, float], Report | None]) -> Report | None:
         """Submitting again changes nothing, and puts back a job that a restarted Redis forgot."""
         self._queue.submit(job)
-        return self._queue.wait(job.job_id, WAIT_S)
+        return wait(job.job_id, WAIT_S)
 
     def _withdraw(self, job_id: str) -> None:
         with suppress(Unavailable):

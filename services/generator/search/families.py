@@ -112,15 +112,34 @@ class _Search:
         self._compressions = () if values is None else tuple(compressions(values))
         self._limit = limit
         self._sent: dict[str, _Sent] = {}
+        self._lead_outcome: Outcome | None = None
         self._best_us: dict[Form, float] = {}
         self._num_read = 0
 
     def next_batch(self, size: int) -> Batch:
         size = min(size, self._limit - len(self._sent))
         forms = self._forms()
-        instances = self._tuner.next_batch(-(-size // len(forms)))
-        wanted = ((instance, form, sent) for instance in instances for form, sent in self._in_forms(instance, forms))
-        return tuple(self._candidate(*each) for each in islice(wanted, size))
+        while instances := self._tuner.next_batch(-(-size // len(forms))):
+            wanted = (
+                (instance, form, sent)
+                for instance in instances
+                for form, sent in self._in_forms(instance, forms)
+                if not self._is_lead(instance, form, sent)
+            )
+            if batch := tuple(self._candidate(*each) for each in islice(wanted, size)):
+                return batch
+        return ()
+
+    def _is_lead(self, instance: FamilyInstance, form: Form, sent: FamilyInstance) -> bool:
+        """Whether a program was sent before the search began; what became of it counts as if it had been sent now."""
+        lead = self._task.lead
+        if lead is None or sent.written != lead.program:
+            return False
+        self._sent[lead.candidate_id] = _Sent(instance, form)
+        if self._lead_outcome is not None:
+            self._note(form, self._lead_outcome)
+            self._tuner.tell(instance, _result([self._lead_outcome]))
+        return True
 
     def read(self, standing: Standing) -> None:
         """Tell the tuner what became of its programs."""
@@ -139,6 +158,8 @@ class _Search:
         found: dict[str, tuple[FamilyInstance, list[Outcome]]] = {}
         for evaluation in report.evaluations:
             sent = self._sent.get(evaluation.candidate.candidate_id)
+            if self._task.lead is not None and evaluation.candidate.candidate_id == self._task.lead.candidate_id:
+                self._lead_outcome = evaluation.outcome
             if sent is not None:
                 self._note(sent.form, evaluation.outcome)
                 found.setdefault(sent.instance.program, (sent.instance, []))[1].append(evaluation.outcome)

@@ -91,7 +91,7 @@ def question(order: KernelOrder, policy_version: int | None) -> str:
             parts += [_release(), order.options.refine.model_dump_json()]
         case "sample":
             parts.append(policy_version)
-        case "auto":
+        case "auto" | "instant":
             parts += [_release(), policy_version]
     return ":".join(map(str, parts))
 

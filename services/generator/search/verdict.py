@@ -9,6 +9,7 @@ from services.generator.task import TuningTask
 from sparsesmith_proto.api import (
     Answer,
     BreakEven,
+    InstantKernel,
     KernelReport,
     LibraryAnswer,
     Running,
@@ -20,12 +21,18 @@ from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import (
     Baselines,
     BaselineTiming,
+    CompileFailed,
+    Crashed,
     DeviceDescription,
     EstimatedTiming,
     Evaluation,
     MeasuredTiming,
+    Mismatch,
+    Outcome,
     Passed,
+    Rejected,
     Sampled,
+    TimedOut,
     Timing,
 )
 
@@ -75,10 +82,15 @@ class Progress:
     first_graded_s: float = 0.0
     last_report: EvaluationReport | None = None
     best: Contender | None = None
+    instant: InstantKernel | None = None
+    """What was handed out before the search."""
+
+    def hand_out(self, kernel: InstantKernel) -> None:
+        self.instant = kernel
 
     def add(self, report: EvaluationReport) -> None:
         if self.last_report is None:
-            self.first_graded_s = self.task.waited_s + self.task.elapsed_s
+            self.first_graded_s = self.task.tuning_s
         self.last_report = report
         for evaluation in report.evaluations:
             self._add(evaluation, report)
@@ -91,11 +103,15 @@ class Progress:
             best_program=None if best is None else best.evaluation.candidate.program,
             best_us=None if best is None else best.passed.timing.median_us,
             best_speedup=None if best is None else best.speedup_over_best,
+            instant=self.instant,
+            so_far=None if self.instant is None or self.last_report is None else conclude(self),
         )
 
     def _add(self, evaluation: Evaluation, report: EvaluationReport) -> None:
         self.num_graded += 1
         self.outcomes[evaluation.outcome.outcome] += 1
+        if self.instant is not None and evaluation.candidate.candidate_id == self.instant.candidate.candidate_id:
+            self.instant = judged(self.instant, evaluation.outcome, report.baselines)
         origin = evaluation.candidate.origin
         if isinstance(origin, Sampled):
             self.policy_versions.update((origin.first_version, origin.last_version))
@@ -103,6 +119,27 @@ class Progress:
             contender = Contender(evaluation, evaluation.outcome, report.baselines, report.device)
             if self.best is None or contender.rank > self.best.rank:
                 self.best = contender
+
+
+def judged(kernel: InstantKernel, outcome: Outcome, baselines: Baselines) -> InstantKernel:
+    """A kernel that was handed out, and what the full protocol says of it."""
+    match outcome:
+        case Passed(timing=timing, conversion_ms=conversion_ms):
+            even = _repaid(timing, conversion_ms, baselines, kernel.tuning_s)
+            return kernel.model_copy(update={"state": "confirmed", "passed": outcome, "break_even": even})
+        case TimedOut(stage="turn"):
+            return kernel
+        case CompileFailed(log=reason) | TimedOut(message=reason):
+            return _withdrawn(kernel, outcome, reason)
+        case Rejected(message=reason) | Mismatch(message=reason) | Crashed(message=reason):
+            return _withdrawn(kernel, outcome, reason)
+        case _:
+            assert_never(outcome)
+
+
+def _withdrawn(kernel: InstantKernel, outcome: Outcome, reason: str) -> InstantKernel:
+    because = f"{outcome.outcome.replace('_', ' ')}: {reason}"
+    return kernel.model_copy(update={"state": "withdrawn", "withdrawn_because": because})
 
 
 def is_below(timing: Timing, other: Timing) -> bool:
@@ -138,13 +175,20 @@ def conclude(progress: Progress, sources: tuple[SourceReport, ...] = ()) -> Kern
             first_graded_s=progress.first_graded_s,
             sources=sources,
         ),
+        instant=progress.instant,
     )
 
 
-def break_even(contender: Contender, tuning_s: float) -> BreakEven:
-    """Products after which tuning and conversion are repaid, given what the library's own preparation costs."""
+def break_even(contender: Contender, tuning_s: float, instant: InstantKernel | None = None) -> BreakEven:
+    """Products after which tuning and conversion are repaid, given what the library's own preparation costs; behind an
+    instant kernel also against going on with that one, for what the search took beyond it."""
     passed = contender.passed
-    return _repaid(passed.timing, passed.conversion_ms, contender.baselines, tuning_s)
+    even = _repaid(passed.timing, passed.conversion_ms, contender.baselines, tuning_s)
+    if instant is None or instant.passed is None:
+        return even
+    cost_us = (tuning_s - instant.tuning_s) * 1e6 + passed.conversion_ms * 1e3
+    products = _products_at(cost_us, passed.timing, instant.passed.timing)
+    return even.model_copy(update={"products_against_instant": products})
 
 
 def library_break_even(baselines: Baselines, tuning_s: float) -> BreakEven:
@@ -166,10 +210,14 @@ def _repaid(timing: Timing, conversion_ms: float, baselines: Baselines, tuning_s
 
 def _products(cost_us: float, timing: Timing, routine: BaselineTiming) -> int | None:
     """None: never. Times of two kinds have no difference that could repay anything."""
-    gain_us = routine.timing.median_us - timing.median_us
-    if gain_us <= 0 or routine.timing.kind != timing.kind:
+    return _products_at(cost_us - routine.preparation_ms * 1e3, timing, routine.timing)
+
+
+def _products_at(cost_us: float, timing: Timing, other: Timing) -> int | None:
+    gain_us = other.median_us - timing.median_us
+    if gain_us <= 0 or other.kind != timing.kind:
         return None
-    return max(0, math.ceil((cost_us - routine.preparation_ms * 1e3) / gain_us))
+    return max(0, math.ceil(cost_us / gain_us))
 
 
 def _answer(progress: Progress, report: EvaluationReport) -> Answer:
@@ -179,14 +227,14 @@ def _answer(progress: Progress, report: EvaluationReport) -> Answer:
             best=best.evaluation,
             speedup_over_best=best.speedup_over_best,
             speedup_over_default=best.speedup_over_default,
-            break_even=break_even(best, progress.task.elapsed_s),
+            break_even=break_even(best, progress.task.tuning_s, progress.instant),
         )
     baselines = report.baselines if best is None else best.baselines
     return LibraryAnswer(
         routine=baselines.best_routine().routine,
         reason=_reason(progress),
         closest=None if best is None else best.evaluation,
-        break_even=library_break_even(baselines, progress.task.elapsed_s),
+        break_even=library_break_even(baselines, progress.task.tuning_s),
     )
 
 

@@ -12,6 +12,7 @@ from sparsesmith.formats.building.windows import padding_in_windows
 from sparsesmith.formats.dia import diagonals_of
 from sparsesmith.formats.sell import NO_ROW, sorted_rows
 from sparsesmith.matrix.features import (
+    NUM_WINDOWS,
     block_fill,
     distinct_diagonals,
     narrow_share_of_nonzeros,
@@ -55,6 +56,8 @@ class PatternStatistics:
     """Statistics of one pattern, computed when first asked for."""
 
     pattern: Pattern
+    num_windows: int = NUM_WINDOWS
+    """Of the sample that single nonzeros are looked at in."""
     answers: dict[tuple[object, ...], object] = field(default_factory=dict, init=False, repr=False)
     """Of `remembered` statistics, by statistic and arguments."""
 
@@ -161,7 +164,7 @@ class PatternStatistics:
     @remembered
     def block_fill(self, rows: int, cols: int) -> float:
         """Filled share of aligned dense blocks."""
-        return block_fill(self.pattern, rows, cols)
+        return block_fill(self.pattern, rows, cols, self.num_windows)
 
     def block_shapes(self) -> list[tuple[int, int]]:
         """Dense block shapes worth trying: well filled, best first."""

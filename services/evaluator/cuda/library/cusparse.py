@@ -1,11 +1,15 @@
-"""cuSPARSE's generic API through ctypes: SpMV and SpMM on CSR, COO, Sliced-ELL and BSR, with their preprocessing.
+"""cuSPARSE's generic API through ctypes: SpMV and SpMM on CSR, COO, Sliced-ELL and BSR, with their preprocessing; from
+12.9 on also SpMVOp, a plan for one matrix, and SpMVGeneric.
 
 Only what the baselines need. Enumerators are those of cusparse.h 12.x. Every call goes to the stream given at the
-start; scalars are read from host memory at the call, so the calls can be captured into a graph.
+start; scalars are read from host memory at the call, so the calls can be captured into a graph. What a library does not
+have is found by its symbols: an older one still serves.
 """
 
 import ctypes
+import logging
 from dataclasses import dataclass
+from typing import Protocol
 
 import cupy
 from cuda import pathfinder
@@ -28,6 +32,11 @@ _SCALARS: dict[ElementType, type[ctypes.c_float] | type[ctypes.c_double]] = {
 }
 
 MIN_BUFFER_BYTES = 256
+NEW_CALLS_SINCE = (12, 9)
+"""Before that release SpMVOp had no algorithms, under the same symbols."""
+_PARAM_OPERATION, _PARAM_ALGORITHM, _PARAM_BUFFER = 0, 1, 2  # cusparseApiParam_t
+
+_log = logging.getLogger(__name__)
 
 
 class CuSparseRefused(SparsesmithError):
@@ -37,6 +46,8 @@ class CuSparseRefused(SparsesmithError):
 _MATRIX = [ctypes.POINTER(_Pointer)]
 _PRODUCT = [_Pointer, _Int, _Pointer, _Pointer, _Pointer, _Pointer, _Pointer, _Int, _Int]
 _DENSE_PRODUCT = [_Pointer, _Int, _Int, _Pointer, _Pointer, _Pointer, _Pointer, _Pointer, _Int, _Int]
+_PLANNED: list[type] = [_Pointer, _Int, *[_Pointer] * 4, _Int, _Int]
+_GENERIC: list[type] = [*[_Pointer] * 7, _Int, _Pointer]
 _SIGNATURES: dict[str, list[type]] = {
     "cusparseCreate": [ctypes.POINTER(_Pointer)],
     "cusparseDestroy": [_Pointer],
@@ -57,6 +68,18 @@ _SIGNATURES: dict[str, list[type]] = {
     "cusparseSpMM_bufferSize": [*_DENSE_PRODUCT, ctypes.POINTER(ctypes.c_size_t)],
     "cusparseSpMM_preprocess": [*_DENSE_PRODUCT, _Pointer],
     "cusparseSpMM": [*_DENSE_PRODUCT, _Pointer],
+    "cusparseSpMVOp_bufferSize": [*_PLANNED, ctypes.POINTER(ctypes.c_size_t)],
+    "cusparseSpMVOp_createDescr": [_Pointer, *_MATRIX, *_PLANNED[1:], _Pointer],
+    "cusparseSpMVOp_destroyDescr": [_Pointer],
+    "cusparseSpMVOp_createPlan": [_Pointer, _Pointer, *_MATRIX, _Pointer, ctypes.c_size_t],
+    "cusparseSpMVOp_destroyPlan": [_Pointer],
+    "cusparseSpMVOp": [_Pointer] * 7,
+    "cusparseSpMV_createDescr": [*_MATRIX],
+    "cusparseSpMV_destroyDescr": [_Pointer],
+    "cusparseSpMVDescrSetParam": [_Pointer, _Int, _Pointer, ctypes.c_size_t],
+    "cusparseSpMVGeneric_bufferSize": [*_GENERIC, ctypes.POINTER(ctypes.c_size_t)],
+    "cusparseSpMVGeneric_preprocess": _GENERIC,
+    "cusparseSpMVGeneric": _GENERIC,
 }
 
 
@@ -78,6 +101,10 @@ class CuSparse:
     def version(self) -> str:
         return library_version(self._library)
 
+    def has(self, name: str) -> bool:
+        """Whether the library has one of the calls that came with 12.9, as they are written here."""
+        return has_new_call(self._library, name)
+
     def call(self, name: str, *arguments: object) -> None:
         """Calls a function of the library. Raises CuSparseRefused unless it returns success."""
         function = getattr(self._library, name, None)
@@ -94,8 +121,21 @@ class CuSparse:
 
 def load_library() -> ctypes.CDLL:
     """libcusparse from the nvidia wheels, conda or the toolkit, in cuda-pathfinder's order."""
+    _load_linker()
     path = pathfinder.load_nvidia_dynamic_lib("cusparse").abs_path
-    library = ctypes.CDLL(path)
+    return declared(ctypes.CDLL(path))
+
+
+def _load_linker() -> None:
+    """nvJitLink, which SpMVOp looks for when it plans. Without it plans are refused, and left out of the baselines."""
+    try:
+        ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("nvJitLink").abs_path, mode=ctypes.RTLD_GLOBAL)
+    except (pathfinder.DynamicLibNotFoundError, OSError) as error:
+        _log.info("cuSPARSE makes no plans here: %s", error)
+
+
+def declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """With the types of the functions that it has."""
     for name, signature in _SIGNATURES.items():
         function = getattr(library, name, None)
         if function is not None:
@@ -108,12 +148,21 @@ def load_library() -> ctypes.CDLL:
 
 def library_version(library: ctypes.CDLL) -> str:
     """`12.6.2`. Works without a device."""
+    return ".".join(map(str, _version(library)))
+
+
+def has_new_call(library: ctypes.CDLL, name: str) -> bool:
+    """See `CuSparse.has`. Works without a device."""
+    return hasattr(library, name) and _version(library)[:2] >= NEW_CALLS_SINCE
+
+
+def _version(library: ctypes.CDLL) -> tuple[int, ...]:
     parts = []
     for property_ in range(3):  # MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
         value = _Int()
         library.cusparseGetProperty(property_, ctypes.byref(value))
-        parts.append(str(value.value))
-    return ".".join(parts)
+        parts.append(int(value.value))
+    return tuple(parts)
 
 
 def _error_name(library: ctypes.CDLL, status: int) -> str:
@@ -219,6 +268,18 @@ def dense_matrix(
     )  # fmt: skip
 
 
+class Call(Protocol):
+    """A routine ready to be launched."""
+
+    def renew(self) -> None:
+        """To be called after the values of A have changed."""
+        ...
+
+    def enqueue(self, stream: int) -> None:
+        """Puts the product on the handle's stream."""
+        ...
+
+
 class Product:
     """A prepared SpMV or SpMM: workspace allocated, preprocessing done; enqueue() only computes."""
 
@@ -256,6 +317,114 @@ class Product:
             return False
         return True
 
+    def renew(self) -> None:
+        """Values are read anew each time."""
+
     def enqueue(self, stream: int) -> None:
-        """Puts the product on the handle's stream."""
+        """See Call."""
         self._library.call(self._function, *self._arguments, int(self._buffer.ptr))
+
+
+class PlannedProduct:
+    """SpMVOp: descriptor and plan for one matrix. The plan of ALG2 holds the values as they were when it was made."""
+
+    def __init__(
+        self,
+        library: CuSparse,
+        matrix: Descriptor,
+        dense_input: Descriptor,
+        dense_output: Descriptor,
+        algorithm: int,
+        element_type: ElementType,
+    ) -> None:
+        """Raises CuSparseRefused, also where there is no nvJitLink."""
+        self._library = library
+        self._vectors = dense_input, dense_output
+        scalar = _SCALARS[element_type]
+        self._alpha, self._beta = scalar(1.0), scalar(0.0)
+        # Nothing is read of Y, as beta is 0: it may be Z.
+        self._shape = (
+            _NON_TRANSPOSE, matrix.pointer, dense_input.pointer, dense_output.pointer, dense_output.pointer,
+            _DATA_TYPES[element_type], algorithm,
+        )  # fmt: skip
+        self._matrix = matrix
+        size = ctypes.c_size_t()
+        library.call("cusparseSpMVOp_bufferSize", library.handle, *self._shape, ctypes.byref(size))
+        self._buffer = cupy.cuda.alloc(max(int(size.value), MIN_BUFFER_BYTES))
+        self._plan = _Plan(library, self._shape, int(self._buffer.ptr))
+
+    def renew(self) -> None:
+        """Plans again."""
+        self._plan = _Plan(self._library, self._shape, int(self._buffer.ptr))
+
+    def enqueue(self, stream: int) -> None:
+        """See Call."""
+        given, wanted = self._vectors
+        self._library.call(
+            "cusparseSpMVOp", self._library.handle, self._plan.pointer, ctypes.addressof(self._alpha),
+            ctypes.addressof(self._beta), given.pointer, wanted.pointer, wanted.pointer,
+        )  # fmt: skip
+
+
+class _Plan:
+    """Of a product, destroyed with this object."""
+
+    def __init__(self, library: CuSparse, shape: tuple[object, ...], buffer: int) -> None:
+        self._library = library
+        self._descriptor, self.pointer = _Pointer(), _Pointer()
+        library.call(
+            "cusparseSpMVOp_createDescr", library.handle, ctypes.byref(self._descriptor), *shape, _Pointer(buffer)
+        )
+        library.call(
+            "cusparseSpMVOp_createPlan", library.handle, self._descriptor, ctypes.byref(self.pointer), _Pointer(), 0
+        )
+
+    def __del__(self) -> None:
+        if self.pointer:
+            self._library.release("cusparseSpMVOp_destroyPlan", self.pointer)
+        if self._descriptor:
+            self._library.release("cusparseSpMVOp_destroyDescr", self._descriptor)
+
+
+class DescribedProduct:
+    """SpMVGeneric: operation, algorithm and buffer stand in a descriptor, with what was preprocessed."""
+
+    def __init__(
+        self,
+        library: CuSparse,
+        matrix: Descriptor,
+        dense_input: Descriptor,
+        dense_output: Descriptor,
+        algorithm: int,
+        element_type: ElementType,
+    ) -> None:
+        """Raises CuSparseRefused."""
+        self._library = library
+        self._descriptor = Descriptor(library, "cusparseSpMV_createDescr", "cusparseSpMV_destroyDescr")
+        self._kept = matrix, dense_input, dense_output
+        self._set(_PARAM_OPERATION, _Int(_NON_TRANSPOSE))
+        self._set(_PARAM_ALGORITHM, _Int(algorithm))
+        scalar = _SCALARS[element_type]
+        self._alpha, self._beta = scalar(1.0), scalar(0.0)
+        self._arguments = (
+            library.handle, ctypes.addressof(self._alpha), matrix.pointer, dense_input.pointer,
+            ctypes.addressof(self._beta), dense_output.pointer, dense_output.pointer, _DATA_TYPES[element_type],
+            self._descriptor.pointer,
+        )  # fmt: skip
+        size = ctypes.c_size_t()
+        library.call("cusparseSpMVGeneric_bufferSize", *self._arguments, ctypes.byref(size))
+        self._buffer = cupy.cuda.alloc(max(int(size.value), MIN_BUFFER_BYTES))
+        self._set(_PARAM_BUFFER, _Pointer(int(self._buffer.ptr)))
+        library.call("cusparseSpMVGeneric_preprocess", *self._arguments)
+
+    def _set(self, parameter: int, value: ctypes._SimpleCData[int] | _Pointer) -> None:
+        self._library.call(
+            "cusparseSpMVDescrSetParam", self._descriptor.pointer, parameter, ctypes.byref(value), ctypes.sizeof(value)
+        )
+
+    def renew(self) -> None:
+        """What was preprocessed is of the pattern."""
+
+    def enqueue(self, stream: int) -> None:
+        """See Call."""
+        self._library.call("cusparseSpMVGeneric", *self._arguments)

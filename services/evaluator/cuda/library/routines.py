@@ -1,6 +1,6 @@
 """Which routines of cuSPARSE apply to an operation and a pattern (needs no device)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,7 +44,17 @@ SPMM_ALGORITHMS = {
 """cusparseSpMMAlg_t of cusparse.h 12.x."""
 
 
+SPMVOP_ALGORITHMS = {"alg1": 1, "alg2": 2}
+"""cusparseSpMVOpAlg_t of cusparse.h 12.9."""
+
 Kind = Literal["csr", "coo", "sell", "bsr"]
+
+Function = Literal["product", "plan", "descriptor"]
+"""How the library is called: `cusparseSpMV` and `cusparseSpMM`; `cusparseSpMVOp`, a plan for one matrix;
+`cusparseSpMVGeneric`, whose descriptor holds what was preprocessed."""
+
+NEEDED: Mapping[Function, str] = {"plan": "cusparseSpMVOp", "descriptor": "cusparseSpMVGeneric"}
+"""Symbols that only newer libraries have, as this file's calls are written for them: 12.9."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,7 @@ class Routine:
     name: str
     storage: Storage
     algorithm: int
+    function: Function = "product"
 
 
 _SPMV_ROUTINES: tuple[tuple[Kind, str], ...] = (
@@ -76,6 +87,13 @@ _SPMM_ROUTINES: tuple[tuple[Kind, str], ...] = (
     ("bsr", "default"), ("bsr", "bsr_alg1"),
 )  # fmt: skip
 
+
+_BEYOND_PRODUCTS = (
+    Routine("cusparse_spmvop_alg1", Storage("csr"), SPMVOP_ALGORITHMS["alg1"], "plan"),
+    Routine("cusparse_spmvop_alg2", Storage("csr"), SPMVOP_ALGORITHMS["alg2"], "plan"),
+    Routine("cusparse_generic_csr", Storage("csr"), SPMV_ALGORITHMS["default"], "descriptor"),
+)
+"""Of spmv. The library's documentation does not say whether they give equal bits in every run."""
 
 _DETERMINISTIC: Mapping[Operation, tuple[str, ...]] = {
     "spmv": ("coo_alg2", "csr_alg2", "sell_alg1"),
@@ -95,11 +113,19 @@ def default_routine(operation: Operation, *, deterministic: bool) -> str:
     return DETERMINISTIC_DEFAULTS[operation] if deterministic else DEFAULT_ROUTINE
 
 
+def _has_nothing_new(_: str) -> bool:
+    return False
+
+
 def routines_for(
-    operation: Operation, block_sizes: tuple[int, ...], *, deterministic: bool = False
+    operation: Operation,
+    block_sizes: tuple[int, ...],
+    *,
+    deterministic: bool = False,
+    has: Callable[[str], bool] = _has_nothing_new,
 ) -> tuple[Routine, ...]:
     """The routines of an operation, or those of them that give equal bits in every run; those on BSR once for each
-    block size."""
+    block size. `has`: whether the library has one of the NEEDED symbols."""
     pairs, algorithms = _ROUTINES.get(operation, ((), {}))
     if deterministic:
         pairs = tuple(pair for pair in pairs if pair[1] in _DETERMINISTIC[operation])
@@ -110,6 +136,8 @@ def routines_for(
         for storage in storages:
             size = storage.block_size if kind == "bsr" else ""
             routines.append(Routine(f"cusparse_{kind}{size}_{suffix}", storage, algorithms[algorithm]))
+    if operation == "spmv" and not deterministic:
+        routines += [routine for routine in _BEYOND_PRODUCTS if has(NEEDED[routine.function])]
     return tuple(routines)
 
 

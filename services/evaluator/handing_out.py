@@ -1,0 +1,69 @@
+"""The story of a kernel that is wanted at once: format, compilation and first input side by side, one check, no timing.
+
+What it does not protect against: all that a single run on a single input does not show (races, what outputs held
+before, work that is skipped when repeated, products that are only nearly right). The full protocol follows
+(`evaluation`), and the generator withdraws what fails it.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from services.evaluator.candidates import Parsed
+from services.evaluator.checking.correctness import Correct
+from services.evaluator.compiling.ahead import CompilationsAhead
+from services.evaluator.compiling.compiler import Compiled
+from services.evaluator.evaluation import heaviest_kernel
+from services.evaluator.isolation.workbench import Stored, Workbench
+from sparsesmith.formats.values.compressed import storage_name
+from sparsesmith_proto.evaluation import FirstOutcome
+from sparsesmith_proto.kernel import Checked, Rejected
+
+
+class Stages:
+    """Wall time of stages in milliseconds."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.ms[name] = self.ms.get(name, 0.0) + (time.perf_counter() - begun) * 1e3
+
+    @property
+    def seconds(self) -> float:
+        """Since this object was made."""
+        return time.perf_counter() - self._started
+
+
+def hand_out(parsed: Parsed, ahead: CompilationsAhead, bench: Workbench, stages: Stages) -> FirstOutcome:
+    """What becomes of a program whose compilation has begun. Raises Unavailable where there is no device."""
+    program = parsed.program
+    if isinstance(program, Rejected):
+        return program
+    with stages.of("format"):
+        stored = bench.store(program)
+    if not isinstance(stored, Stored):
+        return stored
+    with stages.of("input"):
+        bench.draw_first()
+    with stages.of("compile_wait"):
+        binary = ahead.result(program)
+    if not isinstance(binary, Compiled):
+        return binary
+    with stages.of("check"):
+        verdict = bench.check_first(program, binary)
+    if not isinstance(verdict, Correct):
+        return verdict
+    return Checked(
+        resources=heaviest_kernel(binary),
+        storage_format=storage_name(program.format),
+        format_bytes=stored.format_bytes,
+        conversion_ms=stored.conversion_ms,
+        worst_error=verdict.worst_error,
+    )

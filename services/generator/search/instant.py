@@ -1,0 +1,122 @@
+"""A kernel before the search: the cost model's choice, checked once by an evaluator, handed out."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from services.generator.search.standing import Batch, Standing
+from services.generator.task import TuningTask
+from sparsesmith.errors import InvalidOption, LimitExceeded, Unavailable
+from sparsesmith.program.atomics import is_ordered
+from sparsesmith.tuning.instant import Choice, choices
+from sparsesmith.tuning.models import CostModels
+from sparsesmith.tuning.tuner import anything
+from sparsesmith_proto.api import InstantKernel
+from sparsesmith_proto.evaluation import InstantJob, InstantReport
+from sparsesmith_proto.kernel import Candidate, Checked, EstimatedTiming, FromFamily
+
+log = logging.getLogger(__name__)
+
+TRIES = 3
+"""Choices, each of another family, of which the first that passes its check is handed out."""
+BUDGET_S = 30.0
+"""Of one check: what takes longer is no instant."""
+ESTIMATE = "families"
+"""Name of the model behind a kernel's expected time."""
+
+
+class FirstChecks(Protocol):
+    """Where a program is checked at once."""
+
+    async def hand_out(self, job: InstantJob) -> InstantReport:
+        """Raises Unavailable, LimitExceeded."""
+        ...
+
+
+@dataclass(frozen=True)
+class InstantTools:
+    """What it takes to have a kernel before the search."""
+
+    checks: FirstChecks
+    devices: Callable[[], Awaitable[Sequence[str]]]
+    """Names of the devices that work now."""
+
+
+@dataclass(frozen=True)
+class HandedOut:
+    """What was handed out, and the task that goes on behind it."""
+
+    kernel: InstantKernel
+    task: TuningTask
+
+
+async def hand_out(task: TuningTask, cost_models: CostModels, tools: InstantTools) -> HandedOut | None:
+    """The first choice that passes its check; None where none of a few does, or nobody can check now."""
+    operation = task.problem.workload.operation
+    await _meet_devices(cost_models, operation, tools)
+    cost = cost_models.expected(operation)
+    begun = time.perf_counter()
+    try:
+        found = await asyncio.to_thread(_first_choices, task, cost_models)
+        choose_ms = (time.perf_counter() - begun) * 1e3
+        for number, choice in enumerate(found):
+            candidate = _candidate(task, choice, number)
+            job = InstantJob(
+                job_id=candidate.candidate_id, workload=task.problem.workload, candidate=candidate, budget_s=BUDGET_S
+            )
+            report = await tools.checks.hand_out(job)
+            if isinstance(report.outcome, Checked):
+                kernel = _kernel(task, report, report.outcome, choice, cost.name, choose_ms)
+                return HandedOut(kernel, task.led_by(candidate))
+            log.info("job %s: %s is not handed out: %s", task.job_id, choice.instance.family, report.outcome)
+    except (Unavailable, LimitExceeded, InvalidOption) as error:
+        log.warning("job %s: no kernel is handed out before the search: %s", task.job_id, error)
+    return None
+
+
+async def lead_first(lead: Candidate, batches: AsyncIterator[Batch], standing: Standing) -> AsyncIterator[Batch]:
+    """The program that was handed out, alone, then all others: it is known soon whether it must be withdrawn."""
+    standing.proposed("families", (lead,), 0.0)
+    yield (lead,)
+    async for batch in batches:
+        yield batch
+
+
+async def _meet_devices(cost_models: CostModels, operation: str, tools: InstantTools) -> None:
+    """Before the first report the models do not know what they are asked for."""
+    if not cost_models.knows_a_device and len(names := set(await tools.devices())) == 1:
+        cost_models.on(names.pop(), operation)
+
+
+def _first_choices(task: TuningTask, cost_models: CostModels) -> list[Choice]:
+    workload = task.problem.workload
+    allows = is_ordered if workload.deterministic else anything
+    return list(islice(choices(task.problem, cost_models.expected(workload.operation), allows), TRIES))
+
+
+def _candidate(task: TuningTask, choice: Choice, number: int) -> Candidate:
+    instance = choice.instance
+    return Candidate(
+        candidate_id=f"{task.run_id}-i{number}",
+        program=instance.written,
+        origin=FromFamily(family=instance.family, parameters=dict(instance.parameters)),
+    )
+
+
+def _kernel(
+    task: TuningTask, report: InstantReport, checked: Checked, choice: Choice, chosen_by: str, choose_ms: float
+) -> InstantKernel:
+    return InstantKernel(
+        workload=task.problem.workload,
+        candidate=report.candidate,
+        checked=checked,
+        chosen_by=chosen_by,
+        expected=EstimatedTiming(median_us=choice.estimated_us, traffic_model=ESTIMATE),
+        device=report.device,
+        stages_ms={"choose": choose_ms, **report.stages_ms},
+        tuning_s=task.tuning_s,
+    )

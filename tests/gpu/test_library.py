@@ -1,0 +1,59 @@
+"""On a GPU: the library's newer routines, where it has them, among the baselines."""
+
+import pytest
+
+from services.evaluator.cuda.device import CudaDevice
+from services.evaluator.cuda.library.routines import NEEDED
+from services.evaluator.device import Bench
+from sparsesmith.operations import Problem
+from sparsesmith_proto.kernel import Baselines, MeasuredTiming
+from sparsesmith_proto.message import ElementType
+from tests.gpu.programs import make_pattern, make_workload
+
+pytestmark = pytest.mark.gpu
+
+NEWER = {"cusparse_spmvop_alg1", "cusparse_spmvop_alg2", "cusparse_generic_csr"}
+
+
+def bench_of(device: CudaDevice, element_type: ElementType) -> Bench:
+    pattern = make_pattern()
+    return device.open(Problem(make_workload(pattern, element_type=element_type), pattern))
+
+
+def names_of(baselines: Baselines) -> set[str]:
+    return {routine.routine for routine in baselines.routines}
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_a_library_that_has_plans_is_compared_by_them_and_planning_is_preparation(
+    device: CudaDevice, element_type: ElementType
+) -> None:
+    if not device.library.has(NEEDED["plan"]):
+        pytest.skip(f"cuSPARSE {device.library.version} makes no plans")
+    baselines = bench_of(device, element_type).baselines()
+    assert {"cusparse_spmvop_alg1", "cusparse_spmvop_alg2"} <= names_of(baselines)
+    for routine in baselines.routines:
+        assert isinstance(routine.timing, MeasuredTiming)
+        if "spmvop" in routine.routine:
+            assert routine.preparation_ms > 0
+
+
+def test_a_plan_is_made_anew_for_the_finals_of_each_batch(device: CudaDevice) -> None:
+    if not device.library.has(NEEDED["plan"]):
+        pytest.skip(f"cuSPARSE {device.library.version} makes no plans")
+    bench = bench_of(device, "float32")
+    bench.baselines()
+    for _ in range(2):  # On other values each time, with nothing to compete with.
+        assert isinstance(bench.retime([], bench.draw("mixed"), "cusparse_spmvop_alg2").routine, MeasuredTiming)
+
+
+def test_an_older_library_still_serves(device: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.evaluator.cuda.library.cusparse.NEW_CALLS_SINCE", (99, 0))
+    assert not device.library.has(NEEDED["plan"])
+    names = names_of(bench_of(device, "float32").baselines())
+    assert "cusparse_csr_default" in names
+    assert not names & NEWER
+
+
+def test_answers_say_which_library_it_was(device: CudaDevice) -> None:
+    assert device.description().versions["cusparse"] == device.library.version
