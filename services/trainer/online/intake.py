@@ -134,7 +134,8 @@ class RecordIntake:
         groups: Groups,
     ) -> Counter[Skip]:
         """Into groups; what will never be learned from is acknowledged, and counted by reason."""
-        now, dropped, skipped = self._clock(), list[str](), Counter[Skip](malformed=self._stream.take_malformed())
+        now, dropped = self._clock(), list[str]()
+        skipped: Counter[Skip] = Counter({"malformed": self._stream.take_malformed()})
         for delivery in deliveries:
             record = delivery.record
             read: UsableRecord | Skip = (
@@ -153,7 +154,7 @@ class RecordIntake:
                 else:
                     self._stream.bury(delivery, read)
         self._stream.acknowledge(dropped)
-        return +skipped
+        return Counter({reason: count for reason, count in skipped.items() if count})
 
 
 def _unknown(deliveries: Sequence[Delivery], groups: Groups) -> list[Delivery]:
