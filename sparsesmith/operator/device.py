@@ -25,21 +25,33 @@ from sparsesmith.artifacts.launcher import (
 )
 from sparsesmith.operator.arrays import address_of, kind_of
 from sparsesmith.operator.backend import OneWay, Scale
-from sparsesmith.operator.directions import plain_program, transposed_matrix, transposed_workload
+from sparsesmith.operator.directions import Order, plain_program, transposed_matrix, transposed_workload
 from sparsesmith.operator.native.products import NativeProducts, native_products
 from sparsesmith.operator.parts import NO_PARTS, Parts
 from sparsesmith_proto.kernel import Workload
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """What was found for A, or for A^T."""
+
+    workload: Workload
+    program: str | None
+    """None: the vendor's routine."""
+
+
 class DeviceBackend:
     """Implements Backend, on the device that is current when it is made. Raises Unavailable without CuPy or a GPU."""
 
-    def __init__(self, matrix: scipy.sparse.csr_matrix, workload: Workload, program: str | None, parts: Parts) -> None:
+    def __init__(
+        self, matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts, backward: Tuned | None = None
+    ) -> None:
         self._cupy = import_cupy()
         self._device = self._cupy.cuda.Device()
-        self._workload = workload
+        self._workload = tuned.workload
+        self._tuned_backward = backward
         self._matrix = matrix
-        self._forward = _forward(matrix, workload, program, parts)
+        self._forward = _products(matrix, tuned, parts)
 
     def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
         """See Backend.product."""
@@ -79,16 +91,16 @@ class DeviceBackend:
 
     @cached_property
     def _backward(self) -> "_Backward":
-        """A^T, made when it is first asked for: nobody has tuned it."""
+        """A^T, made when it is first asked for; with a plain program where nobody has tuned it."""
         matrix = self._matrix.copy()
         matrix.data = self.values() if self._workload.values is None else values_of(matrix, self._workload.element_type)
         transpose, order = transposed_matrix(matrix)
-        workload, program = transposed_workload(transpose, self._workload), plain_program(self._workload)
+        tuned = self._tuned_backward
+        if tuned is None:
+            tuned = Tuned(transposed_workload(transpose, self._workload), plain_program(self._workload))
         with self._device:
-            native = native_products(transpose, workload, program, NO_PARTS, order)
-            if native is not None:
-                return _Backward(native, None)
-            return _Backward(program_launcher(program, transpose, workload), self._cupy.asarray(order))
+            products = _products(transpose, tuned, NO_PARTS, order)
+            return _Backward(products, None if isinstance(products, NativeProducts) else self._cupy.asarray(order))
 
     def _is_of_the_kernel(self, x: Any) -> bool:
         """Whether it has as many columns as the kernel takes at once."""
@@ -156,11 +168,12 @@ class _Backward:
         return self.products.device_bytes + (0 if self.order is None else int(self.order.nbytes))
 
 
-def _forward(matrix: scipy.sparse.csr_matrix, workload: Workload, program: str | None, parts: Parts) -> OneWay:
-    if program is None:
-        return library_launcher(matrix, workload)
-    native = native_products(matrix, workload, program, parts)
-    return native or program_launcher(program, matrix, workload, layout=parts.layout, cubin=parts.cubin)
+def _products(matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts, order: Order | None = None) -> OneWay:
+    """`order`: see `native_products`."""
+    if tuned.program is None:
+        return library_launcher(matrix, tuned.workload)
+    native = native_products(matrix, tuned.workload, tuned.program, parts, order)
+    return native or program_launcher(tuned.program, matrix, tuned.workload, layout=parts.layout, cubin=parts.cubin)
 
 
 def _stream_handle(x: Any, cupy: Any) -> int:
