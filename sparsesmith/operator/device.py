@@ -23,7 +23,7 @@ from sparsesmith.artifacts.launcher import (
     stream_of,
     values_of,
 )
-from sparsesmith.operator.arrays import address_of, kind_of
+from sparsesmith.operator.arrays import address_of, kind_of, place_of, refused
 from sparsesmith.operator.backend import OneWay, Scale
 from sparsesmith.operator.directions import Order, plain_program, transposed_matrix, transposed_workload
 from sparsesmith.operator.native.products import NativeProducts, native_products
@@ -49,6 +49,7 @@ class DeviceBackend:
         self._cupy = import_cupy()
         self._device = self._cupy.cuda.Device()
         self._workload = tuned.workload
+        self._is_fixed = tuned.program is not None and tuned.workload.values is not None
         self._tuned_backward = backward
         self._matrix = matrix
         self._forward = _products(matrix, tuned, parts)
@@ -56,8 +57,9 @@ class DeviceBackend:
     def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
         """See Backend.product."""
         launcher = self._backward.products if transposed else self._forward
-        if out is not None and isinstance(launcher, NativeProducts) and self._is_of_the_kernel(x) and _is_on_a_gpu(x):
-            launcher.scaled(address_of(x), address_of(out), _stream_handle(x, self._cupy), scale)
+        direct = launcher if isinstance(launcher, NativeProducts) and self._is_of_the_kernel(x) else None
+        if direct is not None and out is not None and _is_on_a_gpu(x):
+            self._directly(direct, x, out, scale)
             return out
         num_results = self._matrix.shape[1 if transposed else 0]
         with self._device, stream_of(x, self._cupy):
@@ -67,9 +69,24 @@ class DeviceBackend:
                 self._multiply(launcher, operand, result)
                 return out
             found = self._cupy.empty((num_results, *operand.shape[1:]), operand.dtype)
-            self._multiply(launcher, operand, found)
-            found *= operand.dtype.type(scale.alpha)
+            if direct is not None:
+                self._directly(direct, operand, found, Scale(scale.alpha))
+            else:
+                self._multiply(launcher, operand, found)
+                found *= operand.dtype.type(scale.alpha)
             return like(x, found) if out is None else self._add(found, out, result, scale)
+
+    def _directly(self, products: NativeProducts, x: Any, out: Any, scale: Scale) -> None:
+        """Arrays on the GPU as the kernel takes them, on the stream that is current for x's kind."""
+        if place_of(x) != f"cuda:{self._device.id}":
+            raise refused(
+                "x", f"lies on {place_of(x)}, the matrix on cuda:{self._device.id}", place_of(x), self._device.id
+            )
+        if self._cupy.cuda.runtime.getDevice() == self._device.id:
+            products.scaled(address_of(x), address_of(out), _stream_handle(x, self._cupy), scale)
+            return
+        with self._device:
+            products.scaled(address_of(x), address_of(out), _stream_handle(x, self._cupy), scale)
 
     def set_values(self, values: Any) -> None:
         """See Backend.set_values. In place: a captured graph multiplies with the new ones."""
@@ -93,7 +110,7 @@ class DeviceBackend:
     def _backward(self) -> "_Backward":
         """A^T, made when it is first asked for; with a plain program where nobody has tuned it."""
         matrix = self._matrix.copy()
-        matrix.data = self.values() if self._workload.values is None else values_of(matrix, self._workload.element_type)
+        matrix.data = values_of(matrix, self._workload.element_type) if self._is_fixed else self.values()
         transpose, order = transposed_matrix(matrix)
         tuned = self._tuned_backward
         if tuned is None:

@@ -91,7 +91,7 @@ def test_the_wheel_holds_the_files_that_are_not_python(tmp_path: Path) -> None:
     needed = {
         str(path.relative_to(parent))
         for package, parent in packages.items()
-        for pattern in ("*.py", "*.hpp", "*.in", "*.cu", "*.json")
+        for pattern in ("*.py", "*.hpp", "*.in", "*.cu", "*.json", "*.c", "*.h")
         for path in (parent / package).rglob(pattern)
     }
     assert needed <= names, sorted(needed - names)
