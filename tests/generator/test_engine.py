@@ -166,3 +166,35 @@ def test_a_killed_engine_fails_its_samples_and_is_replaced(live_policy: LivePoli
         return drawn
 
     assert live_policy.run(kill_while_sampling()).token_ids
+
+
+class AfterTokens:
+    """A watch that looks once so many characters are there, and ends the sample or not."""
+
+    def __init__(self, characters: int, refuses: bool) -> None:
+        self._characters = characters
+        self._refuses = refuses
+        self.looked = 0
+
+    def is_due(self, text: str) -> bool:
+        return self.looked == 0 and len(text) >= self._characters
+
+    def refuses(self) -> bool:
+        self.looked += 1
+        return self._refuses
+
+
+def test_a_sample_ends_where_its_watch_refuses_it_and_the_engine_draws_no_further(live_policy: LivePolicy) -> None:
+    async def watched(watch: AfterTokens) -> Sample:
+        engine = await live_policy.host.serving()
+        prompt = EmbeddingPrompt(make_embeddings())
+        return await engine.sample(prompt, temperature=1.0, max_tokens=900, watch=watch)
+
+    refusing, agreeing = AfterTokens(12, refuses=True), AfterTokens(12, refuses=False)
+    stopped, whole = live_policy.run(watched(refusing)), live_policy.run(watched(agreeing))
+    assert refusing.looked == agreeing.looked == 1
+    assert 12 <= len(stopped.text) < 600
+    assert len(stopped.token_ids) == len(stopped.logprobs) < len(whole.token_ids)
+    expected = reference_logprobs(live_policy.policy, make_embeddings(), stopped.token_ids)
+    torch.testing.assert_close(torch.tensor(stopped.logprobs), expected, atol=CLOSE, rtol=0)
+    assert live_policy.run(draw(live_policy, max_tokens=4)).token_ids

@@ -1,4 +1,6 @@
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -9,24 +11,33 @@ from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.matrix_policy import MatrixPrompts
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.policy.text_policy import TextPrompts
+from services.generator.policy.value_filter import ValueFilter
 from services.generator.search import STRATEGIES, Sources, Standing
 from sparsesmith.errors import Unavailable
-from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE, PolicyDescription, save_tokenizer
+from sparsesmith.policy.value import ValueModel, save_value_model
 from sparsesmith.program.program import parse_program
 from sparsesmith.prompts.text import text_prompt
-from sparsesmith_proto.kernel import Candidate, Sampled
+from sparsesmith_proto.kernel import Candidate, Sampled, Workload
 from tests.generator.conftest import LivePolicy
 from tests.generator.orders import make_pattern, make_prompt, make_task, make_workload
-from tests.generator.tiny_policy import make_policy, reference_logprobs, write_policy
+from tests.generator.tiny_policy import make_policy, make_tokenizer, reference_logprobs, write_policy
 
 
 def make_sampler(live: LivePolicy, max_program_tokens: int = 40) -> PolicySampler:
     return PolicySampler(live.host, live.writer, SamplingOptions("sm_90", 1.0, max_program_tokens))
 
 
-def collect(live: LivePolicy, search: str, limit: int, sampler: PolicySampler | None) -> list[Candidate]:
+def collect(
+    live: LivePolicy,
+    search: str,
+    limit: int,
+    sampler: PolicySampler | None,
+    value_filter: ValueFilter | None = None,
+) -> list[Candidate]:
     async def all_batches() -> list[Candidate]:
-        sources = Sources(sampler, batch_candidates=4, samples_in_flight=8)
+        sources = Sources(sampler, batch_candidates=4, samples_in_flight=8, value_filter=value_filter)
         batches = STRATEGIES[search](make_task(), sources, limit, Standing())  # type: ignore[index]
         return [candidate async for batch in batches for candidate in batch]
 
@@ -40,8 +51,6 @@ def test_samples_come_in_groups_with_what_the_trainer_needs_to_rebuild_them(live
     assert all(isinstance(origin, Sampled) for origin in origins)
     groups = {origin.group: origin.prompt for origin in origins if isinstance(origin, Sampled)}
     assert len(groups) == 2
-    sizes = {origin.group: origin.group_size for origin in origins if isinstance(origin, Sampled)}
-    assert sorted(size or 0 for size in sizes.values()) == [4, 16]
     assert len({prompt.sample_seed for prompt in groups.values()}) == 2
     pattern = make_task().problem.pattern
     for origin in origins[:4]:
@@ -50,6 +59,35 @@ def test_samples_come_in_groups_with_what_the_trainer_needs_to_rebuild_them(live
         assert isinstance(written, EmbeddingPrompt)
         expected = reference_logprobs(live_policy.policy, written.embeddings, origin.token_ids)
         torch.testing.assert_close(torch.tensor(origin.logprobs), expected, atol=1e-4, rtol=0)
+
+
+@dataclass(frozen=True)
+class Watching(ValueFilter):
+    """Remembers what it was asked."""
+
+    asked: list[tuple[int, int]] = field(default_factory=list)
+    """Samples, and how many of them were to be kept."""
+
+    def best(self, pattern: Pattern, workload: Workload, samples: Sequence[Candidate], most: int) -> list[Candidate]:
+        self.asked.append((len(samples), most))
+        return super().best(pattern, workload, samples, most)
+
+
+@pytest.mark.parametrize("search", ["sample", "auto"])
+def test_with_a_value_model_the_best_of_several_times_as_many_samples_are_graded(
+    live_policy: LivePolicy, tmp_path: Path, search: str
+) -> None:
+    torch.manual_seed(0)
+    save_value_model(ValueModel(make_policy().model, make_policy().encoder), PolicyDescription("value"), tmp_path)
+    save_tokenizer(make_tokenizer().to_str(), tmp_path)
+    watching = Watching(tmp_path, 4)
+    candidates = collect(live_policy, search, 40 if search == "auto" else 6, make_sampler(live_policy), watching)
+    sampled = [each for each in candidates if isinstance(each.origin, Sampled)]
+    assert len({each.candidate_id for each in sampled}) == len(sampled)
+    assert sum(kept for _, kept in watching.asked) == len(sampled) > 0
+    assert all(drawn == 4 * kept for drawn, kept in watching.asked)
+    if search == "sample":
+        assert len(sampled) == 6
 
 
 def test_auto_asks_the_policy_once_the_first_programs_of_the_tuner_are_out(live_policy: LivePolicy) -> None:
