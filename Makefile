@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test test-slow check fuzz-api test-gpu test-containers soak bench report schema train-policy clean
+.PHONY: help install demo up native test test-slow check fuzz-api test-gpu test-containers soak bench report schema train-policy clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ demo: $(INSTALLED) ## Start the stack, tune a kernel for a real matrix, print it
 
 up: $(INSTALLED) ## Start the whole stack and keep it running (Ctrl-C stops it)
 	$(PYTHON) -m sparsesmith.cli up
+
+native: $(INSTALLED) ## Build libsparsesmith_op, the operator's C library, with the system's C compiler; no CUDA toolkit
+	$(PYTHON) -m sparsesmith.operator.native.build .sparsesmith/native
 
 test: $(INSTALLED) ## All tests that need no GPU
 	$(PYTHON) -m pytest -m "not gpu"

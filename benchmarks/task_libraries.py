@@ -41,6 +41,11 @@ def _least_squares(given: Tensors, _: Sizes) -> torch.Tensor:
     return weights
 
 
+def _attention(given: Tensors, _: Sizes) -> torch.Tensor:
+    q, k, v = (given[name].transpose(0, 1)[None] for name in ("q", "k", "v"))
+    return functional.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1)
+
+
 ROUTINES: Mapping[str, Routine] = {
     "sigmoid": lambda given, _: torch.sigmoid(given["x"]),
     "relu": lambda given, _: torch.relu(given["x"]),
@@ -57,6 +62,12 @@ ROUTINES: Mapping[str, Routine] = {
     "cross_entropy": lambda given, _: functional.cross_entropy(given["logits"], given["labels"]),
     "histogram": lambda given, sizes: torch.bincount(given["keys"], minlength=sizes["bins"]),
     "least_squares": _least_squares,
+    "matmul": lambda given, _: given["a"] @ given["b"],
+    "conv2d": lambda given, _: functional.conv2d(given["x"][None, None], given["weights"][None, None])[0, 0],
+    "max_pool3d": lambda given, _: functional.max_pool3d(given["x"], 3, stride=2, padding=1, dilation=3),
+    "attention": _attention,
+    "top_k": lambda given, sizes: torch.topk(given["x"], sizes["k"]).values,
+    "sort": lambda given, _: torch.sort(given["x"]).values,
 }
 
 
@@ -68,7 +79,7 @@ def tensors_of(inputs: Mapping[str, Any], device: str = "cpu") -> Tensors:
 
 def library_us(task: str, inputs: Mapping[str, Any], sizes: Sizes) -> float:
     """Microseconds of a call on the GPU, the median of batches. Raises RuntimeError where it does not run."""
-    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     given, call = tensors_of(inputs, "cuda"), ROUTINES[task]
 
     def batch(repeats: int) -> Callable[[], None]:

@@ -1,11 +1,13 @@
 """Tunes each task by the system's own means (first programs and their knobs) and compares with its naive program.
 
     python -m benchmarks.tasks [--device auto] [--sizes published] [--tasks dot,sum] [--candidates 24] [--seconds 60]
-        [--out benchmarks/results]
+        [--mutants 16] [--out benchmarks/results]
 
 On a GPU at the five published sizes, with PyTorch's time beside it; on the interpreter at the small ragged size of each
-task's own, where times are estimates of a model and no statement about a device. A row is written as soon as it is
-there: a run that is cut off is taken up where it ended, on the same device and the same commit.
+task's own, where times are estimates of a model and no statement about a device. What is right of a size is found on the host:
+one of more than `--most-operations` is left out, and says so. With `--mutants` the best is then changed so many times, one
+change on top of what has paid. A row is written as soon as it is there: a run that is cut off is taken up where it ended,
+on the same device and the same commit.
 """
 
 import argparse
@@ -31,13 +33,14 @@ from services.evaluator.jobs import Grader
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FamilyInstance
+from sparsesmith.mutation import drawn, subject_of
 from sparsesmith.operations import Problem
 from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.tuning.cost import AnalyticCost
 from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.tuner import Tuner, TuningLimits
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, DeviceDescription, FromFamily, Passed, Workload
+from sparsesmith_proto.kernel import Candidate, DeviceDescription, FromFamily, Passed, UserWritten, Workload
 
 BATCH = 8
 REDUCTIONS = ("mse", "sum", "dot", "monte_carlo", "cross_entropy", "histogram", "least_squares")
@@ -79,6 +82,8 @@ def tuned(
     started = time.monotonic()
     problem = Problem(Workload(operation=task, element_type="float32", axes=dict(axes)))
     row: dict[str, Any] = {"task": task, "axes": dict(axes), "bytes": problem.floor.bytes_moved}
+    if problem.floor.flops > options.most_operations:
+        return row | {"left_out": f"{problem.floor.flops} operations on the host", "seconds": 0.0}
     try:
         row |= _searched(grader, problem, options)
     except SparsesmithError as error:
@@ -94,28 +99,62 @@ def _searched(grader: Grader, problem: Problem, options: argparse.Namespace) -> 
     outcomes: Counter[str] = Counter()
     naive_us, best, end = 0.0, None, time.monotonic() + options.seconds
     while not tuner.done and time.monotonic() < end and (batch := tuner.next_batch(BATCH)):
-        report = _graded(grader, problem, batch, end)
+        report = _graded(grader, problem, _of_families(batch), end)
         naive_us = naive_us or report.baselines.best_routine().timing.median_us
         for instance, evaluation in zip(batch, report.evaluations, strict=True):
             outcome = evaluation.outcome
             outcomes[outcome.outcome] += 1
             tuner.tell(instance, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome)
             if isinstance(outcome, Passed) and (best is None or outcome.timing.median_us < best[1].timing.median_us):
-                best = instance, outcome
-    return {"naive_us": naive_us, "outcomes": dict(outcomes), "best": None if best is None else _told_of(*best)}
+                best = instance, outcome, evaluation.candidate.program
+    row = {"naive_us": naive_us, "outcomes": dict(outcomes), "best": None if best is None else _told_of(*best[:2])}
+    if best is None or not options.mutants:
+        return row
+    return row | {"mutated": _mutated(grader, problem, best[2], best[1].timing.median_us, options)}
 
 
-def _graded(grader: Grader, problem: Problem, batch: Sequence[FamilyInstance], end: float) -> EvaluationReport:
-    candidates = tuple(
+def _mutated(
+    grader: Grader, problem: Problem, program: str, before_us: float, options: argparse.Namespace
+) -> dict[str, Any]:
+    """The best that changes have made of a program, each drawn with a seed of its number."""
+    workload, best_us, deeds = problem.workload, before_us, list[str]()
+    parent = subject_of(program, None, workload.operation, workload.element_type)
+    outcomes, end = Counter[str](), time.monotonic() + options.seconds
+    for first in range(0, options.mutants, BATCH):
+        numbers = range(first, min(first + BATCH, options.mutants))
+        found = {each.text: each for each in (drawn(parent, str(number)) for number in numbers) if each is not None}
+        if not found or time.monotonic() > end:
+            break
+        candidates = [
+            Candidate(candidate_id=str(place), program=text, origin=UserWritten()) for place, text in enumerate(found)
+        ]
+        report = _graded(grader, problem, candidates, end)
+        outcomes.update(each.outcome.outcome for each in report.evaluations)
+        better = [
+            (outcome.timing.median_us, mutant)
+            for mutant, evaluation in zip(found.values(), report.evaluations, strict=True)
+            if isinstance(outcome := evaluation.outcome, Passed) and outcome.timing.median_us < best_us
+        ]
+        if better:
+            best_us, mutant = min(better, key=lambda each: each[0])
+            parent, deeds = mutant.subject, [*deeds, mutant.deed]
+    return {"us": best_us, "deeds": deeds, "outcomes": dict(outcomes)}
+
+
+def _of_families(batch: Sequence[FamilyInstance]) -> list[Candidate]:
+    return [
         Candidate(
             candidate_id=str(place),
             program=instance.program,
             origin=FromFamily(family=instance.family, parameters=dict(instance.parameters)),
         )
         for place, instance in enumerate(batch)
-    )
+    ]
+
+
+def _graded(grader: Grader, problem: Problem, candidates: Sequence[Candidate], end: float) -> EvaluationReport:
     budget_s = max(60.0, end - time.monotonic())
-    job = EvaluationJob(job_id="tasks", workload=problem.workload, candidates=candidates, budget_s=budget_s)
+    job = EvaluationJob(job_id="tasks", workload=problem.workload, candidates=tuple(candidates), budget_s=budget_s)
     return grader.grade(job, Tasks())
 
 
@@ -148,7 +187,8 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
     reductions = [row for row in compared if row["task"] in REDUCTIONS]
     others = [row for row in compared if row["task"] not in REDUCTIONS]
     tasks = {row["task"] for row in rows}
-    solved = {task for task in tasks if all(row.get("best") for row in rows if row["task"] == task)}
+    asked = [row for row in rows if "left_out" not in row]
+    solved = {row["task"] for row in asked} - {row["task"] for row in asked if not row.get("best")}
     return {
         "kind": "tasks",
         "times": "measured" if device.kind == "cuda" else "estimated",
@@ -161,12 +201,14 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
         "tasks": len(tasks),
         "solved": len(solved),
         "unsolved": sorted(tasks - solved),
+        "sizes_left_out": len(rows) - len(asked),
         "longest_s": max((row["seconds"] for row in rows), default=0.0),
         "over_naive": {
             "all": _over(compared, "naive_us"),
             "reductions": _over(reductions, "naive_us"),
             "others": _over(others, "naive_us"),
         },
+        "mutated_over_best": _mutated_over_best(asked),
         "over_torch": _over([row for row in compared if "torch_us" in row], "torch_us"),
         "rows": list(rows),
     }
@@ -175,6 +217,12 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
 def _over(rows: Sequence[dict[str, Any]], other: str) -> float | None:
     """Geometric mean; None of none. Where nothing is faster than the naive program, that is what a user gets."""
     ratios = [row[other] / min(row["best"]["us"], row["naive_us"]) for row in rows]
+    return round(geometric_mean(ratios), 4) if ratios else None
+
+
+def _mutated_over_best(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Geometric mean; None where nothing was changed."""
+    ratios = [row["best"]["us"] / row["mutated"]["us"] for row in rows if "mutated" in row]
     return round(geometric_mean(ratios), 4) if ratios else None
 
 
@@ -203,6 +251,8 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--tasks", default="", help="names with commas between; all by default")
     parser.add_argument("--candidates", type=int, default=24, help="programs tried of a task at a size, at most")
     parser.add_argument("--seconds", type=float, default=60.0, help="of a task at a size, at most")
+    parser.add_argument("--mutants", type=int, default=0, help="changes of the best of each size")
+    parser.add_argument("--most-operations", type=int, default=3 * 10**11, help="of what is right, on the host")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
 

@@ -45,3 +45,24 @@ class Backend(Protocol):
     def device_bytes(self) -> int:
         """Memory of a GPU that it holds."""
         ...
+
+
+class OneWay(Protocol):
+    """Products with A, or with A^T, on a GPU: of contiguous CuPy arrays of the shapes that the kernel is for."""
+
+    def multiply(self, operand: Any, result: Any) -> None:
+        """On CuPy's current stream."""
+        ...
+
+    def set_values(self, values: Any) -> None:
+        """In its own CSR order, or in that of A where it was made so; a CuPy array of the element type."""
+        ...
+
+    def values(self) -> npt.NDArray[np.floating[Any]]:
+        """The present ones, on the host."""
+        ...
+
+    @property
+    def device_bytes(self) -> int:
+        """Memory that it holds."""
+        ...

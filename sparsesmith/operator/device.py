@@ -1,10 +1,12 @@
-"""Products on a GPU, through CuPy: the tuned kernel or the vendor's library for A, a plain kernel for A^T.
+"""Products on a GPU: the tuned kernel or the vendor's library for A, a plain kernel for A^T.
 
+Kernels run through libsparsesmith_op, arguments bound beforehand; where that cannot be built, through CuPy.
 What a call does is put on the current stream of x's kind (torch's for tensors on the GPU, else CuPy's); nothing waits.
 With `out` on the GPU a plain product allocates nothing once the first of its direction was made.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +15,6 @@ import numpy.typing as npt
 import scipy.sparse
 
 from sparsesmith.artifacts.launcher import (
-    Launcher,
     device_operand,
     import_cupy,
     library_launcher,
@@ -22,11 +23,11 @@ from sparsesmith.artifacts.launcher import (
     stream_of,
     values_of,
 )
-from sparsesmith.matrix.pattern import pattern_from_scipy
-from sparsesmith.operations import operation_named
-from sparsesmith.operations.texts import programs_for
-from sparsesmith.operator.backend import Scale
-from sparsesmith.operator.parts import Parts
+from sparsesmith.operator.arrays import address_of, kind_of
+from sparsesmith.operator.backend import OneWay, Scale
+from sparsesmith.operator.directions import plain_program, transposed_matrix, transposed_workload
+from sparsesmith.operator.native.products import NativeProducts, native_products
+from sparsesmith.operator.parts import NO_PARTS, Parts
 from sparsesmith_proto.kernel import Workload
 
 
@@ -38,11 +39,14 @@ class DeviceBackend:
         self._device = self._cupy.cuda.Device()
         self._workload = workload
         self._matrix = matrix
-        self._forward = _launcher(matrix, workload, program, parts)
+        self._forward = _forward(matrix, workload, program, parts)
 
     def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
         """See Backend.product."""
-        launcher = self._backward[0] if transposed else self._forward
+        launcher = self._backward.products if transposed else self._forward
+        if out is not None and isinstance(launcher, NativeProducts) and self._is_of_the_kernel(x) and _is_on_a_gpu(x):
+            launcher.scaled(address_of(x), address_of(out), _stream_handle(x, self._cupy), scale)
+            return out
         num_results = self._matrix.shape[1 if transposed else 0]
         with self._device, stream_of(x, self._cupy):
             operand = device_operand(x, self._cupy, tuple(x.shape), self._workload.element_type)
@@ -61,8 +65,7 @@ class DeviceBackend:
             ordered = device_operand(values, self._cupy, tuple(values.shape), self._workload.element_type)
             self._forward.set_values(ordered)
             if "_backward" in self.__dict__:
-                launcher, order = self._backward
-                launcher.set_values(ordered[order])
+                self._backward.set_values(ordered)
 
     def values(self) -> npt.NDArray[np.floating[Any]]:
         """See Backend.values."""
@@ -71,23 +74,28 @@ class DeviceBackend:
     @property
     def device_bytes(self) -> int:
         """See Backend.device_bytes."""
-        backward = self._backward[0].device_bytes if "_backward" in self.__dict__ else 0
+        backward = self._backward.device_bytes if "_backward" in self.__dict__ else 0
         return self._forward.device_bytes + backward
 
     @cached_property
-    def _backward(self) -> tuple[Launcher, Any]:
-        """A^T and where its values stand among those of A; made when it is first asked for: nobody has tuned it."""
+    def _backward(self) -> "_Backward":
+        """A^T, made when it is first asked for: nobody has tuned it."""
         matrix = self._matrix.copy()
         matrix.data = self.values() if self._workload.values is None else values_of(matrix, self._workload.element_type)
         transpose, order = transposed_matrix(matrix)
-        workload = self._workload.model_copy(
-            update={"pattern": pattern_from_scipy(transpose).digest, "values": None}, deep=True
-        )
-        program = next(iter(programs_for(operation_named(workload.operation), workload.element_type).values()))
+        workload, program = transposed_workload(transpose, self._workload), plain_program(self._workload)
         with self._device:
-            return program_launcher(program, transpose, workload), self._cupy.asarray(order)
+            native = native_products(transpose, workload, program, NO_PARTS, order)
+            if native is not None:
+                return _Backward(native, None)
+            return _Backward(program_launcher(program, transpose, workload), self._cupy.asarray(order))
 
-    def _multiply(self, launcher: Launcher, operand: Any, result: Any) -> None:
+    def _is_of_the_kernel(self, x: Any) -> bool:
+        """Whether it has as many columns as the kernel takes at once."""
+        columns = x.shape[1] if x.ndim == 2 else 1
+        return bool(columns == (1 if self._workload.operation == "spmv" else self._workload.num_dense_cols))
+
+    def _multiply(self, launcher: OneWay, operand: Any, result: Any) -> None:
         """Of as many columns as there are, with a kernel for `num_dense_cols` of them."""
         columns = self._workload.num_dense_cols
         if self._workload.operation == "spmv":
@@ -131,21 +139,37 @@ class DeviceBackend:
         return out
 
 
-def transposed_matrix(
-    matrix: scipy.sparse.csr_matrix,
-) -> tuple[scipy.sparse.csr_matrix, npt.NDArray[np.integer[Any]]]:
-    """A^T in CSR, and for each of its nonzeros the place of its value among those of A."""
-    numbered = scipy.sparse.csr_matrix((np.arange(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
-    places = numbered.T.tocsr()
-    places.sort_indices()
-    order = places.data
-    return scipy.sparse.csr_matrix((matrix.data[order], places.indices, places.indptr), shape=places.shape), order
+@dataclass(frozen=True)
+class _Backward:
+    """Products with A^T."""
+
+    products: OneWay
+    order: Any
+    """For each of its nonzeros the place of its value among those of A, a CuPy array; None: it knows itself."""
+
+    def set_values(self, values: Any) -> None:
+        """In the order of A."""
+        self.products.set_values(values if self.order is None else values[self.order])
+
+    @property
+    def device_bytes(self) -> int:
+        return self.products.device_bytes + (0 if self.order is None else int(self.order.nbytes))
 
 
-def _launcher(matrix: scipy.sparse.csr_matrix, workload: Workload, program: str | None, parts: Parts) -> Launcher:
+def _forward(matrix: scipy.sparse.csr_matrix, workload: Workload, program: str | None, parts: Parts) -> OneWay:
     if program is None:
         return library_launcher(matrix, workload)
-    return program_launcher(program, matrix, workload, layout=parts.layout, cubin=parts.cubin)
+    native = native_products(matrix, workload, program, parts)
+    return native or program_launcher(program, matrix, workload, layout=parts.layout, cubin=parts.cubin)
+
+
+def _stream_handle(x: Any, cupy: Any) -> int:
+    """Of the stream that is current for arrays of x's kind."""
+    if kind_of(x) != "torch":
+        return int(cupy.cuda.get_current_stream().ptr)
+    import torch
+
+    return int(torch.cuda.current_stream(x.device).cuda_stream)
 
 
 def _is_on_a_gpu(array: Any) -> bool:

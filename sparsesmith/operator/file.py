@@ -16,7 +16,7 @@ import os
 import struct
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sparsesmith.errors import InvalidInput
@@ -26,23 +26,37 @@ VERSION = 1
 ALIGNMENT = 256
 MAX_SECTIONS = 256
 
+Sections = Mapping[str, bytes | memoryview]
+"""Contents by name, in order."""
+
 _HEAD = struct.Struct("<8sIIII")
 _ENTRY = struct.Struct("<40sQQII")
 
 
-def write_sections(path: Path, sections: Mapping[str, bytes | memoryview]) -> None:
-    """Written beside and renamed: whoever reads meanwhile has the old file. Raises OSError."""
+def packed_sections(sections: Sections) -> bytes:
+    """A file's bytes."""
+    return b"".join(_pieces(sections))
+
+
+def _pieces(sections: Sections) -> Iterator[bytes | memoryview]:
     table, offset = b"", _aligned(_HEAD.size + _ENTRY.size * len(sections))
     for name, content in sections.items():
         table += _ENTRY.pack(name.encode("ascii"), offset, len(content), zlib.crc32(content), 0)
         offset = _aligned(offset + len(content))
+    yield (head := _HEAD.pack(MAGIC, VERSION, len(sections), zlib.crc32(table), 0) + table)
+    written = len(head)
+    for content in sections.values():
+        yield b"\0" * (_aligned(written) - written)
+        yield content
+        written = _aligned(written) + len(content)
+
+
+def write_sections(path: Path, sections: Sections) -> None:
+    """Written beside and renamed: whoever reads meanwhile has the old file. Raises OSError."""
     descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_HEAD.pack(MAGIC, VERSION, len(sections), zlib.crc32(table), 0) + table)
-            for content in sections.values():
-                file.write(b"\0" * (_aligned(file.tell()) - file.tell()))
-                file.write(content)
+            file.writelines(_pieces(sections))
         Path(beside).chmod(0o644)
         Path(beside).replace(path)
     except OSError:

@@ -21,8 +21,10 @@ from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operator import arrays
 from sparsesmith.operator.backend import Backend, Scale
 from sparsesmith.operator.device import DeviceBackend
-from sparsesmith.operator.file import refused_file
+from sparsesmith.operator.directions import direction_of, plain_program, transposed_matrix, transposed_workload
+from sparsesmith.operator.file import Sections, refused_file
 from sparsesmith.operator.host import HostBackend, host_array
+from sparsesmith.operator.image import support_cubin
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith.operator.parts import NO_PARTS, Parts
 from sparsesmith.operator.saved import Saved, read_saved, write_saved
@@ -174,12 +176,19 @@ class Operator:
         values = checked_values(matrix.data, self.report.workload)
         return artifact(kind, self.report, pattern_from_scipy(matrix), values).content
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """One file that `sparsesmith.load` reads: report, program, matrix, storage format, machine code for the
-        report's GPU where a compiler (NVRTC) is found; a RuntimeWarning where none is. Raises OSError, Conflict."""
+    def save(self, path: str | os.PathLike[str], *, transposed: bool = False) -> None:
+        """One file that `sparsesmith.load` and the C library read: report, program, matrix, storage format, machine
+        code for the report's GPU where a compiler (NVRTC) is found; a RuntimeWarning where none is.
+
+        `transposed`: with A^T for the C library, which makes no kernel itself. Raises OSError, Conflict.
+        """
         bound = self._bound
-        saved = Saved(bound.report, bound.present_matrix(), bound.complete_parts(), self._is_transposed)
-        write_saved(Path(path), saved)
+        matrix, parts = bound.present_matrix(), bound.complete_parts()
+        write_saved(
+            Path(path),
+            Saved(bound.report, matrix, parts, self._is_transposed),
+            bound.native_sections(matrix, parts, transposed=transposed),
+        )
 
     def close(self) -> None:
         """Gives memory back, of the GPU too. Whatever is asked of it or of a view afterwards is a Conflict."""
@@ -293,6 +302,19 @@ class _Bound:
             except (NvrtcNotFound, OSError) as error:
                 _warn(f"saved without machine code, which will be compiled where it is loaded: {error}")
         return Parts(layout, cubin, architecture if cubin else None)
+
+    def native_sections(self, matrix: scipy.sparse.csr_matrix, parts: Parts, *, transposed: bool) -> Sections:
+        """What the C library needs beside; nothing where there is no program or no compiler."""
+        if self.program is None or not parts.cubin or parts.architecture is None:
+            return {}
+        workload, num_sms = self.report.workload, self.report.device.num_sms
+        forward = direction_of(matrix, workload, self.program, parts)
+        sections = dict(forward.sections(parts.architecture, num_sms))
+        if transposed:
+            other, order = transposed_matrix(matrix)
+            backward = direction_of(other, transposed_workload(other, workload), plain_program(workload), order=order)
+            sections |= backward.sections(parts.architecture, num_sms, "T.")
+        return {**sections, "support": support_cubin(self.element_type, parts.architecture)}
 
     def close(self) -> None:
         with self._lock:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -11,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sparsesmith.elements import dtype_of
 from sparsesmith.formats.format import Layout
-from sparsesmith.operator.file import damaged, read_sections, refused_file, write_sections
+from sparsesmith.operator.file import Sections, damaged, read_sections, refused_file, write_sections
+from sparsesmith.operator.image import as_bytes
 from sparsesmith.operator.parts import Parts
 from sparsesmith_proto.api import KernelReport
 from sparsesmith_proto.message import Architecture
@@ -52,8 +52,8 @@ class Saved:
     """Whether it was the view A^T that was saved."""
 
 
-def write_saved(path: Path, saved: Saved) -> None:
-    """Raises OSError."""
+def write_saved(path: Path, saved: Saved, beside: Sections) -> None:
+    """With sections for the C library `beside`. Raises OSError."""
     parts, matrix = saved.parts, saved.matrix
     head = _Head(
         architecture=parts.architecture,
@@ -66,9 +66,10 @@ def write_saved(path: Path, saved: Saved) -> None:
         {
             "head": head.model_dump_json().encode(),
             "report": saved.report.model_dump_json().encode(),
-            **{name: _bytes(array) for name, array in {**arrays, "values": matrix.data}.items()},
+            **{name: as_bytes(array) for name, array in {**arrays, "values": matrix.data}.items()},
             **({} if parts.layout is None else _layout_arrays(parts.layout)),
             **({"cubin": parts.cubin} if parts.cubin else {}),
+            **beside,
         },
     )
 
@@ -107,16 +108,11 @@ def _stored(layout: Layout) -> _StoredLayout:
 
 
 def _layout_arrays(layout: Layout) -> dict[str, memoryview]:
-    arrays = {_INDEX + name: _bytes(array) for name, array in layout.indices.items()}
-    return arrays if layout.value_sources is None else {**arrays, _SOURCES: _bytes(layout.value_sources)}
+    arrays = {_INDEX + name: as_bytes(array) for name, array in layout.indices.items()}
+    return arrays if layout.value_sources is None else {**arrays, _SOURCES: as_bytes(layout.value_sources)}
 
 
 def _layout(stored: _StoredLayout, sections: Mapping[str, memoryview]) -> Layout:
     indices = {name: np.frombuffer(sections[_INDEX + name], kind) for name, kind in stored.index_types.items()}
     sources = np.frombuffer(sections[_SOURCES], "<i4") if _SOURCES in sections else None
     return Layout(stored.sizes, indices, sources, stored.num_slots, stored.scratch)
-
-
-def _bytes(array: "np.ndarray[Any, Any]") -> memoryview:
-    contiguous = np.ascontiguousarray(array)
-    return contiguous.view(np.uint8).reshape(-1).data if contiguous.size else memoryview(b"")

@@ -52,3 +52,14 @@ def test_ratios_are_geometric_means_of_what_a_user_gets() -> None:
     assert result["over_naive"] == {"all": pytest.approx(16 ** (1 / 3), abs=1e-4), "reductions": 4.0, "others": 1.0}
     assert result["over_torch"] == 2.0
     assert (result["tasks"], result["solved"], result["unsolved"]) == (4, 3, ["dot"])
+
+
+def test_a_size_that_was_left_out_makes_no_task_unsolved_and_changes_of_the_best_have_a_mean_of_their_own() -> None:
+    rows = [
+        make_row("sum", 8.0, 4.0, mutated={"us": 1.0}),
+        make_row("sum", 8.0, 4.0, mutated={"us": 4.0}),
+        {"task": "sum", "axes": {"n": 16}, "left_out": "too many operations", "seconds": 0.0},
+    ]
+    result = told(rows, DEVICE, OPTIONS)
+    assert (result["solved"], result["unsolved"], result["sizes_left_out"]) == (1, [], 1)
+    assert result["mutated_over_best"] == 2.0

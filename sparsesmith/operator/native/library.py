@@ -1,0 +1,151 @@
+"""libsparsesmith_op from Python, by ctypes."""
+
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy.typing as npt
+
+from sparsesmith.errors import InvalidInput, SparsesmithError, Unavailable
+from sparsesmith.operator.native.build import NAME, SOURCES, build, cache_folder
+
+LIBRARY_VARIABLE = "SPARSESMITH_OP_LIBRARY"
+"""Environment variable: the library's file; empty: none is used."""
+
+ABI = 1
+_INVALID_ARGUMENT, _BAD_FILE, _OTHER_ARCHITECTURE = 1, 2, 4
+_POINTER, _DOUBLE, _LONG = ctypes.c_void_p, ctypes.c_double, ctypes.c_int64
+
+
+class Info(ctypes.Structure):
+    """sparsesmith_op_info."""
+
+    _fields_ = (
+        ("num_rows", ctypes.c_int32),
+        ("num_cols", ctypes.c_int32),
+        ("nnz", ctypes.c_int32),
+        ("num_dense_cols", ctypes.c_int32),
+        ("element_bytes", ctypes.c_int32),
+        ("has_transposed", ctypes.c_int32),
+        ("has_scratch", ctypes.c_int32),
+        ("is_scaled_in_place", ctypes.c_int32),
+        ("device_bytes", ctypes.c_uint64),
+    )
+
+
+class Csr(ctypes.Structure):
+    """sparsesmith_csr: addresses of the device."""
+
+    _fields_ = (
+        ("num_rows", ctypes.c_int32),
+        ("num_cols", ctypes.c_int32),
+        ("nnz", ctypes.c_int32),
+        ("row_offsets", _POINTER),
+        ("col_indices", _POINTER),
+        ("values", _POINTER),
+    )
+
+
+class NativeOperator:
+    """A sparsesmith_op. Everything that is handed in is an address on the device, and a stream by its handle."""
+
+    def __init__(self, image: bytes, csr: Csr | None = None) -> None:
+        """From a saved operator's bytes. Raises Unavailable without library, driver or GPU; InvalidInput for another
+        architecture, or a matrix of another pattern."""
+        self._library = library()
+        self._handle = _POINTER()
+        given = None if csr is None else ctypes.byref(csr)
+        self._check(self._library.sparsesmith_op_create(image, len(image), given, ctypes.byref(self._handle)))
+        self._apply = self._library.sparsesmith_op_apply
+        self._apply_transposed = self._library.sparsesmith_op_apply_transposed
+
+    def apply(self, x: int, y: int, stream: int, alpha: float = 1.0, beta: float = 0.0) -> None:
+        """y = alpha A x + beta y."""
+        if status := self._apply(self._handle, alpha, x, beta, y, stream):
+            self._raise(status)
+
+    def apply_transposed(self, x: int, y: int, stream: int, alpha: float = 1.0, beta: float = 0.0) -> None:
+        """y = alpha A^T x + beta y."""
+        if status := self._apply_transposed(self._handle, alpha, x, beta, y, stream):
+            self._raise(status)
+
+    def update_values(self, values: int, num_values: int, stream: int) -> None:
+        """Values of all nonzeros in the order of CSR."""
+        self._check(self._library.sparsesmith_op_update_values(self._handle, values, num_values, stream))
+
+    def read_values(self, into: npt.NDArray[Any]) -> None:
+        """The present values, to an array of the host."""
+        self._check(self._library.sparsesmith_op_read_values(self._handle, into.ctypes.data, into.size))
+
+    @property
+    def info(self) -> Info:
+        info = Info()
+        self._check(self._library.sparsesmith_op_describe(self._handle, ctypes.byref(info)))
+        return info
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, _POINTER()
+        self._library.sparsesmith_op_destroy(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+    def _check(self, status: int) -> None:
+        if status:
+            self._raise(status)
+
+    def _raise(self, status: int) -> NoReturn:
+        words = self._library.sparsesmith_op_last_error().decode(errors="replace")
+        kinds: dict[int, type[SparsesmithError]] = {
+            _INVALID_ARGUMENT: InvalidInput,
+            _BAD_FILE: InvalidInput,
+            _OTHER_ARCHITECTURE: InvalidInput,
+        }
+        raise kinds.get(status, Unavailable)(words, field=words.partition(" ")[0])
+
+
+@cache
+def library() -> Any:
+    """The library: the one that the environment names, else one that lies beside its sources (a wheel's), else one in
+    the user's cache, built there if need be. Raises Unavailable."""
+    path = _library_path()
+    try:
+        found: Any = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise Unavailable(f"libsparsesmith_op cannot be loaded: {error}") from error
+    if found.sparsesmith_op_abi() != ABI:
+        raise Unavailable(f"{path} is of another release", value=found.sparsesmith_op_abi(), limit=ABI)
+    _declare(found)
+    return found
+
+
+def _library_path() -> Path:
+    named = os.environ.get(LIBRARY_VARIABLE)
+    if named is not None:
+        if not named:
+            raise Unavailable(f"{LIBRARY_VARIABLE} says that no libsparsesmith_op is used")
+        return Path(named)
+    for folder in (SOURCES, cache_folder()):
+        if (folder / NAME).is_file():
+            return folder / NAME
+    return build(cache_folder())
+
+
+def _declare(found: Any) -> None:
+    product = [_POINTER, _DOUBLE, _POINTER, _DOUBLE, _POINTER, _POINTER]
+    arguments = {
+        "create": [ctypes.c_char_p, ctypes.c_size_t, _POINTER, _POINTER],
+        "apply": product,
+        "apply_transposed": product,
+        "update_values": [_POINTER, _POINTER, _LONG, _POINTER],
+        "read_values": [_POINTER, _POINTER, _LONG],
+        "describe": [_POINTER, _POINTER],
+        "destroy": [_POINTER],
+    }
+    for name, types in arguments.items():
+        getattr(found, f"sparsesmith_op_{name}").argtypes = types
+    found.sparsesmith_op_destroy.restype = None
+    found.sparsesmith_op_last_error.restype = ctypes.c_char_p

@@ -1,0 +1,98 @@
+"""A program on a matrix behind the C library: products by addresses, arguments bound beforehand."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from sparsesmith.artifacts.launcher import current_architecture, import_cupy, values_of
+from sparsesmith.cuda.nvrtc import NvrtcNotFound
+from sparsesmith.elements import dtype_of
+from sparsesmith.errors import Unavailable
+from sparsesmith.operator.backend import PLAIN, Scale
+from sparsesmith.operator.directions import Order, direction_of
+from sparsesmith.operator.file import packed_sections
+from sparsesmith.operator.image import as_bytes, support_cubin
+from sparsesmith.operator.native.library import NativeOperator, library
+from sparsesmith.operator.parts import Parts
+from sparsesmith_proto.kernel import Workload
+
+
+class NativeProducts:
+    """Implements backend.OneWay, and scales on the way."""
+
+    def __init__(self, operator: NativeOperator, workload: Workload, nnz: int) -> None:
+        self._operator = operator
+        self._cupy = import_cupy()
+        self._workload = workload
+        self._nnz = nnz
+
+    def scaled(self, x: int, y: int, stream: int, scale: Scale) -> None:
+        """y = alpha A x + beta y: addresses of arrays of the workload's shapes, and a stream's handle."""
+        self._operator.apply(x, y, stream, scale.alpha, scale.beta)
+
+    def multiply(self, operand: Any, result: Any) -> None:
+        """See OneWay.multiply."""
+        self.scaled(operand.data.ptr, result.data.ptr, self._stream(), PLAIN)
+
+    def set_values(self, values: Any) -> None:
+        """See OneWay.set_values: those of A, where it is A^T that is multiplied with."""
+        self._operator.update_values(values.data.ptr, int(values.size), self._stream())
+
+    def values(self) -> npt.NDArray[Any]:
+        """See OneWay.values."""
+        found = np.empty(self._nnz, dtype_of(self._workload.element_type))
+        self._operator.read_values(found)
+        return found
+
+    @property
+    def device_bytes(self) -> int:
+        """See OneWay.device_bytes."""
+        return int(self._operator.info.device_bytes)
+
+    def _stream(self) -> int:
+        return int(self._cupy.cuda.get_current_stream().ptr)
+
+
+def native_products(
+    matrix: scipy.sparse.csr_matrix,
+    workload: Workload,
+    program: str,
+    parts: Parts,
+    order: Order | None = None,
+) -> NativeProducts | None:
+    """On the current device; None where there is no library, no compiler for what is not compiled yet, or no driver.
+
+    `order`: of A^T, for each of its nonzeros the place of its value among those of A. Raises InvalidProgram.
+    """
+    try:
+        library()
+        image = _image(matrix, workload, program, parts, order)
+        return NativeProducts(NativeOperator(image), workload, int(matrix.nnz))
+    except (Unavailable, NvrtcNotFound):
+        return None
+
+
+def _image(matrix: scipy.sparse.csr_matrix, workload: Workload, text: str, parts: Parts, order: Order | None) -> bytes:
+    architecture, stored = current_architecture(), values_of(matrix, workload.element_type)
+    if architecture is None:
+        raise Unavailable("there is no GPU")
+    known = parts if parts.architecture == architecture else replace(parts, cubin=b"")
+    direction = direction_of(matrix, workload, text, known, order)
+    num_sms = int(import_cupy().cuda.Device().attributes["MultiProcessorCount"])
+    return packed_sections(
+        {
+            **direction.sections(architecture, num_sms),
+            "support": support_cubin(workload.element_type, architecture),
+            "values": as_bytes(stored if order is None else _put_back(stored, order)),
+        }
+    )
+
+
+def _put_back(values: npt.NDArray[Any], order: Order) -> npt.NDArray[Any]:
+    """Values of A^T in the order of A."""
+    found = np.empty_like(values)
+    found[order] = values
+    return found
