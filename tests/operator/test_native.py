@@ -107,7 +107,7 @@ def test_an_example_compiles_without_a_warning_and_runs(
 
 @pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed")
 def test_a_wheel_may_hold_the_library(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     built = subprocess.run(
         command,
         cwd=ROOT,
