@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse
 
+from benchmarks.irregular import IRREGULAR, IRREGULAR_NNZ
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 
 
@@ -79,8 +80,9 @@ GENERATED: dict[str, tuple[str, Callable[[], Pattern]]] = {
     "banded_1000000_8": ("banded", lambda: banded(1_000_000, 8)),
     "power_law_1000000": ("power law", lambda: power_law(1_000_000, 10)),
     "uniform_1000000_16": ("uniform", lambda: uniform_rows(1_000_000, 16)),
+    **IRREGULAR,
 }
-"""Name -> matrix class and maker. 5e6 to 2e7 nonzeros each."""
+"""Name -> matrix class and maker. 5e6 to 2e7 nonzeros each; of the irregular ones 1e6 to 3e6."""
 
 GENERATED_NNZ: dict[str, int] = {
     "stencil2d5_1000": 4_996_000,
@@ -92,6 +94,7 @@ GENERATED_NNZ: dict[str, int] = {
     "banded_1000000_8": 16_999_928,
     "power_law_1000000": 9_980_837,
     "uniform_1000000_16": 15_999_886,
+    **IRREGULAR_NNZ,
 }
 """What the makers give, known before they have run."""
 

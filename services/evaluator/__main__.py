@@ -54,6 +54,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     """Grades jobs until SIGTERM: the one in hand is given back to the queue, the device's process ended."""
     from services.evaluator import jobs
     from services.evaluator.compiling.compiler import Compiler
+    from services.evaluator.confinement.profile import available
     from services.evaluator.cores import num_cores
     from services.evaluator.devices import device_process
     from services.evaluator.metrics import EvaluatorMetrics
@@ -68,10 +69,12 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     num_workers = settings.compile_workers or max(1, num_cores() - 1)
     with (
         closing(device_process(settings)) as process,
-        Compiler(num_workers, timeout_s=settings.compile_limit_s) as compiler,
+        Compiler(num_workers, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,
     ):
         device = process.start()
         compiler.warm_up(device.architecture)
+        kernel = available()
+        logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
         worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}")
         grader = jobs.Grader(
@@ -84,7 +87,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
             waited_s=worker.waited_s,
             retire=worker.retire,
         )
-        metrics = EvaluatorMetrics(device)
+        parts = {"compiler": compiler.is_confined, "device": process.is_confined}
+        metrics = EvaluatorMetrics(device, {part: held and kernel.is_whole for part, held in parts.items()})
         channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
         jobs.install(jobs.GradingService(grader, *channels, metrics.graded))
         with published(metrics.registry, MetricsChannel(connection), worker.name):

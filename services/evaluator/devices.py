@@ -3,17 +3,27 @@
 import logging
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import ClassVar, Literal
 
+import scipy.sparse
+
+from services.evaluator.compiling.assembler import possible_assemblers
+from services.evaluator.confinement.profile import ConfinementOption, Profile, available
 from services.evaluator.device import Device
 from services.evaluator.gpu_claim import claim_gpu
 from services.evaluator.isolation.child import DeviceFactory
+from services.evaluator.isolation.confined import Confined
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.settings import EvaluatorSettings
-from sparsesmith.errors import Unavailable
-from sparsesmith_proto.kernel import DeviceDescription
+from sparsesmith.cuda.nvrtc import toolkits
+from sparsesmith.errors import SparsesmithError, Unavailable
+from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.operations import Problem
+from sparsesmith_proto.kernel import DeviceDescription, Workload
 from sparsesmith_proto.message import Architecture
 
 logger = logging.getLogger(__name__)
@@ -60,7 +70,10 @@ class InterpreterFactory:
 
 
 def device_process(settings: EvaluatorSettings) -> DeviceProcess:
-    """The sandbox of the device that the settings ask for; not started yet."""
+    """The sandbox of the device that the settings ask for; started only where it was tried whether the device works in
+    a process that the kernel confines. Raises Unavailable where it must be confined and cannot."""
+    if settings.confinement == "on" and not available().is_whole:
+        raise Unavailable(f"confinement is on, and this kernel has not all of it: {available().describe()}")
     kind = _device_kind(settings.device)
     run_limit_s = settings.run_limit_s or (CUDA_RUN_LIMIT_S if kind == "cuda" else INTERPRETER_RUN_LIMIT_S)
     limits = StageLimits(
@@ -73,7 +86,59 @@ def device_process(settings: EvaluatorSettings) -> DeviceProcess:
         time_s=run_limit_s,
     )
     has_spare = kind == "cuda" if settings.spare_process is None else settings.spare_process
-    return DeviceProcess(_factory(kind, settings), limits, most_spares=settings.most_spares if has_spare else 0)
+    most_spares = settings.most_spares if has_spare else 0
+    return held(_factory(kind, settings), _profile(kind), limits, most_spares, settings.confinement)
+
+
+def held(
+    factory: DeviceFactory, profile: Profile, limits: StageLimits, most_spares: int, confinement: ConfinementOption
+) -> DeviceProcess:
+    """The sandbox, its processes confined as far as the setting says and the device works so."""
+    if confinement != "off":
+        confined = DeviceProcess(Confined(factory, profile), limits, most_spares=most_spares, is_confined=True)
+        if confinement == "on" or _works(confined):
+            return confined
+        confined.close()
+    return DeviceProcess(factory, limits, most_spares=most_spares)
+
+
+def _works(process: DeviceProcess) -> bool:
+    """Whether a device does what it must in a confined process, on a small matrix; a word in the log where not."""
+    try:
+        process.start()
+        bench = process.open(_trial_problem())
+        bench.baselines()
+        bench.draw()
+    except SparsesmithError as error:
+        logger.warning("the device's process runs without confinement, for with it the device does not work: %s", error)
+        return False
+    return True
+
+
+def _trial_problem() -> Problem:
+    matrix = pattern_from_scipy(scipy.sparse.random(45, 37, 0.1, format="csr", random_state=1))
+    return Problem(Workload(pattern=matrix.digest, operation="spmv", element_type="float32", num_dense_cols=1), matrix)
+
+
+def _profile(kind: Literal["cuda", "interpreter"]) -> Profile:
+    """What the device needs beside libraries: its caches, the assembler of our own kernels, of a GPU the driver's
+    files."""
+    read, run = tuple(toolkits()), tuple(possible_assemblers())
+    match kind:
+        case "cuda":
+            caches = (_cache("CUPY_CACHE_DIR", Path.home() / ".cupy"), _cache("CUDA_CACHE_PATH", Path.home() / ".nv"))
+            return Profile(read, caches, run, gpu=True)
+        case "interpreter":
+            compiled = _cache("NUMBA_CACHE_DIR", Path(__file__).parent / "interpreter" / "machine" / "__pycache__")
+            return Profile(read, (compiled,), run)
+
+
+def _cache(variable: str, usual: Path) -> Path:
+    """A folder that is there, where it can be."""
+    folder = Path(os.environ.get(variable) or usual)
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _factory(kind: Literal["cuda", "interpreter"], settings: EvaluatorSettings) -> DeviceFactory:

@@ -90,7 +90,10 @@ def graded(job: EvaluationJob, held: HeldMatrix) -> EvaluationAnswer:
     from services.evaluator.jobs import Grader
 
     settings = EvaluatorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
-    with closing(device_process(settings)) as process, Compiler(1, timeout_s=settings.compile_limit_s) as compiler:
+    with (
+        closing(device_process(settings)) as process,
+        Compiler(1, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,
+    ):
         report = Grader(process, compiler, compile_limit_s=settings.compile_limit_s).grade(job, held)
     return EvaluationAnswer(
         workload=job.workload, evaluation=report.evaluations[0], baselines=report.baselines, device=report.device

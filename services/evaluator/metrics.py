@@ -1,5 +1,7 @@
 """What Prometheus sees of an evaluator; it travels through Redis (`sparsesmith.transport.metrics_channel`)."""
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from sparsesmith_proto.evaluation import EvaluationReport
@@ -11,12 +13,21 @@ JOB_SECONDS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 class EvaluatorMetrics:
     """Counters of one worker, in a registry of its own."""
 
-    def __init__(self, device: DeviceDescription) -> None:
+    def __init__(self, device: DeviceDescription, confined: Mapping[str, bool]) -> None:
+        """`confined`: parts of the evaluator, and whether the kernel holds each."""
         self.registry = CollectorRegistry()
         labels = {"kind": device.kind, "name": device.name, "architecture": device.architecture}
         Gauge("sparsesmith_evaluator_device", "1: the device", list(labels), registry=self.registry).labels(
             **labels
         ).set(1)
+        held = Gauge(
+            "sparsesmith_evaluator_confined",
+            "1: the kernel holds the part's processes",
+            ["part"],
+            registry=self.registry,
+        )
+        for part, is_confined in confined.items():
+            held.labels(part).set(is_confined)
         self._seconds = Histogram(
             "sparsesmith_evaluator_job_seconds",
             "Seconds of an evaluation job that was answered",

@@ -38,6 +38,10 @@ class EvaluatorSettings(BaseSettings):
     most_spares: int = Field(default=4, ge=1, le=32)
     """Processes that wait or start at once where kernels end one after another."""
 
+    confinement: Literal["auto", "on", "off"] = "auto"
+    """Whether the kernel holds compilers and the device's processes (Landlock, seccomp). auto: those that work under it
+    on a trial at the start, with a warning for those that do not. on: nothing starts without. off: none."""
+
     compile_workers: int = Field(default=0, ge=0, le=256)
     """Compiler processes. 0: one a core, less one for the device."""
     compile_limit_s: float = Field(default=20, gt=0, le=600)

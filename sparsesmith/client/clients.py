@@ -19,6 +19,7 @@ from sparsesmith.client.flows import Call, Flow, Health, OnProgress, Pause
 from sparsesmith.client.headers import client_headers
 from sparsesmith.client.instant import InstantOperator
 from sparsesmith.client.options import tuning_options
+from sparsesmith.client.transposed import Transposed, directions, operator_of, refuse_instant
 from sparsesmith.errors import InvalidOption, Unavailable
 from sparsesmith.operator import Operator, TaskKernel
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
@@ -74,11 +75,23 @@ class Client:
         return str(self._http.base_url).rstrip("/")
 
     def tune(
-        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+        self,
+        matrix: SparseMatrix,
+        options: TuningOptions | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        transposed: Transposed = "no",
     ) -> Operator:
-        """Tune a kernel for the matrix's pattern, or with values="fixed" for its values too, and bind it to them."""
+        """Tune a kernel for the matrix's pattern, or with values="fixed" for its values too, and bind it to them.
+
+        `transposed`: "yes" tunes A^T instead, "both" tunes both, each a job of its own with the options' budget, handed
+        in together. The operator is that of A all the same.
+        """
         csr = to_scipy(matrix)
-        return Operator(self.tune_file(MATRIX_NAME, matrix_file(csr, options), options, on_progress), csr)
+        jobs = [
+            self.submit(MATRIX_NAME, matrix_file(each, options), options).job_id for each in directions(csr, transposed)
+        ]
+        return operator_of(csr, transposed, [self.wait(job_id, on_progress) for job_id in jobs])
 
     def tune_instantly(
         self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -247,11 +260,19 @@ class AsyncClient:
         await self._http.aclose()
 
     async def tune(
-        self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
+        self,
+        matrix: SparseMatrix,
+        options: TuningOptions | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        transposed: Transposed = "no",
     ) -> Operator:
         csr = await asyncio.to_thread(to_scipy, matrix)
-        data = await asyncio.to_thread(matrix_file, csr, options)
-        return Operator(await self.tune_file(MATRIX_NAME, data, options, on_progress), csr)
+        jobs = []
+        for each in await asyncio.to_thread(directions, csr, transposed):
+            data = await asyncio.to_thread(matrix_file, each, options)
+            jobs.append((await self.submit(MATRIX_NAME, data, options)).job_id)
+        return operator_of(csr, transposed, [await self.wait(job_id, on_progress) for job_id in jobs])
 
     async def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -385,6 +406,7 @@ def tune(
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     key: str | None = None,
+    transposed: Literal["no"] = "no",
     **options: object,
 ) -> InstantOperator | Operator: ...
 
@@ -396,6 +418,7 @@ def tune(
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     key: str | None = None,
+    transposed: Transposed = "no",
     wait: Literal["best"] = "best",
     **options: object,
 ) -> Operator: ...
@@ -407,6 +430,7 @@ def tune(
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     key: str | None = None,
+    transposed: Transposed = "no",
     wait: Literal["first", "best"] | None = None,
     **options: object,
 ) -> InstantOperator | Operator:
@@ -416,14 +440,15 @@ def tune(
     with wait="best" it is waited for here.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    deterministic, search, budget, refine. `url`, `headers` and `key` are those of
-    `Client`. Raises InvalidOption for others.
+    deterministic, search, budget, refine. `url`, `headers` and `key` are those of `Client`, `transposed` is that of its
+    `tune`. Raises InvalidOption for others.
     """
     chosen = tuning_options(**options)
     with Client(url, headers, key) as client:
         if chosen.search == "instant" and wait != "best":
+            refuse_instant(transposed)
             return client.tune_instantly(matrix, chosen)
-        return client.tune(matrix, chosen)
+        return client.tune(matrix, chosen, transposed=transposed)
 
 
 def tune_task(

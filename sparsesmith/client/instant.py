@@ -9,7 +9,7 @@ import scipy.sparse
 from sparsesmith.errors import Conflict, Unavailable
 from sparsesmith.operator import Operator, arrays
 from sparsesmith.operator.backend import PLAIN, Backend
-from sparsesmith.operator.device import DeviceBackend
+from sparsesmith.operator.device import DeviceBackend, Tuned
 from sparsesmith.operator.host import HostBackend
 from sparsesmith.operator.parts import NO_PARTS
 from sparsesmith.program.extraction import extract_program
@@ -67,7 +67,7 @@ class InstantOperator:
 
     def _new_backend(self, x: Any) -> Backend:
         try:
-            return DeviceBackend(self._matrix, self.kernel.workload, self.program, NO_PARTS)
+            return DeviceBackend(self._matrix, Tuned(self.kernel.workload, self.program), NO_PARTS)
         except Unavailable as error:
             if getattr(x, "is_cuda", False):
                 raise

@@ -5,7 +5,8 @@ Whatever is wrong with one is an InvalidInput that names the argument.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from numbers import Real
 from typing import Any, Literal
 
@@ -22,18 +23,25 @@ _REAL = re.compile(r"bool_?|u?int\d+|b?float\d+")
 
 def kind_of(array: Any) -> Kind:
     """Of an array; what is none counts as NumPy's."""
-    match type(array).__module__.partition(".")[0]:
-        case "cupy":
-            return "cupy"
-        case "torch":
-            return "torch"
-        case _:
-            return "numpy"
+    return _KINDS.get(type(array).__module__.partition(".")[0], "numpy")
 
 
 def type_name(array: Any) -> str:
     """Of an array's elements, as NumPy spells it."""
-    return str(array.dtype).removeprefix("torch.")
+    return _name_of(array.dtype)
+
+
+@cache
+def _name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@cache
+def _is_real(name: str) -> bool:
+    return _REAL.fullmatch(name) is not None
+
+
+_KINDS: Mapping[str, Kind] = {"cupy": "cupy", "torch": "torch"}
 
 
 def real_array(given: Any, name: str) -> Any:
@@ -45,7 +53,7 @@ def real_array(given: Any, name: str) -> Any:
             array = np.asarray(given)
         except ValueError as error:  # Rows of different lengths.
             raise refused(name, f"is no array: {error}", type(given).__name__, "an array") from error
-    if not _REAL.fullmatch(type_name(array)):
+    if not _is_real(type_name(array)):
         raise refused(name, f"holds {type_name(array)}, not real numbers", type_name(array), "real numbers")
     return array
 
@@ -69,6 +77,44 @@ def check_exact(array: Any, name: str, element_type: ElementType) -> None:
         )
 
 
+def check_type(array: Any, name: str, element_type: ElementType) -> None:
+    """Raises InvalidInput for an array of another type."""
+    if type_name(array) != element_type:
+        raise refused(name, f"holds {type_name(array)}: expected {element_type}", type_name(array), element_type)
+
+
+def check_place(array: Any, name: str, x: Any) -> None:
+    """Raises InvalidInput for an array in another memory than x."""
+    if place_of(array) != place_of(x):
+        raise refused(name, f"lies on {place_of(array)}, x on {place_of(x)}", place_of(array), place_of(x))
+
+
+def of_type(tensor: Any, element_type: ElementType) -> Any:
+    """A tensor of torch in another type; autograd follows."""
+    import torch
+
+    return tensor.to(getattr(torch, element_type))
+
+
+def put_at(values: Any, places: "np.ndarray[Any, Any]") -> Any:
+    """An array of the same kind whose element places[k] is values[k]."""
+    match kind_of(values):
+        case "numpy":
+            found = np.empty_like(values)
+            found[places] = values
+        case "cupy":
+            import cupy
+
+            found = cupy.empty_like(values)
+            found[cupy.asarray(places)] = values
+        case "torch":
+            import torch
+
+            found = torch.empty_like(values)
+            found[torch.as_tensor(places, device=values.device).long()] = values
+    return found
+
+
 def check_out(out: Any, x: Any, shape: Shape, element_type: ElementType) -> None:
     """Raises InvalidInput unless `out` can take a product of `x`: of its kind and place, apart from it in memory."""
     if out is x:
@@ -83,14 +129,15 @@ def check_out(out: Any, x: Any, shape: Shape, element_type: ElementType) -> None
         raise refused("out", "is read-only", "read-only", "writeable")
     if getattr(out, "requires_grad", False):
         raise refused("out", "requires a gradient, which what is written into cannot have", "requires_grad", "none")
-    if place_of(out) != place_of(x):
-        raise refused("out", f"lies on {place_of(out)}, x on {place_of(x)}", place_of(out), place_of(x))
+    check_place(out, "out", x)
     if _overlap(out, x):
         raise refused("out", "overlaps x in memory", "overlapping", "other memory")
 
 
 def scalar(given: Any, name: str) -> float:
     """A factor. Raises InvalidInput for what is no finite real number."""
+    if type(given) is float and math.isfinite(given):
+        return given
     if not isinstance(given, Real | np.generic) or isinstance(given, np.complexfloating):
         raise refused(name, f"is {type(given).__name__}, not a real number", type(given).__name__, "a real number")
     if not math.isfinite(number := float(given)):
@@ -118,7 +165,7 @@ def address_of(array: Any) -> int:
     """Of its first element."""
     match kind_of(array):
         case "numpy":
-            return int(array.ctypes.data)
+            return int(array.__array_interface__["data"][0])
         case "cupy":
             return int(array.data.ptr)
         case "torch":

@@ -23,29 +23,43 @@ from sparsesmith.artifacts.launcher import (
     stream_of,
     values_of,
 )
-from sparsesmith.operator.arrays import address_of, kind_of
+from sparsesmith.operator.arrays import address_of, kind_of, place_of, refused
 from sparsesmith.operator.backend import OneWay, Scale
-from sparsesmith.operator.directions import plain_program, transposed_matrix, transposed_workload
+from sparsesmith.operator.directions import Order, plain_program, transposed_matrix, transposed_workload
 from sparsesmith.operator.native.products import NativeProducts, native_products
 from sparsesmith.operator.parts import NO_PARTS, Parts
 from sparsesmith_proto.kernel import Workload
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """What was found for A, or for A^T."""
+
+    workload: Workload
+    program: str | None
+    """None: the vendor's routine."""
+
+
 class DeviceBackend:
     """Implements Backend, on the device that is current when it is made. Raises Unavailable without CuPy or a GPU."""
 
-    def __init__(self, matrix: scipy.sparse.csr_matrix, workload: Workload, program: str | None, parts: Parts) -> None:
+    def __init__(
+        self, matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts, backward: Tuned | None = None
+    ) -> None:
         self._cupy = import_cupy()
         self._device = self._cupy.cuda.Device()
-        self._workload = workload
+        self._workload = tuned.workload
+        self._is_fixed = tuned.program is not None and tuned.workload.values is not None
+        self._tuned_backward = backward
         self._matrix = matrix
-        self._forward = _forward(matrix, workload, program, parts)
+        self._forward = _products(matrix, tuned, parts)
 
     def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
         """See Backend.product."""
         launcher = self._backward.products if transposed else self._forward
-        if out is not None and isinstance(launcher, NativeProducts) and self._is_of_the_kernel(x) and _is_on_a_gpu(x):
-            launcher.scaled(address_of(x), address_of(out), _stream_handle(x, self._cupy), scale)
+        direct = launcher if isinstance(launcher, NativeProducts) and self._is_of_the_kernel(x) else None
+        if direct is not None and out is not None and _is_on_a_gpu(x):
+            self._directly(direct, x, out, scale)
             return out
         num_results = self._matrix.shape[1 if transposed else 0]
         with self._device, stream_of(x, self._cupy):
@@ -55,9 +69,24 @@ class DeviceBackend:
                 self._multiply(launcher, operand, result)
                 return out
             found = self._cupy.empty((num_results, *operand.shape[1:]), operand.dtype)
-            self._multiply(launcher, operand, found)
-            found *= operand.dtype.type(scale.alpha)
+            if direct is not None:
+                self._directly(direct, operand, found, Scale(scale.alpha))
+            else:
+                self._multiply(launcher, operand, found)
+                found *= operand.dtype.type(scale.alpha)
             return like(x, found) if out is None else self._add(found, out, result, scale)
+
+    def _directly(self, products: NativeProducts, x: Any, out: Any, scale: Scale) -> None:
+        """Arrays on the GPU as the kernel takes them, on the stream that is current for x's kind."""
+        if place_of(x) != f"cuda:{self._device.id}":
+            raise refused(
+                "x", f"lies on {place_of(x)}, the matrix on cuda:{self._device.id}", place_of(x), self._device.id
+            )
+        if self._cupy.cuda.runtime.getDevice() == self._device.id:
+            products.scaled(address_of(x), address_of(out), _stream_handle(x, self._cupy), scale)
+            return
+        with self._device:
+            products.scaled(address_of(x), address_of(out), _stream_handle(x, self._cupy), scale)
 
     def set_values(self, values: Any) -> None:
         """See Backend.set_values. In place: a captured graph multiplies with the new ones."""
@@ -79,16 +108,16 @@ class DeviceBackend:
 
     @cached_property
     def _backward(self) -> "_Backward":
-        """A^T, made when it is first asked for: nobody has tuned it."""
+        """A^T, made when it is first asked for; with a plain program where nobody has tuned it."""
         matrix = self._matrix.copy()
-        matrix.data = self.values() if self._workload.values is None else values_of(matrix, self._workload.element_type)
+        matrix.data = values_of(matrix, self._workload.element_type) if self._is_fixed else self.values()
         transpose, order = transposed_matrix(matrix)
-        workload, program = transposed_workload(transpose, self._workload), plain_program(self._workload)
+        tuned = self._tuned_backward
+        if tuned is None:
+            tuned = Tuned(transposed_workload(transpose, self._workload), plain_program(self._workload))
         with self._device:
-            native = native_products(transpose, workload, program, NO_PARTS, order)
-            if native is not None:
-                return _Backward(native, None)
-            return _Backward(program_launcher(program, transpose, workload), self._cupy.asarray(order))
+            products = _products(transpose, tuned, NO_PARTS, order)
+            return _Backward(products, None if isinstance(products, NativeProducts) else self._cupy.asarray(order))
 
     def _is_of_the_kernel(self, x: Any) -> bool:
         """Whether it has as many columns as the kernel takes at once."""
@@ -156,11 +185,12 @@ class _Backward:
         return self.products.device_bytes + (0 if self.order is None else int(self.order.nbytes))
 
 
-def _forward(matrix: scipy.sparse.csr_matrix, workload: Workload, program: str | None, parts: Parts) -> OneWay:
-    if program is None:
-        return library_launcher(matrix, workload)
-    native = native_products(matrix, workload, program, parts)
-    return native or program_launcher(program, matrix, workload, layout=parts.layout, cubin=parts.cubin)
+def _products(matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts, order: Order | None = None) -> OneWay:
+    """`order`: see `native_products`."""
+    if tuned.program is None:
+        return library_launcher(matrix, tuned.workload)
+    native = native_products(matrix, tuned.workload, tuned.program, parts, order)
+    return native or program_launcher(tuned.program, matrix, tuned.workload, layout=parts.layout, cubin=parts.cubin)
 
 
 def _stream_handle(x: Any, cupy: Any) -> int:

@@ -19,14 +19,15 @@ from sparsesmith.errors import Conflict, InvalidInput, InvalidMatrix, Unavailabl
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operator import arrays
-from sparsesmith.operator.backend import Backend, Scale
-from sparsesmith.operator.device import DeviceBackend
+from sparsesmith.operator.backend import PLAIN, Backend, Scale
+from sparsesmith.operator.device import DeviceBackend, Tuned
 from sparsesmith.operator.directions import direction_of, plain_program, transposed_matrix, transposed_workload
 from sparsesmith.operator.file import Sections, refused_file
 from sparsesmith.operator.host import HostBackend, host_array
 from sparsesmith.operator.image import support_cubin
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith.operator.parts import NO_PARTS, Parts
+from sparsesmith.operator.registry import new_handle
 from sparsesmith.operator.saved import Saved, read_saved, write_saved
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import parse_program
@@ -54,9 +55,22 @@ class Operator:
 
     __array_ufunc__ = None  # `numpy_array @ op` is op's to compute.
 
-    def __init__(self, report: KernelReport, matrix: scipy.sparse.csr_matrix, parts: Parts = NO_PARTS) -> None:
-        """The matrix in CSR, columns ascending; as `tune` and `load` do it. Raises InvalidMatrix where its shape is not
-        the report's."""
+    def __init__(
+        self,
+        report: KernelReport,
+        matrix: scipy.sparse.csr_matrix,
+        parts: Parts = NO_PARTS,
+        transposed: KernelReport | None = None,
+    ) -> None:
+        """The matrix in CSR, columns ascending; as `tune` and `load` do it. `transposed`: the report of A^T where it
+        was tuned as well. Raises InvalidMatrix where the matrix has another shape than a report's."""
+        if transposed is not None and (transposed.num_cols, transposed.num_rows) != matrix.shape:
+            raise InvalidMatrix(
+                f"transposed is of shape {(transposed.num_rows, transposed.num_cols)}, the matrix of {matrix.shape}",
+                field="transposed",
+                value=(transposed.num_rows, transposed.num_cols),
+                limit=matrix.shape[::-1],
+            )
         if matrix.shape != (report.num_rows, report.num_cols):
             raise InvalidMatrix(
                 f"the matrix has shape {matrix.shape}, the kernel was tuned for {(report.num_rows, report.num_cols)}",
@@ -64,7 +78,7 @@ class Operator:
                 value=matrix.shape,
                 limit=(report.num_rows, report.num_cols),
             )
-        self._bound = _Bound(report, matrix, parts)
+        self._bound = Bound(report, matrix, parts, transposed)
         self._is_transposed = False
 
     @property
@@ -100,13 +114,25 @@ class Operator:
 
     @property
     def report(self) -> KernelReport:
-        """What was measured: the answer, the library's routines, after how many products the tuning is repaid."""
-        return self._bound.report
+        """What was measured: the answer, the library's routines, after how many products the tuning is repaid; for a
+        view whose direction was tuned, of that."""
+        both = self._bound
+        return both.transposed if self._is_transposed and both.transposed is not None else both.report
 
     @property
     def program(self) -> str | None:
-        """The kernel program for A; None where the vendor's routine is the answer."""
-        return self._bound.program
+        """The kernel program of the report; None where the vendor's routine is the answer."""
+        return program_of(self.report)
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether it is a view A^T of the operator that was tuned."""
+        return self._is_transposed
+
+    @property
+    def handle(self) -> int:
+        """A number that stands for it and its views in this process, for `sparsesmith.torch`."""
+        return self._bound.handle
 
     @property
     def has_scratch(self) -> bool:
@@ -155,12 +181,13 @@ class Operator:
     def update_values(self, values: Any) -> None:
         """New values in the same pattern; kernel and format stay, and what a captured graph reads is changed in place.
 
-        `values`: an array of any kind, rows in order and columns ascending in each (the order of `to_scipy().data`), or
-        a sparse matrix of the same pattern. Between products on one stream; on the GPU for arrays that lie there.
+        `values`: an array of any kind, rows in order and columns ascending in each (the order of `to_scipy().data`; of
+        a view that of A^T), or a sparse matrix of the same pattern. Between products on one stream; on the GPU for
+        arrays that lie there.
         Raises InvalidInput for an array of another length or type, InvalidMatrix for another pattern, and for other
         values where the kernel was tuned with values="fixed".
         """
-        self._bound.update_values(values)
+        self._bound.update_values(values, of_view=self._is_transposed)
 
     def to_scipy(self) -> scipy.sparse.csr_matrix:
         """The matrix with its present values, in CSR; for a view its transpose."""
@@ -173,6 +200,8 @@ class Operator:
         Raises Conflict for `cu` and `hpp` where the vendor's routine is the answer.
         """
         matrix = self._bound.present_matrix()
+        if self.report is self._bound.transposed:
+            matrix, _ = transposed_matrix(matrix)
         values = checked_values(matrix.data, self.report.workload)
         return artifact(kind, self.report, pattern_from_scipy(matrix), values).content
 
@@ -180,14 +209,15 @@ class Operator:
         """One file that `sparsesmith.load` and the C library read: report, program, matrix, storage format, machine
         code for the report's GPU where a compiler (NVRTC) is found; a RuntimeWarning where none is.
 
-        `transposed`: with A^T for the C library, which makes no kernel itself. Raises OSError, Conflict.
+        `transposed`: with A^T for the C library, which makes no kernel itself; always where A^T was tuned. Raises
+        OSError, Conflict.
         """
         bound = self._bound
         matrix, parts = bound.present_matrix(), bound.complete_parts()
         write_saved(
             Path(path),
-            Saved(bound.report, matrix, parts, self._is_transposed),
-            bound.native_sections(matrix, parts, transposed=transposed),
+            Saved(bound.report, matrix, parts, self._is_transposed, bound.transposed),
+            bound.native_sections(matrix, parts, transposed=transposed or bound.transposed is not None),
         )
 
     def close(self) -> None:
@@ -217,6 +247,11 @@ class Operator:
         shapes = [(num_given,)] if 1 in dimensions else []
         arrays.check_shape(x, "x", [*shapes, (num_given, columns if 2 in dimensions else 1)])
         scale = Scale(arrays.scalar(alpha, "alpha"), arrays.scalar(beta, "beta"))
+        follows = bool(getattr(x, "requires_grad", False)) and autograd_follows()
+        if follows and out is None:
+            return self._followed(x, scale, adjoint=adjoint)
+        if follows:
+            raise arrays.refused("out", "cannot have the gradient that x requires", "a gradient of x", "no out=")
         if out is not None:
             arrays.check_exact(x, "x", self._bound.element_type)
             arrays.check_out(out, x, (num_results, *x.shape[1:]), self._bound.element_type)
@@ -224,12 +259,24 @@ class Operator:
             raise arrays.refused("beta", f"is {scale.beta}, and there is no out= for it to scale", scale.beta, 0)
         return self._bound.backend(x).product(x, out, scale, transposed=transposed)
 
+    def _followed(self, x: Any, scale: Scale, *, adjoint: bool) -> Any:
+        """The product of a tensor that autograd follows, in the operator's type."""
+        from sparsesmith.operator.tensors import product
 
-class _Bound:
+        if scale.beta:
+            raise arrays.refused("beta", f"is {scale.beta}, and there is no out= for it to scale", scale.beta, 0)
+        found = product(self.T if adjoint else self, arrays.of_type(x, self._bound.element_type))
+        return found if scale.is_plain else found * scale.alpha
+
+
+class Bound:
     """What an operator and its views share."""
 
-    def __init__(self, report: KernelReport, matrix: scipy.sparse.csr_matrix, parts: Parts) -> None:
+    def __init__(
+        self, report: KernelReport, matrix: scipy.sparse.csr_matrix, parts: Parts, transposed: KernelReport | None
+    ) -> None:
         self.report = report
+        self.transposed = transposed
         self.element_type = report.workload.element_type
         self.matrix = matrix
         """Its values are those that it was made with, until `present_matrix` is asked for."""
@@ -237,14 +284,11 @@ class _Bound:
         self._backend: Backend | None = None
         self._is_closed = False
         self._lock = threading.Lock()
+        self.handle = new_handle(self)
 
     @property
     def program(self) -> str | None:
-        match self.report.answer:
-            case TunedAnswer(best=best):
-                return extract_program(best.candidate.program)
-            case LibraryAnswer():
-                return None
+        return program_of(self.report)
 
     @property
     def has_scratch(self) -> bool:
@@ -265,9 +309,34 @@ class _Bound:
                 self._backend = self._new_backend(x)
             return self._backend
 
-    def update_values(self, values: Any) -> None:
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """Rows, columns, nonzeros."""
+        rows, cols = self.matrix.shape
+        return rows, cols, int(self.matrix.nnz)
+
+    def tensor_product(self, x: Any, values: Any, *, transposed: bool) -> Any:
+        """A x or A^T x, with these values where they are given. Raises InvalidInput."""
+        rows, cols, nnz = self.extents
+        arrays.check_shape(x, "x", [(rows if transposed else cols, *x.shape[1:2])])
+        arrays.check_type(x, "x", self.element_type)
+        if values is None:
+            return self.backend(x).product(x.contiguous(), None, PLAIN, transposed=transposed)
+        arrays.check_shape(values, "values", [(nnz,)])
+        arrays.check_type(values, "values", self.element_type)
+        arrays.check_place(values, "values", x)
+        if arrays.place_of(x) == "host":
+            self._check_open()
+            matrix = _with_values(self.matrix, host_array(values, self.element_type))
+            return HostBackend(matrix, self.element_type).product(x, None, PLAIN, transposed=transposed)
+        backend = self.backend(x)
+        self.update_values(values)
+        return backend.product(x.contiguous(), None, PLAIN, transposed=transposed)
+
+    def update_values(self, values: Any, *, of_view: bool = False) -> None:
+        """`of_view`: they are those of A^T."""
         self._check_open()
-        ordered = self._ordered(values)
+        ordered = self._ordered(values, of_view)
         if self.program is not None and self.report.workload.values is not None:
             checked_values(host_array(ordered, self.element_type), self.report.workload)
         with self._lock:
@@ -312,24 +381,32 @@ class _Bound:
         sections = dict(forward.sections(parts.architecture, num_sms))
         if transposed:
             other, order = transposed_matrix(matrix)
-            backward = direction_of(other, transposed_workload(other, workload), plain_program(workload), order=order)
+            tuned = self._backward(other)
+            backward = direction_of(other, tuned.workload, tuned.program or plain_program(workload), order=order)
             sections |= backward.sections(parts.architecture, num_sms, "T.")
         return {**sections, "support": support_cubin(self.element_type, parts.architecture)}
+
+    def _backward(self, transpose: scipy.sparse.csr_matrix) -> Tuned:
+        """What A^T is multiplied with: what was found for it, else a plain program."""
+        if self.transposed is None:
+            return Tuned(transposed_workload(transpose, self.report.workload), None)
+        return Tuned(self.transposed.workload, program_of(self.transposed))
 
     def close(self) -> None:
         with self._lock:
             self._is_closed, self._backend, self._parts = True, None, NO_PARTS
 
-    def _ordered(self, values: Any) -> Any:
+    def _ordered(self, values: Any, of_view: bool) -> Any:
         """As an array of all nonzeros in order. Raises InvalidInput."""
         if scipy.sparse.issparse(values) or _is_sparse_elsewhere(values):
-            return self._of_matrix(values)
+            return self._of_matrix(values, of_view)
         ordered = arrays.real_array(values, "values")
         arrays.check_shape(ordered, "values", [(int(self.matrix.nnz),)])
-        return ordered
+        return arrays.put_at(ordered, transposed_matrix(self.matrix)[1]) if of_view else ordered
 
-    def _of_matrix(self, given: SparseMatrix) -> Any:
+    def _of_matrix(self, given: SparseMatrix, of_view: bool) -> Any:
         csr = to_scipy(given)
+        csr = transposed_matrix(csr)[0] if of_view else csr
         digest = pattern_from_scipy(csr).digest
         if digest != self.report.workload.pattern:
             raise InvalidMatrix(
@@ -343,7 +420,8 @@ class _Bound:
     def _new_backend(self, x: Any) -> Backend:
         workload = self.report.workload
         try:
-            return DeviceBackend(self.matrix, workload, self.program, self._parts)
+            backward = None if self.transposed is None else Tuned(self.transposed.workload, program_of(self.transposed))
+            return DeviceBackend(self.matrix, Tuned(workload, self.program), self._parts, backward)
         except Unavailable as error:
             if getattr(x, "is_cuda", False):
                 raise
@@ -375,7 +453,7 @@ def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Operator:
         if not recompile:
             raise another_architecture(file, parts.architecture, found)
         parts = Parts(layout=parts.layout)
-    operator = Operator(saved.report, saved.matrix, parts)
+    operator = Operator(saved.report, saved.matrix, parts, saved.transposed)
     return operator.T if saved.is_transposed else operator
 
 
@@ -384,6 +462,22 @@ def another_architecture(path: Path, saved: str | None, found: str | None) -> In
     offer = "load(path, recompile=True) compiles the program for it"
     reason = f"holds machine code for {saved}, this GPU is {found}: {offer}"
     return refused_file(path, reason, saved, found)
+
+
+def autograd_follows() -> bool:
+    """Whether torch, which is imported where this is asked, records what is done."""
+    import torch
+
+    return torch.is_grad_enabled()
+
+
+def program_of(report: KernelReport) -> str | None:
+    """None where the vendor's routine is the answer."""
+    match report.answer:
+        case TunedAnswer(best=best):
+            return extract_program(best.candidate.program)
+        case LibraryAnswer():
+            return None
 
 
 def _with_values(matrix: scipy.sparse.csr_matrix, values: Any) -> scipy.sparse.csr_matrix:

@@ -50,6 +50,8 @@ class Saved:
     parts: Parts
     is_transposed: bool = False
     """Whether it was the view A^T that was saved."""
+    transposed: KernelReport | None = None
+    """Of A^T, where it was tuned as well."""
 
 
 def write_saved(path: Path, saved: Saved, beside: Sections) -> None:
@@ -66,6 +68,7 @@ def write_saved(path: Path, saved: Saved, beside: Sections) -> None:
         {
             "head": head.model_dump_json().encode(),
             "report": saved.report.model_dump_json().encode(),
+            **({} if saved.transposed is None else {"T.report": saved.transposed.model_dump_json().encode()}),
             **{name: as_bytes(array) for name, array in {**arrays, "values": matrix.data}.items()},
             **({} if parts.layout is None else _layout_arrays(parts.layout)),
             **({"cubin": parts.cubin} if parts.cubin else {}),
@@ -83,13 +86,16 @@ def read_saved(path: Path) -> Saved:
     try:
         head = _Head.model_validate_json(bytes(sections["head"]))
         report = KernelReport.model_validate_json(bytes(sections["report"]))
+        backward = sections.get("T.report")
+        transposed = None if backward is None else KernelReport.model_validate_json(bytes(backward))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise refused_file(path, f"is of another release: {where}: {first['msg']}", where, "this release's") from error
     layout = None if head.layout is None else _layout(head.layout, sections)
     cubin = bytes(sections.get("cubin", b""))
-    return Saved(report, _matrix(report, sections), Parts(layout, cubin, head.architecture), head.is_transposed)
+    parts = Parts(layout, cubin, head.architecture)
+    return Saved(report, _matrix(report, sections), parts, head.is_transposed, transposed)
 
 
 def _matrix(report: KernelReport, sections: Mapping[str, memoryview]) -> scipy.sparse.csr_matrix:

@@ -58,6 +58,17 @@ def parse_program(text: str, operation: Operation, element_type: ElementType) ->
     signature = program_signature(directives, operation, element_type)
     for launch in directives.launches:
         check_signature(tokens, launch.kernel, signature)
+    return _program(text, directives, source, signature)
+
+
+def unchecked_program(text: str, operation: Operation, element_type: ElementType) -> KernelProgram:
+    """As `parse_program`, with nothing refused for what the kernel's text says: for tests of what holds a program
+    beneath these checks, and nowhere else. Raises InvalidProgram for directives that are none."""
+    directives = parse_directives(text)
+    return _program(text, directives, without_directives(text), program_signature(directives, operation, element_type))
+
+
+def _program(text: str, directives: Directives, source: str, signature: tuple[Argument, ...]) -> KernelProgram:
     return KernelProgram(
         text=text,
         format=directives.format,

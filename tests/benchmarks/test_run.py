@@ -90,8 +90,10 @@ def test_a_run_out_of_time_says_what_it_lacks(tmp_path: Path) -> None:
 
 def test_generated_matrices_have_the_nonzeros_that_are_said_before_they_are_made() -> None:
     assert [source.name for source in generated_sources()] == list(GENERATED)
-    _, make = GENERATED["stencil3d27_90"]
-    assert make().nnz == GENERATED_NNZ["stencil3d27_90"]
+    for name in ("stencil3d27_90", "pruned_4096_seed2"):
+        _, make = GENERATED[name]
+        assert make().nnz == GENERATED_NNZ[name]
+    assert list(GENERATED) == list(GENERATED_NNZ)
 
 
 def test_examples_are_read_where_they_are_needed() -> None:

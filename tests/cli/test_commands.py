@@ -74,6 +74,21 @@ def test_options_reach_the_server(sparsesmith_command: Shell, server: str, matri
     assert report["search"]["strategy"] == "families"
 
 
+def test_a_kernel_before_the_search_is_shown_and_saved_and_the_search_goes_on(
+    sparsesmith_command: Shell, server: str, matrix: Path, evaluators: Evaluators, tmp_path: Path
+) -> None:
+    evaluators.released.clear()
+    out = tmp_path / "first"
+    shown = sparsesmith_command("tune", matrix, *FAST, "--search", "instant", "--wait", "first", "--out", out)
+    evaluators.released.set()
+    assert shown.code == 0, shown.err
+    assert "checked on one input, the full protocol follows and withdraws it if it fails" in shown.out
+    assert "the search goes on" in shown.out
+    assert sorted(path.suffix for path in out.iterdir()) == [".cu", ".json"]
+    finished = sparsesmith_command("tune", matrix, *FAST, "--search", "instant")
+    assert "confirmed" in finished.out
+
+
 def test_fixed_values_are_asked_for_and_the_answer_says_what_it_is_valid_for(
     sparsesmith_command: Shell, server: str, matrix: Path, program: Path
 ) -> None:

@@ -52,6 +52,8 @@ import importlib, sparsesmith, sparsesmith.cli.commands, sparsesmith_proto
 PURE = "client operator artifacts matrix formats program families prompts".split()
 for package in (*(f"sparsesmith.{name}" for name in PURE), "sparsesmith_proto"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        if module.name == "sparsesmith.operator.tensors":  # Imported where a tensor wants gradients.
+            continue
         importlib.import_module(module.name)
         print(module.name)
 assert sparsesmith.tune and sparsesmith.Client and sparsesmith.AsyncClient and sparsesmith.load
@@ -89,7 +91,7 @@ def test_the_wheel_holds_the_files_that_are_not_python(tmp_path: Path) -> None:
     needed = {
         str(path.relative_to(parent))
         for package, parent in packages.items()
-        for pattern in ("*.py", "*.hpp", "*.in", "*.cu", "*.json")
+        for pattern in ("*.py", "*.hpp", "*.in", "*.cu", "*.json", "*.c", "*.h")
         for path in (parent / package).rglob(pattern)
     }
     assert needed <= names, sorted(needed - names)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
@@ -88,6 +89,22 @@ def test_options_arrive(client: Client) -> None:
     workload = report.workload
     assert (workload.operation, workload.element_type, workload.num_dense_cols) == ("spmm", "float64", 4)
     assert (report.search.strategy, report.search.num_candidates) == ("families", 3)
+
+
+@pytest.mark.filterwarnings("ignore:.*SciPy computes the products:RuntimeWarning")
+def test_the_transpose_is_tuned_instead_or_as_well(client: Client, url: str) -> None:
+    matrix = make_matrix(40, 30)
+    x = np.ones(40)
+    both = client.tune(matrix, ONE, transposed="both")
+    digests = [pattern_from_scipy(each).digest for each in (matrix, matrix.T.tocsr())]
+    assert [both.report.workload.pattern, both.T.report.workload.pattern] == digests
+    instead = sparsesmith.tune(matrix, url=url, transposed="yes", budget=ONE.budget)
+    assert instead.shape == (40, 30) and instead.report.workload.pattern == digests[1]
+    for operator in (both, instead):
+        operator.update_values(matrix * 2)
+        np.testing.assert_allclose(operator.rmatvec(x), 2 * (matrix.T @ x), rtol=1e-5)
+    with pytest.raises(InvalidOption, match="transposed is 'maybe': expected no, yes, both"):
+        sparsesmith.tune(matrix, url=url, transposed="maybe")  # type: ignore[call-overload]
 
 
 def test_fixed_values_travel_with_the_matrix_and_bind_the_kernel_to_them(client: Client, url: str) -> None:

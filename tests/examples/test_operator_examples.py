@@ -41,3 +41,9 @@ def run(example: str, *words: str | Path) -> str:
 def test_conjugate_gradients_converge(operator_file: Path) -> None:
     words = run("cg.py", operator_file).split()
     assert words[0] == "residual" and float(words[1].rstrip(",")) < 1e-6 * np.sqrt(400) and words[-1] == "0"
+
+
+def test_a_layer_learns(operator_file: Path) -> None:
+    pytest.importorskip("torch")
+    words = run("layer.py", operator_file).split()
+    assert words[0] == "loss" and float(words[1]) < 0.9

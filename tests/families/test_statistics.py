@@ -1,6 +1,10 @@
-"""Statistics that proposals ask for again and again are computed once."""
+"""Statistics that proposals ask for: computed once each, by short cuts where these say the same."""
+
+import numpy as np
+import pytest
 
 from sparsesmith.families.estimates.statistics import PatternStatistics, remembered
+from sparsesmith.matrix.features import narrow_share_of_nonzeros, narrow_share_of_rows, row_spans
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 
 
@@ -34,3 +38,17 @@ def test_two_statistics_of_the_same_arguments_do_not_answer_for_each_other() -> 
 
     shape = PatternStatistics(make_pattern())
     assert (rows(shape, 2), nothing(shape, 2), rows(shape, 2)) == (6, 0, 6)
+
+
+@pytest.mark.parametrize("reach", [65_536, 65_537])
+def test_a_row_that_reaches_further_than_16_bits_leaves_no_slice_and_no_block_narrow(reach: int) -> None:
+    """On both sides of the bound the short cut says what looking at all rows says."""
+    rows = np.repeat(np.arange(64, dtype=np.int32), 2)
+    columns = np.tile(np.array([0, 100], np.int32), 64)
+    columns[41] = reach - 1
+    pattern = pattern_from_indices(64, 200_000, rows, columns)
+    statistics = PatternStatistics(pattern)
+    assert statistics.has_far_reaching_row == (reach > 65_536)
+    assert statistics.narrow_slices(32, 1) == (narrow_share_of_rows(row_spans(pattern), 32) == 1.0)
+    assert statistics.narrow_row_blocks(16) == (narrow_share_of_nonzeros(row_spans(pattern), pattern, 16) == 1.0)
+    assert statistics.narrow_slices(32, 1) == (reach <= 65_536)

@@ -6,9 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import scipy.sparse
 
+import sparsesmith
 from services.generator.search.verdict import judged
+from sparsesmith.client import InstantOperator
+from sparsesmith.errors import Conflict, InvalidInput
 from sparsesmith.transport.connection import connect
 from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith_proto.api import Finished, InstantKernel, JobStatus, KernelReport, LibraryAnswer, Running, TunedAnswer
@@ -148,6 +153,40 @@ def test_what_repays_the_search_is_counted_from_the_instant_kernel_on(
         )
         is kernel
     )
+
+
+def test_in_python_the_kernel_multiplies_at_once_and_its_best_is_waited_for(
+    client: httpx.Client, evaluators: Evaluators
+) -> None:
+    matrix = scipy.sparse.random(60, 50, 0.1, format="csr", rng=np.random.default_rng(1))
+    url, budget = str(client.base_url), {"candidates": 6, "seconds": 20}
+    evaluators.released.clear()
+    kernel = sparsesmith.tune(matrix, search="instant", url=url, budget=budget)
+    assert isinstance(kernel, InstantOperator)
+    assert kernel.kernel.state == "checked"
+    x = np.ones(50, np.float32)
+    with pytest.warns(RuntimeWarning, match="SciPy computes the products"):
+        assert np.allclose(kernel @ x, matrix @ x, rtol=1e-5)
+    with pytest.raises(InvalidInput, match="x has shape"):
+        kernel @ np.ones(51, np.float32)
+    evaluators.released.set()
+    assert isinstance(kernel.best(), sparsesmith.Operator)
+    assert kernel.refresh().state == "confirmed"
+
+
+def test_in_python_a_kernel_that_was_withdrawn_multiplies_no_more(redis_url: str) -> None:
+    matrix = scipy.sparse.random(60, 50, 0.1, format="csr", rng=np.random.default_rng(1))
+    evaluators = Evaluators(Mismatch(message="it races"))
+    evaluators.released.clear()
+    with live_service(redis_url, evaluators) as client:
+        url, budget = str(client.base_url), {"candidates": 6, "seconds": 20}
+        kernel = sparsesmith.tune(matrix, search="instant", url=url, budget=budget)
+        assert isinstance(kernel, InstantOperator)
+        evaluators.released.set()
+        kernel.best()
+        assert kernel.refresh().withdrawn_because == "mismatch: it races"
+    with pytest.raises(Conflict, match="it races"):
+        kernel @ np.ones(50, np.float32)
 
 
 @pytest.mark.timeout(300)

@@ -143,7 +143,7 @@ def test_requests_are_counted_by_route(client: httpx.Client) -> None:
 
 def test_figures_of_evaluators_and_trainer_come_through_the_generator(client: httpx.Client, redis_url: str) -> None:
     device = make_device()
-    evaluators = [EvaluatorMetrics(device), EvaluatorMetrics(device)]
+    evaluators = [EvaluatorMetrics(device, {"device": True}), EvaluatorMetrics(device, {"device": True})]
     for number, evaluator in enumerate(evaluators):
         evaluator.graded(make_report([make_passed(make_timing(1))] * (number + 1)))
     trainer = TrainerMetrics()

@@ -116,3 +116,64 @@ def test_an_array_of_the_host_is_no_place_for_a_result_of_the_device() -> None:
     operator = Operator(make_report(MATRIX), MATRIX)
     with pytest.raises(InvalidInput, match="out is an array of numpy, x of cupy"):
         operator.matvec(arrays(200), out=np.zeros(300, np.float32))
+
+
+def test_kernels_run_through_the_c_library_where_it_can_be_built() -> None:
+    from sparsesmith.operator.device import DeviceBackend, Tuned
+    from sparsesmith.operator.native.products import NativeProducts
+    from sparsesmith.operator.parts import NO_PARTS
+
+    report = make_report(MATRIX)
+    backend = DeviceBackend(MATRIX, Tuned(report.workload, CSR_PROGRAM), NO_PARTS)
+    assert isinstance(backend._forward, NativeProducts)
+
+
+def test_a_tuned_transpose_multiplies_and_takes_new_values() -> None:
+    transpose = MATRIX.T.tocsr()
+    backward = make_report(transpose, starting_program("sell", "spmv", "float32"))
+    operator = Operator(make_report(MATRIX), MATRIX, transposed=backward)
+    y = arrays(300)
+    close(operator.T @ y, transpose @ y.get())
+    held = operator.device_bytes
+    operator.update_values(arrays(MATRIX.nnz))
+    updated = MATRIX.copy()
+    updated.data = arrays(MATRIX.nnz).get()
+    close(operator.T @ y, updated.T @ y.get())
+    assert operator.device_bytes == held > 8 * MATRIX.nnz
+
+
+def test_tensors_have_gradients_and_captured_graphs_replay_with_the_same_bits() -> None:
+    torch = pytest.importorskip("torch")
+    from sparsesmith.torch import SparseLayer
+
+    operator = Operator(make_report(MATRIX), MATRIX)
+    layer = SparseLayer(operator).cuda()
+    x = torch.randn(200, device="cuda", requires_grad=True)
+    layer(x).sum().backward()
+    assert x.grad is not None
+    close(x.grad.cpu().numpy(), MATRIX.T @ np.ones(300))
+    rows = np.repeat(np.arange(300), np.diff(MATRIX.indptr))
+    assert layer.values.grad is not None
+    close(layer.values.grad.cpu().numpy(), x.detach().cpu().numpy()[MATRIX.indices] + 0 * rows)
+    compiled = torch.compile(layer, fullgraph=True, mode="reduce-overhead")
+    with torch.no_grad():
+        results = [compiled(x).clone() for _ in range(5)]
+        for found in results:
+            torch.testing.assert_close(found, layer(x))
+
+
+def test_a_graph_of_torch_captures_products() -> None:
+    torch = pytest.importorskip("torch")
+    operator = Operator(make_report(MATRIX), MATRIX)
+    x, y = torch.randn(200, device="cuda"), torch.empty(300, device="cuda")
+    operator.matvec(x, out=y)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(100):
+            operator.matvec(x, out=y, alpha=2)
+    for _ in range(3):
+        x.normal_()
+        graph.replay()
+        torch.cuda.synchronize()
+        close(y.cpu().numpy(), 2 * (MATRIX @ x.cpu().numpy()))

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ import pytest
 import scipy.sparse
 from scipy.sparse import linalg
 
+import sparsesmith
 from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Conflict, InvalidInput, InvalidMatrix
 from sparsesmith.operator import Operator
+from sparsesmith.operator.file import read_sections
+from sparsesmith.program.starting import starting_program
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix, make_report
 
 MATRIX = make_matrix()
@@ -138,6 +142,38 @@ def test_new_values_reach_every_view(given: Callable[[Any], Any], is_used_before
     np.testing.assert_allclose(operator @ x, updated @ x, rtol=1e-14)
     np.testing.assert_allclose(view @ normal(40), updated.T @ normal(40), rtol=1e-14)
     assert abs(operator.to_scipy() - updated).max() == 0 and abs(view.to_scipy() - updated.T).max() == 0
+
+
+@pytest.mark.parametrize("given", [as_array, as_tensor])
+@pytest.mark.parametrize("is_used_before", [False, True])
+def test_values_of_a_view_are_those_of_the_transpose(given: Callable[[Any], Any], is_used_before: bool) -> None:
+    operator, transpose = make_operator(), MATRIX.T.tocsr()
+    if is_used_before:
+        operator @ normal(30)
+    transpose.data = normal(MATRIX.nnz, seed=5)
+    operator.T.update_values(given(transpose.data))
+    assert abs(operator.T.to_scipy() - transpose).max() == 0
+    operator.T.update_values(transpose * 2)
+    np.testing.assert_allclose(operator @ normal(30), 2 * (transpose.T @ normal(30)), rtol=1e-13)
+    with pytest.raises(InvalidMatrix, match="another pattern"):
+        operator.T.update_values(MATRIX)
+
+
+def test_both_directions_may_have_a_report(tmp_path: Path) -> None:
+    transpose = MATRIX.T.tocsr()
+    plain = starting_program("csr", "spmv", "float64")
+    backward = make_report(transpose, starting_program("sell", "spmv", "float64"), element_type="float64")
+    operator = Operator(make_report(MATRIX, plain, element_type="float64"), MATRIX, transposed=backward)
+    assert operator.T.report == backward and operator.report.num_rows == 40
+    assert operator.program == plain and "sell" in str(operator.T.program)
+    operator.save(tmp_path / "A")
+    sections = read_sections(tmp_path / "A")
+    assert b"argument index slice_offsets" in bytes(sections["T.plan"])
+    loaded = sparsesmith.load(tmp_path / "A")
+    assert (loaded.T.report, loaded.T.program) == (backward, operator.T.program)
+    np.testing.assert_array_equal(loaded.T @ normal(40), transpose @ normal(40))
+    with pytest.raises(InvalidMatrix, match="transposed is of shape"):
+        Operator(operator.report, MATRIX, transposed=operator.report)
 
 
 def test_threads_may_share_an_operator() -> None:

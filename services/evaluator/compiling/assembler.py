@@ -49,7 +49,7 @@ class Assembler:
     @staticmethod
     def find(oldest: tuple[int, int]) -> Assembler:
         """The first of at least this release, major and minor. Raises AssemblerNotFound."""
-        for path in _candidates():
+        for path in possible_assemblers():
             release = _release(path)
             if release is not None and release >= oldest:
                 return Assembler(path, release)
@@ -88,7 +88,8 @@ def _options(architecture: str) -> Sequence[str]:
     return (f"--gpu-name={architecture}", "--generate-line-info", "--verbose")
 
 
-def _candidates() -> Iterator[Path]:
+def possible_assemblers() -> Iterator[Path]:
+    """Where one may lie, whether there is one or not."""
     for folder in wheel_folders():
         yield folder / "bin" / "ptxas"
     for toolkit in toolkits():

@@ -4,8 +4,11 @@ Each worker is a fresh Python process with a memory limit, a minimal environment
 program after another. A program that exceeds its time, exhausts the memory or crashes the compiler costs its worker,
 which is replaced; the caller gets a CompileError.
 
-What this does not protect against: a compiler bug that runs code in the worker (it has the rights of the user; run the
-evaluator in a container), and files that `#include` can reach (the domain refuses such programs before).
+The kernel holds each worker, and the assembler that it starts (`confinement`): no file is written, no network reached,
+nothing but the toolchain read or run.
+
+What this does not protect against: a compiler bug that runs code in the worker, within those bounds; files of the
+toolchain and the system that `#include` can reach (the domain refuses such programs before).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,8 +32,12 @@ from typing import Literal
 
 from services.evaluator.compiling.contract.facts import PtxFacts
 from services.evaluator.compiling.log import KernelResources, split_log
+from services.evaluator.compiling.toolchain import own_toolchain
 from services.evaluator.compiling.worker import READY
+from services.evaluator.confinement.profile import ConfinementOption
 from sparsesmith.errors import Unavailable
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_S = 20.0
 STARTUP_TIMEOUT_S = 60.0
@@ -105,18 +113,35 @@ def _num_bytes(source: str, compiled: Compiled) -> int:
 class Compiler:
     """Worker processes that compile programs, used as a context manager; safe to use from several threads."""
 
-    def __init__(self, num_workers: int = 1, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(
+        self, num_workers: int = 1, *, timeout_s: float = DEFAULT_TIMEOUT_S, confinement: ConfinementOption = "auto"
+    ) -> None:
+        """`confinement`: see the evaluator's settings."""
         if num_workers < 1:
             raise ValueError(f"num_workers is {num_workers}, the least is 1")
         self._timeout_s = timeout_s
+        self._confinement = confinement
+        self.is_confined = confinement != "off"
+        """Whether the kernel holds the workers, by what it has."""
         self._num_workers = num_workers
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._kept = KeptPrograms()
         self._threads = ThreadPoolExecutor(num_workers, thread_name_prefix="compile")
 
     def __enter__(self) -> Compiler:
-        """Start the workers; raises Unavailable where there is no NVRTC."""
-        workers = [_Worker() for _ in range(self._num_workers)]
+        """Start the workers; raises Unavailable where there is no NVRTC, or none works as confined as it must be."""
+        try:
+            self._start()
+        except Unavailable as error:
+            if self._confinement != "auto":
+                raise
+            self.is_confined = False
+            self._start()
+            logger.warning("compilers run without confinement, for with it they do not start: %s", error.message)
+        return self
+
+    def _start(self) -> None:
+        workers = [_Worker(is_confined=self.is_confined) for _ in range(self._num_workers)]
         try:
             for worker in workers:
                 worker.wait_until_ready()
@@ -126,7 +151,6 @@ class Compiler:
             raise
         for worker in workers:
             self._idle.put(worker)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -170,7 +194,7 @@ class Compiler:
                 self._kept.add(source, architecture, result)
             if isinstance(result, CompileError) and result.reason != "error":
                 worker.kill()
-                worker = _Worker()
+                worker = _Worker(is_confined=self.is_confined)
                 worker.wait_until_ready()
             return result
         finally:
@@ -188,19 +212,31 @@ def compile_program(
         return compiler.compile(source, architecture)
 
 
-_WORKER_CODE = "import sys; from services.evaluator.compiling.worker import serve; serve(int(sys.argv[1]))"
+def compile_own(source: str, architecture: str) -> Compiled | CompileError:
+    """Compile a program of ours in this process, which may be one that starts no other. Raises Unavailable."""
+    started = time.perf_counter()
+    built = own_toolchain().build(source, architecture)
+    if not built.succeeded:
+        return CompileError(_bounded(built.log), "error")
+    log, resources = split_log(built.log)
+    compile_ms = (time.perf_counter() - started) * 1e3
+    return Compiled(built.ptx, built.cubin, _bounded(log), resources, compile_ms, built.facts)
+
+
+_WORKER_CODE = """import sys; from services.evaluator.compiling.worker import serve
+serve(int(sys.argv[1]), is_confined=sys.argv[2] == 'True')"""
 _KEPT_ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "LANG", "TMPDIR")
 
 
 class _Worker:
     """A worker process and the connection to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_confined: bool) -> None:
         ours, theirs = socket.socketpair()
         environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in sys.path)  # noqa: PTH100
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER_CODE, str(theirs.fileno())],
+            [sys.executable, "-c", _WORKER_CODE, str(theirs.fileno()), str(is_confined)],
             pass_fds=(theirs.fileno(),),
             env=environment,
             cwd="/",

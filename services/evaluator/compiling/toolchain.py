@@ -117,9 +117,14 @@ class Toolchain:
 
 
 @cache
+def own_toolchain() -> Toolchain:
+    """For programs of ours, in a process that hostile ones are compiled outside of. Raises Unavailable."""
+    return Toolchain.find()
+
+
 def toolchain_versions() -> Mapping[str, str]:
     """Of this machine's toolchain, for a device to say where its numbers come from. Raises Unavailable."""
-    return Toolchain.find().versions
+    return own_toolchain().versions
 
 
 _HOST_TYPES = re.compile(r"#\s*include|\b(?:cuda|tex|surf)")

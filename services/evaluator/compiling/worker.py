@@ -1,6 +1,7 @@
 """A compiler's process: reads a program, builds it, sends the result; ends when its parent does.
 
-Its two limits, of memory and of core files, are set here; time is the parent's to watch (compiler.py).
+Its limits are set here, of memory and by the kernel of files and system calls (`confinement`); time is the parent's to
+watch (compiler.py).
 """
 
 import gc
@@ -10,7 +11,10 @@ import time
 from itertools import count
 from multiprocessing.connection import Connection
 
+from services.evaluator.compiling.assembler import possible_assemblers
 from services.evaluator.compiling.toolchain import Toolchain
+from services.evaluator.confinement.profile import Profile, confine
+from sparsesmith.cuda.nvrtc import toolkits, wheel_folders
 from sparsesmith.errors import Unavailable
 
 WORKER_MEMORY_BYTES = 4 << 30
@@ -22,13 +26,18 @@ MAX_SENT_CHARACTERS = 1 << 20
 READY = b"ready"
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, *, is_confined: bool) -> None:
     """Main loop, on a connection by its file descriptor."""
     connection = Connection(descriptor)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY_BYTES, WORKER_MEMORY_BYTES))
     try:
+        if is_confined:
+            confine(Profile(read=(*toolkits(), *wheel_folders()), run=tuple(possible_assemblers())))
         toolchain = Toolchain.find()
+    except OSError as error:
+        connection.send_bytes(f"the compiler's process cannot be confined: {error}".encode())
+        return
     except Unavailable as error:
         connection.send_bytes(error.message.encode())
         return

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from services.evaluator.candidates import baseline_text
 from services.evaluator.checking.correctness import Correct, check
-from services.evaluator.compiling.compiler import Compiled, compile_program
+from services.evaluator.compiling.compiler import Compiled, compile_own
 from services.evaluator.cuda.arena import random_placement
 from services.evaluator.cuda.kernel import CudaKernel
 from services.evaluator.cuda.residents import HeldDraws
@@ -59,7 +59,7 @@ class OwnRoutines:
         program = parse_program(self._text, problem.workload.operation, problem.element_type)
         stored = StoredMatrices(problem).get(program)
         if self._kernel is None:
-            binary = compile_program(program.source, self._architecture)
+            binary = compile_own(program.source, self._architecture)
             if not isinstance(binary, Compiled):
                 raise Unavailable(f"the program {self.name} does not compile: {binary.log}")
             kernel = self._load(program, stored, binary)

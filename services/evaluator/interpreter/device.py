@@ -26,7 +26,7 @@ import numpy as np
 from services.evaluator.checking.correctness import Correct, HostSeal, check
 from services.evaluator.checking.draws import draw as draw_inputs
 from services.evaluator.checking.draws import kinds_of, system_generator
-from services.evaluator.compiling.compiler import Compiled, compile_program
+from services.evaluator.compiling.compiler import Compiled, compile_own
 from services.evaluator.compiling.log import KernelResources
 from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.device import (
@@ -203,7 +203,7 @@ class InterpreterBench:
         """None: it gives other bits each time, where the workload asks for equal ones."""
         problem = self.problem
         program = parse_program(text, problem.workload.operation, problem.element_type)
-        binary = compile_program(program.source, self._device.architecture)
+        binary = compile_own(program.source, self._device.architecture)
         if not isinstance(binary, Compiled):
             raise Unavailable(f"the baseline {name} does not compile: {binary.log}")
         if problem.workload.deterministic and any(each.unordered for each in binary.facts.kernels.values()):

@@ -61,8 +61,12 @@ class DeviceProcess:
     a rule, more where kernels end children, in this batch or in the one before.
     """
 
-    def __init__(self, factory: DeviceFactory, limits: StageLimits, *, most_spares: int = 0) -> None:
+    def __init__(
+        self, factory: DeviceFactory, limits: StageLimits, *, most_spares: int = 0, is_confined: bool = False
+    ) -> None:
         self._factory = factory
+        self.is_confined = is_confined
+        """Whether the factory confines the process that it is called in."""
         self._limits = limits
         self._most_spares = most_spares
         self._child: Child | None = None

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sparsesmith.formats.building.windows import padding_in_windows
 from sparsesmith.formats.dia import diagonals_of
+from sparsesmith.formats.format import NARROW_REACH
 from sparsesmith.formats.sell import NO_ROW, sorted_rows
 from sparsesmith.matrix.features import (
     NUM_WINDOWS,
@@ -119,20 +120,27 @@ class PatternStatistics:
         """Whether 16-bit offsets reach within every slice: exact without sorting, safe with it."""
         if self.narrow:
             return True
-        if sigma == 0:
+        if sigma == 0 or self.has_far_reaching_row:
             return False
         return narrow_share_of_rows(self._spans, max(lanes, sigma)) == 1.0
 
     @remembered
     def narrow_row_blocks(self, nnz_per_block: int) -> bool:
         """Whether 16-bit offsets reach within every row block (may say no where they just do)."""
-        return self.narrow or narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
+        if self.narrow or self.has_far_reaching_row:
+            return self.narrow
+        return narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
 
     @cached_property
     def row_reach(self) -> int:
         """Columns from the first to the last of a row, of the row that spans most: exact."""
         first, last = self._spans
         return int((last - np.minimum(first, last)).max()) + 1
+
+    @property
+    def has_far_reaching_row(self) -> bool:
+        """Whether a row alone spans more columns than 16 bits reach: then no slice and no block of rows is narrow."""
+        return self.row_reach > NARROW_REACH["u16"]
 
     @remembered
     def reach_of_nonzeros(self, count: int) -> int:

@@ -16,7 +16,7 @@ from sparsesmith.families.estimates.cost import (
 )
 from sparsesmith.formats.bin_limits import MAX_CUTS, best_limits
 from sparsesmith.formats.building.high_bits import HIGH_BITS
-from sparsesmith.formats.format import NARROW_REACH, ParameterValue, has_too_many_slots
+from sparsesmith.formats.format import ParameterValue, has_too_many_slots
 from sparsesmith.formats.row_bins import WARP, Bin, count_lengths, cut_bins, is_narrow
 
 MOST_IN_FLIGHT = 16
@@ -55,13 +55,10 @@ def _cuts(work: Work) -> Iterator[_Cut]:
         # Which rows share a warp does not depend on the steps, and looking at all columns takes its time.
         rows_of_warps = tuple((bin_.width, bin_.lanes) for bin_ in bins)
         if rows_of_warps not in narrow:
-            narrow[rows_of_warps] = work.statistics.narrow or (may_be_narrow(work) and is_narrow(pattern, bins))
+            narrow[rows_of_warps] = work.statistics.narrow or (
+                not work.statistics.has_far_reaching_row and is_narrow(pattern, bins)
+            )
         yield _Cut(steps, max_lanes, bins, narrow[rows_of_warps])
-
-
-def may_be_narrow(work: Work) -> bool:
-    """False where a row alone reaches further than 16 bits."""
-    return work.statistics.row_reach <= NARROW_REACH["u16"]
 
 
 def row_bins(work: Work) -> Iterator[Prospect]:

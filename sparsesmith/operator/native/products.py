@@ -69,6 +69,7 @@ def native_products(
     """
     try:
         library()
+        import_cupy().cuda.runtime.deviceSynchronize()  # Its context is the current one from here on.
         image = _image(matrix, workload, program, parts, order)
         return NativeProducts(NativeOperator(image), workload, int(matrix.nnz))
     except (Unavailable, NvrtcNotFound):

@@ -1,0 +1,99 @@
+"""Two custom operators of torch, which this imports; each is made of the other's derivatives.
+
+    product(x, values, handle, transposed)    y = A x or A^T x, x of shape [n] or [n, columns]
+    sampled(y, x, handle)                     for each nonzero (i, j) of A the sum over columns of y[i] x[j]
+
+Arguments are tensors and numbers, so that graphs can be compiled and captured; which matrix is meant says a number that
+an `Operator` has for as long as it lives. With `values` the product is that of a matrix with these, whatever the
+operator held before; on a GPU it holds them afterwards.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sparsesmith.errors import InvalidInput
+from sparsesmith.operator.registry import pattern_of, registered
+
+if TYPE_CHECKING:
+    from sparsesmith.operator.operator import Operator
+
+Tensor = torch.Tensor
+
+
+def product(operator: "Operator", x: Tensor, values: Tensor | None = None) -> Tensor:
+    """A x, differentiable by x and by `values`, where they are given: those of all nonzeros, in the order of CSR.
+
+    Raises InvalidInput for a tensor of another type or shape than the operator's.
+    """
+    return torch.ops.sparsesmith.product(x, values, operator.handle, operator.is_transposed)  # type: ignore[no-any-return]
+
+
+@torch.library.custom_op("sparsesmith::product", mutates_args=())
+def _product(x: Tensor, values: Tensor | None, handle: int, transposed: bool) -> Tensor:
+    found: Tensor = registered(handle).tensor_product(x, values, transposed=transposed)
+    return found
+
+
+@_product.register_fake
+def _(x: Tensor, values: Tensor | None, handle: int, transposed: bool) -> Tensor:
+    rows, cols, nnz = registered(handle).extents
+    given, results = (rows, cols) if transposed else (cols, rows)
+    _check(x, "x", (given,), x.shape[:1], handle)
+    if values is not None:
+        _check(values, "values", (nnz,), values.shape, handle)
+    return x.new_empty((results, *x.shape[1:]))
+
+
+def _product_context(ctx: Any, inputs: tuple[Tensor, Tensor | None, int, bool], output: Tensor) -> None:
+    x, values, ctx.handle, ctx.transposed = inputs
+    ctx.save_for_backward(x if values is not None else None, values)
+
+
+def _product_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    x, values = ctx.saved_tensors
+    gradient = gradient.contiguous()
+    by_x = by_values = None
+    if ctx.needs_input_grad[0]:
+        by_x = torch.ops.sparsesmith.product(gradient, values, ctx.handle, not ctx.transposed)
+    if ctx.needs_input_grad[1]:
+        left, right = (x, gradient) if ctx.transposed else (gradient, x)
+        by_values = torch.ops.sparsesmith.sampled(left, right, ctx.handle)
+    return by_x, by_values, None, None
+
+
+@torch.library.custom_op("sparsesmith::sampled", mutates_args=())
+def _sampled(y: Tensor, x: Tensor, handle: int) -> Tensor:
+    rows, cols = pattern_of(handle, y.device)
+    products = y.index_select(0, rows) * x.index_select(0, cols)
+    return products.sum(1) if products.ndim == 2 else products
+
+
+@_sampled.register_fake
+def _(y: Tensor, x: Tensor, handle: int) -> Tensor:
+    return x.new_empty((registered(handle).extents[2],))
+
+
+def _sampled_context(ctx: Any, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
+    y, x, ctx.handle = inputs
+    ctx.save_for_backward(y, x)
+
+
+def _sampled_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+    y, x = ctx.saved_tensors
+    gradient = gradient.contiguous()
+    by_y = torch.ops.sparsesmith.product(x, gradient, ctx.handle, False)
+    return by_y, torch.ops.sparsesmith.product(y, gradient, ctx.handle, True), None
+
+
+_product.register_autograd(_product_backward, setup_context=_product_context)
+_sampled.register_autograd(_sampled_backward, setup_context=_sampled_context)
+
+
+def _check(tensor: Tensor, name: str, expected: tuple[int, ...], found: Any, handle: int) -> None:
+    """Raises InvalidInput."""
+    element_type = registered(handle).element_type
+    if tuple(found) != expected:
+        raise InvalidInput(f"{name} begins with {tuple(found)}: expected {expected}", field=name, limit=expected)
+    if tensor.dtype != getattr(torch, element_type):
+        raise InvalidInput(f"{name} holds {tensor.dtype}: expected {element_type}", field=name, limit=element_type)
