@@ -79,7 +79,10 @@ def main() -> None:
             "name": description.name,
             "encoder": description.encoder,
             "parameters": num_parameters(model),
-            **{name: trained[name] for name in ("steps", "passes", "seconds", "programs", "failures")},
+            **{
+                name: trained[name]
+                for name in ("settings", "steps", "passes", "seconds", "programs", "failures", "checks")
+            },
         },
         "all_programs": asdict(ranking_of(pairs_of(expected.values()))),
         "by_operation": by_operation(expected),

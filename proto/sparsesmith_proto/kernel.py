@@ -83,6 +83,9 @@ class Sampled(Message):
     prompt: Prompt
     group: Identifier
     """Samples of one prompt share a group: their rewards are each other's baseline."""
+    group_size: int | None = Field(default=None, ge=1)
+    """Samples that are drawn of this prompt, if the search goes on for so long. None: not known, as in records of
+    earlier releases."""
     token_ids: tuple[int, ...] = Field(min_length=1)
     logprobs: tuple[float, ...] = Field(min_length=1)
     """Natural log-probability of each token under the policy that sampled it, after temperature."""

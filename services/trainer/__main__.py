@@ -12,9 +12,12 @@ import os
 import signal
 import sys
 import threading
+import time
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -22,11 +25,16 @@ from services.trainer.online.journal import Heartbeat
 from services.trainer.settings import TrainerSettings
 from sparsesmith.errors import Conflict, InvalidOption, Unavailable
 
+if TYPE_CHECKING:
+    from sparsesmith.transport.trainer_lease import TrainerLease
+
 logger = logging.getLogger("services.trainer")
 
 POLICY_FILES = ("config.json", "policy.json", "encoder.safetensors", "tokenizer.json")
 """Of a policy that can be trained online, beside its model's weights."""
 REDIS_PAUSE_S = 2.0
+RENEW_S = 30.0
+"""Between two renewals of the lease on the stream."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -96,18 +104,50 @@ def _train(settings: TrainerSettings, must_stop: Callable[[], bool], max_updates
     from services.trainer.training import train
     from sparsesmith.transport.connection import connect
     from sparsesmith.transport.metrics_channel import MetricsChannel, published
+    from sparsesmith.transport.trainer_lease import TrainerLease
 
     connection, metrics = connect(settings.redis_url), TrainerMetrics()
+    lease = TrainerLease(connection, _identity(settings.state_dir))
+    must_stop = _holding(lease, must_stop)
+    if must_stop():
+        return
     workshop = open_workshop(settings, connection, metrics.updated)
     logger.info("trains %s", settings.policy_dir)
     with published(metrics.registry, MetricsChannel(connection), settings.consumer):
         while not must_stop():
             try:
                 train(workshop, must_stop, max_updates)
-                return
+                break
             except Unavailable as error:
                 logger.warning("%s; again in %g s", error.message, REDIS_PAUSE_S)
                 _wait(REDIS_PAUSE_S, must_stop)
+    with suppress(Unavailable):  # It ends by itself.
+        lease.release()
+
+
+def _holding(lease: "TrainerLease", must_stop: Callable[[], bool]) -> Callable[[], bool]:
+    """Asking renews the lease now and then. It raises Conflict where another trainer has it."""
+    renew_at = 0.0
+
+    def asked() -> bool:
+        nonlocal renew_at
+        if not must_stop():
+            if time.monotonic() >= renew_at:
+                with suppress(Unavailable):  # Whatever needs Redis says so itself, and the lease outlives an outage.
+                    lease.hold()
+                    renew_at = time.monotonic() + RENEW_S
+            return False
+        return True
+
+    return asked
+
+
+def _identity(state_dir: Path) -> str:
+    """Of the trainer of this state folder, wherever it runs."""
+    path = state_dir / "identity"
+    if not path.is_file():
+        path.write_text(uuid.uuid4().hex, encoding="ascii")
+    return path.read_text(encoding="ascii")
 
 
 def _stop_signal(heartbeat: Heartbeat) -> Callable[[], bool]:

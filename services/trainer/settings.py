@@ -45,7 +45,7 @@ class TrainerSettings(BaseSettings):
     min_records: int = Field(default=8, ge=1, le=4096)
     """Records that are enough once `max_wait_s` is over."""
     max_wait_s: float = Field(default=20.0, ge=0, le=3600)
-    """How long a batch waits for more records after its first."""
+    """How long a batch waits for more records after its first, and a group for more of its samples after its newest."""
     max_policy_age: int = Field(default=4, ge=0, le=1000)
     """Versions that a record may be behind the policy; older ones are dropped."""
     max_text_tokens: int = Field(default=2800, ge=16, le=32768)

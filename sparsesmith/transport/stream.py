@@ -16,8 +16,13 @@ log = logging.getLogger(__name__)
 
 STREAM = "sparsesmith:rewards"
 GROUP = "trainer"
+DEAD_LETTERS = "sparsesmith:rewards:dead"
+"""Records that hint at a defect, each with the reason why nobody learned from it, for whoever looks for that."""
+MAX_DEAD_LETTERS = 1000
+"""The newest stay."""
 _SEEN_PREFIX = "sparsesmith:rewards:seen:"
 _FIELD = b"record"
+_REASON = b"reason"
 
 Entry = tuple[bytes, dict[bytes, bytes] | None]
 """Id and fields; no fields: trimmed from the stream."""
@@ -47,6 +52,7 @@ class RewardStream:
         """How far the consumer's records from before its restart were read; None: all were."""
         self._held: set[str] = set()
         """Entries that were delivered here and not acknowledged."""
+        self._num_malformed = 0
 
     def publish(self, record: RewardRecord) -> bool:
         """Append a record once; False where one of that id was published before. Raises Unavailable."""
@@ -119,6 +125,30 @@ class RewardStream:
             pipeline.xdel(STREAM, *entry_ids)
             pipeline.execute()
 
+    def bury(self, delivery: Delivery, reason: str) -> None:
+        """Acknowledged, and kept among the dead letters: nobody will learn from the record."""
+        self._bury(delivery.entry_id, delivery.record.model_dump_json().encode(), reason)
+
+    def take_malformed(self) -> int:
+        """Entries since the last call that were no records; they are among the dead letters."""
+        count, self._num_malformed = self._num_malformed, 0
+        return count
+
+    def dead_letters(self) -> list[tuple[str, bytes]]:
+        """Reason and what was published, oldest first."""
+        with answering():
+            entries = self._connection.xrange(DEAD_LETTERS)
+        return [(fields[_REASON].decode(), fields[_FIELD]) for _, fields in entries]
+
+    def _bury(self, entry_id: str, content: bytes, reason: str) -> None:
+        self._held.discard(entry_id)
+        fields = {_FIELD: content, _REASON: reason.encode()}
+        with answering(), self._connection.pipeline(transaction=True) as pipeline:
+            pipeline.xadd(DEAD_LETTERS, fields, maxlen=MAX_DEAD_LETTERS, approximate=True)
+            pipeline.xack(STREAM, GROUP, entry_id)
+            pipeline.xdel(STREAM, entry_id)
+            pipeline.execute()
+
     def length(self) -> int:
         """Records in the stream, delivered or not."""
         with answering():
@@ -132,10 +162,14 @@ class RewardStream:
                 raise
 
     def _deliveries(self, entries: list[Entry]) -> list[Delivery]:
-        """Parsed entries; what was trimmed from the stream or does not parse is dropped."""
-        parsed = [(entry_id.decode(), _record(entry_id, fields)) for entry_id, fields in entries]
-        self.acknowledge([entry_id for entry_id, record in parsed if record is None])
-        deliveries = [Delivery(entry_id, record) for entry_id, record in parsed if record is not None]
+        """Parsed entries; what was trimmed from the stream is dropped, what does not parse is buried."""
+        parsed = [(entry_id.decode(), fields, _record(entry_id, fields)) for entry_id, fields in entries]
+        self.acknowledge([entry_id for entry_id, fields, _ in parsed if not fields])
+        for entry_id, fields, record in parsed:
+            if fields and record is None:
+                self._num_malformed += 1
+                self._bury(entry_id, fields.get(_FIELD, b""), "malformed")
+        deliveries = [Delivery(entry_id, record) for entry_id, _, record in parsed if record is not None]
         self._held.update(delivery.entry_id for delivery in deliveries)
         return deliveries
 

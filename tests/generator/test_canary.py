@@ -195,7 +195,7 @@ class Bench:
 
         async def one(number: int) -> list[Sampled]:
             given: list[Sampled] = []
-            group = self.sampler.group(make_task(), number)
+            group = self.sampler.group(make_task(), number, 16)
             while not until.done():
                 given.append((await group.draw(len(given))).origin)  # type: ignore[arg-type]
             return given
@@ -416,7 +416,7 @@ def test_users_go_on_waiting_where_the_version_under_probe_is_still_in_the_engin
 def test_a_prompt_that_was_written_before_a_swap_is_not_answered_by_the_version_after_it(bench: Bench) -> None:
     new = changed_a_little(bench.live.policy, 1)
     path = bench.exchange_dir / publish(bench.exchange_dir, new).weights
-    group = bench.sampler.group(make_task(), 0)
+    group = bench.sampler.group(make_task(), 0, 16)
 
     async def across_a_swap() -> Sampled:
         engine = await bench.live.host.serving()

@@ -40,6 +40,8 @@ def test_samples_come_in_groups_with_what_the_trainer_needs_to_rebuild_them(live
     assert all(isinstance(origin, Sampled) for origin in origins)
     groups = {origin.group: origin.prompt for origin in origins if isinstance(origin, Sampled)}
     assert len(groups) == 2
+    sizes = {origin.group: origin.group_size for origin in origins if isinstance(origin, Sampled)}
+    assert sorted(size or 0 for size in sizes.values()) == [4, 16]
     assert len({prompt.sample_seed for prompt in groups.values()}) == 2
     pattern = make_task().problem.pattern
     for origin in origins[:4]:

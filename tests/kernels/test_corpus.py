@@ -19,6 +19,8 @@ from sparsesmith_proto.kernel import Outcome, Workload
 from tests.kernels.corpus import CorpusProgram, corpus
 
 COMPILE_LIMIT_S = 6.0
+PATIENCE_S = 120.0
+"""For programs that do compile, on a machine that does more than this."""
 OUTCOMES = {get_args(kind.model_fields["outcome"].annotation)[0] for kind in get_args(get_args(Outcome)[0])}
 
 
@@ -44,10 +46,16 @@ def accepted(program: CorpusProgram) -> KernelProgram:
 @pytest.fixture(scope="module")
 def compiler() -> Iterator[Compiler]:
     try:
-        with Compiler(1, timeout_s=COMPILE_LIMIT_S) as compiler:
+        with Compiler(1, timeout_s=PATIENCE_S) as compiler:
             yield compiler
     except Unavailable as missing:
         pytest.skip(missing.message)
+
+
+@pytest.fixture(scope="module")
+def hasty(compiler: Compiler) -> Iterator[Compiler]:
+    with Compiler(1, timeout_s=COMPILE_LIMIT_S) as hasty:
+        yield hasty
 
 
 def test_there_is_a_good_program_for_every_format() -> None:
@@ -117,9 +125,10 @@ def test_a_program_outside_the_contract_is_rejected_before_it_runs(program: Corp
 
 @by_name([program for program in corpus() if "rejected" not in program.expected])
 def test_a_program_within_the_contract_compiles_unless_that_is_its_point(
-    program: CorpusProgram, compiler: Compiler
+    program: CorpusProgram, compiler: Compiler, hasty: Compiler
 ) -> None:
-    result = compiler.compile(accepted(program).source, "sm_90")
+    is_bomb = {"compile_failed", "timed_out"} <= set(program.expected)
+    result = (hasty if is_bomb else compiler).compile(accepted(program).source, "sm_90")
     match result:
         case Compiled():
             assert set(program.expected) != {"compile_failed"} and set(program.expected) != {

@@ -11,11 +11,18 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.encoder import collate
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith_proto.kernel import FromFamily, Parent, Workload
+from sparsesmith_proto.reward import RewardRecord
 from tests.generator.tiny_policy import VOCABULARY_SIZE, make_tokenizer
 from tests.trainer.records import PATTERN, make_batch, make_reader, make_record, make_sampled
 
 BOS = make_tokenizer().token_to_id("<bos>")
 PARENT = {"parent": Parent(program="float y;", report="passed 2 us speedup 1")}
+
+
+def make_usable(record: RewardRecord) -> UsableRecord:
+    usable = make_reader().read(record, 0)
+    assert isinstance(usable, UsableRecord), usable
+    return usable
 
 
 def test_token_ids_and_logprobs_come_from_the_record_and_stand_where_the_policy_wrote_them() -> None:

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse
 
 from services.trainer.offline.commands import run_stage
+from services.trainer.offline.recipe import OWN_SOURCES, ROOT
 from sparsesmith.families import propose
 from sparsesmith.policy.checkpoint import load_policy
 from tests.families import golden
@@ -38,14 +39,19 @@ def data(tmp_path: Path) -> list[str]:
     return [word for option, name in given.items() for word in (option, str(tmp_path / name))]
 
 
-def test_one_command_makes_an_evaluated_policy_and_runs_no_stage_twice(data: list[str], tmp_path: Path) -> None:
+def test_one_command_makes_an_evaluated_policy_and_runs_no_stage_twice(
+    data: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From the repository's own device code, where no corpus is given."""
+    monkeypatch.chdir(ROOT)
     toy = [f"{option}={value}" for option, value in TOY.items()]
     recipe = ["policy", *data, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "policy"), *toy]
     assert list(run_stage([*recipe, "--until", "pack"])) == list(STAGES[:5])
     ended = {name: (tmp_path / "work" / f"{name}.report.json").stat().st_mtime_ns for name in STAGES[:5]}
     assert list(run_stage(recipe)) == list(STAGES)
     assert {name: (tmp_path / "work" / f"{name}.report.json").stat().st_mtime_ns for name in ended} == ended
+    corpus = json.loads((tmp_path / "work" / "corpus.report.json").read_text())
+    assert tuple(corpus["arguments"][:3]) == OWN_SOURCES, "paths that hold on another machine, too"
     reports = {name: json.loads((tmp_path / "work" / f"{name}.report.json").read_text())["report"] for name in STAGES}
     assert reports["corpus"]["train_files"] > 20
     assert reports["examples"]["train"]["programs"] == reports["examples"]["validation"]["programs"] == 4

@@ -16,6 +16,7 @@ from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith.transport.stream import RewardStream
+from sparsesmith.transport.trainer_lease import KEY
 from tests.generator.tiny_policy import make_policy, write_policy
 from tests.trainer.records import PATTERN, make_record, make_sampled
 
@@ -120,6 +121,24 @@ def test_a_second_trainer_on_the_same_state_is_refused(
         code, errors = run(environment, "--once")
         assert code == 1
         assert "another trainer works on" in errors
+    finally:
+        stop(process, 0)
+
+
+def test_a_second_trainer_with_another_state_on_the_same_stream_is_refused_while_the_first_one_lives(
+    environment: dict[str, str], tmp_path: Path, redis_connection: Redis
+) -> None:
+    write_policy(tmp_path / "model", make_policy())
+    process = start(environment)
+    elsewhere = {**environment, "SPARSESMITH_TRAINER_STATE_DIR": str(tmp_path / "other")}
+    try:
+        wait_for(lambda: redis_connection.exists(KEY) == 1, process)
+        code, errors = run(elsewhere, "--once")
+        assert code == 1
+        assert "another trainer" in errors and "learns from this stream" in errors
+        process.terminate()
+        process.communicate(timeout=LIMIT_S)
+        assert redis_connection.exists(KEY) == 0, "who ends gives it back"
     finally:
         stop(process, 0)
 

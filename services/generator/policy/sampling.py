@@ -65,20 +65,21 @@ class PolicySampler:
         knows = writer.operations is None or workload.operation in writer.operations
         return workload.pattern is not None and knows and workload.element_type in writer.element_types
 
-    def group(self, task: TuningTask, number: int) -> "SampleGroup":
-        """Samples of one prompt, which no other group has."""
+    def group(self, task: TuningTask, number: int, size: int) -> "SampleGroup":
+        """`size` samples of one prompt, which no other group has."""
         prompt = self.options.prompt(self.writer.encoder, secrets.randbits(63))
-        return SampleGroup(self, task, f"{task.run_id}-g{number}", prompt)
+        return SampleGroup(self, task, f"{task.run_id}-g{number}", prompt, size)
 
 
 class SampleGroup:
     """Samples of one prompt: their rewards are each other's baseline."""
 
-    def __init__(self, sampler: PolicySampler, task: TuningTask, name: str, prompt: Prompt) -> None:
+    def __init__(self, sampler: PolicySampler, task: TuningTask, name: str, prompt: Prompt, size: int) -> None:
         self._sampler = sampler
         self._task = task
         self._name = name
         self._prompt = prompt
+        self._size = size
         self._writing = asyncio.Lock()
         self._written: EnginePrompt | None = None
         self._forms = Forms(task.problem, sampler.options.num_sms or 1)
@@ -109,6 +110,7 @@ class SampleGroup:
             origin = Sampled(
                 prompt=self._prompt,
                 group=self._name,
+                group_size=self._size,
                 token_ids=sample.token_ids,
                 logprobs=sample.logprobs,
                 temperature=options.temperature,

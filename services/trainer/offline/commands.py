@@ -175,7 +175,7 @@ def _add_pretrain(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--tokens", type=Path, required=True, help="folder that the pack stage wrote")
     parser.add_argument("--save", type=Path, help="the run's state: with it, a run that was killed goes on")
-    parser.add_argument("--save-every-s", type=float, default=20.0)
+    parser.add_argument("--save-every-s", type=float, default=60.0)
     parser.add_argument("--out", type=Path, required=True, help="folder for config.json and model-*.safetensors")
     add_fields(parser, PolicySize())
     add_fields(parser, PretrainingSettings())

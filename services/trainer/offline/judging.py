@@ -31,7 +31,7 @@ class SamplingSettings:
     samples: int = 8
     """Programs for each workload."""
     temperature: float = 1.0
-    max_program_tokens: int = 768
+    max_program_tokens: int = 1024
     batch_sequences: int = 256
     architecture: str = "sm_90"
     device: str = "cpu"

@@ -116,7 +116,15 @@ def stages(options: argparse.Namespace) -> list[Stage]:
 
 
 def _stage(name: str, *arguments: Sequence[Path | str]) -> Stage:
-    return Stage(name, tuple(str(each) for part in arguments for each in part), f"{name}.report.json")
+    return Stage(name, tuple(_word(each) for part in arguments for each in part), f"{name}.report.json")
+
+
+def _word(argument: Path | str) -> str:
+    """Paths below the current folder without it: what one machine began another may go on with."""
+    here = Path.cwd()
+    if isinstance(argument, Path) and argument.is_relative_to(here):
+        return str(argument.relative_to(here))
+    return str(argument)
 
 
 def _is_done(path: Path, stage: Stage) -> bool:

@@ -21,7 +21,7 @@ State = dict[str, Any]
 class SavedRun:
     """One file, gone once the run has ended."""
 
-    def __init__(self, path: Path | None, identity: Mapping[str, Any], every_s: float = 20.0) -> None:
+    def __init__(self, path: Path | None, identity: Mapping[str, Any], every_s: float = 60.0) -> None:
         """`identity`: settings and data; what another run left is passed over. Without a path nothing is kept."""
         self._path = path
         self._identity = repr(sorted(identity.items()))

@@ -38,7 +38,7 @@ def add_value(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--name", default="value")
     parser.add_argument("--save", type=Path, help="the run's state: with it, a run that was killed goes on")
-    parser.add_argument("--save-every-s", type=float, default=20.0)
+    parser.add_argument("--save-every-s", type=float, default=60.0)
     parser.add_argument("--out", type=Path, required=True, help="folder of the value model")
     add_fields(parser, PolicySize())
     add_fields(parser, ValueSettings())

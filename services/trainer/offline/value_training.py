@@ -33,6 +33,10 @@ REJECTED = "rejected"
 """Reports that begin so teach nothing: the contract itself says which texts are legal."""
 LEAST_PROGRAMS = 8
 """Of a workload, for a rank correlation."""
+MOST_CHECKED = 64
+"""Programs of a workload that a check looks at, evenly chosen by time."""
+MOST_RANKED = 512
+"""At the end."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ def train_value_model(
     steps_a_pass = math.ceil(len(train) / settings.workloads)
     while (progress := max(clock.progress(), step / (settings.max_passes * steps_a_pass))) < 1.0:
         if progress * settings.checks >= len(checks) + 1:
-            checks.append(ranking(model, pool, sides["validation"], programs, settings, most=64).spearman)
+            checks.append(ranking(model, pool, sides["validation"], programs, settings, MOST_CHECKED).spearman)
             recent = float(torch.stack(losses[-50:]).mean()) if losses else math.nan
             log(f"step {step} {clock.elapsed_s():.0f} s loss {recent:.4f} rank correlation {checks[-1]:.3f}")
         losses.append(_step(model, pool, _batch(train, step, settings), programs, step, settings))
@@ -179,7 +183,7 @@ def train_value_model(
         programs=sum(len(each.programs) for each in train),
         failures=sum(len(each.failed) for each in train),
         train_loss=float(torch.stack(losses[-50:]).mean()) if losses else math.nan,
-        validation=ranking(model, pool, sides["validation"], programs, settings),
+        validation=ranking(model, pool, sides["validation"], programs, settings, MOST_RANKED),
         checks=checks,
     )
 
@@ -210,7 +214,7 @@ def ranking(
     workloads: Sequence[Judged],
     programs: Programs,
     settings: ValueSettings,
-    most: int = 2_000,
+    most: int,
 ) -> Ranking:
     """Over workloads with enough programs; of each at most `most`, evenly chosen."""
     enough = [thinned(each, most) for each in workloads if len(each.programs) >= LEAST_PROGRAMS]

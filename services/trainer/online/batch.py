@@ -29,18 +29,27 @@ Skip = Literal[
     "stale",
     "unknown_version",
     "no_reward",
+    "bad_logprob",
     "unknown_token",
     "pattern_gone",
     "pattern_damaged",
     "too_long",
+    "malformed",
 ]
 """Why a record is not learned from.
 
 `already_used`: a checkpoint learned from it, and it came again because the acknowledgement was lost.
 `turned_down`: partly sampled by a version that was refused or rolled back. `stale`: sampled too many versions ago.
 `unknown_version`: sampled by weights that this trainer never made. `no_reward`: not rewarded under the scheme in use.
-`pattern_gone`: expired in the store.
+`bad_logprob`: above 0.
+`pattern_gone`: expired in the store. `malformed`: not of the contract, in which every number is finite.
 """
+
+LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "stale", "turned_down"})
+"""Reasons that occur where everything is in order; records that are skipped for others are kept as dead letters."""
+
+MOST_LOGPROB = 1e-3
+"""A probability of 1, and what rounding adds to it."""
 
 
 class Patterns(Protocol):
@@ -108,10 +117,8 @@ class RecordReader:
             return "stale"
         if sampled.last_version > version:
             return "unknown_version"
-        if rules.reward not in record.rewards:
-            return "no_reward"
-        if not all(0 <= token < rules.vocabulary for token in sampled.token_ids):
-            return "unknown_token"
+        if (damage := self._damage(record, sampled)) is not None:
+            return damage
         prompt = self.prompt(record.workload, sampled)
         if not isinstance(prompt, PromptInputs):
             return prompt
@@ -119,6 +126,17 @@ class RecordReader:
         if len(text_ids) + len(sampled.token_ids) > rules.max_text_tokens:
             return "too_long"
         return UsableRecord(record, sampled, prompt, text_ids, record.rewards[rules.reward])
+
+    def _damage(self, record: RewardRecord, sampled: Sampled) -> Skip | None:
+        """What of its numbers cannot be."""
+        rules = self._rules
+        if rules.reward not in record.rewards:
+            return "no_reward"
+        if max(sampled.logprobs) > MOST_LOGPROB:
+            return "bad_logprob"
+        if not all(0 <= token < rules.vocabulary for token in sampled.token_ids):
+            return "unknown_token"
+        return None
 
     def prompt(self, workload: Workload, sampled: Sampled) -> PromptInputs | Skip:
         """What the policy was shown, or why that cannot be said. Raises Unavailable without a store."""

@@ -1,12 +1,16 @@
-"""Collects the records of the next update from the stream; acknowledges at once what will never be learned from."""
+"""Collects the records of the next update from the stream; acknowledges at once what will never be learned from.
+
+A batch is made of whole groups: of prompts whose samples were all seen, or of which none came for `max_wait_s`.
+"""
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from services.trainer.online.batch import RecordReader, Skip, UsableRecord
+from services.trainer.online.batch import LAWFUL, RecordReader, Skip, UsableRecord
+from services.trainer.online.groups import Group, Groups
 from sparsesmith.transport.stream import Delivery, RewardStream
 from sparsesmith_proto.message import PolicyVersion
 
@@ -45,10 +49,19 @@ class Collected:
 class RecordIntake:
     """One consumer of the reward stream. Methods raise Unavailable without Redis."""
 
-    def __init__(self, stream: RewardStream, reader: RecordReader, options: IntakeOptions) -> None:
+    def __init__(
+        self,
+        stream: RewardStream,
+        reader: RecordReader,
+        options: IntakeOptions,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._stream = stream
         self._reader = reader
         self._options = options
+        self._clock = clock
+        self._arrived: dict[str, float] = {}
+        """When an entry that is not acknowledged was first seen: batches come and go while a group waits."""
 
     def collect(
         self,
@@ -57,63 +70,93 @@ class RecordIntake:
         must_stop: Callable[[], bool],
         turned_down: Collection[PolicyVersion] = (),
     ) -> Collected | None:
-        """Wait for a full batch, or for `min_records` once `max_wait_s` passed since the first. None: must stop.
+        """Wait for a full batch of whole groups, or for `min_records` once `max_wait_s` passed since the first. None:
+        must stop.
 
         What this consumer had before a restart and did not acknowledge comes first; `used` are ids of records that a
         checkpoint learned from; records of `turned_down` versions are dropped.
         """
-        collected, used_ids = Collected(turned_down=frozenset(turned_down)), set(used)
-        has_pending, first_at = True, 0.0
+        groups, used_ids = Groups(self._options.max_wait_s), set(used)
+        skipped: Counter[Skip] = Counter()
+        first_at, has_pending = 0.0, True
         while not must_stop():
-            deliveries = self._pending(collected) if has_pending else self._new(collected)
+            deliveries = self._pending(groups) if has_pending else self._new(groups)
             has_pending = has_pending and bool(deliveries)
-            was_empty = not collected.records
-            self._sort(deliveries, version, used_ids, collected)
-            if was_empty and collected.records:
-                first_at = time.monotonic()
-            if self._is_complete(collected, time.monotonic() - first_at):
-                return collected
+            was_empty = not groups.num_records
+            skipped += self._sorted(deliveries, version, used_ids, turned_down, groups)
+            if was_empty and groups.num_records:
+                first_at = self._clock()
+            now = self._clock()
+            ripe = groups.ripe(now)
+            if self._is_complete(sum(len(each.records) for each in ripe), now - first_at):
+                return self._batch(ripe, skipped, turned_down)
         return None
+
+    def _batch(
+        self, ripe: Sequence[Group], skipped: Counter[Skip], turned_down: Collection[PolicyVersion]
+    ) -> Collected:
+        """Whole groups, until there are enough records; the others are not acknowledged and come again."""
+        collected = Collected(skipped=skipped, turned_down=frozenset(turned_down))
+        for group in ripe:
+            if len(collected.records) < self._options.batch_records:
+                collected.entry_ids += group.entry_ids
+                collected.records += group.records
+        return collected
 
     def acknowledge(self, collected: Collected) -> None:
         """These records are in a checkpoint: they will not come again."""
         self._stream.acknowledge(collected.entry_ids)
+        self._forget(collected.entry_ids)
 
-    def _is_complete(self, collected: Collected, waited_s: float) -> bool:
-        options, count = self._options, len(collected.records)
+    def _forget(self, entry_ids: Sequence[str]) -> None:
+        for entry_id in entry_ids:
+            self._arrived.pop(entry_id, None)
+
+    def _is_complete(self, count: int, waited_s: float) -> bool:
+        options = self._options
         return count >= options.batch_records or (count >= options.min_records and waited_s >= options.max_wait_s)
 
-    def _pending(self, collected: Collected) -> list[Delivery]:
-        """Delivered before and not acknowledged; among those are the ones that are collected already."""
-        deliveries = self._stream.pending(self._options.consumer, len(collected.records) + self._options.batch_records)
-        return _unknown(deliveries, collected)
+    def _pending(self, groups: Groups) -> list[Delivery]:
+        """Delivered before and not acknowledged; among those are the ones that wait already."""
+        deliveries = self._stream.pending(self._options.consumer, groups.num_records + self._options.batch_records)
+        return _unknown(deliveries, groups)
 
-    def _new(self, collected: Collected) -> list[Delivery]:
-        missing = self._options.batch_records - len(collected.records)
-        deliveries = self._stream.read(self._options.consumer, missing, int(POLL_S * 1000))
-        return _unknown(deliveries, collected)
+    def _new(self, groups: Groups) -> list[Delivery]:
+        deliveries = self._stream.read(self._options.consumer, self._options.batch_records, int(POLL_S * 1000))
+        return _unknown(deliveries, groups)
 
-    def _sort(self, deliveries: list[Delivery], version: PolicyVersion, used: set[str], collected: Collected) -> None:
-        dropped: list[str] = []
+    def _sorted(
+        self,
+        deliveries: Sequence[Delivery],
+        version: PolicyVersion,
+        used: set[str],
+        turned_down: Collection[PolicyVersion],
+        groups: Groups,
+    ) -> Counter[Skip]:
+        """Into groups; what will never be learned from is acknowledged, and counted by reason."""
+        now, dropped = self._clock(), list[str]()
+        skipped: Counter[Skip] = Counter({"malformed": self._stream.take_malformed()})
         for delivery in deliveries:
-            if len(collected.records) == self._options.batch_records:
-                break
             record = delivery.record
             read: UsableRecord | Skip = (
-                "already_used"
-                if record.record_id in used
-                else self._reader.read(record, version, collected.turned_down)
+                "already_used" if record.record_id in used else self._reader.read(record, version, turned_down)
             )
             if isinstance(read, UsableRecord):
-                collected.entry_ids.append(delivery.entry_id)
-                collected.records.append(read)
+                groups.add(delivery.entry_id, read, self._arrived.setdefault(delivery.entry_id, now))
                 used.add(record.record_id)
             else:
                 log.info("record %s is skipped: %s", record.record_id, read)
-                collected.skipped[read] += 1
-                dropped.append(delivery.entry_id)
+                groups.skip(record, now)
+                self._forget([delivery.entry_id])
+                skipped[read] += 1
+                if read in LAWFUL:
+                    dropped.append(delivery.entry_id)
+                else:
+                    self._stream.bury(delivery, read)
         self._stream.acknowledge(dropped)
+        return Counter({reason: count for reason, count in skipped.items() if count})
 
 
-def _unknown(deliveries: list[Delivery], collected: Collected) -> list[Delivery]:
-    return [delivery for delivery in deliveries if delivery.entry_id not in collected.entry_ids]
+def _unknown(deliveries: Sequence[Delivery], groups: Groups) -> list[Delivery]:
+    known = groups.entry_ids
+    return [delivery for delivery in deliveries if delivery.entry_id not in known]
