@@ -7,12 +7,17 @@ import typer
 from sparsesmith.cli.options import Headers, Json, Url
 
 app = typer.Typer(
-    help="Tasks: operations without a matrix, for `tune --task` and `grade --task`.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    help="Tasks: operations without a matrix, for `tune --task` and `grade --task`.", rich_markup_mode=None
 )
 
 Name = Annotated[str, typer.Argument(help="A task's name", metavar="NAME")]
+
+
+@app.callback(invoke_without_command=True)
+def tasks(context: typer.Context, url: Url = None, header: Headers = None, as_json: Json = False) -> None:
+    """List the server's tasks, show one."""
+    if context.invoked_subcommand is None:
+        list_tasks(url=url, header=header, as_json=as_json)
 
 
 @app.command("list")

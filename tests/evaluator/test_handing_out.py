@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from pydantic import ValidationError
 
 from services.evaluator.compiling.compiler import Compiled, Compiler, KeptPrograms
 from services.evaluator.devices import InterpreterFactory
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
-from services.evaluator.jobs import Grader
+from services.evaluator.jobs import Grader, job_of
 from services.evaluator.local import HeldMatrix
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.texts import programs_for
@@ -105,3 +106,15 @@ def test_kept_programs_take_no_more_than_they_may_and_the_least_used_go(compiler
     kept.add("d", "sm_90", binary)
     assert [source for source in "abcd" if kept.get(source, "sm_90") is not None] == ["a", "c", "d"]
     assert kept.num_bytes == 3 * size
+
+
+def test_a_job_is_told_by_its_kind_and_one_without_is_refused_as_an_evaluation() -> None:
+    workload = make_workload(PATTERN)
+    now = InstantJob(job_id="now", workload=workload, candidate=make_candidate("program"))
+    later = EvaluationJob(job_id="later", workload=workload, candidates=(make_candidate("program"),))
+    assert job_of(now.model_dump_json()) == now
+    assert job_of(later.model_dump_json()) == later
+    with pytest.raises(ValidationError, match="1 validation error for EvaluationJob\nbudget_s"):
+        job_of(later.model_dump_json().replace('"budget_s":300.0', '"budget_s":5000'))
+    with pytest.raises(ValidationError, match="1 validation error for EvaluationJob"):
+        job_of("no JSON")

@@ -109,6 +109,7 @@ def test_the_command_line_lists_and_shows_tasks(
     monkeypatch.setenv("SPARSESMITH_URL", str(client.base_url))
     shell = Shell(monkeypatch, capsys)
     listed = shell("tasks", "list")
+    assert shell("tasks").out == listed.out
     names = [line.split()[0] for line in listed.out.splitlines()]
     assert (listed.code, names) == (0, ["task", *sorted(task.name for task in our_tasks())])
     assert TaskPage.model_validate_json(shell("tasks", "list", "--json").out).tasks

@@ -1,6 +1,7 @@
 """Measured device time: CUDA events around replayed graphs, warm and cold.
 
-Nothing is subtracted from a reported time. Before each measurement a spinning kernel keeps the device busy until the
+Nothing is subtracted from a reported time, but for copies that bring back what is changed in place
+(`timed_sequence.RestoredSequence`). Before each measurement a spinning kernel keeps the device busy until the
 host has queued events and graph, so host time never falls between two events.
 
 - **warm**: one graph of many launch sequences, back to back, divided by their number; the caches hold what the
