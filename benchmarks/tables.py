@@ -151,8 +151,9 @@ def summary_line(title: str, suite: Suite) -> str:
 
 
 def device_and_library(device: Json) -> str:
-    """`NVIDIA H200, cuSPARSE 12.6.3`."""
-    return f"{device['name']}, cuSPARSE {device['versions']['cusparse']}"
+    """`NVIDIA H200, cuSPARSE 12.6.3`; the name alone where no library was measured (the interpreter)."""
+    version = device["versions"].get("cusparse")
+    return f"{device['name']}, cuSPARSE {version}" if version else str(device["name"])
 
 
 def policy_lines(suites: Sequence[Suite]) -> list[str]:

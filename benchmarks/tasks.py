@@ -197,7 +197,7 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
         "commit": source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": f"benchmarks.tasks --device {options.device} --sizes {options.sizes} --candidates "
-        f"{options.candidates} --seconds {options.seconds:g}",
+        f"{options.candidates} --seconds {options.seconds:g} --mutants {options.mutants}",
         "tasks": len(tasks),
         "solved": len(solved),
         "unsolved": sorted(tasks - solved),

@@ -64,7 +64,7 @@ def make_suite(*rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
             "architecture": "sm_90",
             "num_sms": 132,
             "copy_bandwidth_gbs": 4000.0,
-            "versions": {"driver": "580"},
+            "versions": {"driver": "580", "cusparse": "12.6.3"},
         },
         "commit": "0123abcd",
         "date": "2026-01-01T00:00:00+00:00",

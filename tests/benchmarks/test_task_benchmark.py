@@ -32,7 +32,7 @@ def test_a_librarys_row_computes_the_task(name: str) -> None:
 DEVICE = DeviceDescription(
     kind="cuda", name="a GPU", architecture="sm_90", num_sms=132, copy_bandwidth_gbs=4000.0, versions={}
 )
-OPTIONS = argparse.Namespace(device="auto", sizes="auto", candidates=8, seconds=60.0)
+OPTIONS = argparse.Namespace(device="auto", sizes="auto", candidates=8, seconds=60.0, mutants=0)
 
 
 def make_row(task: str, naive_us: float, best_us: float | None, **more: Any) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 what it says without a driver, its examples."""
 
 import ctypes
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,25 @@ def test_an_example_compiles_without_a_warning_and_runs(
     ran = run([program, operator_file], LD_LIBRARY_PATH=str(stand_in), STAND_IN_NO_GPU="1")
     assert ran.returncode == 1 and "finds no GPU" in ran.stderr
     assert "cannot be opened" in run([program, "/nowhere"]).stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed")
+def test_a_wheel_may_hold_the_library(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    built = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "HATCH_BUILD_HOOK_ENABLE_CUSTOM": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert re.search(r"-py3-none-manylinux_2_\d+_\w+\.whl$", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        path = archive.extract(f"sparsesmith/operator/native/{NAME}", tmp_path)
+    assert ctypes.CDLL(path).sparsesmith_op_abi() == 1
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
