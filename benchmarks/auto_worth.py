@@ -1,13 +1,15 @@
 """What `auto` costs where the policy wins nothing, and brings where it does: `auto` against `families` on the same budget.
 
-    python -m benchmarks.auto_worth PACK [--matrices 6] [--candidates 40] [--repeats 2] [--out benchmarks/results]
+    python -m benchmarks.auto_worth PACK [--matrices 6] [--candidates 40] [--repeats 2] [--seconds S]
+        [--out benchmarks/results]
 
 The real stack of this machine with the shipped policy; the smallest core matrices of the validation side, float32 SpMV.
 Each is searched by `families` and by `auto` in turns, with the same number of candidates, past the cache. What counts is
 the time of the best program found, the library's best routine where none passed. Aim: `auto` as good within 1 % where the policy gains nothing.
 
 Without a GPU times are the interpreter's estimates, which are the same in every run: what differs between two searches is
-their candidates alone. Such a result says `"times": "estimated"` and is no statement about speed on a device.
+their candidates alone. Such a result says `"times": "estimated"` and is no statement about speed on a device. The result file is written after every
+matrix.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import math
 import os
 import platform
 import tempfile
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,8 +46,11 @@ def main() -> None:
     parser.add_argument("--matrices", type=int, default=6)
     parser.add_argument("--candidates", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=2, help="searches of each kind on each matrix")
+    parser.add_argument("--seconds", type=float, default=24 * 3600, help="no matrix is begun after this time")
+    parser.add_argument("--commit", help="of the code, where there is no git")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    end, rows = time.monotonic() + options.seconds, list[dict[str, Any]]()
     sources = [each for each in core_sources(options.pack) if each.split == "validation"][: options.matrices]
     with (
         tempfile.TemporaryDirectory(prefix="ss-auto-") as folder,
@@ -52,8 +58,14 @@ def main() -> None:
         Client(stack.url, {"Cache-Control": "no-cache"}) as client,
     ):
         wait_until_ready(client, stack, is_whole=True)
-        rows = [searched(client, source.load(), options) for source in sources]
-    result = told(rows, options)
+        for source in sources:
+            if rows and time.monotonic() > end:
+                break
+            rows.append(searched(client, source.load(), options))
+            _write(told(rows, options) | {"commit": options.commit or source_commit()}, options)
+
+
+def _write(result: dict[str, Any], options: argparse.Namespace) -> None:
     device = DeviceDescription.model_validate(result["device"])
     path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "auto-worth.json"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +37,7 @@ from sparsesmith.families import propose
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram, parse_program
-from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.kernel import DeviceDescription, Workload
 
 LIMIT_S = 300.0
 CRASHING_EVERY = 7
@@ -67,6 +67,18 @@ def main() -> None:
                 seconds = _graded(process, workload, pattern, programs, crashing if is_spoiled else None)
                 batches.append({"most_spares": most, "batch": batch, "spoiled": is_spoiled, "seconds": seconds})
                 print(batches[-1], flush=True)
+        _write(options, device, pattern.nnz, len(programs), spare, batches)
+
+
+def _write(
+    options: argparse.Namespace,
+    device: DeviceDescription,
+    nnz: int,
+    num_programs: int,
+    spare: Sequence[Mapping[str, tuple[float, float]]],
+    batches: Sequence[dict[str, Any]],
+) -> None:
+    """After every number of spares: a run that is cut off leaves what it had."""
     result = {
         "kind": "crash_costs",
         "device": device.model_dump(mode="json"),
@@ -74,13 +86,13 @@ def main() -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "host": {"machine": platform.machine(), "num_cores": num_cores()},
-        "nnz": pattern.nnz,
-        "candidates": len(programs),
+        "nnz": nnz,
+        "candidates": num_programs,
         "spare": {name: _mean([steps[name] for steps in spare]) for name in spare[0]},
         "batches": batches,
-        "seconds_a_crash": _costs(batches, len(programs)),
+        "seconds_a_crash": _costs(batches, num_programs),
     }
-    print(json.dumps({name: result[name] for name in ("spare", "seconds_a_crash")}))
+    print(json.dumps({name: result[name] for name in ("spare", "seconds_a_crash")}), flush=True)
     out = options.out or ROOT / "benchmarks" / "results" / device_folder(device) / "crash-costs.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

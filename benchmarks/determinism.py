@@ -1,10 +1,11 @@
 """Equal bits, tried for long: deterministic searches over a suite, then each winner run again and again in fresh contexts.
 
     python -m benchmarks.determinism [--pack FILE] [--runs 1000] [--contexts 6] [--candidates 24] [--max-nnz 1e7]
+        [--seconds S]
 
 Every run is at addresses of its own, every context a process of its own on the device; all of a matrix's runs are on inputs
 that follow from one seed. A result file says of each matrix the kernel, its speed over the best deterministic routine, and
-how many runs gave other bits than the first: none is the promise.
+how many runs gave other bits than the first: none is the promise. It is written after every matrix.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import os
 import platform
 import secrets
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import islice
@@ -32,6 +34,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix
 from services.evaluator.settings import EvaluatorSettings
+from sparsesmith.errors import SparsesmithError
 from sparsesmith.matrix.pack import read_pack
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
@@ -42,7 +45,7 @@ from sparsesmith.tuning.instant import Choice
 from sparsesmith.tuning.models import CostModels
 from sparsesmith.tuning.tuner import Tuner, TuningLimits
 from sparsesmith_proto.evaluation import EvaluationJob
-from sparsesmith_proto.kernel import Baselines, Evaluation, Passed, Workload
+from sparsesmith_proto.kernel import Baselines, DeviceDescription, Evaluation, Passed, Workload
 
 BATCH = 12
 RUNS_LIMIT_S = 300.0
@@ -50,14 +53,28 @@ RUNS_LIMIT_S = 300.0
 
 def main() -> None:
     options = _options()
+    end = time.monotonic() + options.seconds
     settings = EvaluatorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     with closing(device_process(settings)) as process, Compiler(max(1, num_cores() - 1)) as compiler:
         device = process.start()
         bench = Bench(process, compiler, CostModels(options.cost_model), options)
-        rows = []
+        folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
+        rows: list[dict[str, Any]] = []
         for name, pattern in _patterns(options).items():
-            rows.append(bench.row(name, pattern))
+            if time.monotonic() > end:
+                return
+            try:
+                rows.append(bench.row(name, pattern))
+            except SparsesmithError as error:
+                rows.append({**_nothing(name, pattern), "failed": error.message})
             print(rows[-1], flush=True)
+            _write(rows, device, options, folder)
+
+
+def _write(
+    rows: Sequence[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace, folder: Path
+) -> None:
+    """After every matrix: a run that is cut off leaves what it had."""
     found = [row["speedup"] for row in rows if row["kernel"] is not None]
     result = {
         "kind": "determinism",
@@ -73,7 +90,6 @@ def main() -> None:
         "speedup_over_best_deterministic": geometric_mean([max(1.0, speedup) for speedup in found]) if found else None,
         "rows": rows,
     }
-    folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "determinism.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
@@ -96,7 +112,7 @@ class Bench:
         )
         problem = Problem(workload, pattern)
         best, baselines = self._best(problem)
-        row: dict[str, Any] = {"name": name, "nnz": pattern.nnz, "kernel": None, "runs": 0, "differing": 0}
+        row = _nothing(name, pattern)
         if best is None or not isinstance(best.outcome, Passed):
             return row
         routine = baselines.best_routine()
@@ -158,6 +174,11 @@ class Bench:
         }
 
 
+def _nothing(name: str, pattern: Pattern) -> dict[str, Any]:
+    """What is told of a matrix without a kernel."""
+    return {"name": name, "nnz": pattern.nnz, "kernel": None, "runs": 0, "differing": 0}
+
+
 def _patterns(options: argparse.Namespace) -> dict[str, Pattern]:
     """Of a pack, else made here; up to the bound."""
     if options.pack is None:
@@ -175,6 +196,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1000, help="in each context")
     parser.add_argument("--contexts", type=int, default=6)
     parser.add_argument("--candidates", type=int, default=24)
+    parser.add_argument("--seconds", type=float, default=24 * 3600, help="no matrix is begun after this time")
     parser.add_argument("--type", choices=("float32", "float64"), default="float32")
     parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")
     parser.add_argument("--commit", help="of the code, where there is no git")

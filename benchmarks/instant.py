@@ -1,11 +1,11 @@
 """A kernel at once: from the pattern in memory to a program that may be launched, by stage; and what it is worth.
 
-    python -m benchmarks.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--out FOLDER]
+    python -m benchmarks.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--seconds S] [--out FOLDER]
 
 The choice is made in this process, as the generator makes it; format, compilation, input and check are an evaluator's
 (`Grader.hand_out`), without a queue between. Each run is of a pattern that nothing is remembered of; the stack is warm: the
 device and the compilers have worked before. `--search`: behind each first run the full protocol grades the same program and
-so many of the tuner's, which says what share of the searched kernel's speed the instant one has, and when each is repaid.
+so many of the tuner's, which says what share of the searched kernel's speed the instant one has, and when each is repaid. The result file is written after every matrix.
 
 Without a GPU the check is the interpreter's, whose time says nothing of a GPU's; choice, format and compilation are the host's.
 """
@@ -34,6 +34,7 @@ from services.evaluator.devices import device_process
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix
 from services.evaluator.settings import EvaluatorSettings
+from sparsesmith.errors import SparsesmithError
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith.tuning.cost import CostModel
@@ -51,33 +52,55 @@ BATCH = 12
 TRIES = 3
 
 
+class NonePassed(Exception):
+    """No choice of a few passed its check."""
+
+
 def main() -> None:
     options = _options()
+    end = time.monotonic() + options.seconds
     settings = EvaluatorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     with closing(device_process(settings)) as process, Compiler(max(1, num_cores() - 1)) as compiler:
         device = process.start()
         compiler.warm_up(device.architecture)
         bench = Bench(Grader(process, compiler), CostModels(options.cost_model).on(device.name), options.type)
         bench.run(named_patterns(3e4)["uniform"])
-        rows = []
+        how = {
+            "kind": "instant",
+            "device": device.model_dump(),
+            "commit": options.commit or source_commit(),
+            "python": platform.python_version(),
+            "cpu_cores": os.cpu_count(),
+            "command": command("benchmarks.instant"),
+            "element_type": options.type,
+            "chosen_by": bench.cost.name,
+        }
+        folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
+        rows: list[dict[str, Any]] = []
+        failed: list[dict[str, Any]] = []
         for nnz in options.nnz:
             for name, pattern in named_patterns(nnz).items():
-                rows.append(_row(bench, name, nnz, pattern, options.runs, options.search))
-                print(rows[-1], flush=True)
+                if time.monotonic() > end:
+                    return
+                try:
+                    rows.append(_row(bench, name, nnz, pattern, options.runs, options.search))
+                    print(rows[-1], flush=True)
+                except (NonePassed, SparsesmithError) as error:
+                    failed.append({"name": name, "class_nnz": nnz, "failed": str(error)})
+                    print(failed[-1], flush=True)
+                _write(how, rows, failed, folder)
+
+
+def _write(how: dict[str, Any], rows: Sequence[dict[str, Any]], failed: Sequence[dict[str, Any]], folder: Path) -> None:
+    """After every matrix: a run that is cut off leaves what it had."""
+    measured = list(dict.fromkeys(row["class_nnz"] for row in rows))
     result = {
-        "kind": "instant",
-        "device": device.model_dump(),
-        "commit": options.commit or source_commit(),
+        **how,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "cpu_cores": os.cpu_count(),
-        "command": command("benchmarks.instant"),
-        "element_type": options.type,
-        "chosen_by": bench.cost.name,
-        "classes": [_class(nnz, [row for row in rows if row["class_nnz"] == nnz]) for nnz in options.nnz],
+        "classes": [_class(nnz, [row for row in rows if row["class_nnz"] == nnz]) for nnz in measured],
         "rows": rows,
+        "failed": failed,
     }
-    folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "instant.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
@@ -143,13 +166,15 @@ class Bench:
                     "total_ms": total_ms,
                     "stages_ms": stages,
                 }
-        raise RuntimeError(f"none of {TRIES} choices passed: {report.outcome}")
+        raise NonePassed(f"none of {TRIES} choices passed: {report.outcome}")
 
     def _choices(self, problem: Problem, stages: dict[str, float]) -> Iterator[Choice]:
         found = choices(problem, self.cost)
         for _ in range(TRIES):
             began = time.perf_counter()
-            choice = next(found)
+            choice = next(found, None)
+            if choice is None:
+                return
             stages["choose"] = stages.get("choose", 0.0) + (time.perf_counter() - began) * 1e3
             yield choice
 
@@ -260,6 +285,7 @@ def _options() -> argparse.Namespace:
         "--runs", type=int, default=5, help="of each matrix; the first compiles, the others find the text"
     )
     parser.add_argument("--search", type=int, default=0, help="candidates of the search behind; 0: none")
+    parser.add_argument("--seconds", type=float, default=3600, help="no matrix is begun after this time")
     parser.add_argument("--type", choices=("float32", "float64"), default="float32")
     parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")
     parser.add_argument("--commit", help="of the code, where there is no git")

@@ -376,8 +376,9 @@ def main() -> None:
     for part in options.parts:
         began = time.monotonic()
         if part == "programs":
-            rows, device = _programs_part(options)
-            result |= {"device": device.model_dump(), "programs": rows, "summary": summary(rows)}
+            for rows, device in _programs_part(options):
+                result |= {"device": device.model_dump(), "programs": rows, "summary": summary(rows)}
+                _write(result, options.out, device)
         else:
             result[part] = _compared_part(part, options)
         result.setdefault("seconds", {})[part] = round(time.monotonic() - began, 1)
@@ -386,18 +387,20 @@ def main() -> None:
 
 
 def _write(result: Mapping[str, Any], out: Path, device: DeviceDescription | None) -> None:
-    """After every part: a run that is cut off leaves what it had."""
+    """After every program and every part: a run that is cut off leaves what it had."""
     folder = out / (device_folder(device) if device is not None else "device")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "judge.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def _programs_part(options: argparse.Namespace) -> tuple[list[dict[str, Any]], DeviceDescription]:
+def _programs_part(options: argparse.Namespace) -> Iterator[tuple[list[dict[str, Any]], DeviceDescription]]:
+    """The rows so far, after every program."""
     programs = [each for folder in options.attacks for each in read_attacks(folder)]
     corpus = read_corpus() if options.corpus else []
     controls = {program.control for program in corpus}
     programs += [each for each in corpus if options.corpus == "all" or each.control or each.name in controls]
-    settings, rows = EvaluatorSettings(), []
+    settings, rows = EvaluatorSettings(), list[dict[str, Any]]()
+    end = time.monotonic() + options.seconds
     num_compilers = max(1, num_cores() - 1)
     with (
         closing(device_process(settings)) as process,
@@ -408,9 +411,12 @@ def _programs_part(options: argparse.Namespace) -> tuple[list[dict[str, Any]], D
             rows.append(row)
             times = " ".join(f"{key}={row[key]:.2f}" for key in ("brief_us", "final_us", "of_twin") if key in row)
             print(
-                f"{'ok ' if row['is_honest'] else 'BAD'} {row['name']}: {row['outcome']} {times} {row['message'][:160]}"
+                f"{'ok ' if row['is_honest'] else 'BAD'} {row['name']}: {row['outcome']} {times} {row['message'][:160]}",
+                flush=True,
             )
-    return rows, device
+            yield rows, device
+            if time.monotonic() > end:
+                return
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -457,6 +463,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--matrices", type=int, default=20)
     parser.add_argument("--spoiled", type=int, default=3, help="jobs that are graded with crashes as well")
     parser.add_argument("--turns", type=int, default=2, help="runs of each version")
+    parser.add_argument("--seconds", type=float, default=3600, help="no program is begun after this time")
     parser.add_argument("--commit", default="", help="of the code, where git does not say")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     return parser.parse_args()

@@ -21,4 +21,8 @@ def command(module: str) -> str:
 
 def device_folder(device: DeviceDescription) -> str:
     """The folder of a device's results."""
-    return "h200" if "H200" in device.name else device.name.lower().replace(" ", "-")
+    return folder_of(device.name)
+
+
+def folder_of(device_name: str) -> str:
+    return "h200" if "H200" in device_name else device_name.lower().replace(" ", "-")

@@ -1,12 +1,13 @@
 """What a value model before grading, and checks while decoding, bring: `search=sample` alone, at equal seconds.
 
     python -m benchmarks.sample_worth PACK [--policy FOLDER] [--value FOLDER] [--oversampling 4] [--matrices 12] [--seconds 3]
+        [--all-seconds S]
 
 The real stack of this machine, started anew for each arm: samples as they come; with checks while decoding; with the
 value model, where a folder is given. The smallest core matrices of the validation side, float32 SpMV, each searched past
 the cache for the same seconds, sampling and grading both counted. What counts is the time of the best sample that passed
 (the library's best routine where none did), and how many were graded and passed. Without a GPU times are estimates, and
-the result is no statement about speed.
+the result is no statement about speed. The result file is written after every arm.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import math
 import os
 import platform
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -55,11 +57,16 @@ def arms(options: argparse.Namespace) -> dict[str, dict[str, str]]:
 def main() -> None:
     options = _options()
     sources = [each for each in core_sources(options.pack) if each.split == "validation"][: options.matrices]
-    rows: dict[str, list[Row]] = {}
+    end, rows = time.monotonic() + options.all_seconds, dict[str, list[Row]]()
     for name, settings in arms(options).items():
+        if rows and time.monotonic() > end:
+            return
         with _stack(settings) as client:
             rows[name] = [_searched(client, source, options) for source in sources]
-    result = told(rows)
+        _write(told(rows) | {"commit": options.commit or source_commit()}, options)
+
+
+def _write(result: Row, options: argparse.Namespace) -> None:
     device = DeviceDescription.model_validate(result["device"])
     path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "sample-worth.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +82,7 @@ def _stack(settings: Mapping[str, str]) -> Iterator[Client]:
         Stack(StackOptions(Path(folder), port=free_port(), environment=environment), on_event=print) as stack,
         Client(stack.url, {"Cache-Control": "no-cache"}) as client,
     ):
-        wait_until_ready(client, stack)
+        wait_until_ready(client, stack, is_whole=True)
         yield client
 
 
@@ -137,6 +144,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--matrices", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each search")
     parser.add_argument("--candidates", type=int, default=512, help="at most, of each search")
+    parser.add_argument("--all-seconds", type=float, default=24 * 3600, help="no arm is begun after this time")
+    parser.add_argument("--commit", help="of the code, where there is no git")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
 

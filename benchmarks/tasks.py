@@ -58,6 +58,7 @@ class Tasks:
 
 def main() -> None:
     options = _parsed()
+    end = time.monotonic() + options.all_seconds
     settings = EvaluatorSettings(device=options.device)
     with closing(device_process(settings)) as process, Compiler(2, timeout_s=settings.compile_limit_s) as compiler:
         grader = Grader(process, compiler, compile_limit_s=settings.compile_limit_s)
@@ -65,13 +66,17 @@ def main() -> None:
         device = process.description()
         path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "tasks.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = _rows_before(path, device)
+        commit = options.commit or source_commit()
+        rows = _rows_before(path, device, commit)
         for task, axes in _asked(options, device):
+            if time.monotonic() > end:
+                break
             if any((row["task"], row["axes"]) == (task, dict(axes)) for row in rows):
                 continue
             rows.append(tuned(grader, task, axes, options, device))
             print(json.dumps(rows[-1]), flush=True)
-            path.write_text(json.dumps(told(rows, device, options), indent=1) + "\n", encoding="utf-8")
+            result = told(rows, device, options) | {"commit": commit}
+            path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({name: value for name, value in told(rows, device, options).items() if name != "rows"}, indent=1))
 
 
@@ -235,12 +240,12 @@ def _asked(options: argparse.Namespace, device: DeviceDescription) -> Iterator[t
                 yield task.name, axes
 
 
-def _rows_before(path: Path, device: DeviceDescription) -> list[dict[str, Any]]:
+def _rows_before(path: Path, device: DeviceDescription, commit: str) -> list[dict[str, Any]]:
     """Of a run on the same device and commit."""
     if not path.exists():
         return []
     before = json.loads(path.read_text(encoding="utf-8"))
-    same = before["commit"] == source_commit() and before["device"]["name"] == device.name
+    same = before["commit"] == commit and before["device"]["name"] == device.name
     return list(before["rows"]) if same else []
 
 
@@ -253,6 +258,8 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="of a task at a size, at most")
     parser.add_argument("--mutants", type=int, default=0, help="changes of the best of each size")
     parser.add_argument("--most-operations", type=int, default=3 * 10**11, help="of what is right, on the host")
+    parser.add_argument("--all-seconds", type=float, default=24 * 3600, help="no size is begun after this time")
+    parser.add_argument("--commit", help="of the code, where there is no git")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
 

@@ -34,7 +34,7 @@ from sparsesmith.tuning.grid import grid_of
 from sparsesmith.tuning.models import CostModels
 from sparsesmith.tuning.tuner import Tuner, TuningLimits
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, FromFamily, Workload
+from sparsesmith_proto.kernel import Candidate, DeviceDescription, FromFamily, Workload
 
 START_S = 240
 JOB_S = 600
@@ -57,6 +57,13 @@ def main() -> None:
             reports = graded(jobs, queue, JOB_S)
             rows.append(_row(plan, reports, time.monotonic() - began))
             print(rows[-1], flush=True)
+            _write(rows, device, matrices, options)
+
+
+def _write(
+    rows: Sequence[dict[str, Any]], device: DeviceDescription, matrices: Sequence[Matrix], options: argparse.Namespace
+) -> None:
+    """After every plan: a run that is cut off leaves what it had."""
     result = {
         "kind": "throughput",
         "device": device.model_dump(),

@@ -64,7 +64,7 @@ class DeviceBackend:
         num_results = self._matrix.shape[1 if transposed else 0]
         with self._device, stream_of(x, self._cupy):
             operand = device_operand(x, self._cupy, tuple(x.shape), self._workload.element_type)
-            result = None if out is None or not _is_on_a_gpu(out) else self._cupy.asarray(out)
+            result = None if out is None or not _is_on_a_gpu(out) else self._of_cupy(out)
             if result is not None and scale.is_plain:
                 self._multiply(launcher, operand, result)
                 return out
@@ -92,7 +92,8 @@ class DeviceBackend:
         """See Backend.set_values. In place: a captured graph multiplies with the new ones."""
         with self._device, stream_of(values, self._cupy):
             ordered = device_operand(values, self._cupy, tuple(values.shape), self._workload.element_type)
-            self._forward.set_values(ordered)
+            if not self._is_fixed:  # Then they are those that it has.
+                self._forward.set_values(ordered)
             if "_backward" in self.__dict__:
                 self._backward.set_values(ordered)
 
@@ -118,6 +119,10 @@ class DeviceBackend:
         with self._device:
             products = _products(transpose, tuned, NO_PARTS, order)
             return _Backward(products, None if isinstance(products, NativeProducts) else self._cupy.asarray(order))
+
+    def _of_cupy(self, out: Any) -> Any:
+        """An array of the element type, contiguous: on the GPU over the same memory, else a copy there."""
+        return device_operand(out, self._cupy, tuple(out.shape), self._workload.element_type)
 
     def _is_of_the_kernel(self, x: Any) -> bool:
         """Whether it has as many columns as the kernel takes at once."""
@@ -156,7 +161,7 @@ class DeviceBackend:
 
     def _add(self, found: Any, out: Any, result: Any, scale: Scale) -> Any:
         """`out` = found + beta `out`, wherever it lies."""
-        target = self._cupy.asarray(out) if result is None else result
+        target = self._of_cupy(out) if result is None else result
         if scale.beta:
             found += found.dtype.type(scale.beta) * target
         if result is not None:

@@ -433,6 +433,14 @@ static int launch_all(const sparsesmith_op* op, const Direction* direction, int 
   return SPARSESMITH_OK;
 }
 
+/* A thread that has no context yet gets the operator's. Launches find out by themselves. */
+static int need_context(const sparsesmith_op* op) {
+  void* current = NULL;
+  CHECKED(driver.current(&current), "the current context");
+  if (!current) CHECKED(driver.set_current(op->context), "the device's context");
+  return SPARSESMITH_OK;
+}
+
 static int launch_one(const sparsesmith_op* op, void* function, int64_t count, void** places, void* stream) {
   const int64_t block = 256, most = 65536;
   int64_t blocks = (count + block - 1) / block;
@@ -509,6 +517,7 @@ int sparsesmith_op_update_values(sparsesmith_op* op, const void* values, int64_t
                   op->nnz);
   if (op->directions[0].values_at < 0)
     return refuse(SPARSESMITH_INVALID_ARGUMENT, "values are fixed: the kernel is valid for those it was tuned with only");
+  PASSED(need_context(op));
   for (int i = 0; i < 2; i++) PASSED(set_values(op, &op->directions[i], (Address)(uintptr_t)values, stream));
   return SPARSESMITH_OK;
 }
@@ -535,6 +544,7 @@ int sparsesmith_op_read_values(const sparsesmith_op* op, void* values, int64_t n
   const Direction* direction = &op->directions[0];
   if (direction->values_at < 0)
     return refuse(SPARSESMITH_INVALID_ARGUMENT, "values are fixed: the kernel holds them in another form");
+  PASSED(need_context(op));
   char* packed = malloc((size_t)direction->num_slots * (size_t)op->element_bytes + 1);
   int32_t* sources = malloc((size_t)direction->num_slots * sizeof *sources + 1);
   int status = packed && sources ? unpack(op, direction, packed, sources, values)
