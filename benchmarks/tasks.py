@@ -1,7 +1,7 @@
 """Tunes each task by the system's own means (first programs and their knobs) and compares with its naive program.
 
     python -m benchmarks.tasks [--device auto] [--sizes published] [--tasks dot,sum] [--candidates 24] [--seconds 60]
-        [--mutants 16] [--out benchmarks/results]
+        [--mutants 16] [--all-seconds S] [--out benchmarks/results]
 
 On a GPU at the five published sizes, with PyTorch's time beside it; on the interpreter at the small ragged size of each
 task's own, where times are estimates of a model and no statement about a device. What is right of a size is found on the host:
@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from benchmarks.origin import device_folder, source_commit
 from benchmarks.results import RESULTS, geometric_mean
 from services.evaluator.checking.draws import draw, kinds_of
 from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.cores import num_cores
 from services.evaluator.devices import device_process
 from services.evaluator.jobs import Grader
 from services.evaluator.settings import EvaluatorSettings
@@ -36,6 +38,7 @@ from sparsesmith.families import FamilyInstance
 from sparsesmith.mutation import drawn, subject_of
 from sparsesmith.operations import Problem
 from sparsesmith.operations.catalogue import our_tasks
+from sparsesmith.operations.task import Task
 from sparsesmith.tuning.cost import AnalyticCost
 from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.tuner import Tuner, TuningLimits
@@ -60,7 +63,11 @@ def main() -> None:
     options = _parsed()
     end = time.monotonic() + options.all_seconds
     settings = EvaluatorSettings(device=options.device)
-    with closing(device_process(settings)) as process, Compiler(2, timeout_s=settings.compile_limit_s) as compiler:
+    num_compilers = max(2, num_cores() - 1)
+    with (
+        closing(device_process(settings)) as process,
+        Compiler(num_compilers, timeout_s=settings.compile_limit_s) as compiler,
+    ):
         grader = Grader(process, compiler, compile_limit_s=settings.compile_limit_s)
         process.start()
         device = process.description()
@@ -220,8 +227,10 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
 
 
 def _over(rows: Sequence[dict[str, Any]], other: str) -> float | None:
-    """Geometric mean; None of none. Where nothing is faster than the naive program, that is what a user gets."""
-    ratios = [row[other] / min(row["best"]["us"], row["naive_us"]) for row in rows]
+    """Geometric mean; None of none. Where nothing is faster than the naive program, that is what a user gets. Left
+    out where a program could not be told from the copy that brings its input back."""
+    timed = ((row[other], min(row["best"]["us"], row["naive_us"])) for row in rows)
+    ratios = [theirs / ours for theirs, ours in timed if ours > 0]
     return round(geometric_mean(ratios), 4) if ratios else None
 
 
@@ -232,12 +241,16 @@ def _mutated_over_best(rows: Sequence[dict[str, Any]]) -> float | None:
 
 
 def _asked(options: argparse.Namespace, device: DeviceDescription) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """The smallest size of every task, then the next: a run that is cut off has some of each."""
     chosen = options.tasks.split(",") if options.tasks else [task.name for task in our_tasks()]
     sizes = options.sizes if options.sizes != "auto" else "published" if device.kind == "cuda" else "trial"
-    for task in our_tasks():
-        if task.name in chosen:
-            for axes in task.published if sizes == "published" else (task.trial,):
-                yield task.name, axes
+    wanted = [task for task in our_tasks() if task.name in chosen]
+    asked = [[(task.name, axes) for axes in _sizes_of(task, sizes)] for task in wanted]
+    return (each for of_a_place in zip_longest(*asked) for each in of_a_place if each is not None)
+
+
+def _sizes_of(task: Task, sizes: str) -> Sequence[Mapping[str, int]]:
+    return task.published if sizes == "published" else (task.trial,)
 
 
 def _rows_before(path: Path, device: DeviceDescription, commit: str) -> list[dict[str, Any]]:

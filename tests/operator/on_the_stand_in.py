@@ -264,3 +264,15 @@ def test_threads_without_a_context_share_an_operator(driver: Driver) -> None:
     operator.close()
     for array in (*given, *results):
         array.free()
+
+
+def test_a_thread_without_a_context_gives_new_values_and_reads_them(driver: Driver) -> None:
+    operator = NativeOperator(make_image(MATRIX, CSR_PROGRAM))
+    values = driver.array(np.arange(MATRIX.nnz, dtype=np.float32))
+    found = np.zeros(MATRIX.nnz, np.float32)
+    for step in (lambda: operator.update_values(values.address, MATRIX.nnz, 0), lambda: operator.read_values(found)):
+        with ThreadPoolExecutor(1) as fresh:
+            fresh.submit(step).result()
+    np.testing.assert_array_equal(found, values.view)
+    operator.close()
+    values.free()

@@ -62,7 +62,7 @@ int cuDevicePrimaryCtxRelease_v2(int device) { return num_retained--, device; }
 int cuCtxGetCurrent(void** context) { return *context = current, 0; }
 int cuCtxSetCurrent(void* context) { return current = context, 0; }
 int cuCtxGetDevice(int* device) { return *device = 0, 0; }
-int cuCtxSynchronize(void) { return 0; }
+int cuCtxSynchronize(void) { return current ? 0 : 201; }
 int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   if (fail_allocation_after >= 0 && !fail_allocation_after--) return 2;
   void* place = NULL;
@@ -84,6 +84,7 @@ int cuMemFree_v2(uint64_t address) {
 int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t bytes) { return memcpy((void*)(uintptr_t)to, from, bytes), 0; }
 int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) { return memcpy(to, (void*)(uintptr_t)from, bytes), 0; }
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+  if (!current) return 201;
   return (void)stream, memcpy((void*)(uintptr_t)to, (void*)(uintptr_t)from, bytes), 0;
 }
 int cuModuleLoadData(void** module, const void* image) {
