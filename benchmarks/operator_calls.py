@@ -34,7 +34,7 @@ from sparsesmith.operator import Operator
 from sparsesmith.operator.directions import direction_of, plain_program
 from sparsesmith.operator.file import packed_sections
 from sparsesmith.operator.image import as_bytes, support_cubin
-from sparsesmith.operator.native.build import SOURCES, build
+from sparsesmith.operator.native.build import SOURCES, build, c_compiler
 from sparsesmith.operator.native.library import LIBRARY_VARIABLE, NativeOperator
 from sparsesmith_proto.kernel import Workload
 
@@ -93,7 +93,7 @@ def _on_the_stand_in() -> int:
     with TemporaryDirectory() as folder:
         flags = ["-std=c11", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
         source = ROOT / "tests" / "operator" / "stand_in_driver.c"
-        subprocess.run(["cc", *flags, "-o", f"{folder}/libcuda.so.1", source], check=True)
+        subprocess.run([*c_compiler(), *flags, "-o", f"{folder}/libcuda.so.1", source], check=True)
         library = build(Path(folder))
         environment = {**os.environ, "LD_LIBRARY_PATH": folder, STAND_IN: "1", LIBRARY_VARIABLE: str(library)}
         again = [sys.executable, "-m", "benchmarks.operator_calls", *sys.argv[1:]]
@@ -124,7 +124,7 @@ def _host_times(matrix: Any, architecture: str, calls: int, turns: int) -> dict[
         (Path(folder) / "loop.c").write_text(LOOP)
         path = f"{folder}/loop.so"
         named = os.environ.get(LIBRARY_VARIABLE) or str(build(Path(folder)))
-        command = ["cc", "-O2", "-shared", "-fPIC", f"-I{SOURCES}", "-o", path, f"{folder}/loop.c", named]
+        command = [*c_compiler(), "-O2", "-shared", "-fPIC", f"-I{SOURCES}", "-o", path, f"{folder}/loop.c", named]
         subprocess.run([*command, f"-Wl,-rpath,{Path(named).parent}"], check=True)
         loop = ctypes.CDLL(path)
         loop.ns_a_call.restype = ctypes.c_double

@@ -24,12 +24,7 @@ _FILES = ("sparsesmith_op.c", "sparsesmith_op.h")
 def build(folder: Path) -> Path:
     """Compiles it into a folder, whole or not at all. `CC` names another compiler. Raises Unavailable without one, or
     with its words."""
-    compiler = (
-        shlex.split(os.environ.get("CC", ""))
-        or [found for found in map(shutil.which, ("cc", "gcc", "clang")) if found][:1]
-    )
-    if not compiler:
-        raise Unavailable("building libsparsesmith_op needs a C compiler: cc, gcc or clang, or CC")
+    compiler = c_compiler()
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder) as apart:
         built = Path(apart) / NAME
@@ -42,6 +37,17 @@ def build(folder: Path) -> Path:
             raise Unavailable(f"building libsparsesmith_op: {ran.stderr[-2000:]}")
         built.replace(folder / NAME)
     return folder / NAME
+
+
+def c_compiler() -> list[str]:
+    """The command. Raises Unavailable without one."""
+    found = (
+        shlex.split(os.environ.get("CC", ""))
+        or [path for path in map(shutil.which, ("cc", "gcc", "clang")) if path is not None][:1]
+    )
+    if not found:
+        raise Unavailable("building libsparsesmith_op needs a C compiler: cc, gcc or clang, or CC")
+    return found
 
 
 def cache_folder() -> Path:
