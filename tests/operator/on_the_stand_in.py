@@ -266,6 +266,26 @@ def test_threads_without_a_context_share_an_operator(driver: Driver) -> None:
         array.free()
 
 
+@pytest.mark.parametrize(("starts", "kernels"), [("", 1), (" dependency=programmatic", 2)])
+def test_what_packs_new_values_is_never_right_before_a_product_that_starts_early(
+    starts: str, kernels: int, driver: Driver
+) -> None:
+    text = starting_program("sell", "spmv", "float32")
+    head, _, body = text.partition("{\n")
+    launch = next(line for line in head.split("\n") if line.startswith("//@ launch"))
+    wait = '  asm volatile("griddepcontrol.wait;" ::: "memory");\n' if starts else ""
+    operator = NativeOperator(make_image(MATRIX, f"{head.replace(launch, launch + starts)}{{\n{wait}{body}"))
+    values = driver.array(np.arange(MATRIX.nnz, dtype=np.float32))
+    driver.launched.clear()
+    operator.update_values(values.address, MATRIX.nnz, 0)
+    assert [each.kernel for each in driver.launched] == ["sparsesmith_gather"] * kernels
+    found = np.zeros(MATRIX.nnz, np.float32)
+    operator.read_values(found)
+    np.testing.assert_array_equal(found, values.view)
+    operator.close()
+    values.free()
+
+
 def test_a_thread_without_a_context_gives_new_values_and_reads_them(driver: Driver) -> None:
     operator = NativeOperator(make_image(MATRIX, CSR_PROGRAM))
     values = driver.array(np.arange(MATRIX.nnz, dtype=np.float32))
