@@ -321,7 +321,7 @@ class Bound:
         arrays.check_shape(x, "x", [(rows if transposed else cols, *x.shape[1:2])])
         arrays.check_type(x, "x", self.element_type)
         if values is None:
-            return self.backend(x).product(x.contiguous(), None, PLAIN, transposed=transposed)
+            return self._product_of_torch(x, transposed=transposed)
         arrays.check_shape(values, "values", [(nnz,)])
         arrays.check_type(values, "values", self.element_type)
         arrays.check_place(values, "values", x)
@@ -329,9 +329,17 @@ class Bound:
             self._check_open()
             matrix = _with_values(self.matrix, host_array(values, self.element_type))
             return HostBackend(matrix, self.element_type).product(x, None, PLAIN, transposed=transposed)
-        backend = self.backend(x)
+        self.backend(x)
         self.update_values(values)
-        return backend.product(x.contiguous(), None, PLAIN, transposed=transposed)
+        return self._product_of_torch(x, transposed=transposed)
+
+    def _product_of_torch(self, x: Any, *, transposed: bool) -> Any:
+        """On a GPU in memory of torch's: what a compiled graph leaves must lie in the graph's own pool."""
+        rows, cols, _ = self.extents
+        out = None
+        if x.is_cuda and self.element_type != "bfloat16":  # CuPy cannot look at torch's bfloat16.
+            out = x.new_empty((cols if transposed else rows, *x.shape[1:]))
+        return self.backend(x).product(x.contiguous(), out, PLAIN, transposed=transposed)
 
     def update_values(self, values: Any, *, of_view: bool = False) -> None:
         """`of_view`: they are those of A^T."""
