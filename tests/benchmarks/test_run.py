@@ -117,10 +117,10 @@ def test_a_sample_that_leaves_numbers_open_is_measured_with_them_filled_in() -> 
     pattern = source.load().pattern
     workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
     texts = (
-        "//@ let longest = row_length_max\n//@ tune block = 64 128\nint a[longest], b[block];",
+        "//@ format csr\n//@ let longest = row_length_max\n//@ tune block = 64 128\nint a[longest], b[block];",
         "//@ let a = nothing",
     )
     filled, refused = candidates_of(texts, Problem(workload, pattern), 132)
-    assert filled.program == f"int a[{pattern.row_lengths.max()}], b[64];"
+    assert filled.program == f"//@ format csr\nint a[{pattern.row_lengths.max()}], b[64];\n"
     assert filled.written == texts[0]
-    assert refused.program == texts[1]
+    assert refused.program == f"{texts[1]}\n"

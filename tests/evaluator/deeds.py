@@ -1,6 +1,6 @@
 """What a process must not be able to do once it is confined, tried in that process itself.
 
-    python -m tests.evaluator.deeds FOLDER may_run|no_programs
+    python -m tests.evaluator.deeds FOLDER may_run|no_programs|gpu
 
 FOLDER holds `own/` and `other/` with a file `secret`. Prints what became of each deed as JSON: `done`, or an error's
 name.
@@ -103,6 +103,25 @@ def of_programs() -> dict[str, Callable[[], object]]:
     }
 
 
+def listening() -> socket.socket:
+    """As CUDA's driver does when it starts."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    made.bind(f"\0deeds-{os.getpid()}")
+    made.listen()
+    return made
+
+
+def of_a_driver() -> dict[str, Callable[[], object]]:
+    """What a process with a GPU must be able to do, and what it must not with that."""
+    return {
+        "listen": listening,
+        "accept": lambda: listening().accept(),
+        "connect": lambda: socket.socket(socket.AF_UNIX).connect("/nobody"),
+        "datagrams": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+        "network's packets": lambda: socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET),
+    }
+
+
 def usual(folder: Path) -> dict[str, Callable[[], object]]:
     """Deeds that must go on working."""
     return {
@@ -110,6 +129,7 @@ def usual(folder: Path) -> dict[str, Callable[[], object]]:
         "own write": lambda: (folder / "own" / "mine").write_text("x"),
         "own read": lambda: (folder / "own" / "mine").read_text(),
         "own temporary file": lambda: tempfile.TemporaryFile(dir=folder / "own").close(),
+        "temporary folder": lambda: tempfile.TemporaryDirectory().cleanup(),
         "own rename": lambda: (folder / "own" / "mine").replace(folder / "own" / "yours"),
         "library": lambda: ctypes.CDLL("libm.so.6"),
         "python": lambda: __import__("colorsys"),
@@ -133,6 +153,12 @@ class TryingFactory:
 
     def __call__(self, known: DeviceDescription | None = None) -> Device:
         raise Unavailable(json.dumps(results(self.folder)))
+
+
+def with_a_gpu(folder: Path) -> dict[str, str]:
+    confine(Profile(write=(folder / "own",), gpu=True))
+    deeds = {**usual(folder), **hostile(folder), **of_programs(), **of_a_driver()}
+    return {name: attempt(deed) for name, deed in deeds.items()}
 
 
 def main(folder: Path, *, may_run: bool) -> dict[str, str]:
@@ -160,4 +186,5 @@ def main(folder: Path, *, may_run: bool) -> dict[str, str]:
 
 if __name__ == "__main__":
     with suppress(BrokenPipeError):
-        print(json.dumps(main(Path(sys.argv[1]), may_run=sys.argv[2] == "may_run")))
+        place, mode = Path(sys.argv[1]), sys.argv[2]
+        print(json.dumps(with_a_gpu(place) if mode == "gpu" else main(place, may_run=mode == "may_run")))

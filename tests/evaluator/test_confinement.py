@@ -68,6 +68,13 @@ def test_a_process_that_may_run_a_program_runs_no_other(folder: Path) -> None:
 
 
 @needs_all
+def test_a_process_with_a_gpu_listens_on_a_local_socket_and_reaches_nobody(folder: Path) -> None:
+    results = tried(folder, "gpu")
+    assert done(results) == {*usual(folder), "unix socket", "listen"}, results
+    assert {results[name] for name in ("accept", "connect", "datagrams", "socket")} == {"EPERM"}
+
+
+@needs_all
 @pytest.mark.parametrize("is_preloaded", [False, True], ids=["spawned", "forked"])
 def test_a_device_s_process_is_confined_before_the_device_is_made(folder: Path, is_preloaded: bool) -> None:
     factory = Preloaded(folder) if is_preloaded else TryingFactory(folder)

@@ -1,8 +1,9 @@
 """On a GPU: the library's newer routines, where it has them, among the baselines."""
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from services.evaluator.cuda.device import CudaDevice
 from services.evaluator.cuda.library.routines import NEEDED
 from services.evaluator.device import Bench
 from sparsesmith.operations import Problem
@@ -10,12 +11,15 @@ from sparsesmith_proto.kernel import Baselines, MeasuredTiming
 from sparsesmith_proto.message import ElementType
 from tests.gpu.programs import make_pattern, make_workload
 
+if TYPE_CHECKING:
+    from services.evaluator.cuda.device import CudaDevice
+
 pytestmark = pytest.mark.gpu
 
 NEWER = {"cusparse_spmvop_alg1", "cusparse_spmvop_alg2", "cusparse_generic_csr"}
 
 
-def bench_of(device: CudaDevice, element_type: ElementType) -> Bench:
+def bench_of(device: "CudaDevice", element_type: ElementType) -> Bench:
     pattern = make_pattern()
     return device.open(Problem(make_workload(pattern, element_type=element_type), pattern))
 
@@ -26,7 +30,7 @@ def names_of(baselines: Baselines) -> set[str]:
 
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
 def test_a_library_that_has_plans_is_compared_by_them_and_planning_is_preparation(
-    device: CudaDevice, element_type: ElementType
+    device: "CudaDevice", element_type: ElementType
 ) -> None:
     if not device.library.has(NEEDED["plan"]):
         pytest.skip(f"cuSPARSE {device.library.version} makes no plans")
@@ -38,7 +42,7 @@ def test_a_library_that_has_plans_is_compared_by_them_and_planning_is_preparatio
             assert routine.preparation_ms > 0
 
 
-def test_a_plan_is_made_anew_for_the_finals_of_each_batch(device: CudaDevice) -> None:
+def test_a_plan_is_made_anew_for_the_finals_of_each_batch(device: "CudaDevice") -> None:
     if not device.library.has(NEEDED["plan"]):
         pytest.skip(f"cuSPARSE {device.library.version} makes no plans")
     bench = bench_of(device, "float32")
@@ -47,7 +51,7 @@ def test_a_plan_is_made_anew_for_the_finals_of_each_batch(device: CudaDevice) ->
         assert isinstance(bench.retime([], bench.draw("mixed"), "cusparse_spmvop_alg2").routine, MeasuredTiming)
 
 
-def test_an_older_library_still_serves(device: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_library_still_serves(device: "CudaDevice", monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.evaluator.cuda.library.cusparse.NEW_CALLS_SINCE", (99, 0))
     assert not device.library.has(NEEDED["plan"])
     names = names_of(bench_of(device, "float32").baselines())
@@ -55,5 +59,5 @@ def test_an_older_library_still_serves(device: CudaDevice, monkeypatch: pytest.M
     assert not names & NEWER
 
 
-def test_answers_say_which_library_it_was(device: CudaDevice) -> None:
+def test_answers_say_which_library_it_was(device: "CudaDevice") -> None:
     assert device.description().versions["cusparse"] == device.library.version

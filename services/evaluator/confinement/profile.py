@@ -4,9 +4,11 @@ Two layers of the kernel's, no privileges, and limits: Landlock (files), seccomp
 whatever the process becomes, beneath the checks of texts and machine code.
 """
 
+import os
 import re
 import resource
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,11 +37,11 @@ class Profile:
 
     read: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
-    """Folders of its own."""
+    """Folders of its own; the first is where temporary files go."""
     run: tuple[Path, ...] = ()
     """Programs that it may start; none: no process at all."""
     gpu: bool = False
-    """The device files of NVIDIA's driver."""
+    """The device files of NVIDIA's driver, and the socket that it listens on."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,11 @@ def confine(profile: Profile) -> None:
     if found.landlock:
         landlock.allow_only(_rules(profile))
     if found.seccomp:
-        seccomp.refuse_calls(may_run=bool(profile.run))
+        seccomp.refuse_calls(may_run=bool(profile.run), may_listen=profile.gpu)
         capabilities.drop_all()
+    if profile.write:
+        # CuPy compiles by way of a temporary folder, and the system's is closed.
+        os.environ["TMPDIR"] = tempfile.tempdir = str(profile.write[0])
 
 
 def _limit(which: int, most: int) -> None:

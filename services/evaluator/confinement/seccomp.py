@@ -3,6 +3,9 @@
 Refused calls fail with EPERM, so that a library that merely tries goes on. Threads may be made, processes only where
 `may_run`. The filter covers all threads and whatever is started later, and nothing takes it away.
 
+CUDA's driver does not initialise (CUDA_ERROR_OPERATING_SYSTEM) unless it may bind and listen on an abstract Unix socket
+(`cuda-uvmfd-...`): with `may_listen` local sockets are made, and still neither connected nor accepted on.
+
 What it does not protect against: defects of the calls that are left. It lists what is refused and not what is allowed:
 a GPU's driver makes calls that its documentation does not name.
 """
@@ -23,9 +26,11 @@ SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_GET_ACTION_AVAIL = 2
 SECCOMP_FILTER_FLAG_TSYNC = 1
 
+AF_UNIX, SOCK_STREAM, SOCK_SEQPACKET, SOCK_TYPES = 1, 1, 5, 0xF
+
 _ALLOW, _EPERM, _ENOSYS, _KILL = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS, 0x80000000
-_LOAD, _EQUAL, _AT_LEAST, _ANY_OF, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
+_LOAD, _EQUAL, _AT_LEAST, _ANY_OF, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
 _X32 = 0x40000000
 INSTRUCTION_BYTES = 8
 
@@ -88,6 +93,7 @@ _REFUSED: dict[str, tuple[int, int]] = {
     "ioperm": (173, -1),
     "modify_ldt": (154, -1),
 }
+_LISTENING = ("socket", "bind", "listen")
 _PROGRAMS: dict[str, tuple[int, int]] = {
     "execve": (59, 221),
     "execveat": (322, 281),
@@ -110,25 +116,31 @@ def is_supported() -> bool:
     return syscall(_here(_SECCOMP), SECCOMP_GET_ACTION_AVAIL, 0, ctypes.byref(ctypes.c_uint(_KILL))) == 0
 
 
-def refuse_calls(*, may_run: bool) -> None:
-    """Installs the filter for all threads of this process. `may_run`: it may start programs. Raises OSError."""
-    code = b"".join(_filter(may_run=may_run))
+def refuse_calls(*, may_run: bool, may_listen: bool = False) -> None:
+    """Installs the filter for all threads of this process. `may_run`: it may start programs; `may_listen`: see above.
+
+    Raises OSError.
+    """
+    code = b"".join(_filter(may_run=may_run, may_listen=may_listen))
     program = _Program(len(code) // INSTRUCTION_BYTES, code)
     checked(prctl(PR_SET_NO_NEW_PRIVS, 1), "no_new_privs")
     flags = SECCOMP_FILTER_FLAG_TSYNC
     checked(syscall(_here(_SECCOMP), SECCOMP_SET_MODE_FILTER, flags, ctypes.byref(program)), "seccomp")
 
 
-def _filter(*, may_run: bool) -> Iterator[bytes]:
+def _filter(*, may_run: bool, may_listen: bool) -> Iterator[bytes]:
     yield _instruction(_LOAD, _ARCHITECTURE_AT)
     yield _instruction(_EQUAL, _ARCHITECTURES[platform.machine()], if_not=0, if_so=1)
     yield _instruction(_RETURN, _KILL)
     yield _instruction(_LOAD, _NUMBER_AT)
     yield _instruction(_AT_LEAST, _X32, if_not=1)  # Another table of numbers, of x86_64 alone.
     yield _instruction(_RETURN, _ENOSYS)
-    for numbers in (*_REFUSED.values(), *(() if may_run else _PROGRAMS.values())):
+    refused = {name: numbers for name, numbers in _REFUSED.items() if not (may_listen and name in _LISTENING)}
+    for numbers in (*refused.values(), *(() if may_run else _PROGRAMS.values())):
         if _here(numbers) >= 0:
             yield from _refuse(_here(numbers), _EPERM)
+    if may_listen:
+        yield from _local_sockets_alone()
     yield from _refuse(_here(_CLONE3), _ENOSYS)  # Its flags lie in memory; the C library then takes `clone`.
     yield _instruction(_EQUAL, _here(_CLONE), if_not=5)
     yield _instruction(_LOAD, _FIRST_ARGUMENT_AT)
@@ -137,6 +149,19 @@ def _filter(*, may_run: bool) -> Iterator[bytes]:
     yield _instruction(_RETURN, _ALLOW)
     yield _instruction(_RETURN, _EPERM)
     yield _instruction(_RETURN, _ALLOW)
+
+
+def _local_sockets_alone() -> Iterator[bytes]:
+    """Those that reach nobody unless they are connected."""
+    yield _instruction(_EQUAL, _here(_REFUSED["socket"]), if_not=8)
+    yield _instruction(_LOAD, _FIRST_ARGUMENT_AT)
+    yield _instruction(_EQUAL, AF_UNIX, if_not=5)
+    yield _instruction(_LOAD, _SECOND_ARGUMENT_AT)
+    yield _instruction(_AND, SOCK_TYPES)
+    yield _instruction(_EQUAL, SOCK_STREAM, if_so=1)
+    yield _instruction(_EQUAL, SOCK_SEQPACKET, if_not=1)
+    yield _instruction(_RETURN, _ALLOW)
+    yield _instruction(_RETURN, _EPERM)
 
 
 def _refuse(number: int, answer: int) -> Iterator[bytes]:

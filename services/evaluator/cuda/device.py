@@ -34,6 +34,7 @@ from services.evaluator.cuda.residents import HeldDraws, LayoutCache
 from services.evaluator.cuda.stopwatch import Stopwatch
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, measure_in_turns
 from services.evaluator.device import VALUES, Draw, LoadedKernel, Ran, Retimed, StoredMatrix
+from services.evaluator.device import largest_error as largest_error_of_any
 from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, TimingBudget, l2_bandwidth_bound_gbs
 from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
 from sparsesmith.elements import WIDE_TYPES
@@ -289,14 +290,15 @@ class CudaBench:
 
 def rehearse_judging() -> None:
     """Makes CuPy compile what judging a result takes, before any stage's time limit runs (seconds on a new machine)."""
-    for dtype in ("float32", "float64"):
+    for dtype in ("float32", "float64", "int32"):
         # Reductions of many entries are other kernels than those of few.
         for shape in ((4,), (4, 2), (4096,), (1024, 4)):
             ones, wide = cupy.zeros(shape, dtype), cupy.zeros(shape, "float64")
             expected = {"y": Expected(wide, wide, wide)}
-            rehearsal = Draw("rehearsal", {VALUES: ones, "x": ones}, expected, {"y": dtype}, largest_error)
-            judge(Ran({"y": ones}, guards_intact=True, inputs_intact=True), rehearsal)
-            judge(Ran({"y": ones + 1}, guards_intact=True, inputs_intact=True), rehearsal)
+            for error in (largest_error, largest_error_of_any):
+                rehearsal = Draw("rehearsal", {VALUES: ones, "x": ones}, expected, {"y": dtype}, error)
+                judge(Ran({"y": ones}, guards_intact=True, inputs_intact=True), rehearsal)
+                judge(Ran({"y": ones + 1}, guards_intact=True, inputs_intact=True), rehearsal)
             # As check_as_timed does: a starting output with one entry spoiled.
             spoiled = wide.astype(dtype).copy()
             spoiled.reshape(-1)[1] = 2.0

@@ -61,6 +61,7 @@ class HostReplays:
             self._program.put(change.operand, change.index, change.value)
             timed.single.launch()
         elif change.operand in self._program.late_inputs:
+            self._program.restore()
             # So that the program is queued before the change is made.
             self._kernels.delay(LATE_LEAD_US)
             self._kernels.write_late(self._program.late_write(change.operand, change.index, change.value))
@@ -68,6 +69,7 @@ class HostReplays:
         else:
             # Values may be read before the program waits: nothing that it may overlap with changes them.
             self._program.put(change.operand, change.index, change.value)
+            self._program.restore()
             self._kernels.emptiness().enqueue(self._kernels.stream.ptr)
             sequence.enqueue(self._kernels.stream.ptr)
         return self._program.outputs()

@@ -417,7 +417,7 @@ class DescribedProduct:
         self._set(_PARAM_BUFFER, _Pointer(int(self._buffer.ptr)))
         library.call("cusparseSpMVGeneric_preprocess", *self._arguments)
 
-    def _set(self, parameter: int, value: ctypes._SimpleCData[int] | _Pointer) -> None:
+    def _set(self, parameter: int, value: ctypes.c_int | ctypes.c_void_p) -> None:
         self._library.call(
             "cusparseSpMVDescrSetParam", self._descriptor.pointer, parameter, ctypes.byref(value), ctypes.sizeof(value)
         )
