@@ -14,9 +14,6 @@ matrix.
 
 import argparse
 import json
-import math
-import os
-import platform
 import tempfile
 import time
 from collections.abc import Sequence
@@ -26,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.origin import device_folder, source_commit
-from benchmarks.results import RESULTS
+from benchmarks.origin import device_folder, machine, source_commit
+from benchmarks.results import RESULTS, geometric_mean
 from benchmarks.suites import Matrix, core_sources
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client.clients import Client, matrix_file
@@ -120,17 +117,17 @@ def told(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> dict[st
         "kind": "auto_worth",
         "times": "measured" if device["kind"] == "cuda" else "estimated",
         "device": device,
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": machine(),
         "commit": source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": f"benchmarks.auto_worth --matrices {options.matrices} --candidates {options.candidates} "
         f"--repeats {options.repeats}",
         "searches": len(pairs),
-        "auto_over_families": _geometric_mean(_ratios(pairs)),
+        "auto_over_families": geometric_mean(_ratios(pairs)),
         "worst": max(_ratios(pairs)),
         "policy_gained_nothing": {
             "searches": len(without_gain),
-            "auto_over_families": _geometric_mean(_ratios(without_gain)) if without_gain else None,
+            "auto_over_families": geometric_mean(_ratios(without_gain)) if without_gain else None,
             "worst": max(_ratios(without_gain), default=None),
         },
         "candidates": {
@@ -156,10 +153,6 @@ def _policy(search: dict[str, Any]) -> dict[str, Any]:
 def _ratios(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[float]:
     """Best time of `auto` over that of `families`: above 1 it costs."""
     return [auto["best_us"] / families["best_us"] for families, auto in pairs]
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def _spread(values: Sequence[float]) -> float:

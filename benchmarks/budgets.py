@@ -9,7 +9,6 @@ posted with a budget, and a second later a search on a matrix of a few rows, fro
 import argparse
 import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.origin import source_commit
+from benchmarks.origin import machine, source_commit
 from benchmarks.results import RESULTS
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client.clients import Client
@@ -68,7 +67,7 @@ def main() -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": source_commit(),
         "command": f"python -m benchmarks.budgets --seconds {options.seconds:g}",
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": machine(),
         "graded_on": device,
         "load_average": os.getloadavg()[0],
         "budget_s": options.seconds,

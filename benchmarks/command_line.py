@@ -8,7 +8,6 @@ Processor seconds beside the clock's: on a busy machine the second counts the ne
 import argparse
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from benchmarks.origin import source_commit
+from benchmarks.origin import machine, source_commit
 from benchmarks.results import RESULTS
 
 COMPLETION = {"_SPARSESMITH_COMPLETE": "complete_bash", "COMP_WORDS": "sparsesmith ", "COMP_CWORD": "1"}
@@ -55,7 +54,7 @@ def main() -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": source_commit(),
         "command": "python -m benchmarks.command_line",
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": machine(),
         "load_average": os.getloadavg()[0],
         "runs": options.runs,
         "invocations": [asdict(invocation) for invocation in invocations],

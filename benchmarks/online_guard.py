@@ -16,7 +16,6 @@ import hashlib
 import json
 import math
 import os
-import platform
 import re
 import signal
 import tempfile
@@ -32,7 +31,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from benchmarks.origin import device_folder, source_commit
+from benchmarks.origin import device_folder, machine, source_commit
 from benchmarks.results import RESULTS
 from benchmarks.split import SPLIT_FILE
 from services.generator.policy.comparison import shortfall
@@ -168,7 +167,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "folder": device_folder(device) if device.kind == "cuda" else "cpu",
         "kind": "online_guard",
         "device": device.model_dump(),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": machine(),
         "commit": options.commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": "python -m benchmarks.online_guard",

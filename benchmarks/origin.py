@@ -1,5 +1,7 @@
 """What result files say of where they come from."""
 
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,11 @@ def source_commit() -> str:
 def command(module: str) -> str:
     """This run's command, files by their names alone: where they lay says nothing elsewhere."""
     return " ".join([f"python -m {module}", *(Path(word).name if "/" in word else word for word in sys.argv[1:])])
+
+
+def machine() -> str:
+    """Cores, kind of processor, and Python."""
+    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
 
 
 def device_folder(device: DeviceDescription) -> str:

@@ -11,7 +11,6 @@ busy machine the clock counts the neighbours as well.
 import argparse
 import json
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -29,7 +28,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
-from benchmarks.origin import source_commit
+from benchmarks.origin import machine, source_commit
 from benchmarks.results import RESULTS
 from benchmarks.suites import ROOT
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
@@ -80,7 +79,7 @@ def main() -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": source_commit(),
         "command": f"python -m benchmarks.page --nnz {options.nnz} --runs {options.runs}",
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": machine(),
         "browser": f"Chromium {version}",
         "load_average": {"before": load_before, "after": os.getloadavg()[0]},
         "nnz": options.nnz,

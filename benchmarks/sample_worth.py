@@ -12,9 +12,6 @@ the result is no statement about speed. The result file is written after every a
 
 import argparse
 import json
-import math
-import os
-import platform
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.auto_worth import found
-from benchmarks.origin import command, device_folder, source_commit
-from benchmarks.results import RESULTS
+from benchmarks.origin import command, device_folder, machine, source_commit
+from benchmarks.results import RESULTS, geometric_mean
 from benchmarks.suites import Source, core_sources
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client.clients import Client, matrix_file
@@ -104,13 +101,13 @@ def told(rows: Mapping[str, Sequence[Row]]) -> Row:
         "kind": "sample_worth",
         "times": "measured" if device["kind"] == "cuda" else "estimated",
         "device": device,
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": machine(),
         "commit": source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command("benchmarks.sample_worth"),
         "arms": {
             name: {
-                "best_over_first_arm": _geometric_mean(
+                "best_over_first_arm": geometric_mean(
                     [each["best_us"] / other["best_us"] for each, other in zip(found_rows, plain, strict=True)]
                 ),
                 "graded": sum(_policy(each, "proposed") for each in found_rows),
@@ -129,10 +126,6 @@ def _policy(row: Row, figure: str) -> int:
 
 def _without_device(row: Row) -> Row:
     return {name: value for name, value in row.items() if name != "device"}
-
-
-def _geometric_mean(ratios: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def _options() -> argparse.Namespace:

@@ -12,8 +12,6 @@ on the same device and the same commit.
 
 import argparse
 import json
-import os
-import platform
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.origin import device_folder, source_commit
+from benchmarks.origin import device_folder, machine, source_commit
 from benchmarks.results import RESULTS, geometric_mean
 from services.evaluator.checking.draws import draw, kinds_of
 from services.evaluator.compiling.compiler import Compiler
@@ -205,7 +203,7 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
         "kind": "tasks",
         "times": "measured" if device.kind == "cuda" else "estimated",
         "device": device.model_dump(mode="json"),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": machine(),
         "commit": source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": f"benchmarks.tasks --device {options.device} --sizes {options.sizes} --candidates "

@@ -10,7 +10,6 @@ import argparse
 import json
 import logging
 import os
-import platform
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.origin import source_commit
+from benchmarks.origin import machine, source_commit
 from benchmarks.results import RESULTS
 from services.generator.policy.probe_set import probe_set
 from services.trainer.muon import Muon
@@ -64,7 +63,7 @@ def main() -> None:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": source_commit(),
         "command": "python -m benchmarks.trainer_update --torchs-own",
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "machine": machine(),
         "torch": torch.__version__,
         "threads": options.threads,
         "load_average": os.getloadavg()[0],

@@ -13,7 +13,7 @@ from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.race import Race
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
-from sparsesmith_proto.kernel import Candidate, Outcome, UserWritten, Workload
+from sparsesmith_proto.kernel import Candidate, CompileFailed, Outcome, Passed, UserWritten, Workload
 from sparsesmith_proto.message import ElementType, Operation
 
 COMPILE_LIMIT_S = 6.0
@@ -65,3 +65,14 @@ def make_evaluator(process: DeviceProcess, compiler: Compiler) -> Evaluator:
     pattern = make_pattern()
     workload = make_workload(pattern)
     return Evaluator(workload, process.open(Problem(workload, pattern)), compiler)
+
+
+def message_of(outcome: Outcome) -> str:
+    """What is said of a failure; nothing of a program that passed."""
+    match outcome:
+        case Passed():
+            return ""
+        case CompileFailed():
+            return outcome.log
+        case _:
+            return outcome.message

@@ -20,7 +20,7 @@ from sparsesmith.operations import Problem
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import CompileFailed, Outcome, Passed, Rejected, Timing
 from sparsesmith_proto.message import ElementType, Operation
-from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator, make_pattern, make_workload
+from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator, make_pattern, make_workload, message_of
 from tests.evaluator.misbehaving_device import program_text
 from tests.kernels.corpus import FOLDER, CorpusProgram, corpus, good_program, read_program
 
@@ -86,16 +86,6 @@ def grader() -> Iterator[Grader]:
     with CompilesOnce(PATIENCE_S) as compiler, Compiler(timeout_s=COMPILE_LIMIT_S) as hasty:
         yield Grader(process, compiler, hasty)
     process.close()
-
-
-def message_of(outcome: Outcome) -> str:
-    match outcome:
-        case Passed():
-            return ""
-        case CompileFailed():
-            return outcome.log
-        case _:
-            return outcome.message
 
 
 def of_one_workload_after_the_other() -> list[CorpusProgram]:

@@ -12,8 +12,8 @@ from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import InterpreterFactory
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from sparsesmith.operations import Problem
-from sparsesmith_proto.kernel import CompileFailed, Outcome, Passed
-from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator
+from sparsesmith_proto.kernel import Outcome, Passed
+from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator, message_of
 from tests.kernels.corpus import naive_program, task_corpus, task_workload
 
 TASKS = sorted({program.operation for program in task_corpus()})
@@ -40,16 +40,6 @@ def grader() -> Iterator[Grader]:
     with Compiler(1, timeout_s=COMPILE_LIMIT_S) as compiler:
         yield Grader(process, compiler)
     process.close()
-
-
-def message_of(outcome: Outcome) -> str:
-    match outcome:
-        case Passed():
-            return ""
-        case CompileFailed():
-            return outcome.log
-        case _:
-            return outcome.message
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -20,12 +20,13 @@ from services.trainer.offline.pretraining import (
     pretrain,
     save_tokens,
 )
-from services.trainer.offline.saved_run import SavedRun, State
+from services.trainer.offline.saved_run import SavedRun
 from services.trainer.optimizers import Optimizer, Schedule
 from services.trainer.policy_model import PolicySize, ValueHead, new_language_model, num_parameters
 from services.trainer.tokenizer import BOS, EOS
 from sparsesmith.policy.checkpoint import MAX_SHARD_BYTES, save_language_model
 from tests.trainer.conftest import TINY, make_program
+from tests.trainer.killed_run import Killed, KilledAt
 
 SETTINGS = PretrainingSettings(
     seconds=60, max_epochs=6, sequence_length=64, batch_sequences=4, micro_batch=2, log_every_s=1000
@@ -119,23 +120,6 @@ def test_an_untrained_value_head_says_zero() -> None:
     assert torch.equal(head(torch.randn(2, 5, TINY.hidden)), torch.zeros(2, 5))
 
 
-class Killed(Exception):
-    """The run was."""
-
-
-class KilledAt(SavedRun):
-    """Keeps every state; its process dies once that of a step is on disk."""
-
-    def __init__(self, path: Path, step: int) -> None:
-        super().__init__(path, {}, every_s=0.0)
-        self._step = step
-
-    def keep(self, state: State) -> None:
-        super().keep(state)
-        if state["steps"] == self._step:
-            raise Killed
-
-
 def test_pretraining_that_was_killed_goes_on_with_the_very_next_step(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokens = pack(tokenizer, [make_program(lanes) for lanes in (2, 4, 8, 16)] * 4)
     settings = replace(SETTINGS, seconds=1e6, max_epochs=2)
@@ -146,7 +130,7 @@ def test_pretraining_that_was_killed_goes_on_with_the_very_next_step(tokenizer: 
 
     through, expected = trained(SavedRun(None, {}))
     with pytest.raises(Killed):
-        trained(KilledAt(tmp_path / "run.pt", step=2))
+        trained(KilledAt(tmp_path / "run.pt", step=2, counter="steps"))
     resumed, model = trained(SavedRun(tmp_path / "run.pt", {}))
     assert resumed.steps == through.steps > 3
     for name, weights in expected.state_dict().items():

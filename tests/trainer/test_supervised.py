@@ -20,7 +20,7 @@ from services.trainer.offline.prompt_pool import (
     build_pool,
     disturbed,
 )
-from services.trainer.offline.saved_run import SavedRun, State
+from services.trainer.offline.saved_run import SavedRun
 from services.trainer.offline.supervised import (
     SupervisedReport,
     SupervisedSettings,
@@ -36,6 +36,7 @@ from sparsesmith.policy.encoder import collate
 from sparsesmith.prompts.arrays import EncoderKind, feature_names, prompt_inputs
 from sparsesmith_proto.kernel import Prompt, Workload
 from tests.trainer.conftest import make_networks, make_program, make_record
+from tests.trainer.killed_run import Killed, KilledAt
 
 SETTINGS = SupervisedSettings(
     seconds=1e6, max_epochs=240, batch_sequences=4, checks=3, matrix_rate=5e-3, other_rate=5e-3
@@ -132,23 +133,6 @@ def test_the_weights_of_the_least_held_out_loss_are_kept(networks: PolicyNetwork
     assert report.validation_loss == min(report.validation_losses)
     kept = mean_of_kinds(held_out_nats(networks, pool, list(examples.fixed()), hot))
     assert kept == pytest.approx(report.validation_loss, rel=1e-4)
-
-
-class Killed(Exception):
-    """The run was."""
-
-
-class KilledAt(SavedRun):
-    """Keeps every state; its process dies once that of `step` is on disk."""
-
-    def __init__(self, path: Path, step: int, **identity: Any) -> None:
-        super().__init__(path, identity, every_s=0.0)
-        self._step = step
-
-    def keep(self, state: State) -> None:
-        super().keep(state)
-        if state["step"] == self._step:
-            raise Killed
 
 
 def test_a_run_that_was_killed_goes_on_with_the_very_next_step(tokenizer: Tokenizer, tmp_path: Path) -> None:

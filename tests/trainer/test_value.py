@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from services.trainer.offline.prompt_pool import Device, PromptPool, build_pool
-from services.trainer.offline.saved_run import SavedRun, State
+from services.trainer.offline.saved_run import SavedRun
 from services.trainer.offline.sides import Side
 from services.trainer.offline.targets import Repair, TargetRule, workload_targets
 from services.trainer.offline.value_training import (
@@ -30,6 +30,7 @@ from sparsesmith.policy.value import ValueModel, load_judge, load_value_model, p
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith_proto.kernel import Prompt, Workload
 from tests.trainer.conftest import make_networks, make_program, make_record
+from tests.trainer.killed_run import Killed, KilledAt
 from tests.trainer.test_supervised import PATTERNS
 
 LANES = (2, 4, 8, 16, 32)
@@ -122,23 +123,6 @@ def test_a_ranking_is_counted_within_workloads() -> None:
 def test_a_model_that_knows_no_difference_has_no_rank_correlation() -> None:
     times = np.log(np.arange(1.0, 17.0))
     assert ranking_of([(times, np.zeros(16))]).spearman == 0.0
-
-
-class Killed(Exception):
-    """The run was."""
-
-
-class KilledAt(SavedRun):
-    """Its process dies once the state of a step is on disk."""
-
-    def __init__(self, path: Path, step: int) -> None:
-        super().__init__(path, {}, every_s=0.0)
-        self._step = step
-
-    def keep(self, state: State) -> None:
-        super().keep(state)
-        if state["step"] == self._step:
-            raise Killed
 
 
 def test_a_run_that_was_killed_goes_on_with_the_very_next_step(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ have is found by its symbols: an older one still serves.
 import ctypes
 import logging
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import cupy
 from cuda import pathfinder
@@ -304,9 +304,7 @@ class Product:
             library.handle, *transposes, ctypes.addressof(self._alpha), matrix.pointer, dense_input.pointer,
             ctypes.addressof(self._beta), dense_output.pointer, _DATA_TYPES[element_type], algorithm,
         )  # fmt: skip
-        size = ctypes.c_size_t()
-        library.call(f"{self._function}_bufferSize", *self._arguments, ctypes.byref(size))
-        self._buffer = cupy.cuda.alloc(max(int(size.value), MIN_BUFFER_BYTES))
+        self._buffer = _work_buffer(library, f"{self._function}_bufferSize", *self._arguments)
         self.preprocessed = self._preprocess()
         """False where this routine has no preprocessing."""
 
@@ -323,6 +321,13 @@ class Product:
     def enqueue(self, stream: int) -> None:
         """See Call."""
         self._library.call(self._function, *self._arguments, int(self._buffer.ptr))
+
+
+def _work_buffer(library: CuSparse, size_function: str, *arguments: object) -> Any:
+    """Memory of the size that the function asks for. Raises CuSparseRefused."""
+    size = ctypes.c_size_t()
+    library.call(size_function, *arguments, ctypes.byref(size))
+    return cupy.cuda.alloc(max(int(size.value), MIN_BUFFER_BYTES))
 
 
 class PlannedProduct:
@@ -348,9 +353,7 @@ class PlannedProduct:
             _DATA_TYPES[element_type], algorithm,
         )  # fmt: skip
         self._matrix = matrix
-        size = ctypes.c_size_t()
-        library.call("cusparseSpMVOp_bufferSize", library.handle, *self._shape, ctypes.byref(size))
-        self._buffer = cupy.cuda.alloc(max(int(size.value), MIN_BUFFER_BYTES))
+        self._buffer = _work_buffer(library, "cusparseSpMVOp_bufferSize", library.handle, *self._shape)
         self._plan = _Plan(library, self._shape, int(self._buffer.ptr))
 
     def renew(self) -> None:
@@ -411,9 +414,7 @@ class DescribedProduct:
             ctypes.addressof(self._beta), dense_output.pointer, dense_output.pointer, _DATA_TYPES[element_type],
             self._descriptor.pointer,
         )  # fmt: skip
-        size = ctypes.c_size_t()
-        library.call("cusparseSpMVGeneric_bufferSize", *self._arguments, ctypes.byref(size))
-        self._buffer = cupy.cuda.alloc(max(int(size.value), MIN_BUFFER_BYTES))
+        self._buffer = _work_buffer(library, "cusparseSpMVGeneric_bufferSize", *self._arguments)
         self._set(_PARAM_BUFFER, _Pointer(int(self._buffer.ptr)))
         library.call("cusparseSpMVGeneric_preprocess", *self._arguments)
 
