@@ -10,12 +10,13 @@ from pydantic import TypeAdapter
 
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
 from sparsesmith.artifacts.python_loader import program_loader, python_loader
+from sparsesmith.artifacts.task_header import task_header
 from sparsesmith.errors import Conflict
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
 from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import InstantKernel, KernelReport, LibraryAnswer, TriedCandidate, TunedAnswer
-from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.kernel import DeviceDescription, Workload
 
 ArtifactKind = Literal["cu", "hpp", "py", "json", "candidates", "zip"]
 
@@ -51,8 +52,8 @@ def artifact(
     (`candidates`) or all of them (`zip`).
 
     `pattern`: None of a task without a matrix. `values`: those that the workload fixes, where it does. `candidates`:
-    where they are known. Raises Conflict for `cu` and `hpp` where the answer is the vendor's routine: there is no
-    program to hand out; for `hpp` and `py` of a task.
+    where they are known. Raises Conflict for `cu` and `hpp` where the answer is what it was compared with: there is no
+    program to hand out.
     """
     bundle = _Bundle(report, pattern, values, candidates)
     content = bundle.zip() if kind == "zip" else bundle.text(kind).encode()
@@ -67,13 +68,12 @@ def instant_artifact(
 ) -> Artifact:
     """A file of a kernel that was handed out before the search: as `artifact`, the report being what is known of it.
 
-    Raises Conflict for `hpp` and `py` of a task, and for `candidates`: none is graded yet.
+    Raises Conflict for `candidates`: none is graded yet.
     """
     program, workload = extract_program(kernel.candidate.program), kernel.workload
     single: dict[ArtifactKind, Callable[[], str]] = {"cu": lambda: program}
-    if pattern is not None:
-        single["hpp"] = lambda: cpp_header(program, workload, pattern, kernel.device, values)
-        single["py"] = lambda: program_loader(program, workload, kernel.device)
+    single["hpp"] = lambda: _header(program, workload, kernel.device, pattern, values)
+    single["py"] = lambda: program_loader(program, workload, kernel.device)
     single["json"] = lambda: kernel.model_dump_json(indent=2)
     if kind == "zip":
         content = zipped({artifact_name(workload, each): write() for each, write in single.items()})
@@ -108,13 +108,12 @@ def artifact_name(workload: Workload, kind: ArtifactKind) -> str:
 
 
 def kinds_of(report: KernelReport) -> tuple[ArtifactKind, ...]:
-    """The single files that an answer has. A header and a loader are about a matrix: a task has none."""
-    is_task = report.workload.pattern is None
+    """The single files that an answer has."""
     match report.answer:
         case TunedAnswer():
-            return ("cu", "json") if is_task else ("cu", "hpp", "py", "json")
+            return ("cu", "hpp", "py", "json")
         case LibraryAnswer():
-            return ("json",) if is_task else ("py", "json")
+            return ("py", "json")
 
 
 @dataclass(frozen=True)
@@ -130,10 +129,8 @@ class _Bundle:
             case "cu":
                 return _program(report)
             case "hpp":
-                program = _program(report)
-                return cpp_header(program, report.workload, self._matrix("hpp"), report.device, self.values)
+                return _header(_program(report), report.workload, report.device, self.pattern, self.values)
             case "py":
-                self._matrix("py")
                 return python_loader(report)
             case "json":
                 return report.model_dump_json(indent=2)
@@ -146,17 +143,17 @@ class _Bundle:
         kinds = (*kinds_of(self.report), *(("candidates",) if self.candidates else ()))
         return zipped({artifact_name(self.report.workload, kind): self.text(kind) for kind in kinds})
 
-    def _matrix(self, kind: ArtifactKind) -> Pattern:
-        """Raises Conflict where there is none."""
-        if self.pattern is None:
-            kinds = ", ".join(kinds_of(self.report))
-            raise Conflict(
-                f"{self.report.workload.operation} has no matrix, and its answer no {kind} (it has: {kinds})",
-                field="kind",
-                value=kind,
-                limit=kinds,
-            )
-        return self.pattern
+
+def _header(
+    program: str,
+    workload: Workload,
+    device: DeviceDescription,
+    pattern: Pattern | None,
+    values: FixedValues | None,
+) -> str:
+    if pattern is None:
+        return task_header(program, workload, device)
+    return cpp_header(program, workload, pattern, device, values)
 
 
 def _program(report: KernelReport) -> str:

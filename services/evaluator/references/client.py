@@ -163,7 +163,7 @@ class ReferenceProcess:
         if self._is_ready:
             return
         if not self._connection.poll(START_LIMIT_S) or self._connection.recv_bytes() != READY:
-            raise Unavailable("the process that runs references does not start: is torch installed (extra `tasks`)?")
+            raise Unavailable("the process that runs references does not start: is torch installed (extra `torch`)?")
         self._is_ready = True
 
 

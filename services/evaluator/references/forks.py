@@ -24,8 +24,9 @@ def main() -> None:
     descriptor, memory_bytes, limit_s, is_confined = sys.argv[1:5]
     _die_with_parent()
     connection = Connection(int(descriptor))
-    import services.evaluator.references.runner  # noqa: F401  Imported once, here: torch takes its time.
+    from services.evaluator.references.runner import warm_up
 
+    warm_up()
     connection.send_bytes(READY)
     forks = Forks(connection, int(memory_bytes), float(limit_s), is_confined=is_confined == "True")
     forks.serve()

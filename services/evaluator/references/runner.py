@@ -129,6 +129,13 @@ class Runner:
         return self._num_terms[key]
 
 
+def warm_up() -> None:
+    """Imports what counting takes, hundreds of modules, before there are processes that would each do it again."""
+    torch.set_num_threads(1)
+    with FlopCounterMode(display=False), widened():
+        torch.ones(2, 2) @ torch.ones(2, 2)
+
+
 def num_terms(problem: ReferenceProblem, values: Tensors) -> int:
     """How many entries of the inputs one result depends on at most, of some results, by their derivatives.
 
