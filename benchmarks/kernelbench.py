@@ -1,12 +1,13 @@
 """KernelBench problems as tasks: whether each imports, and whether what is right of it is told from what is nearly right.
 
-    python -m benchmarks.kernelbench FOLDER [--out benchmarks/results/cpu] [--problems 1,19] [--full-size]
+    python -m benchmarks.kernelbench FOLDER [--out benchmarks/results/cpu] [--problems 1,19] [--full-size] [--seconds S]
 
 FOLDER holds the problems of a level, as their repository has them. Each is imported with its sizes scaled down to what
 a CPU does in seconds, unless `--full-size`. On every kind of inputs that the import allows: what torch finds in float32
 by other routines than the reference's must be right; one entry changed by a hundredth, all scaled by 1.001, and all
 rounded to half precision must each be refused on at least one draw. A result of whole numbers, or of zeros alone, has no
-spoiled ones of the last two. Where the problem is a task of ours, its naive program is checked on the interpreter.
+spoiled ones of the last two. Where the problem is a task of ours, its naive program is checked on the interpreter. A row
+is written as soon as it is there: a run that is cut off is taken up where it ended, on the same commit.
 """
 
 import argparse
@@ -53,18 +54,40 @@ def main() -> None:
     options = _parsed()
     wanted = set(filter(None, options.problems.split(",")))
     paths = [path for path in _problems(options.folder) if not wanted or path.name.split("_")[0] in wanted]
-    rows = []
+    end = time.monotonic() + options.seconds
+    target = options.out / "kernelbench.json"
+    rows = _rows_before(target, full_size=options.full_size)
     with TemporaryDirectory() as into, ReferenceProcess(ReferenceLimits()) as references, Compiler() as compiler:
         install(references)
         _look_for_tasks_in(into)
         for path in paths:
+            if time.monotonic() > end:
+                break
+            if any(row["problem"] == path.stem for row in rows):
+                continue
             rows.append(_row(path, Path(into), references, compiler, full_size=options.full_size))
             print(json.dumps(rows[-1]), flush=True)
-    result = {**_counts(rows), "commit": source_commit(), "machine": machine(), "rows": rows}
-    if not wanted:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "kernelbench.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({name: value for name, value in result.items() if name != "rows"}, indent=1))
+            options.out.mkdir(parents=True, exist_ok=True)
+            target.write_text(json.dumps(_told(rows, full_size=options.full_size), indent=1) + "\n", encoding="utf-8")
+    told = _told(rows, full_size=options.full_size)
+    print(json.dumps({name: value for name, value in told.items() if name != "rows"}, indent=1))
+
+
+def _rows_before(target: Path, *, full_size: bool) -> list[dict[str, Any]]:
+    """Of a run that was cut off, of this commit."""
+    if not target.exists():
+        return []
+    before: dict[str, Any] = json.loads(target.read_text(encoding="utf-8"))
+    same = before["commit"] == source_commit() and before["full_size"] == full_size
+    rows: list[dict[str, Any]] = before["rows"] if same else []
+    return rows
+
+
+def _told(rows: list[dict[str, Any]], *, full_size: bool) -> dict[str, Any]:
+    """The result file."""
+    ordered = sorted(rows, key=lambda row: _number_of(row["problem"]))
+    about = {"commit": source_commit(), "machine": machine(), "full_size": full_size}
+    return {**_counts(ordered), **about, "rows": ordered}
 
 
 def _row(
@@ -172,7 +195,11 @@ def _look_for_tasks_in(folder: str) -> None:
 
 
 def _problems(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.py"), key=lambda path: int(re.findall(r"\d+", path.name)[0]))
+    return sorted(folder.glob("*.py"), key=lambda path: _number_of(path.name))
+
+
+def _number_of(name: str) -> int:
+    return int(re.findall(r"\d+", name)[0])
 
 
 def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -201,7 +228,8 @@ def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernelbench", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS / "cpu")
-    parser.add_argument("--problems", default="", help="numbers, with commas between; nothing is written then")
+    parser.add_argument("--problems", default="", help="numbers, with commas between")
+    parser.add_argument("--seconds", type=float, default=7200, help="no problem is begun after them")
     parser.add_argument("--full-size", action="store_true")
     return parser.parse_args()
 
