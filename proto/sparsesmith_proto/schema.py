@@ -28,6 +28,7 @@ from sparsesmith_proto.api import (
     RollbackRequest,
     TaskCard,
     TaskPage,
+    TaskPosting,
     TuningOptions,
 )
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
@@ -55,6 +56,7 @@ MESSAGES: tuple[type[Message], ...] = (
     RollbackRequest,
     TaskCard,
     TaskPage,
+    TaskPosting,
     EvaluationJob,
     EvaluationReport,
     InstantJob,

@@ -58,8 +58,8 @@ def print_imported(card: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def export(answer: Path, out: Path | None) -> Path:
-    """The file. Raises InvalidInput for what is no report, Conflict for a task that was not imported, Unavailable without
-    a compiler."""
+    """The file. Raises InvalidInput for what is no report, Conflict for a task that was not imported, Unavailable
+    without a compiler."""
     from sparsesmith.artifacts.exports import exported
 
     try:

@@ -73,7 +73,7 @@ def export_answer(
     answer: Annotated[Path, typer.Argument(help="The report that `tune --out` wrote (.json)", metavar="ANSWER.json")],
     out: Annotated[Path | None, typer.Option(help="The file; else one in this folder", show_default=False)] = None,
 ) -> None:
-    """Write an answer for an imported task in its suite's format: a flashinfer-bench Solution, a KernelBench ModelNew."""
+    """Write an answer for an imported task as its suite has it: a flashinfer-bench Solution, a KernelBench module."""
     from sparsesmith.cli.importing import export
 
     print(f"wrote      {export(answer, out)}")
