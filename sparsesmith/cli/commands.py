@@ -266,6 +266,30 @@ def cancel(jobs: JobIds, url: Url = None, header: Headers = None, as_json: Json 
 
 
 @app.command()
+def verify(
+    report: Annotated[Path, typer.Argument(help="A report: the .json of an answer", metavar="REPORT")],
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", help="The server's public key, as /v1/signing-key gives it or PEM", metavar="FILE"),
+    ] = None,
+    url: Url = None,
+    header: Headers = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a report is what a server signed: by its public key from a file, else from the server. Exits with 3
+    unless it is."""
+    if importlib.util.find_spec("cryptography") is None:
+        raise Unavailable("this command needs cryptography: pip install 'sparsesmith[signing]'")
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.reports import key_in, verify_report
+
+    if key is not None:
+        raise typer.Exit(verify_report(report, key_in(key), as_json=as_json))
+    with connection(url, header) as client:
+        raise typer.Exit(verify_report(report, client.signing_key(), as_json=as_json))
+
+
+@app.command()
 def health(url: Url = None, header: Headers = None, as_json: Json = False) -> None:
     """Say whether the server answers and is ready. Exits with 4 unless it is."""
     from sparsesmith.cli.connection import connection
