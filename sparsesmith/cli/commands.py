@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import sparsesmith
+from sparsesmith.cli.gpu_commands import app as gpus_app
 from sparsesmith.cli.key_commands import app as keys_app
 from sparsesmith.cli.options import (
     AxesOption,
@@ -63,6 +64,7 @@ app.add_typer(train_app, name="train")
 app.add_typer(policy_app, name="policy")
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(keys_app, name="keys")
+app.add_typer(gpus_app, name="gpus")
 
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit")]
 OPTIONS_OF_THE_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}
