@@ -41,6 +41,10 @@ class Channels:
         """With a fresh heartbeat. Raises Unavailable."""
         return len(living_workers(self._connection))
 
+    def num_running_evaluations(self) -> int:
+        """Evaluation jobs that an evaluator has in hand. Raises Unavailable."""
+        return EvaluationQueue(self._connection).num_running()
+
     def queue_depth(self) -> int:
         """Evaluation jobs that wait. Raises Unavailable."""
         return EvaluationQueue(self._connection).depth()

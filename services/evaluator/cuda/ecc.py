@@ -32,7 +32,7 @@ class EccCounters:
         if self._device is None:
             return False
         try:
-            return pynvml.nvmlDeviceGetEccMode(self._device)[0] == pynvml.NVML_FEATURE_ENABLED
+            return bool(pynvml.nvmlDeviceGetEccMode(self._device)[0] == pynvml.NVML_FEATURE_ENABLED)
         except pynvml.NVMLError:
             return False
 
