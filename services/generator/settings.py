@@ -38,6 +38,9 @@ class GeneratorSettings(BaseSettings):
     max_connections: int = Field(default=512, ge=8, le=100_000)
     """Open connections; requests on others are answered 503."""
 
+    signing_dir: Path | None = None
+    """Folder of the key that signs reports, made there at the first start. Empty: reports are not signed."""
+
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL"),
