@@ -1,5 +1,6 @@
 """The trainer's parts, made of its settings."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,7 @@ from services.trainer.policy_model import PolicyNetworks, ValueHead
 from services.trainer.settings import TrainerSettings
 from services.trainer.tokenizer import load_tokenizer
 from services.trainer.training import Workshop
+from sparsesmith.errors import InvalidOption
 from sparsesmith.policy.checkpoint import load_policy
 from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.pattern_store import PatternStore
@@ -25,6 +27,8 @@ from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith.transport.stream import RewardStream
 
 SEED = 0
+
+DIGEST = re.compile("[0-9a-f]{64}")
 
 Options = TypeVar("Options", LearnerOptions, IntakeOptions)
 
@@ -40,6 +44,7 @@ def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEnt
         max_text_tokens=settings.max_text_tokens,
         max_policy_age=settings.max_policy_age,
         reward=settings.reward,
+        held_out=_held_out(settings.held_out_file),
     )
     tokenizer = load_tokenizer(settings.policy_dir / "tokenizer.json")
     reader = RecordReader(PatternStore(connection), tokenizer, rules)
@@ -55,6 +60,25 @@ def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEnt
         journal=Journal(settings.state_dir / "updates.jsonl", on_update),
         verdicts=Journal(settings.state_dir / "verdicts.jsonl"),
     )
+
+
+def _held_out(file: Path | None) -> frozenset[str]:
+    """Raises InvalidOption for a file that cannot be read, and for a line that is no digest."""
+    if file is None:
+        return frozenset()
+    try:
+        lines = file.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidOption(f"held_out_file {file}: {error}", field="held_out_file", value=str(file)) from error
+    for line in lines:
+        if not DIGEST.fullmatch(line):
+            raise InvalidOption(
+                f"held_out_file {file}: {line!r} is no SHA-256 of 64 hexadecimal digits",
+                field="held_out_file",
+                value=line,
+                limit="64 hexadecimal digits a line",
+            )
+    return frozenset(lines)
 
 
 def load_networks(folder: Path) -> PolicyNetworks:

@@ -48,6 +48,8 @@ class TrainerSettings(BaseSettings):
     """How long a batch waits for more records after its first, and a group for more of its samples after its newest."""
     max_policy_age: int = Field(default=4, ge=0, le=1000)
     """Versions that a record may be behind the policy; older ones are dropped."""
+    held_out_file: Path | None = None
+    """Digests of patterns, one a line, that nothing is learned from: those that the policy is judged by."""
     max_text_tokens: int = Field(default=2800, ge=16, le=32768)
     """Longest text of a record, parent and program together; longer ones are skipped."""
 

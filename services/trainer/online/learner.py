@@ -473,6 +473,7 @@ def _batch_metrics(batch: TrainingBatch, rollout: Rollout, targets: Targets) -> 
         "reward_std": float(batch.reward_B.std(unbiased=False)),
         "pass_share": float(batch.passed_B.float().mean()),
         "mean_staleness": float(batch.staleness_B.mean()),
+        "oldest_used": float(batch.staleness_B.max()),
         "importance_mean": float(weights.mean()),
         "importance_max": float(weights.max()),
         "explained_variance": float(explained_variance(rollout.values_BT, targets.returns_BT, mask_BT)),
