@@ -19,6 +19,7 @@ from services.trainer.policy_model import PolicyNetworks, ValueHead
 from services.trainer.settings import TrainerSettings
 from services.trainer.tokenizer import load_tokenizer
 from services.trainer.training import Workshop
+from services.trainer.value_critic import load_critic
 from sparsesmith.errors import InvalidOption
 from sparsesmith.policy.checkpoint import load_policy
 from sparsesmith.transport.connection import Redis
@@ -36,7 +37,7 @@ Options = TypeVar("Options", LearnerOptions, IntakeOptions)
 def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEntry = unheard) -> Workshop:
     """Loads the policy. Raises InvalidOption where its folder was made for other features, and for an algorithm that
     nobody registered."""
-    networks = load_networks(settings.policy_dir)
+    networks = load_networks(settings.policy_dir, settings.value_dir)
     learner = Learner(networks, chosen(LearnerOptions, settings), _device(settings), SEED)
     rules = BatchRules(
         encoder=networks.encoder.kind,
@@ -81,11 +82,15 @@ def _held_out(file: Path | None) -> frozenset[str]:
     return frozenset(lines)
 
 
-def load_networks(folder: Path) -> PolicyNetworks:
-    """A policy folder's networks in float32 with a fresh value head, on the CPU."""
+def load_networks(folder: Path, value_dir: Path | None = None) -> PolicyNetworks:
+    """A policy folder's networks in float32 on the CPU, with a fresh value head, or with a critic that begins as the
+    value model of `value_dir`. Raises InvalidOption where that does not fit the policy."""
     policy = load_policy(folder)
     torch.manual_seed(SEED)
-    return PolicyNetworks(policy.model, policy.encoder, ValueHead(policy.model.config.hidden_size))
+    if value_dir is None:
+        return PolicyNetworks(policy.model, policy.encoder, ValueHead(policy.model.config.hidden_size))
+    critic = load_critic(value_dir, policy.encoder.kind, load_tokenizer(folder / "tokenizer.json"))
+    return PolicyNetworks(policy.model, policy.encoder, critic)
 
 
 def chosen(kind: type[Options], settings: TrainerSettings) -> Options:

@@ -1,4 +1,4 @@
-"""Samples are begun as fast as the trainer takes them: a real stream, a real trainer, and samples that take their time."""
+"""Samples are begun as fast as the trainer takes them: a real stream, a real trainer, samples that take their time."""
 
 import json
 import random
