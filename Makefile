@@ -44,7 +44,7 @@ check: $(INSTALLED) ## ruff, mypy --strict, import-linter, freshness of generate
 fuzz-api: $(INSTALLED) ## Schemathesis against a real generator; the result goes to benchmarks/results/cpu
 	$(PYTHON) -m venv .sparsesmith/schemathesis
 	.sparsesmith/schemathesis/bin/pip install --quiet schemathesis==4.32.5
-	$(PYTHON) -m benchmarks.fuzz_api --schemathesis $(CURDIR)/.sparsesmith/schemathesis/bin/schemathesis
+	$(PYTHON) -m benchmarks.service.fuzz_api --schemathesis $(CURDIR)/.sparsesmith/schemathesis/bin/schemathesis
 
 test-slow: $(INSTALLED) ## Tests that take minutes each: trainer and generator killed in the middle of a canary
 	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_killed_canary.py
@@ -53,13 +53,13 @@ test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu
 
 test-containers: $(INSTALLED) ## Build the images and put the composed stack through its life (Docker or Podman)
-	$(PYTHON) -m benchmarks.containers
+	$(PYTHON) -m benchmarks.service.containers
 
 soak: $(INSTALLED) ## The stack under load while its processes are killed: every accepted job is answered, once
-	$(PYTHON) -m benchmarks.soak
+	$(PYTHON) -m benchmarks.service.soak
 
 bench: $(INSTALLED) ## Measure on this machine's device, write benchmarks/results and regenerate the report
-	$(PYTHON) -m benchmarks.run
+	$(PYTHON) -m benchmarks.measure.run
 	$(PYTHON) -m benchmarks.report
 
 report: $(INSTALLED) ## Regenerate benchmarks/REPORT.md and the README's tables from benchmarks/results
@@ -68,7 +68,7 @@ report: $(INSTALLED) ## Regenerate benchmarks/REPORT.md and the README's tables 
 WORK ?= .sparsesmith/policy
 train-policy: $(INSTALLED) ## A policy from the committed records: PATTERNS=matrices CORPUS=sources DEVICE=cuda OUT=folder OPTIONS=... (docs/training.md)
 	@mkdir -p $(WORK)
-	test -f $(WORK)/generated.pack || $(PYTHON) -m benchmarks.training_pack $(WORK)/generated.pack
+	test -f $(WORK)/generated.pack || $(PYTHON) -m benchmarks.matrices.training_pack $(WORK)/generated.pack
 	$(PYTHON) -m services.trainer.offline policy --work $(WORK) --out $(or $(OUT),$(WORK)/policy) --device $(or $(DEVICE),cpu) \
 	  --patterns $(PATTERNS) $(WORK)/generated.pack $(if $(CORPUS),--corpus $(CORPUS)) $(OPTIONS)
 
