@@ -11,6 +11,7 @@ import argparse
 import logging
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from services.trainer.course import curves, toy
@@ -60,24 +61,11 @@ def _learn(options: argparse.Namespace) -> None:
 
 
 def _demo(options: argparse.Namespace) -> None:
-    policy = options.state / "policy-0"
     print("making a policy that knows nine programs, four of them bad", flush=True)
-    toy.make_policy(policy)
-    seconds = 60 * options.minutes
-    course = CourseOptions(
-        state=options.state,
-        policy=policy,
-        seconds=seconds,
-        piece_s=60 * options.piece_minutes,
-        judge_every_s=seconds / 2,
-        judge_s=300,
-        judge_samples=16,
-        group=8,
-        batch_groups=4,
-        at_once=4,
-        environment=toy.SETTINGS | dict(_setting(each) for each in options.set),
-    )
-    _tell(run_course(course, toy.lessons(), toy.probes()))
+    toy.make_policy(options.state)
+    course = toy.course(options.state, 60 * options.minutes, 60 * options.piece_minutes)
+    environment = dict(course.environment) | dict(_setting(each) for each in options.set)
+    _tell(run_course(replace(course, environment=environment), toy.lessons(), toy.probes()))
 
 
 def _export(options: argparse.Namespace) -> None:

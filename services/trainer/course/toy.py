@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse
 from tokenizers import Tokenizer
 
+from services.trainer.course.course import CourseOptions
 from services.trainer.course.lessons import Lesson
 from services.trainer.optimizers import Optimizer, Schedule
 from services.trainer.policy_model import PolicyNetworks, PolicySize, new_language_model, text_batch
@@ -24,6 +25,7 @@ from sparsesmith_proto.kernel import Prompt, Workload
 
 SIZE = PolicySize(hidden=64, layers=2, heads=2, kv_heads=1, head_dim=32, intermediate=128, max_positions=1024)
 STEPS = 120
+POLICY = "policy-0"
 DONE_FILE = "policy.json"
 
 SETTINGS = {
@@ -61,6 +63,22 @@ sum += values[j] * x[col_indices[j]];
   if (threadIdx.x % {lanes} == 0) y[row] = sum;
 }}
 """
+
+
+def course(state: Path, seconds: float, piece_s: float = math.inf) -> CourseOptions:
+    """On the policy that `make_policy` leaves in the folder: updates of 4 workloads x 8 samples."""
+    return CourseOptions(
+        state=state,
+        policy=state / POLICY,
+        seconds=seconds,
+        piece_s=piece_s,
+        judge_every_s=seconds / 2,
+        judge_s=300,
+        group=8,
+        batch_groups=4,
+        at_once=4,
+        environment=SETTINGS,
+    )
 
 
 def program(lanes: int) -> str:
@@ -102,8 +120,9 @@ def _patterns(seed: int) -> list[tuple[str, Pattern]]:
     return found
 
 
-def make_policy(folder: Path, seed: int = 0) -> None:
-    """The policy's folder, unless it is there."""
+def make_policy(state: Path, seed: int = 0) -> None:
+    """In a folder of the course's, unless it is there."""
+    folder = state / POLICY
     if (folder / DONE_FILE).is_file():
         return
     known = programs()

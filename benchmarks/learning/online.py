@@ -1,9 +1,9 @@
 """Courses of online learning as result files, tables and curves: which method pays at equal seconds?
 
-    python -m benchmarks.online keep STATE [--out benchmarks/results]     a course's folder -> results/DEVICE/online-ARM-SEED.json
-    python -m benchmarks.online table [benchmarks/results/h200]           arms beside the start and beside each other
-    python -m benchmarks.online plot [benchmarks/results/h200]            plots/online-DEVICE.svg
-    python -m benchmarks.online packs FOLDER LESSONS PROBES               packs of .npz: train side; core validation matrices
+    python -m benchmarks.learning.online keep STATE [--out benchmarks/results]     a course's folder -> results/DEVICE/online-ARM-SEED.json
+    python -m benchmarks.learning.online table [benchmarks/results/h200]           arms beside the start and beside each other
+    python -m benchmarks.learning.online plot [benchmarks/results/h200]            plots/online-DEVICE.svg
+    python -m benchmarks.learning.online packs FOLDER LESSONS PROBES               packs of .npz: train side; core validation matrices
 
 Courses are made by `python -m services.trainer.course learn` (docs/training.md). Intervals are 95 % over workloads, by bootstrap of
 the paired differences.
@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import folder_of, machine, source_commit
-from benchmarks.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PLOTS, STYLE
-from benchmarks.results import RESULTS
-from benchmarks.split import SPLIT_FILE
+from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PLOTS, STYLE
+from benchmarks.report.results import RESULTS
 from services.trainer.course.judging import Group, figures
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import pattern_from_scipy
@@ -75,7 +75,7 @@ def keep(options: argparse.Namespace) -> Path:
         "machine": machine(),
         "commit": options.commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": "python -m services.trainer.course; python -m benchmarks.online keep",
+        "command": "python -m services.trainer.course; python -m benchmarks.learning.online keep",
         "course": {
             key: value for key, value in _course(options.state).items() if key not in ("lessons", "probes", "policy")
         },
@@ -86,7 +86,8 @@ def keep(options: argparse.Namespace) -> Path:
     }
     folder = options.out / (folder_of(options.device) if options.device else "cpu")
     folder.mkdir(parents=True, exist_ok=True)
-    path: Path = folder / f"online-{options.name or f'{told["arm"]}-{told["seed"]}'}.json"
+    name = options.name or f"{told['arm']}-{told['seed']}"
+    path: Path = folder / f"online-{name}.json"
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return path
 
