@@ -265,5 +265,7 @@ def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicyS
         settings.num_sms,
         settings.copy_bandwidth_gbs,
         settings.checks_while_decoding,
+        settings.exploring_share,
+        settings.exploring_temperature,
     )
     return PolicySampler(EngineHost(options, settings.engine_restart_s), folder.prompt_writer(), sampling)
