@@ -78,7 +78,7 @@ def program_launcher(
     values = checked_values(matrix.data, workload)
     if layout is None:
         layout = build_layout(parsed.format, parsed.parameters, pattern, values)
-    return _ProgramLauncher(parsed, layout, Problem(workload, pattern, values), matrix, cubin)
+    return _ProgramLauncher(parsed, layout, Problem(workload, pattern, values).unscaled, matrix, cubin)
 
 
 def checked_values(values: npt.NDArray[Any], workload: Workload) -> FixedValues | None:

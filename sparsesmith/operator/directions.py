@@ -46,4 +46,4 @@ def direction_of(
     program = parse_program(text, workload.operation, workload.element_type)
     pattern, values = pattern_from_scipy(matrix), checked_values(matrix.data, workload)
     layout = parts.layout or build_layout(program.format, program.parameters, pattern, values)
-    return Direction(program, layout, Problem(workload, pattern, values), parts.cubin, order)
+    return Direction(program, layout, Problem(workload, pattern, values).unscaled, parts.cubin, order)
