@@ -10,6 +10,7 @@ from sparsesmith.artifacts.launcher import checked_values
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem, operation_named
+from sparsesmith.operations.product import TransposedProduct
 from sparsesmith.operations.texts import programs_for
 from sparsesmith.operator.image import Direction
 from sparsesmith.operator.parts import NO_PARTS, Parts
@@ -32,6 +33,11 @@ def transposed_matrix(matrix: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr
 def transposed_workload(transpose: scipy.sparse.csr_matrix, workload: Workload) -> Workload:
     """That of A for A^T, right for any values."""
     return workload.model_copy(update={"pattern": pattern_from_scipy(transpose).digest, "values": None})
+
+
+def is_of_stored(workload: Workload) -> bool:
+    """Whether a workload of A^T is computed from A as it is stored."""
+    return isinstance(operation_named(workload.operation), TransposedProduct)
 
 
 def plain_program(workload: Workload) -> str:
