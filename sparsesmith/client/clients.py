@@ -192,9 +192,10 @@ class Client:
         """A job's address that opens without a key, for reading alone. Raises NotFound."""
         return self._run(flows.permalink(job_id))
 
-    def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
-        """A file of a finished job. Raises Conflict where the job or its answer has none, NotFound."""
-        return self._run(flows.artifact(job_id, kind))
+    def artifact(self, job_id: str, kind: ArtifactKind, *, transposed: bool = False) -> bytes:
+        """A file of a finished job; of A^T where both directions were tuned. Raises Conflict where there is none,
+        NotFound."""
+        return self._run(flows.artifact(job_id, kind, transposed=transposed))
 
     def policy(self) -> PolicyStatus:
         """The policy that candidates are sampled from. Raises NotFound where the server has none."""
@@ -341,8 +342,8 @@ class AsyncClient:
     async def permalink(self, job_id: str) -> Permalink:
         return await self._run(flows.permalink(job_id))
 
-    async def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
-        return await self._run(flows.artifact(job_id, kind))
+    async def artifact(self, job_id: str, kind: ArtifactKind, *, transposed: bool = False) -> bytes:
+        return await self._run(flows.artifact(job_id, kind, transposed=transposed))
 
     async def policy(self) -> PolicyStatus:
         return await self._run(flows.policy())

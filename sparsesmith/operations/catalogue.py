@@ -21,7 +21,7 @@ from sparsesmith.operations.operation import (
     task_size_names,
     task_sizes,
 )
-from sparsesmith.operations.scaled import scaled
+from sparsesmith.operations.scaled import check_scaling
 from sparsesmith.operations.spmm import SPMM
 from sparsesmith.operations.spmv import SPMV
 from sparsesmith.operations.spmv_t import SPMV_T
@@ -169,7 +169,7 @@ def check_workload(workload: Workload) -> None:
     check_element_type(operation, workload.element_type)
     check_axes(operation, workload.num_dense_cols, workload.axes)
     if workload.alpha_beta:
-        scaled(operation)
+        check_scaling(operation, workload.element_type)
 
 
 def _check_parts(operation: Operation) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparsesmith.elements import ELEMENTS
+from sparsesmith.elements import ELEMENTS, WIDE_TYPES
 from sparsesmith.errors import InvalidOption
 from sparsesmith.operations.operation import Array, Arrays, Expected, Floor, Operation
 from sparsesmith.operations.product import SparseProduct
@@ -75,3 +75,13 @@ def scaled(operation: Operation) -> ScaledProduct:
     )
     formula = f"{result} = alpha {term} + beta {result}{comma}{note}"
     return ScaledProduct(**{**parts, "formula": formula, "operands": operands})
+
+
+def check_scaling(operation: Operation, element_type: ElementType) -> None:
+    """Raises InvalidOption where results cannot be scaled where they are stored: of what is no product, and of 16 bits,
+    whose sums would be rounded twice."""
+    scaled(operation)
+    if element_type not in WIDE_TYPES:
+        limit = ", ".join(WIDE_TYPES)
+        reason = f"alpha_beta: results of {element_type} are not scaled where they are stored, those of {limit} are"
+        raise InvalidOption(reason, field="alpha_beta", value=True, limit=limit)

@@ -201,11 +201,14 @@ class InterpreterBench:
         """Nothing is held."""
 
     def _routine(self, name: str, text: str, checked: Draw) -> BaselineTiming | None:
-        """None: it gives other bits each time, where the workload asks for equal ones."""
+        """None: it gives other bits each time where the workload asks for equal ones, or cannot be scaled where it
+        asks for that."""
         problem = self.problem
         program = program_of(text, problem.workload)
         binary = compile_own(program.source, self._device.architecture)
         if not isinstance(binary, Compiled):
+            if problem.workload.alpha_beta:  # It adds to its output.
+                return None
             raise Unavailable(f"the baseline {name} does not compile: {binary.log}")
         if problem.workload.deterministic and any(each.unordered for each in binary.facts.kernels.values()):
             return None
