@@ -28,6 +28,7 @@ from sparsesmith.families.spmv import (
     structured,
     tiles,
 )
+from sparsesmith.families.spmv_t import gather, scatter
 from sparsesmith.families.task import TaskFamily
 
 ENTRY_POINTS = "sparsesmith.families"
@@ -54,6 +55,8 @@ _LISTED = (
     *resident.FAMILIES,
     *blocks.FAMILIES,
     *spmm_hyb.FAMILIES,
+    *scatter.FAMILIES,
+    *gather.FAMILIES,
 )
 
 

@@ -6,6 +6,7 @@ from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.bsell import Bsell
 from sparsesmith.formats.bsr import Bsr
 from sparsesmith.formats.coo import Coo
+from sparsesmith.formats.csc import Csc
 from sparsesmith.formats.csr import Csr
 from sparsesmith.formats.csr_merge import CsrMerge
 from sparsesmith.formats.csr_rowblocks import CsrRowblocks
@@ -28,6 +29,7 @@ _CATALOGUE: tuple[Format, ...] = (
     RowBins(),
     Bsell(),
     Hyb(),
+    Csc(),
 )
 
 FORMATS: Mapping[str, Format] = {format_.name: format_ for format_ in _CATALOGUE}

@@ -62,6 +62,7 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"width": 2, "rest": "coo", "index": "u16"},
     ),
     "hubs": ({"items": 2}, {"hub_cols": 7, "items": 4}),
+    "csc": ({},),
 }
 
 MAIN = """

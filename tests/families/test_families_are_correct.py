@@ -138,8 +138,10 @@ def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Patt
     element_type, num_dense_cols = workload
     generator = np.random.default_rng(2)
     values = generator.uniform(-1, 1, pattern.nnz).astype(element_type)
-    dense = generator.uniform(-1, 1, (pattern.num_cols, num_dense_cols)).astype(element_type)
-    output = np.full(pattern.num_rows * num_dense_cols, np.nan, element_type)
+    is_transposed = "spmv_t" in {step.kernel for step in program.launches}
+    num_given, num_results = (pattern.num_cols, pattern.num_rows)[:: -1 if is_transposed else 1]
+    dense = generator.uniform(-1, 1, (num_given, num_dense_cols)).astype(element_type)
+    output = np.full(num_results * num_dense_cols, np.nan, element_type)
     arrays: dict[str, npt.NDArray[np.generic]] = {**layout.indices, "values": layout.pack(values)}
     arrays |= {name: np.full(num_dense_cols * size, np.nan, element_type) for name, size in layout.scratch.items()}
     arrays |= {"x": dense.reshape(-1), "b": dense.reshape(-1), "y": output, "c": output}
@@ -167,7 +169,8 @@ def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Patt
             dynamic_shared_bytes=resolved.shared_bytes,
         )
         assert report.finding is None, report.finding
-    matrix = pattern.to_scipy(values.astype(np.float64))
+    stored = pattern.to_scipy(values.astype(np.float64))
+    matrix = stored.T.tocsr() if is_transposed else stored
     reference, scale = matrix @ dense.astype(np.float64), abs(matrix) @ abs(dense).astype(np.float64)
     bound = TOLERANCE[element_type] * scale + SMALLEST
     np.testing.assert_array_less(abs(output.reshape(reference.shape) - reference), bound)

@@ -343,6 +343,15 @@ def _bsell(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _csc(o: Operands) -> dict[int, float]:
+    offsets, rows, places = o.array("col_offsets"), o.array("row_indices"), o.array("places")
+    sums = dict.fromkeys(range(o.num_rows), 0.0)
+    for column in range(o.num_cols):
+        for j in range(offsets[column], offsets[column + 1]):
+            sums[rows[j]] += o.values[places[j]] * o.x[column]
+    return sums
+
+
 WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "csr": _csr,
     "csr_rowblocks": _csr_rowblocks,
@@ -358,4 +367,5 @@ WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "row_bins": _row_bins,
     "bsell": _bsell,
     "hyb": _hyb,
+    "csc": _csc,
 }
