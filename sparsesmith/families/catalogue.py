@@ -54,6 +54,8 @@ _LISTED = (
     *resident.FAMILIES,
     *blocks.FAMILIES,
     *spmm_hyb.FAMILIES,
+    *row_bins.STAND_INS,
+    *padded.STAND_INS,
 )
 
 
