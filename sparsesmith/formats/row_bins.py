@@ -201,7 +201,7 @@ class RowBins(Format):
                 own.reshape(bin_.num_warps, -1)[:] -= smallest[:, None]
         indices: dict[str, npt.NDArray[np.generic]] = {"row_permutation": permutation}
         if parameters["bins"] == "array":
-            indices["bins"] = _described(bins)
+            indices["bins"] = described_bins(bins)
         if narrow:
             indices["warp_col_base"] = base
         if parameters["index"] in HIGH_BITS:
@@ -298,7 +298,12 @@ def _steps(bins: tuple[Bin, ...]) -> npt.NDArray[np.int64]:
 
 def bins_that_hold(counted: LengthCounts, limits: tuple[int, ...], steps: int, max_lanes: int) -> tuple[Bin, ...]:
     """See cut_bins. Raises InvalidProgram where a row is longer than the last limit."""
-    longest = int(counted.lengths[-1])
+    check_longest(int(counted.lengths[-1]), limits)
+    return cut_bins(counted, limits, steps, max_lanes)
+
+
+def check_longest(longest: int, limits: tuple[int, ...]) -> None:
+    """Raises InvalidProgram where a row is longer than the last limit."""
     if longest > limits[-1]:
         raise InvalidProgram(
             f"format row_bins: the longest row has {longest} nonzeros, the last width is {limits[-1]}",
@@ -306,13 +311,18 @@ def bins_that_hold(counted: LengthCounts, limits: tuple[int, ...], steps: int, m
             value=longest,
             limit=limits[-1],
         )
-    return cut_bins(counted, limits, steps, max_lanes)
 
 
 def _checked_bins(pattern: Pattern, parameters: Parameters) -> tuple[Bin, ...]:
     counted, limits = count_lengths(pattern.row_lengths), numbers(str(parameters["widths"]))
     bins = bins_that_hold(counted, limits, whole(parameters, "steps"), whole(parameters, "max_lanes"))
-    refuse_padding("row_bins", bins[-1].past_slot, pattern.nnz)
+    check_bins(bins, pattern.nnz, parameters)
+    return bins
+
+
+def check_bins(bins: tuple[Bin, ...], nnz: int, parameters: Parameters) -> None:
+    """Raises InvalidProgram for bins that are mostly padding, or more than can be handed over."""
+    refuse_padding("row_bins", bins[-1].past_slot, nnz)
     refuse_overflow("row_bins", "places of rows", bins[-1].past_row)
     if parameters["bins"] == "sizes" and len(bins) > MAX_SIZED_BINS:
         raise InvalidProgram(
@@ -321,10 +331,10 @@ def _checked_bins(pattern: Pattern, parameters: Parameters) -> tuple[Bin, ...]:
             value=len(bins),
             limit=MAX_SIZED_BINS,
         )
-    return bins
 
 
-def _described(bins: tuple[Bin, ...]) -> npt.NDArray[np.int32]:
+def described_bins(bins: tuple[Bin, ...]) -> npt.NDArray[np.int32]:
+    """The array `bins`."""
     rows = [(bin_.first_warp, bin_.lanes, bin_.first_row, bin_.first_slot) for bin_ in bins]
     rows.append((bins[-1].past_warp, 0, bins[-1].past_row, bins[-1].past_slot))
     return np.array(rows, np.int32).reshape(-1)
