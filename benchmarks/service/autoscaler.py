@@ -1,8 +1,8 @@
 """A loop that plays the autoscaler against the real queue: workers are started, told to stop and killed while jobs come
 in waves, and each job must be answered, once.
 
-    python -m benchmarks.autoscaler                 1,000 events; writes benchmarks/results/cpu/autoscaler.json
-    python -m benchmarks.autoscaler --events 60
+    python -m benchmarks.service.autoscaler                 1,000 events; writes benchmarks/results/cpu/autoscaler.json
+    python -m benchmarks.service.autoscaler --events 60
 
 How many workers there should be is asked as deploy/k8s/scaling.yaml asks (a test compares the two), many times a second
 and without patience, which is harsher than KEDA. The queue is the product's on an embedded Valkey, and so are the
@@ -272,7 +272,7 @@ def main() -> int:
         "commit": source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
-        "command": f"benchmarks.autoscaler --events {options.events} --seed {options.seed}",
+        "command": f"benchmarks.service.autoscaler --events {options.events} --seed {options.seed}",
         **found,
     }
     print(json.dumps(result, indent=1))
