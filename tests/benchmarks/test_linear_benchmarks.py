@@ -49,8 +49,10 @@ def test_both_products_of_a_linear_programme_are_timed(storage: str, tmp_path: P
 def test_the_loop_of_conjugate_gradients_solves() -> None:
     matrix, arrays = positive_definite(stencil_2d(12, 5)), Arrays()
     loop = ConjugateGradients(SparseProduct(matrix, arrays), arrays, matrix.shape[0])
-    loop.run(60)
-    assert loop.residual(matrix) < 1e-10
+    loop.run(40)
+    few = loop.residual(matrix)
+    loop.run(120)
+    assert loop.residual(matrix) < min(1e-6, few)
 
 
 @pytest.mark.parametrize("kind", KINDS)
