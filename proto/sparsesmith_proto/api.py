@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -272,6 +272,28 @@ class SearchReport(Message):
     """In the order in which they were first asked. Empty: the answer is of a release that did not tell."""
 
 
+KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+"""Of a key that signs reports: the first 16 digits of the SHA-256 of its 32 public bytes."""
+
+
+class ReportSignature(Message):
+    """Of a report without this field, in the words that `sparsesmith.artifacts.signing` makes of it."""
+
+    algorithm: Literal["ed25519"] = "ed25519"
+    key_id: KeyId
+    signature: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{86}==$")]
+    """64 bytes in Base64."""
+
+
+class SigningKey(Message):
+    """`GET /v1/signing-key`: what a server's reports are verified with."""
+
+    algorithm: Literal["ed25519"] = "ed25519"
+    key_id: KeyId
+    public_key: str
+    """PEM, as openssl reads it."""
+
+
 class KernelReport(Message):
     """The whole answer to a request: what to use and the numbers behind it."""
 
@@ -286,6 +308,8 @@ class KernelReport(Message):
     search: SearchReport
     instant: InstantKernel | None = Field(default=None, exclude_if=_is_none)
     """What was handed out before the search. None: nothing was asked for, or nothing found."""
+    signature: ReportSignature | None = Field(default=None, exclude_if=_is_none)
+    """Of a report that is handed out as a file. None: in a job's states, and of a server that signs nothing."""
     transposed: "KernelReport | None" = Field(default=None, exclude_if=_is_none)
     """Of A^T, where both were asked for: a report of its own. None: of others."""
     extra_bytes: Bytes | None = Field(default=None, exclude_if=_is_none)

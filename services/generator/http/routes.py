@@ -31,6 +31,7 @@ from sparsesmith_proto.api import (
     PolicyStatus,
     Readiness,
     Running,
+    SigningKey,
 )
 
 router = APIRouter(dependencies=[Depends(may_see)])
@@ -160,7 +161,7 @@ async def kernel_artifact(
     report = _of_transposed(_report(status)) if transposed else _report(status)
     problem = await service.ledger.problem(report.workload)
     candidates = await service.trials.all(job_id) if kind in ("candidates", "zip") else ()
-    file = await asyncio.to_thread(artifact, kind, report, problem.matrix, problem.values, candidates)
+    file = await asyncio.to_thread(artifact, kind, service.signed(report), problem.matrix, problem.values, candidates)
     headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
     return Response(file.content, headers=headers, media_type=file.media_type)
 
@@ -180,6 +181,12 @@ async def job_permalink(job_id: str, service: ServiceOf, caller: CallerOf) -> Pe
 async def policy(service: ServiceOf) -> PolicyStatus:
     """The policy that candidates are sampled from."""
     return service.policy_status()
+
+
+@router.get("/v1/signing-key", response_model=SigningKey, responses=problems(404))
+async def signing_key(service: ServiceOf) -> SigningKey:
+    """The public key that reports are verified with: `sparsesmith verify`."""
+    return service.signing_key()
 
 
 @router.get("/docs", include_in_schema=False)
