@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from benchmarks import linear_programs, linear_solvers
-from benchmarks.generated import stencil_2d
-from benchmarks.linear_programs import PrimalDual
-from benchmarks.linear_solvers import ConjugateGradients, positive_definite
-from benchmarks.lp_matrices import KINDS, linear_program, quadratic_assignment
-from benchmarks.solver_products import Arrays, SparseProduct
+from benchmarks.matrices.generated import stencil_2d
+from benchmarks.matrices.linear_programs import KINDS, linear_program, quadratic_assignment
+from benchmarks.solvers import linear_programs, linear_solvers
+from benchmarks.solvers.linear_programs import PrimalDual
+from benchmarks.solvers.linear_solvers import ConjugateGradients, positive_definite
+from benchmarks.solvers.products import Arrays, SparseProduct
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*SciPy computes the products:RuntimeWarning")
 QUICK = ["--candidates", "2", "--iterations", "3", "--turns", "1"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from benchmarks.lp_matrices import linear_program
+from benchmarks.matrices.linear_programs import linear_program
 from sparsesmith.operator import Operator
 from sparsesmith.program.starting import starting_program
 from tests.artifacts.answers import make_report

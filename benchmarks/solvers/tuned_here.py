@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from benchmarks.instant import candidate_of
-from benchmarks.suites import ROOT
+from benchmarks.measure.instant import candidate_of
+from benchmarks.origin import ROOT
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.cores import num_cores
 from services.evaluator.devices import device_process

@@ -1,6 +1,6 @@
 """Conjugate gradients, an iteration at a time: by the tuned operator, by cupyx with its CSR, by the library's best routine.
 
-    python -m benchmarks.linear_solvers [--pack FILE] [--matrices 20] [--nnz 3e6] [--iterations 200] [--turns 5] [--seconds S]
+    python -m benchmarks.solvers.linear_solvers [--pack FILE] [--matrices 20] [--nnz 3e6] [--iterations 200] [--turns 5] [--seconds S]
 
 All in float64, all vectors and scalars on the device, the same loop for all. Patterns are those of the pack that are
 symmetric (real ones), the others made by formula; values are made by formula, so that the matrix is positive definite:
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from benchmarks.generated import banded, fem_blocks, stencil_2d, stencil_3d
-from benchmarks.results import geometric_mean
-from benchmarks.row_files import Row, RowFile
-from benchmarks.solver_products import Arrays, OperatorProduct, Product, Routines, SparseProduct
-from benchmarks.tuned_here import TunedHere, add_tuning, tuned_here
+from benchmarks.matrices.generated import banded, fem_blocks, stencil_2d, stencil_3d
+from benchmarks.report.results import geometric_mean
+from benchmarks.solvers.products import Arrays, OperatorProduct, Product, Routines, SparseProduct
+from benchmarks.solvers.row_files import Row, RowFile
+from benchmarks.solvers.tuned_here import TunedHere, add_tuning, tuned_here
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.matrix.pack import read_pack
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy

@@ -1,9 +1,9 @@
 """First-order linear programming: A x and A^T y in turns, by both tuned directions and by cuSPARSE's SpMVOp ALG2.
 
-    python -m benchmarks.linear_programs [--sizes 1e6,1e7,1e8] [--kinds qap,set_cover,transport,l1_fit] [--iterations 200]
+    python -m benchmarks.solvers.linear_programs [--sizes 1e6,1e7,1e8] [--kinds qap,set_cover,transport,l1_fit] [--iterations 200]
         [--turns 5] [--storage copy|shared] [--seconds S]
 
-Programmes made by formula (`lp_matrices`), float64. The loop is PDHG (Chambolle and Pock 2011) with all vectors on the
+Programmes made by formula (`benchmarks.matrices.linear_programs`), float64. The loop is PDHG (Chambolle and Pock 2011) with all vectors on the
 device, the same for all; the library has a plan for A and one for an explicit A^T, where it has no plans its best routine
 for each. A row says the time of both products alone and of the whole loop. The result file is written after every
 programme and gone on with. Without a GPU the operator and SciPy compute on the host: times that nobody measures.
@@ -16,11 +16,11 @@ from typing import Any, get_args
 import numpy as np
 import scipy.sparse
 
-from benchmarks.lp_matrices import KINDS, LinearProgram, linear_program
-from benchmarks.results import geometric_mean
-from benchmarks.row_files import Row, RowFile
-from benchmarks.solver_products import Arrays, OperatorProduct, Product, Routines, SparseProduct
-from benchmarks.tuned_here import TunedHere, add_tuning, tuned_here
+from benchmarks.matrices.linear_programs import KINDS, LinearProgram, linear_program
+from benchmarks.report.results import geometric_mean
+from benchmarks.solvers.products import Arrays, OperatorProduct, Product, Routines, SparseProduct
+from benchmarks.solvers.row_files import Row, RowFile
+from benchmarks.solvers.tuned_here import TunedHere, add_tuning, tuned_here
 from services.generator.directions import extra_bytes
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.matrix.pattern import pattern_from_scipy

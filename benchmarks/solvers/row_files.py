@@ -35,7 +35,7 @@ class RowFile:
             "commit": options.commit or source_commit(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
-            "command": command(f"benchmarks.{kind}"),
+            "command": command(f"benchmarks.solvers.{kind}"),
             "settings": settings,
         }
         self.rows = self._kept(settings)
