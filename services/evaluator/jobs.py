@@ -244,9 +244,9 @@ def reward_records(job: EvaluationJob, report: EvaluationReport, known: Timing) 
     `known`: the best time that was known of the workload.
 
     None for fixed values: the policy does not see them and must not learn that they can be left out. None where equal
-    bits are promised: it does not see that either.
+    bits are promised or the result is scaled: it does not see that either.
     """
-    if job.workload.values is not None or job.workload.deterministic:
+    if job.workload.values is not None or job.workload.deterministic or job.workload.alpha_beta:
         return []
     return [
         _record(job, evaluation, report, rival_of(evaluation.candidate, report, known))

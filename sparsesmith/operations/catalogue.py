@@ -22,6 +22,7 @@ from sparsesmith.operations.operation import (
     task_sizes,
 )
 from sparsesmith.operations.scaled import check_scaling
+from sparsesmith.operations.sddmm import SDDMM
 from sparsesmith.operations.spmm import SPMM
 from sparsesmith.operations.spmv import SPMV
 from sparsesmith.operations.spmv_t import SPMV_T
@@ -33,7 +34,7 @@ from sparsesmith_proto.message import Axes
 ENTRY_POINTS = "sparsesmith.operations"
 """Each names a value that keeps the Operation protocol."""
 
-ON_MATRICES: tuple[Operation, ...] = (SPMV, SPMM, SPMV_T)
+ON_MATRICES: tuple[Operation, ...] = (SPMV, SPMM, SPMV_T, SDDMM)
 """In the order of their ids."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
