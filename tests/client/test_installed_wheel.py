@@ -1,4 +1,4 @@
-"""`make wheel` installed into an environment of its own, used from another folder against a server that asks for keys."""
+"""`make wheel` in an environment of its own, used from another folder against a server that asks for keys."""
 
 import importlib.util
 import os
