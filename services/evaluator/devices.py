@@ -49,12 +49,13 @@ class CudaFactory:
     preloaded: ClassVar = ("services.evaluator.cuda.device",)
     """See `isolation.child.PRELOADED`: importing CuPy takes longer than making a context."""
     visible_device: str
+    builds_formats: bool = False
 
     def __call__(self, known: DeviceDescription | None = None) -> Device:
         os.environ["CUDA_VISIBLE_DEVICES"] = self.visible_device
         from services.evaluator.cuda.device import CudaDevice
 
-        return CudaDevice(known=known)
+        return CudaDevice(known=known, builds_formats=self.builds_formats)
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def _factory(kind: Literal["cuda", "interpreter"], settings: EvaluatorSettings) 
     match kind:
         case "cuda":
             refuse_older_driver(_cuda_of_driver())
-            return CudaFactory(_visible_device(_gpu_index(settings)))
+            return CudaFactory(_visible_device(_gpu_index(settings)), settings.builds_formats)
         case "interpreter":
             return InterpreterFactory(settings.architecture)
 

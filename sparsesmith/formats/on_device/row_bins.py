@@ -21,7 +21,11 @@ from sparsesmith.formats.row_bins import (
 def build_row_bins(machine: Machine, csr: DeviceCsr, parameters: Parameters) -> Layout:
     """Raises InvalidProgram as the host's builder."""
     limits, index = numbers(str(parameters["widths"])), parameters["index"]
-    keys, counts, widths = machine.empty(csr.num_rows, np.int32), zeros(machine, len(limits)), zeros(machine, len(limits))
+    keys, counts, widths = (
+        machine.empty(csr.num_rows, np.int32),
+        zeros(machine, len(limits)),
+        zeros(machine, len(limits)),
+    )
     limits_there = machine.upload(np.array(limits, np.int32))
     arguments = (csr.row_offsets, csr.num_rows, limits_there, len(limits), keys, counts, widths)
     machine.launch("bin_rows", csr.num_rows, arguments)
@@ -75,9 +79,7 @@ def _bins(
     return place_bins(tuple(widths), tuple(np.cumsum(warps[::-1]).tolist()), steps, max_lanes)
 
 
-def _table(
-    bins: tuple[Bin, ...], num_rows: npt.NDArray[np.int32], slots: int
-) -> tuple[npt.NDArray[np.int32], int]:
+def _table(bins: tuple[Bin, ...], num_rows: npt.NDArray[np.int32], slots: int) -> tuple[npt.NDArray[np.int32], int]:
     """What `fill_row_bins` reads of the bins, and the bytes of all high bits; `slots`: whose high bits share a byte."""
     table = np.zeros((len(bins) + 1, 8), np.int32)
     first_row = first_byte = 0
