@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.bsell import Bsell
 from sparsesmith.formats.bsr import Bsr
+from sparsesmith.formats.cells import Cells
 from sparsesmith.formats.coo import Coo
 from sparsesmith.formats.csr import Csr
 from sparsesmith.formats.csr_merge import CsrMerge
@@ -28,6 +29,7 @@ _CATALOGUE: tuple[Format, ...] = (
     RowBins(),
     Bsell(),
     Hyb(),
+    Cells(),
 )
 
 FORMATS: Mapping[str, Format] = {format_.name: format_ for format_ in _CATALOGUE}
