@@ -24,6 +24,7 @@ from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.known_times import KnownTimes, rival_of
+from services.evaluator.memory_errors import UNWATCHED, MemoryWatch
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.reward import rewards, standard_of
@@ -195,8 +196,10 @@ class GradingService:
         stream: RewardStream,
         accounts: Accounts,
         on_report: Callable[[EvaluationReport], None] = lambda report: None,
+        memory: MemoryWatch = UNWATCHED,
     ) -> None:
         self._grader = grader
+        self._memory = memory
         self._patterns = patterns
         self._stream = stream
         self._accounts = accounts
@@ -205,10 +208,12 @@ class GradingService:
 
     def grade(self, job: EvaluationJob) -> EvaluationReport:
         """Grades a job and publishes what the trainer learns from. The time it took is charged to the key that asked
-        for it, also where it came to nothing."""
+        for it, also where it came to nothing. Raises MemoryFaulty, with nothing published, beside what the grader does.
+        """
         began = time.monotonic()
         try:
-            report = self._grader.grade(job, self._patterns)
+            with self._memory.over(job.job_id):
+                report = self._grader.grade(job, self._patterns)
         finally:
             self._charge(job.job_id, time.monotonic() - began)
         self._on_report(report)
@@ -219,7 +224,8 @@ class GradingService:
 
     def hand_out(self, job: InstantJob) -> InstantReport:
         """Checks the program of a job once; nobody learns from it, as it is graded in full later."""
-        report = self._grader.hand_out(job, self._patterns)
+        with self._memory.over(job.job_id):
+            report = self._grader.hand_out(job, self._patterns)
         self._charge(job.job_id, report.seconds)
         return report
 

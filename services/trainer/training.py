@@ -62,7 +62,7 @@ def train(workshop: Workshop, must_stop: Callable[[], bool], max_updates: int | 
             continue  # An operator rolled back meanwhile; what was collected comes again.
         started = time.monotonic()
         try:
-            batch = assemble(collected.records, state.version)
+            batch = assemble(collected.records, state.version, collected.turned_down)
             metrics = workshop.learner.update(batch, must_stop, state.step_scale)
         except Stopped:
             log.info("update %d is abandoned; its %d records come again", state.step + 1, len(collected.records))

@@ -28,6 +28,7 @@ from sparsesmith.families.spmv import (
     structured,
     tiles,
 )
+from sparsesmith.families.spmv_t import gather, scatter
 from sparsesmith.families.task import TaskFamily
 
 ENTRY_POINTS = "sparsesmith.families"
@@ -55,6 +56,10 @@ _LISTED = (
     *blocks.FAMILIES,
     *spmm_hyb.FAMILIES,
     *cells.FAMILIES,
+    *scatter.FAMILIES,
+    *gather.FAMILIES,
+    *row_bins.STAND_INS,
+    *padded.STAND_INS,
 )
 
 

@@ -7,6 +7,7 @@ from sparsesmith.formats.bsell import Bsell
 from sparsesmith.formats.bsr import Bsr
 from sparsesmith.formats.cells import Cells
 from sparsesmith.formats.coo import Coo
+from sparsesmith.formats.csc import Csc
 from sparsesmith.formats.csr import Csr
 from sparsesmith.formats.csr_merge import CsrMerge
 from sparsesmith.formats.csr_rowblocks import CsrRowblocks
@@ -30,6 +31,7 @@ _CATALOGUE: tuple[Format, ...] = (
     Bsell(),
     Hyb(),
     Cells(),
+    Csc(),
 )
 
 FORMATS: Mapping[str, Format] = {format_.name: format_ for format_ in _CATALOGUE}

@@ -2,11 +2,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks.causes import cause
-from benchmarks.report import BEGIN, END, report, summary, with_table
-from benchmarks.results import ROOT, Suite, class_means, mean_of_classes, read_results, read_suites
-from benchmarks.tables import bandwidth_table, break_even_table, losses, placement_lines, policy_lines, repaid_line
-from benchmarks.targets import graded_per_s, lost_share, other_table, speed_table
+from benchmarks.origin import ROOT
+from benchmarks.report.causes import cause
+from benchmarks.report.pages import BEGIN, END, report, summary, with_table
+from benchmarks.report.results import Suite, class_means, command_of_today, mean_of_classes, read_results, read_suites
+from benchmarks.report.tables import (
+    bandwidth_table,
+    break_even_table,
+    losses,
+    placement_lines,
+    policy_lines,
+    repaid_line,
+)
+from benchmarks.report.targets import graded_per_s, lost_share, other_table, speed_table
 from tests.benchmarks.suites import make_kernel, make_row, make_suite, make_times
 
 CSR_ROUTINE = {"routine": "cusparse_csr_alg2", **make_times(10, preparation_ms=0)}
@@ -230,3 +238,12 @@ def test_fixed_values_are_set_against_open_ones() -> None:
     result = {"kind": "fixed_values", "device": {"kind": "cuda", "name": "NVIDIA H200"}, "rows": [row]}
     text = report([make_suite(), result])
     assert "| poisson | float64 | 5,000 | 9.00 | 6.00 | dia | 4.00 | dia_constant | 1.50x |" in text
+
+
+def test_commands_of_older_results_name_the_module_where_it_lies_now() -> None:
+    assert (
+        command_of_today("python -m benchmarks.measure.run --plan spmv")
+        == "python -m benchmarks.measure.run --plan spmv"
+    )
+    assert command_of_today("benchmarks.measure.run --names a") == "benchmarks.measure.run --names a"
+    assert command_of_today("make soak") == "make soak"

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.generated import GENERATED, GENERATED_NNZ
-from benchmarks.results import read_suites
-from benchmarks.run import candidates_of
-from benchmarks.structure import Structure, structure_of
-from benchmarks.suites import ROOT, example_sources, generated_sources
+from benchmarks.matrices.generated import GENERATED, GENERATED_NNZ
+from benchmarks.matrices.structure import Structure, structure_of
+from benchmarks.matrices.suites import example_sources, generated_sources
+from benchmarks.measure.run import candidates_of
+from benchmarks.origin import ROOT
+from benchmarks.report.results import read_suites
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Workload
@@ -23,7 +24,7 @@ def run(out: Path, *arguments: str) -> Any:
     """The result file of a run over jagmesh7 without a GPU, and what was printed."""
     words = ["--plan", "spmv:float32:1:5", "--no-generated", "--commit", "c0ffee", "--out", str(out), *arguments]
     ended = subprocess.run(
-        [sys.executable, "-m", "benchmarks.run", *words],
+        [sys.executable, "-m", "benchmarks.measure.run", *words],
         cwd=ROOT,
         env={**os.environ, "SPARSESMITH_EVALUATOR_DEVICE": "interpreter"},
         capture_output=True,

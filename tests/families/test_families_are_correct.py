@@ -126,8 +126,9 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
     if "widths" in choice:
         limits = (1, 3, 10, longest + 10) if choice["load"] == "ldcs" else (longest + 10,)
         bins = cut_bins(count_lengths(pattern.row_lengths), limits, int(choice["steps"]), int(choice["max_lanes"]))
-        widths = ",".join(str(bin_.width) for bin_ in reversed(bins))
-        return {**choice, "widths": widths, "warps": ",".join(str(bin_.past_warp) for bin_ in bins)}
+        told = {"widths": ",".join(str(bin_.width) for bin_ in reversed(bins))}
+        told["warps"] = ",".join(str(bin_.past_warp) for bin_ in bins)
+        return {name: told.get(name, value) for name, value in choice.items()}
     if "capacity" in choice and pattern.num_cols > int(choice["capacity"]):
         return None
     return choice
@@ -138,8 +139,10 @@ def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Patt
     element_type, num_dense_cols = workload
     generator = np.random.default_rng(2)
     values = generator.uniform(-1, 1, pattern.nnz).astype(element_type)
-    dense = generator.uniform(-1, 1, (pattern.num_cols, num_dense_cols)).astype(element_type)
-    output = np.full(pattern.num_rows * num_dense_cols, np.nan, element_type)
+    is_transposed = "spmv_t" in {step.kernel for step in program.launches}
+    num_given, num_results = (pattern.num_cols, pattern.num_rows)[:: -1 if is_transposed else 1]
+    dense = generator.uniform(-1, 1, (num_given, num_dense_cols)).astype(element_type)
+    output = np.full(num_results * num_dense_cols, np.nan, element_type)
     arrays: dict[str, npt.NDArray[np.generic]] = {**layout.indices, "values": layout.pack(values)}
     arrays |= {name: np.full(num_dense_cols * size, np.nan, element_type) for name, size in layout.scratch.items()}
     arrays |= {"x": dense.reshape(-1), "b": dense.reshape(-1), "y": output, "c": output}
@@ -167,7 +170,8 @@ def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Patt
             dynamic_shared_bytes=resolved.shared_bytes,
         )
         assert report.finding is None, report.finding
-    matrix = pattern.to_scipy(values.astype(np.float64))
+    stored = pattern.to_scipy(values.astype(np.float64))
+    matrix = stored.T.tocsr() if is_transposed else stored
     reference, scale = matrix @ dense.astype(np.float64), abs(matrix) @ abs(dense).astype(np.float64)
     bound = TOLERANCE[element_type] * scale + SMALLEST
     np.testing.assert_array_less(abs(output.reshape(reference.shape) - reference), bound)

@@ -60,6 +60,7 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
     ),
     ("coo", {}, "const int* row_indices, const int* col_indices, const T* values"),
     ("coo", {"index": "u16"}, "const int* row_indices, const unsigned short* col_indices, const T* values"),
+    ("csc", {}, "const int* col_offsets, const int* row_indices, const int* places, const T* values"),
     ("ell", {}, "int width, int stride, const int* col_indices, const T* values"),
     (
         "sell",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.generated import banded, power_law, stencil_2d
+from benchmarks.matrices.generated import banded, power_law, stencil_2d
 from sparsesmith.formats import FORMATS, complete_parameters
 from sparsesmith.matrix.pattern import Pattern
 from tests.formats.walks import multiply

@@ -25,7 +25,11 @@ def make_operation(**changes: object) -> SparseProduct:
 
 def test_ids_of_operations_are_those_that_shipped_weights_know() -> None:
     ids = {name: each.header_id for name, each in operations().items()}
-    assert {name: number for name, number in ids.items() if number is not None} == {"spmv": 0, "spmm": 1}
+    assert {name: number for name, number in ids.items() if number is not None} == {
+        "spmv": 0,
+        "spmm": 1,
+        "spmv_t": 2,
+    }
 
 
 def test_every_folder_is_an_operation_of_its_name() -> None:

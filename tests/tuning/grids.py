@@ -29,7 +29,7 @@ def make_grid(*families: str, pattern: Pattern | None = None) -> Grid:
 
 
 def recorded_grid(matrix: str) -> tuple[Grid, FloatArray]:
-    """What was measured of an example matrix on an H200 (`benchmarks.sweep`), and how many microseconds each took."""
+    """What was measured of an example matrix on an H200 (`benchmarks.tuning.sweep`), and microseconds of each."""
     path = ROOT / "examples" / f"{matrix}.mtx"
     grid = grid_of(read_matrix(path, path.name, MatrixLimits())[0], "spmv", "float32")
     records = json.loads(RECORDED.read_text(encoding="utf-8"))["matrices"][matrix]

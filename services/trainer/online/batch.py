@@ -26,6 +26,7 @@ Skip = Literal[
     "not_sampled",
     "other_encoder",
     "turned_down",
+    "held_out",
     "stale",
     "unknown_version",
     "no_reward",
@@ -39,13 +40,14 @@ Skip = Literal[
 """Why a record is not learned from.
 
 `already_used`: a checkpoint learned from it, and it came again because the acknowledgement was lost.
-`turned_down`: partly sampled by a version that was refused or rolled back. `stale`: sampled too many versions ago.
+`turned_down`: partly sampled by a version that was refused or rolled back. `held_out`: of a matrix that the policy is
+judged by. `stale`: sampled too many versions ago.
 `unknown_version`: sampled by weights that this trainer never made. `no_reward`: not rewarded under the scheme in use.
 `bad_logprob`: above 0.
 `pattern_gone`: expired in the store. `malformed`: not of the contract, in which every number is finite.
 """
 
-LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "stale", "turned_down"})
+LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "held_out", "stale", "turned_down"})
 """Reasons that occur where everything is in order; records that are skipped for others are kept as dead letters."""
 
 MOST_LOGPROB = 1e-3
@@ -72,6 +74,8 @@ class BatchRules:
     """Versions."""
     reward: str
     """Scheme."""
+    held_out: frozenset[Digest] = frozenset()
+    """Patterns that nothing is learned from."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,8 @@ class RecordReader:
             return "other_encoder"
         if any(sampled.first_version <= each <= sampled.last_version for each in turned_down):
             return "turned_down"
+        if record.workload.pattern in rules.held_out:
+            return "held_out"
         if age(sampled, version, turned_down) > rules.max_policy_age:
             return "stale"
         if sampled.last_version > version:
@@ -208,12 +214,14 @@ class TrainingBatch(SampleBatch):
     passed_B: Tensor
     """Bool: the program passed."""
     staleness_B: Tensor
-    """Versions that the first token is behind the policy, float32."""
+    """Versions that the first token is behind the policy, those that were turned down not counted, float32."""
     own_B: Tensor
     """Bool: every token was sampled at exactly the policy's version."""
 
 
-def assemble(records: Sequence[UsableRecord], version: PolicyVersion) -> TrainingBatch:
+def assemble(
+    records: Sequence[UsableRecord], version: PolicyVersion, turned_down: Collection[PolicyVersion] = ()
+) -> TrainingBatch:
     """Records as a batch on the CPU, for a policy of this version. There must be at least one."""
     sampled = [each.sampled for each in records]
     groups = {group: number for number, group in enumerate(dict.fromkeys(each.group for each in records))}
@@ -223,7 +231,7 @@ def assemble(records: Sequence[UsableRecord], version: PolicyVersion) -> Trainin
         reward_B=torch.tensor([each.reward for each in records], dtype=torch.float32),
         group_B=torch.tensor([groups[each.group] for each in records]),
         passed_B=torch.tensor([isinstance(each.record.outcome, Passed) for each in records]),
-        staleness_B=torch.tensor([version - each.first_version for each in sampled], dtype=torch.float32),
+        staleness_B=torch.tensor([age(each, version, turned_down) for each in sampled], dtype=torch.float32),
         own_B=torch.tensor([each.first_version == version for each in sampled]),
     )
 

@@ -7,6 +7,7 @@ updates at most (`critic_record`).
 
 The critic reads the language model's hidden states and does not train them: an untrained value head would bend the
 policy's features in its first updates, and the head alone learns fast enough on features that already know the matrix.
+One that began as a value model has features of its own (`value_critic`).
 """
 
 import copy
@@ -27,7 +28,14 @@ from services.trainer.online.critic_record import CriticRecord
 from services.trainer.online.snapshot import Snapshot
 from services.trainer.online.terms import explained_variance, program_mean, told
 from services.trainer.optimizers import Optimizer
-from services.trainer.policy_model import PolicyNetworks, chosen_logprobs, divergences, entropies, placed
+from services.trainer.policy_model import (
+    PolicyNetworks,
+    ValueHead,
+    chosen_logprobs,
+    divergences,
+    entropies,
+    placed,
+)
 from services.trainer.precision import precision
 
 log = logging.getLogger(__name__)
@@ -184,13 +192,14 @@ class Learner:
         self._num_updates = int(state.get("num_updates", 0))
         policy = {name: tensor for name, tensor in state["networks"].items() if not name.startswith(CRITIC_PREFIX)}
         critic = {name: tensor for name, tensor in state["networks"].items() if name not in policy}
-        if self._value_optimizer is not None and critic:
+        own = {name: tensor for name, tensor in self.networks.state_dict().items() if name.startswith(CRITIC_PREFIX)}
+        if self._value_optimizer is not None and critic.keys() == own.keys():
             policy |= critic
             self._value_optimizer.load_state_dict(state["value_optimizer"])
             self._critic_record = CriticRecord(**state.get("critic_record", {}))
         elif self._value_optimizer is not None:
-            log.warning("the state was left by an algorithm without a critic: a fresh one is trained")
-            policy |= {n: t for n, t in self.networks.state_dict().items() if n.startswith(CRITIC_PREFIX)}
+            log.warning("the state was left by an algorithm without this critic: a fresh one is trained")
+            policy |= own
         self.networks.load_state_dict(policy)
         self._policy_optimizer.load_state_dict(state["policy_optimizer"])
         self._random.set_state(state["random"])
@@ -198,8 +207,9 @@ class Learner:
     def _new_value_optimizer(self) -> Optimizer | None:
         if self.networks.value_head is None:
             return None
-        rate = self._options.value_rate
-        return Optimizer([self.networks.value_head], matrix_rate=rate, other_rate=rate, decay=0.0)
+        options = self._options
+        learned = [self.networks.value_head]
+        return Optimizer(learned, matrix_rate=options.matrix_rate, other_rate=options.value_rate, decay=0.0)
 
     def _new_policy_optimizer(self) -> Optimizer:
         return Optimizer(
@@ -260,7 +270,7 @@ class Learner:
             length = part.behaviour_BT.shape[1]
             hidden, logprobs_BT, _ = self._forward(self.networks, part)
             proximal_BT[rows, :length] = logprobs_BT
-            values_BT[rows, :length] = self._values(hidden) * part.text.sampled_mask_BT
+            values_BT[rows, :length] = self._values(hidden, part) * part.text.sampled_mask_BT
             proximal.keep(rows, hidden, part)
             reference.keep(rows, self._forward(self.reference, part)[0], part)
         return Start(
@@ -384,13 +394,16 @@ class Learner:
                 values_BT=torch.zeros_like(part.behaviour_BT),
             )
             moved_N = divergences(start.proximal.distributions(rows, part), words_NV.detach())
-        return replace(forward, values_BT=self._values(hidden.detach())), placed(moved_N, part.text)
+        return replace(forward, values_BT=self._values(hidden.detach(), part)), placed(moved_N, part.text)
 
-    def _values(self, hidden_BTH: Tensor) -> Tensor:
+    def _values(self, hidden_BTH: Tensor, part: SampleBatch) -> Tensor:
         """The critic's, [B, T]; zeros without one."""
         if self.networks.value_head is None:
             return hidden_BTH.new_zeros(hidden_BTH.shape[:2], dtype=torch.float32)
-        return self.networks.values(hidden_BTH)
+        if isinstance(self.networks.value_head, ValueHead):  # Small, and best in float32.
+            return self.networks.values(hidden_BTH, part.prompts, part.text)
+        with precision(self._device):
+            return self.networks.values(hidden_BTH, part.prompts, part.text)
 
     def _forward(self, networks: PolicyNetworks, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Final hidden states [B, T, H], log-probabilities and entropies [B, T]. The critic stays in float32."""
@@ -473,6 +486,7 @@ def _batch_metrics(batch: TrainingBatch, rollout: Rollout, targets: Targets) -> 
         "reward_std": float(batch.reward_B.std(unbiased=False)),
         "pass_share": float(batch.passed_B.float().mean()),
         "mean_staleness": float(batch.staleness_B.mean()),
+        "oldest_used": float(batch.staleness_B.max()),
         "importance_mean": float(weights.mean()),
         "importance_max": float(weights.max()),
         "explained_variance": float(explained_variance(rollout.values_BT, targets.returns_BT, mask_BT)),
