@@ -17,8 +17,9 @@ from benchmarks.report import evidence, tables, targets
 from benchmarks.report.apart import apart_heads, timed_apart
 from benchmarks.report.break_even import break_even_section
 from benchmarks.report.known import KNOWN_RESULTS, known_results
+from benchmarks.report.layers import layers_section
 from benchmarks.report.plots import PLOT_KINDS, PLOTS, Plot, is_fresh, svg
-from benchmarks.report.results import Json, Suite, read_held_out, read_results, read_suites
+from benchmarks.report.results import Json, Suite, read_held_out, read_layers, read_results, read_suites
 
 REPORT = ROOT / "benchmarks" / "REPORT.md"
 README = ROOT / "README.md"
@@ -91,6 +92,7 @@ def report(results: list[Json]) -> str:
     parts += evidence.sections(results)
     for suite in suites:
         parts += suite_section(suite)
+    parts += layers_section(read_layers(results))
     policy = tables.policy_lines(suites)
     parts += ["## Policy samples", "", *policy, ""] if policy else []
     parts += evidence.services(results)

@@ -126,6 +126,8 @@ class Row:
     """None: an early result file."""
     routines: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     """Every routine that was timed; no plot is drawn from them."""
+    dense_us: float | None = field(default=None, repr=False)
+    """Of the dense product by cuBLAS; None: not timed."""
 
     def speedup(self, against: Against = "best", cache: Cache = "warm", *, fallback: bool = True) -> float:
         """Of our kernel; with fallback the best baseline's own time where ours is not faster."""
@@ -227,6 +229,11 @@ def read_held_out(results: Iterable[Json]) -> list[Suite]:
     return _suites_of_kind("held_out", results)
 
 
+def read_layers(results: Iterable[Json]) -> list[Suite]:
+    """The same of pruned layers, a suite of its own."""
+    return _suites_of_kind("layers", results)
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     """Of positive values; NaN of none."""
     logs = [math.log(value) for value in values]
@@ -315,6 +322,7 @@ def _row(row: Json) -> Row:
         policy_outcomes=row["policy"]["outcomes"],
         search=_optional(_search, row["search"]),
         routines={name: _measured(time) for name, time in row["routines"].items()},
+        dense_us=row["dense"]["us"] if "dense" in row else None,
     )
 
 

@@ -298,3 +298,12 @@ def test_break_even_is_a_curve_of_the_answers_that_a_file_has() -> None:
 @pytest.mark.parametrize("result", [make_instant(kind="interpreter"), make_instant(), make_instant({})])
 def test_without_what_a_curve_needs_there_is_no_section(result: dict[str, Any]) -> None:
     assert break_even_section([result]) == []
+
+
+def test_pruned_layers_are_a_section_of_their_own_with_the_dense_product_beside_them() -> None:
+    full = make_row("full", nnz=200_000, routines={}, dense={"routine": "cublas_sgemm", "us": 20.0})
+    lines = report([make_suite(full, make_row("thin"), kind="layers")]).split("\n")
+    assert "### Pruned layers: spmv float32" in lines
+    assert "| 10% to 30% | 1 | 2.00x | 4.00x | 2.00x |" in lines
+    assert "| 0% to 5% | 1 | 2.00x | - | - |" in lines
+    assert "## spmv float32 on NVIDIA H200" not in lines
