@@ -54,6 +54,8 @@ from sparsesmith_proto.message import ElementType
 TARGET_MS = {1e5: 25, 1e6: 60, 1e7: 150}
 """What the design asks for on a GPU machine, by nonzeros."""
 BATCH = 12
+STOPS_MS = (100, 500)
+"""At which it is kept what the search has found."""
 TRIES = 3
 
 
@@ -196,14 +198,16 @@ class Bench:
         began = time.perf_counter()
         lead = candidate_of(next(choices(problem, self.cost, stands_in=self._stands_in)), "lead")
         reports = [self._graded(problem, (lead,), "lead")]
+        ended_ms = [(time.perf_counter() - began) * 1e3]
         tuner = Tuner(grid_of_problem(problem), self.cost, TuningLimits(candidates=limit))
         while batch := tuner.next_batch(BATCH):
             candidates = tuple(candidate_of(Choice(each, 0.0), f"c{number}") for number, each in enumerate(batch))
             reports.append(self._graded(problem, candidates, f"batch-{len(reports)}"))
+            ended_ms.append((time.perf_counter() - began) * 1e3)
             for instance, evaluation in zip(batch, reports[-1].evaluations, strict=True):
                 outcome = evaluation.outcome
                 tuner.tell(instance, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome)
-        return _worth(reports, instant_ms, (time.perf_counter() - began) * 1e3)
+        return _worth(reports, ended_ms, instant_ms)
 
     def _graded(self, problem: Problem, candidates: tuple[Candidate, ...], name: str) -> EvaluationReport:
         job = EvaluationJob(
@@ -221,7 +225,8 @@ def candidate_of(choice: Choice, name: str) -> Candidate:
     return Candidate(candidate_id=name, program=instance.written, origin=origin)
 
 
-def _worth(reports: Sequence[EvaluationReport], instant_ms: float, search_ms: float) -> dict[str, Any]:
+def _worth(reports: Sequence[EvaluationReport], ended_ms: Sequence[float], instant_ms: float) -> dict[str, Any]:
+    """`ended_ms`: of each report, from the search's begin."""
     outcomes = [evaluation.outcome for report in reports for evaluation in report.evaluations]
     passed = [outcome for outcome in outcomes if isinstance(outcome, Passed)]
     lead = outcomes[0]
@@ -234,10 +239,22 @@ def _worth(reports: Sequence[EvaluationReport], instant_ms: float, search_ms: fl
         "instant_us": lead.timing.median_us,
         "searched_us": best.timing.median_us,
         "speed": best.timing.median_us / lead.timing.median_us,
-        "search_ms": round(search_ms, 1),
-        "instant_repaid": _repaid(instant_ms, lead, baselines),
-        "searched_repaid": _repaid(search_ms, best, baselines),
+        "search_ms": round(ended_ms[-1], 1),
+        "repaid": {"instant": _repaid(instant_ms, lead, baselines)} | _repaid_after(reports, ended_ms),
     }
+
+
+def _repaid_after(reports: Sequence[EvaluationReport], ended_ms: Sequence[float]) -> dict[str, dict[str, int | None]]:
+    """Of the best kernel that the search had after each of some times, and at its end; without those at which it had none."""
+    found = {}
+    for name, limit_ms in {**{f"{ms / 1e3:g} s": ms for ms in STOPS_MS}, "full": ended_ms[-1]}.items():
+        reached = [(report, ms) for report, ms in zip(reports, ended_ms, strict=True) if ms <= limit_ms]
+        graded = [evaluation.outcome for report, _ in reached for evaluation in report.evaluations]
+        passed = [outcome for outcome in graded if isinstance(outcome, Passed)]
+        if passed:
+            best = min(passed, key=lambda outcome: outcome.standing)
+            found[name] = _repaid(reached[-1][1], best, reports[0].baselines)
+    return found
 
 
 def _repaid(cost_ms: float, passed: Passed, baselines: Baselines) -> dict[str, int | None]:
