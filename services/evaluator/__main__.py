@@ -90,7 +90,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         parts = {"compiler": compiler.is_confined, "device": process.is_confined}
         metrics = EvaluatorMetrics(device, {part: held and kernel.is_whole for part, held in parts.items()})
         channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
-        jobs.install(jobs.GradingService(grader, *channels, metrics.graded))
+        service = jobs.GradingService(grader, *channels, metrics.graded, records_written=settings.records_written)
+        jobs.install(service)
         with published(metrics.registry, MetricsChannel(connection), worker.name):
             worker.work(burst=burst, logging_level="WARNING")
     if worker.is_retiring:

@@ -31,7 +31,8 @@ from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
-from sparsesmith_proto.kernel import Baselines, Evaluation, Sampled, Timing, Workload
+from sparsesmith_proto.kernel import Baselines, Evaluation, Sampled, Timing, Workload, Written
+from sparsesmith_proto.message import Message
 from sparsesmith_proto.reward import RewardRecord
 
 log = logging.getLogger(__name__)
@@ -195,7 +196,11 @@ class GradingService:
         stream: RewardStream,
         accounts: Accounts,
         on_report: Callable[[EvaluationReport], None] = lambda report: None,
+        *,
+        records_written: bool = False,
     ) -> None:
+        """`records_written`: whether answers of other models are recorded as well as samples of the policy."""
+        self._recorded: tuple[type[Message], ...] = (Sampled, Written) if records_written else (Sampled,)
         self._grader = grader
         self._patterns = patterns
         self._stream = stream
@@ -212,7 +217,7 @@ class GradingService:
         finally:
             self._charge(job.job_id, time.monotonic() - began)
         self._on_report(report)
-        for record in reward_records(job, report, self._known.rival(job, report)):
+        for record in reward_records(job, report, self._known.rival(job, report), self._recorded):
             self._stream.publish(record)
         self._known.take_in(job, report)
         return report
@@ -231,9 +236,11 @@ class GradingService:
             log.warning("%.1f s of job %s are charged to nobody: %s", seconds, job_id, error)
 
 
-def reward_records(job: EvaluationJob, report: EvaluationReport, known: Timing) -> list[RewardRecord]:
-    """One record for each candidate that the policy wrote and that was reached, at the first values of its knobs: what
-    a tuner found beyond them is not the sample's.
+def reward_records(
+    job: EvaluationJob, report: EvaluationReport, known: Timing, recorded: tuple[type[Message], ...] = (Sampled,)
+) -> list[RewardRecord]:
+    """One record for each candidate that the policy wrote, or whose origin is `recorded`, and that was reached, at the
+    first values of its knobs: what a tuner found beyond them is not the sample's.
 
     `known`: the best time that was known of the workload.
 
@@ -245,7 +252,7 @@ def reward_records(job: EvaluationJob, report: EvaluationReport, known: Timing) 
     return [
         _record(job, evaluation, report, rival_of(evaluation.candidate, report, known))
         for evaluation in report.evaluations
-        if isinstance(evaluation.candidate.origin, Sampled)
+        if isinstance(evaluation.candidate.origin, recorded)
         and not evaluation.candidate.settings
         and was_reached(evaluation.outcome)
     ]

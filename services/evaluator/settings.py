@@ -59,5 +59,8 @@ class EvaluatorSettings(BaseSettings):
     """Longest drawing of a batch's inputs and reference results."""
     run_limit_s: float | None = Field(default=None, gt=0, le=3600)
     """Longest check and longest timing of a candidate. None: 15 on a GPU, 120 on the interpreter."""
+    records_written: bool = False
+    """Whether programs that other models wrote (`refine` with `text` or `endpoint`) go on the stream of reward
+    records, too. Online training leaves them out in any case: it has no log-probabilities of them."""
     cached_baselines: int = Field(default=256, ge=1, le=100_000)
     """Workloads whose baselines a worker remembers."""
