@@ -22,6 +22,7 @@ from services.generator.http.index_lists import PIECE_BYTES, BodyStream
 from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
+from services.generator.writing import Writers
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption, LimitExceeded
 from sparsesmith.matrix.files import MatrixLimits, read_matrix, read_pattern
@@ -65,14 +66,17 @@ Parse = Callable[[], Ordered[Options]]
 class Intake:
     """Reads requests within the service's limits."""
 
-    def __init__(self, settings: GeneratorSettings) -> None:
+    def __init__(self, settings: GeneratorSettings, writers: Writers) -> None:
+        """`writers`: those that a request may name."""
         self._settings = settings
+        self._writers = writers
         self._parsing = asyncio.Semaphore(settings.max_parsed_matrices)
 
     @asynccontextmanager
     async def kernel_order(self, request: Request) -> AsyncIterator[tuple[KernelOrder, Problem]]:
         """The matrix is in memory until the context ends, one of a few at a time."""
         async with self._ordered(request, TuningOptions) as (options, problem):
+            self._writers.check(options.refine)
             use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
             other = await asyncio.to_thread(_other_direction, options, problem)
             transposed = None if other is None else other.workload
