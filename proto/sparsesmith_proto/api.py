@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -502,6 +502,17 @@ class TaskCard(Message):
     """First programs; the naive one, which is the baseline, first."""
     sizes: tuple[Axes, ...]
     """Axes at which it is measured."""
+
+
+class TaskPosting(Message):
+    """`POST /v1/tasks`: a task of flashinfer-bench, where the server takes such."""
+
+    definition: dict[str, JsonValue]
+    """As flashinfer-bench has it."""
+    workloads: tuple[dict[str, JsonValue], ...] = Field(default=(), max_length=16)
+    """Sizes at which it is measured, and its scalars."""
+    program: ProgramText
+    """Its naive program, which others are compared with."""
 
 
 class TaskPage(Message):

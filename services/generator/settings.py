@@ -168,6 +168,9 @@ class GeneratorSettings(BaseSettings):
     """Of the matrices in Redis, all jobs together; beyond it requests are answered 503."""
     max_operand_bytes: int = Field(default=64 * 2**30, ge=2**20)
     """Of the dense operands of a product: what no GPU holds is refused at once."""
+    posted_tasks: bool = False
+    """Whether `POST /v1/tasks` takes a flashinfer-bench Definition: its reference is somebody's code. Evaluators run it
+    only where their own setting of this name says so."""
     max_parsed_matrices: int = Field(default=4, ge=1, le=256)
     """Matrices that are parsed at a time, which bounds memory; others wait."""
     max_wait_s: float = Field(default=60.0, ge=0, le=3600)

@@ -31,6 +31,7 @@ from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.matrix.values import FixedValues, fixed_values, values_of_entries
 from sparsesmith.operations import Problem, check_axes, operation_named
 from sparsesmith.operations.directions import transposed_problem
+from sparsesmith.operations.task import baseline_of
 from sparsesmith.operations.texts import check_element_type
 from sparsesmith_proto.api import EvaluationOptions, MatrixIndices, TuningOptions
 from sparsesmith_proto.kernel import Workload
@@ -176,7 +177,8 @@ class Intake:
         return options, _asked_direction(options, _problem(options, pattern, _values(options, given_values, where)))
 
     def _task(self, options: Options) -> Ordered[Options]:
-        """Raises InvalidOption, LimitExceeded for operands that no GPU holds."""
+        """Raises InvalidOption, for a task that has no program to compare with, too; LimitExceeded for operands that no
+        GPU holds."""
         if options.values != "any":
             raise InvalidOption(
                 f"{VALUES}: a task has no matrix whose values could be fixed", field=VALUES, limit="any"
@@ -189,6 +191,7 @@ class Intake:
                 limit="no",
             )
         problem, limit = _problem(options, None, None), self._settings.max_operand_bytes
+        baseline_of(problem.operation, deterministic=options.deterministic)
         if problem.operand_bytes > limit:
             axes = ", ".join(f"{name}={size}" for name, size in problem.workload.axes.items())
             raise LimitExceeded(
