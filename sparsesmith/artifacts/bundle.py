@@ -14,6 +14,8 @@ from sparsesmith.artifacts.task_header import task_header
 from sparsesmith.errors import Conflict
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import InstantKernel, KernelReport, LibraryAnswer, TriedCandidate, TunedAnswer
 from sparsesmith_proto.kernel import DeviceDescription, Workload
@@ -72,8 +74,9 @@ def instant_artifact(
     """
     program, workload = extract_program(kernel.candidate.program), kernel.workload
     single: dict[ArtifactKind, Callable[[], str]] = {"cu": lambda: program}
-    single["hpp"] = lambda: _header(program, workload, kernel.device, pattern, values)
-    single["py"] = lambda: program_loader(program, workload, kernel.device)
+    if _is_launched(workload):
+        single["hpp"] = lambda: _header(program, workload, kernel.device, pattern, values)
+        single["py"] = lambda: program_loader(program, workload, kernel.device)
     single["json"] = lambda: kernel.model_dump_json(indent=2)
     if kind == "zip":
         content = zipped({artifact_name(workload, each): write() for each, write in single.items()})
@@ -108,12 +111,19 @@ def artifact_name(workload: Workload, kind: ArtifactKind) -> str:
 
 
 def kinds_of(report: KernelReport) -> tuple[ArtifactKind, ...]:
-    """The single files that an answer has."""
+    """The single files that an answer has: header and loader are of tasks, and of a matrix with one operand."""
+    is_launched = _is_launched(report.workload)
     match report.answer:
         case TunedAnswer():
-            return ("cu", "hpp", "py", "json")
+            return ("cu", "hpp", "py", "json") if is_launched else ("cu", "json")
         case LibraryAnswer():
-            return ("py", "json")
+            return ("py", "json") if is_launched else ("json",)
+
+
+def _is_launched(workload: Workload) -> bool:
+    """Whether header and loader know its operands: a task's, or a matrix and one more."""
+    operation = operation_named(workload.operation)
+    return workload.pattern is None or len(operands_with_role(operation, "input")) == 1
 
 
 @dataclass(frozen=True)
@@ -129,8 +139,10 @@ class _Bundle:
             case "cu":
                 return _program(report)
             case "hpp":
+                self._check_launched(kind)
                 return _header(_program(report), report.workload, report.device, self.pattern, self.values)
             case "py":
+                self._check_launched(kind)
                 return python_loader(report)
             case "json":
                 return report.model_dump_json(indent=2)
@@ -142,6 +154,17 @@ class _Bundle:
     def zip(self) -> bytes:
         kinds = (*kinds_of(self.report), *(("candidates",) if self.candidates else ()))
         return zipped({artifact_name(self.report.workload, kind): self.text(kind) for kind in kinds})
+
+    def _check_launched(self, kind: ArtifactKind) -> None:
+        """Raises Conflict."""
+        if not _is_launched(self.report.workload):
+            kinds = ", ".join(kinds_of(self.report))
+            raise Conflict(
+                f"{self.report.workload.operation} has no single operand, and its answer no {kind} (it has: {kinds})",
+                field="kind",
+                value=kind,
+                limit=kinds,
+            )
 
 
 def _header(
