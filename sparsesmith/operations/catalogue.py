@@ -109,10 +109,15 @@ def checked_catalogue(listed: Iterable[Operation]) -> Mapping[str, Operation]:
     return found
 
 
+def is_task_name(name: str) -> bool:
+    """Whether an operation may be called so."""
+    return _NAME.fullmatch(name) is not None
+
+
 def operation_named(name: str, field: str = "operation") -> Operation:
     """Raises InvalidOption, listing what there is and naming the nearest."""
     found = operations().get(name)
-    if found is None and _NAME.fullmatch(name) and is_imported(name):
+    if found is None and is_task_name(name) and is_imported(name):
         operations.cache_clear()  # It was imported, or posted, since.
         found = operations().get(name)
     if found is None:
