@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -507,10 +507,10 @@ class TaskCard(Message):
 class TaskPosting(Message):
     """`POST /v1/tasks`: a task of flashinfer-bench, where the server takes such."""
 
-    definition: dict[str, JsonValue]
-    """As flashinfer-bench has it."""
-    workloads: tuple[dict[str, JsonValue], ...] = Field(default=(), max_length=16)
-    """Sizes at which it is measured, and its scalars."""
+    definition: str = Field(max_length=2**20)
+    """Text of the Definition, JSON, as flashinfer-bench has it."""
+    workloads: str = Field(default="", max_length=2**20)
+    """Text of its Workloads, JSON lines: sizes at which it is measured, and its scalars."""
     program: ProgramText
     """Its naive program, which others are compared with."""
 

@@ -1,5 +1,6 @@
 """Tasks over HTTP: refused unless the settings say otherwise, and then written down without being run."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.evaluator.references.problems import definition, workload
 from tests.generator.live_service import Evaluators, live_service
 
 NAIVE = "//@ task row_norm_d5\n"
-POSTING = {"definition": definition(), "workloads": [workload()], "program": NAIVE}
+POSTING = {"definition": json.dumps(definition()), "workloads": json.dumps(workload()), "program": NAIVE}
 
 
 @pytest.fixture
@@ -53,8 +54,11 @@ def test_a_posted_definition_is_a_task_that_is_marked_as_posted(client: httpx.Cl
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a field that there is not": ({"tests": 3}, "tests"),
     "no program": ({"program": ""}, "program"),
-    "a definition without a reference": ({"definition": {"name": "x"}}, "axes"),
-    "a workload of an axis that is no number": ({"workloads": [workload(axes={"Batch": "many"})]}, "axes.Batch"),
+    "a definition without a reference": ({"definition": '{"name": "x"}'}, "axes"),
+    "a workload of an axis that is no number": (
+        {"workloads": MANY},
+        "axes.Batch",
+    ),
 }
 
 

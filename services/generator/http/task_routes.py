@@ -1,6 +1,5 @@
 """What tasks there are: operations without a matrix, ours and registered ones."""
 
-import json
 from difflib import get_close_matches
 from http import HTTPStatus
 from pathlib import Path
@@ -15,7 +14,7 @@ from services.generator.problems import invalid_option
 from services.generator.service import Service
 from sparsesmith.errors import InvalidOption, NotFound
 from sparsesmith.operations import Operand, Operation, operation_named, operations
-from sparsesmith.operations.imported.flashinfer import card_of_definition, read_definition, read_workload
+from sparsesmith.operations.imported.flashinfer import card_of_definition, read_definition, read_workload_lines
 from sparsesmith.operations.imported.folder import (
     VARIABLE,
     free_folder,
@@ -63,8 +62,8 @@ async def post_task(request: Request) -> TaskCard:
 
 def _kept(posting: TaskPosting, into: Path) -> Operation:
     """Written as it came: nothing of it runs here. Raises InvalidInput, InvalidOption."""
-    definition = read_definition(json.dumps(posting.definition), "definition")
-    workloads = [read_workload(json.dumps(each), f"workloads.{n}") for n, each in enumerate(posting.workloads)]
+    definition = read_definition(posting.definition, "definition")
+    workloads = read_workload_lines(posting.workloads, "workloads")
     card = card_of_definition(definition, workloads, definition.name).model_copy(update={"posted": True})
     if card.name in operations():
         raise InvalidOption(f"definition.name: there is a task {card.name}", field="definition.name", value=card.name)

@@ -97,8 +97,13 @@ def read_workloads(path: Path, definition: Definition) -> list[SuiteWorkload]:
     found = next((place for place in places if place.exists()), None)
     if found is None:
         return []
-    lines = enumerate(found.read_text(encoding="utf-8").splitlines(), start=1)
-    return [read_workload(line, f"{found}:{number}") for number, line in lines if line.strip()][:MAX_WORKLOADS]
+    return read_workload_lines(found.read_text(encoding="utf-8"), str(found))
+
+
+def read_workload_lines(text: str, where: str) -> list[SuiteWorkload]:
+    """One a line, so many as are kept. Raises InvalidOption naming the line."""
+    lines = enumerate(text.splitlines(), start=1)
+    return [read_workload(line, f"{where}:{number}") for number, line in lines if line.strip()][:MAX_WORKLOADS]
 
 
 def card_of_definition(definition: Definition, workloads: list[SuiteWorkload], name: str) -> Card:
