@@ -37,6 +37,8 @@ from sparsesmith_proto.message import (
 )
 from sparsesmith_proto.policy import PolicyAnnouncement, Verdict
 from sparsesmith_proto.words import SearchStrategy as SearchStrategy
+from sparsesmith_proto.words import TransposedOption as TransposedOption
+from sparsesmith_proto.words import TransposedStorage as TransposedStorage
 from sparsesmith_proto.words import ValuesOption as ValuesOption
 
 
@@ -94,6 +96,12 @@ class TuningOptions(Message):
     values: ValuesOption = "any"
     deterministic: bool = Field(default=False, exclude_if=_is_false)
     """Kernels that give equal bits for equal inputs, and comparison with such routines alone."""
+    transposed: TransposedOption = Field(default="no", exclude_if=lambda which: which == "no")
+    """`yes`: a kernel for A^T in the place of A. `both`: one for each, within one budget."""
+    transposed_storage: TransposedStorage = Field(default="copy", exclude_if=lambda storage: storage == "copy")
+    """What a kernel for A^T reads. `shared`: A as it is stored, so that no second copy of it is needed."""
+    alpha_beta: bool = Field(default=False, exclude_if=_is_false)
+    """What is graded and timed is y = alpha A x + beta y."""
     search: SearchStrategy = "auto"
     budget: Budget = Budget()
     refine: Refinement = Refinement()
@@ -140,6 +148,8 @@ class EvaluationOptions(Message):
     values: ValuesOption = "any"
     deterministic: bool = Field(default=False, exclude_if=_is_false)
     """Whether the program must give equal bits for equal inputs."""
+    alpha_beta: bool = Field(default=False, exclude_if=_is_false)
+    """Whether y = alpha A x + beta y is graded: the program computes A x, scaled where it stores."""
     program: ProgramText
     """With `//@ tune` lines it is graded at many settings of its knobs."""
     budget: Budget = Budget()
@@ -300,6 +310,11 @@ class KernelReport(Message):
     """What was handed out before the search. None: nothing was asked for, or nothing found."""
     signature: ReportSignature | None = Field(default=None, exclude_if=_is_none)
     """Of a report that is handed out as a file. None: in a job's states, and of a server that signs nothing."""
+    transposed: "KernelReport | None" = Field(default=None, exclude_if=_is_none)
+    """Of A^T, where both were asked for: a report of its own. None: of others."""
+    extra_bytes: Bytes | None = Field(default=None, exclude_if=_is_none)
+    """Of a report on A^T: device memory that its format takes beside what A's kernel has in its own. None: of others,
+    and where a routine of the library is the answer of either."""
 
 
 class KnobReport(Message):

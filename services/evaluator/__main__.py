@@ -57,6 +57,7 @@ def operations_are_right() -> bool:
 def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     """Grades jobs until SIGTERM: the one in hand is given back to the queue, the device's process ended."""
     from services.evaluator import jobs
+    from services.evaluator.compiling.common import compile_common
     from services.evaluator.compiling.compiler import Compiler
     from services.evaluator.confinement.profile import available
     from services.evaluator.cores import num_cores
@@ -83,6 +84,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     ):
         device = process.start()
         compiler.warm_up(device.architecture)
+        if device.kind != "interpreter":
+            compile_common(compiler, device.architecture)
         kernel = available()
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
@@ -109,7 +112,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         held = {part: is_held and kernel.is_whole for part, is_held in parts.items()}
         metrics = EvaluatorMetrics(device, held, ecc is not None and ecc.is_counting)
         channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
-        jobs.install(jobs.GradingService(grader, *channels, metrics.graded, memory, traces))
+        told_to = metrics.graded, memory, traces, settings.tells_of_all
+        jobs.install(jobs.GradingService(grader, *channels, *told_to))
         with published(metrics.registry, MetricsChannel(connection), worker.name):
             worker.work(burst=burst, logging_level="WARNING")
     if worker.is_retiring:

@@ -166,7 +166,7 @@ class Service:
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),
             trials=self.trials,
-            instant=InstantTools(self.evaluations, self._devices),
+            instant=InstantTools(self.evaluations, self._devices, settings.instant_stand_ins),
         )
 
     async def _devices(self) -> list[str]:
@@ -268,5 +268,7 @@ def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicyS
         settings.num_sms,
         settings.copy_bandwidth_gbs,
         settings.checks_while_decoding,
+        settings.exploring_share,
+        settings.exploring_temperature,
     )
     return PolicySampler(EngineHost(options, settings.engine_restart_s), folder.prompt_writer(), sampling)

@@ -66,6 +66,9 @@ class GeneratorSettings(BaseSettings):
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
     mutates: bool = False
     """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays."""
+    instant_stand_ins: bool = True
+    """Whether `search="instant"` hands out programs that take as arguments what the chosen ones hold in their text, and
+    are seldom compiled anew. How much slower they are was not measured on a GPU yet; no other search proposes them."""
     exchange_dir: Path = Path(".sparsesmith/policy")
     """Folder where the trainer leaves published weights."""
     policy_poll_s: float = Field(default=1.0, gt=0, le=60)
@@ -91,6 +94,11 @@ class GeneratorSettings(BaseSettings):
     """Bandwidth of that GPU, read plus written, in 1e9 bytes a second; likewise."""
     temperature: float = Field(default=1.0, gt=0, le=2)
     """Sampling temperature."""
+    exploring_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of the groups of samples that are drawn at `exploring_temperature` instead, for a trainer to see what is
+    seldom written. Off: no GPU has shown yet that it pays."""
+    exploring_temperature: float = Field(default=1.2, gt=0, le=2)
+    """... their temperature. Their log-probabilities are of it, and the trainer computes with it."""
     checks_while_decoding: bool = False
     """Whether a sample is stopped where its directives are illegal or its format cannot hold the matrix. Off: no GPU
     has shown yet that it pays."""

@@ -16,6 +16,7 @@ import sparsesmith
 from sparsesmith.cli.gpu_commands import app as gpus_app
 from sparsesmith.cli.key_commands import app as keys_app
 from sparsesmith.cli.options import (
+    AlphaBeta,
     AxesOption,
     Deterministic,
     ElementTypeOption,
@@ -29,7 +30,9 @@ from sparsesmith.cli.options import (
     OperationOption,
     OutFolder,
     State,
+    StorageOfTransposed,
     TaskName,
+    Transposed,
     Url,
     ValuesOf,
 )
@@ -92,6 +95,9 @@ def tune(  # noqa: PLR0913
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
     deterministic: Deterministic = False,
+    transposed: Transposed = "no",
+    transposed_storage: StorageOfTransposed = "copy",
+    alpha_beta: AlphaBeta = False,
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     candidates: Annotated[int, typer.Option(help="Kernels to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to search at most", metavar="SECONDS")] = 120,
@@ -116,6 +122,9 @@ def tune(  # noqa: PLR0913
         num_dense_cols=num_dense_cols,
         values=values,
         deterministic=deterministic,
+        transposed=transposed,
+        transposed_storage=transposed_storage,
+        alpha_beta=alpha_beta,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
     )
@@ -138,6 +147,7 @@ def grade(  # noqa: PLR0913
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
     deterministic: Deterministic = False,
+    alpha_beta: AlphaBeta = False,
     candidates: Annotated[int, typer.Option(help="Settings of its knobs to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to try them at most", metavar="SECONDS")] = 120,
     url: Url = None,
@@ -156,6 +166,7 @@ def grade(  # noqa: PLR0913
         num_dense_cols=num_dense_cols,
         values=values,
         deterministic=deterministic,
+        alpha_beta=alpha_beta,
         budget={"candidates": candidates, "seconds": seconds},
     )
     with connection(url, header) as client:
@@ -163,7 +174,7 @@ def grade(  # noqa: PLR0913
 
 
 @app.command()
-def check(
+def check(  # noqa: PLR0913
     program: Annotated[Path, typer.Argument(help="A kernel program (.cu)", metavar="KERNEL.cu")],
     matrix: MatrixFile,
     operation: OperationOption = "spmv",
@@ -171,6 +182,7 @@ def check(
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
     deterministic: Deterministic = False,
+    alpha_beta: AlphaBeta = False,
     as_json: Json = False,
 ) -> None:
     """Grade a kernel program on this machine's device, without a server. Exits with 3 unless it passed."""
@@ -184,6 +196,7 @@ def check(
         num_dense_cols=num_dense_cols,
         values=values,
         deterministic=deterministic,
+        alpha_beta=alpha_beta,
     )
     raise typer.Exit(check_program(program, matrix, options, as_json=as_json))
 

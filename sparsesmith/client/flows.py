@@ -261,9 +261,11 @@ def permalink(job_id: str) -> Flow[Permalink]:
     return _read(Permalink, (yield Call("GET", f"{_path('kernels', job_id)}/permalink", {})))
 
 
-def artifact(job_id: str, kind: str) -> Flow[bytes]:
-    """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py, .json, .candidates.json or .zip."""
-    response = yield Call("GET", f"{_path('kernels', job_id)}/artifact", {"params": {"kind": kind}})
+def artifact(job_id: str, kind: str, *, transposed: bool = False) -> Flow[bytes]:
+    """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py, .json, .candidates.json or .zip; of A^T where
+    both directions were tuned."""
+    params = {"kind": kind} | ({"transposed": "true"} if transposed else {})
+    response = yield Call("GET", f"{_path('kernels', job_id)}/artifact", {"params": params})
     return _checked(response).content
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.autoscaler import LEAST, MOST, is_right, scaled, wanted
+from benchmarks.service.autoscaler import LEAST, MOST, is_right, scaled, wanted
 
 
 @pytest.mark.stack

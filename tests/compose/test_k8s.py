@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from benchmarks.autoscaler import wanted
+from benchmarks.service.autoscaler import wanted
 from services.evaluator.devices import CUDA_RUN_LIMIT_S
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.transport.queue import QUEUE_NAME

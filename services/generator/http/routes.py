@@ -144,15 +144,21 @@ async def tried_candidates(
 
 
 @router.get("/v1/kernels/{job_id}/artifact", response_class=Response, responses=artifact_responses())
-async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[ArtifactKind, Query()] = "zip") -> Response:
-    """The program, the C++ header, the Python loader, the report, what was tried, or all of them."""
+async def kernel_artifact(
+    job_id: str,
+    service: ServiceOf,
+    kind: Annotated[ArtifactKind, Query()] = "zip",
+    transposed: Annotated[bool, Query()] = False,
+) -> Response:
+    """The program, the C++ header, the Python loader, the report, what was tried, or all of them; those of A^T where
+    both directions were tuned."""
     status = await service.jobs.status(job_id)
     if (handed := _handed_out(status)) is not None:
         problem = await service.ledger.problem(handed.workload)
         file = await asyncio.to_thread(instant_artifact, kind, handed, problem.matrix, problem.values)
         headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
         return Response(file.content, headers=headers, media_type=file.media_type)
-    report = _report(status)
+    report = _of_transposed(_report(status)) if transposed else _report(status)
     problem = await service.ledger.problem(report.workload)
     candidates = await service.trials.all(job_id) if kind in ("candidates", "zip") else ()
     file = await asyncio.to_thread(artifact, kind, service.signed(report), problem.matrix, problem.values, candidates)
@@ -241,6 +247,13 @@ def _handed_out(status: JobStatus) -> InstantKernel | None:
             return kernel
         case _:
             return None
+
+
+def _of_transposed(report: KernelReport) -> KernelReport:
+    """Raises Conflict where A^T was not tuned beside A."""
+    if report.transposed is None:
+        raise Conflict("the job was about one direction (transposed=both tunes two)", field="transposed", value=True)
+    return report.transposed
 
 
 def _report(status: JobStatus) -> KernelReport:
