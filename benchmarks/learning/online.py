@@ -24,9 +24,8 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.matrices.split import SPLIT_FILE
-from benchmarks.origin import folder_of, machine, source_commit
+from benchmarks.origin import RESULTS, folder_of, machine, source_commit
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PLOTS, STYLE
-from benchmarks.report.results import RESULTS
 from services.trainer.course.judging import Group, figures
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import pattern_from_scipy

@@ -31,8 +31,7 @@ from typing import Any
 
 from rq.results import Result
 
-from benchmarks.origin import machine, source_commit
-from benchmarks.results import RESULTS
+from benchmarks.origin import RESULTS, machine, source_commit
 from services.evaluator import jobs
 from services.evaluator.jobs import GradingService
 from sparsesmith.errors import SparsesmithError

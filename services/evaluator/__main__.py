@@ -110,7 +110,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         held = {part: is_held and kernel.is_whole for part, is_held in parts.items()}
         metrics = EvaluatorMetrics(device, held, ecc is not None and ecc.is_counting)
         channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
-        jobs.install(jobs.GradingService(grader, *channels, metrics.graded, memory))
+        jobs.install(jobs.GradingService(grader, *channels, metrics.graded, memory, settings.tells_of_all))
         with published(metrics.registry, MetricsChannel(connection), worker.name):
             worker.work(burst=burst, logging_level="WARNING")
     if worker.is_retiring:

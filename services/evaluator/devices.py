@@ -52,13 +52,14 @@ class CudaFactory:
     preloaded: ClassVar = ("services.evaluator.cuda.device",)
     """See `isolation.child.PRELOADED`: importing CuPy takes longer than making a context."""
     visible_device: str
+    builds_formats: bool = False
 
     def __call__(self, known: DeviceDescription | None = None) -> Device:
         os.environ["CUDA_VISIBLE_DEVICES"] = self.visible_device
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # As NVML counts: it is asked about the same GPU.
         from services.evaluator.cuda.device import CudaDevice
 
-        return CudaDevice(known=known)
+        return CudaDevice(known=known, builds_formats=self.builds_formats)
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _cache(variable: str, usual: Path) -> Path:
 def _factory(chosen: Chosen, settings: EvaluatorSettings) -> DeviceFactory:
     match chosen:
         case Gpu(visible_device=visible_device):
-            return CudaFactory(visible_device)
+            return CudaFactory(visible_device, settings.builds_formats)
         case Interpreter():
             return InterpreterFactory(settings.architecture)
 

@@ -63,6 +63,9 @@ class GeneratorSettings(BaseSettings):
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
     mutates: bool = False
     """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays."""
+    instant_stand_ins: bool = True
+    """Whether `search="instant"` hands out programs that take as arguments what the chosen ones hold in their text, and
+    are seldom compiled anew. How much slower they are was not measured on a GPU yet; no other search proposes them."""
     exchange_dir: Path = Path(".sparsesmith/policy")
     """Folder where the trainer leaves published weights."""
     policy_poll_s: float = Field(default=1.0, gt=0, le=60)

@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from sparsesmith.errors import InvalidOption
 from sparsesmith.families.family import Family
 from sparsesmith.families.sddmm import entries
-from sparsesmith.families.spmm import balanced, blocks, resident, rows, splits
+from sparsesmith.families.spmm import balanced, blocks, cells, resident, rows, splits
 from sparsesmith.families.spmm import hyb as spmm_hyb
 from sparsesmith.families.spmm import structured as spmm_structured
 from sparsesmith.families.spmm import tiles as spmm_tiles
@@ -56,6 +56,7 @@ _LISTED = (
     *resident.FAMILIES,
     *blocks.FAMILIES,
     *spmm_hyb.FAMILIES,
+    *cells.FAMILIES,
     *scatter.FAMILIES,
     *gather.FAMILIES,
     *entries.FAMILIES,

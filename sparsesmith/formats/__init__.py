@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.bsell import Bsell
 from sparsesmith.formats.bsr import Bsr
+from sparsesmith.formats.cells import Cells
 from sparsesmith.formats.coo import Coo
 from sparsesmith.formats.csc import Csc
 from sparsesmith.formats.csr import Csr
@@ -29,6 +30,7 @@ _CATALOGUE: tuple[Format, ...] = (
     RowBins(),
     Bsell(),
     Hyb(),
+    Cells(),
     Csc(),
 )
 

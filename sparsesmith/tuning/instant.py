@@ -2,8 +2,8 @@
 
 The grid of a workload has thousands of prospects, and ranking them takes longer than a kernel that is wanted at once
 may. Here families that take long to rank are left out, each other one enters its few least estimates, and single
-nonzeros are looked at in fewer windows. Where the chosen text would hold numbers of the matrix, and so have to be compiled,
-one that takes them as arguments stands in.
+nonzeros are looked at in fewer windows. Where the chosen text would hold numbers of the matrix, and so have to be
+compiled, one that takes them as arguments stands in.
 """
 
 from collections.abc import Callable, Iterator
@@ -69,7 +69,7 @@ def short_grid(problem: Problem, cost: CostModel) -> Choices:
         return grid_of_problem(problem)
     work = work_of(pattern, workload.element_type, workload.num_dense_cols, NUM_WINDOWS)
     kind = workload.operation, workload.element_type
-    prospects = shortlist(work, *kind, SLOW_TO_RANK | cost.left_out, A_FAMILY)
+    prospects = shortlist(work, *kind, SLOW_TO_RANK | cost.left_out | cost.never_seen, A_FAMILY)
     prospects = prospects or shortlist(work, *kind, (), A_FAMILY)
     if not prospects:
         raise InvalidOption(

@@ -147,6 +147,18 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "int num_slices, const int* slice_offsets, const int* block_row_permutation, const int* slice_col_base, "
         "const unsigned short* block_col_indices, const T* values",
     ),
+    (
+        "cells",
+        {},
+        "int num_windows, int num_panels, int cell_slots, const int* cell_offsets, const int* strip_offsets, "
+        "const unsigned char* col_indices, const T* values",
+    ),
+    (
+        "cells",
+        {"parts": 2},
+        "int num_windows, int num_panels, int cell_slots, const int* cell_offsets, const int* strip_offsets, "
+        "const unsigned char* col_indices, const T* values, T* partial",
+    ),
 ]
 
 

@@ -56,7 +56,7 @@ from services.evaluator.interpreter.machine.launching import DEFAULT_MAX_WARP_ST
 from services.evaluator.interpreter.machine.traffic import H200, TRAFFIC_MODEL, estimate_time
 from services.evaluator.interpreter.plain_kernels import plain_programs
 from sparsesmith.errors import LimitExceeded, Unavailable
-from sparsesmith.formats.format import EMPTY_LAYOUT, WRITABLE_ROLES
+from sparsesmith.formats.format import EMPTY_LAYOUT, WRITABLE_ROLES, Format, Layout, Parameters
 from sparsesmith.formats.format import Argument as KernelArgument
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.operations import Problem
@@ -191,6 +191,10 @@ class InterpreterBench:
             return Rejected(message=f"the interpreter does not model this program: {error}")
         kernel = InterpretedKernel(self, program, matrix, module)
         return kernel.lack_of_registers(binary.resources) or kernel
+
+    def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
+        """The host builds."""
+        return None
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
         """Estimates do not drift: the ones there are."""

@@ -112,7 +112,7 @@ class LocalWorkbench:
         self._problem = problem
         self._device = device
         self._bench = device.open(problem)
-        self._matrices = StoredMatrices(problem)
+        self._matrices = StoredMatrices(problem, elsewhere=self._bench.build)
         self._kernels: dict[str, LoadedKernel] = {}
         self._generator = system_generator()
         self._draws: tuple[Draw, ...] = ()
