@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.matrices.generated import GENERATED, GENERATED_NNZ
+from benchmarks.matrices.layers import LAYERS, MATRIX_CLASS
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import ROOT
 from sparsesmith.matrix.files import MatrixLimits, read_matrix
@@ -60,6 +61,16 @@ class Generated:
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A pruned layer made here."""
+
+    name: str
+
+    def load(self) -> Matrix:
+        return Matrix(self.name, MATRIX_CLASS, "generated", LAYERS[self.name]())
+
+
+@dataclass(frozen=True)
 class Example:
     """A Matrix Market file of examples/."""
 
@@ -82,6 +93,12 @@ def core_sources(pack: Path) -> list[Packed]:
 def held_out_sources(pack: Path) -> list[Packed]:
     """The validation matrices of a pack outside the core suite, small ones first: nothing was developed on them."""
     return _packed(pack, lambda row: row["suite"] != "core" and row["split"] == "validation")
+
+
+def layer_sources(pack: Path | None) -> list[Source]:
+    """Pruned layers: those made here, and DLMC's where a pack has them."""
+    collected = [] if pack is None else _packed(pack, lambda row: row["class"] == MATRIX_CLASS)
+    return [*map(Layer, LAYERS), *collected]
 
 
 def _packed(pack: Path, is_wanted: Callable[[dict[str, str]], bool]) -> list[Packed]:

@@ -1,11 +1,17 @@
 """A kernel at once: from the pattern in memory to a program that may be launched, by stage; and what it is worth.
 
+<<<<<<< HEAD:benchmarks/measure/instant.py
     python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--seconds S] [--out FOLDER]
+=======
+    python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--literal] [--seconds S] [--out FOLDER]
+>>>>>>> w/instant:benchmarks/measure/instant.py
 
 The choice is made in this process, as the generator makes it; format, compilation, input and check are an evaluator's
 (`Grader.hand_out`), without a queue between. Each run is of a pattern that nothing is remembered of; the stack is warm: the
 device and the compilers have worked before. `--search`: behind each first run the full protocol grades the same program and
-so many of the tuner's, which says what share of the searched kernel's speed the instant one has, and when each is repaid. The result file is written after every matrix.
+so many of the tuner's, which says what share of the searched kernel's speed the instant one has, and when each is repaid.
+`--literal`: the cost model's choice itself, where another has the matrix's numbers as arguments and stands in. The result
+file is written after every matrix.
 
 Without a GPU the check is the interpreter's, whose time says nothing of a GPU's; choice, format and compilation are the host's.
 """
@@ -48,6 +54,8 @@ from sparsesmith_proto.message import ElementType
 TARGET_MS = {1e5: 25, 1e6: 60, 1e7: 150}
 """What the design asks for on a GPU machine, by nonzeros."""
 BATCH = 12
+STOPS_MS = (100, 500)
+"""At which it is kept what the search has found."""
 TRIES = 3
 
 
@@ -62,7 +70,12 @@ def main() -> None:
     with closing(device_process(settings)) as process, Compiler(max(1, num_cores() - 1)) as compiler:
         device = process.start()
         compiler.warm_up(device.architecture)
-        bench = Bench(Grader(process, compiler), CostModels(options.cost_model).on(device.name), options.type)
+        bench = Bench(
+            Grader(process, compiler),
+            CostModels(options.cost_model).on(device.name),
+            options.type,
+            stands_in=not options.literal,
+        )
         bench.run(named_patterns(3e4)["uniform"])
         how = {
             "kind": "instant",
@@ -73,6 +86,7 @@ def main() -> None:
             "command": command("benchmarks.measure.instant"),
             "element_type": options.type,
             "chosen_by": bench.cost.name,
+            "stands_in": not options.literal,
         }
         folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
         rows: list[dict[str, Any]] = []
@@ -131,8 +145,9 @@ def neighbours(num_rows: int, count: int) -> Pattern:
 class Bench:
     """One evaluator, and the model that chooses for it."""
 
-    def __init__(self, grader: Grader, cost: CostModel, element_type: ElementType) -> None:
+    def __init__(self, grader: Grader, cost: CostModel, element_type: ElementType, *, stands_in: bool) -> None:
         self.grader = grader
+        self._stands_in = stands_in
         self.cost = cost
         self._element_type = element_type
         self._num_runs = 0
@@ -168,7 +183,7 @@ class Bench:
         raise NonePassed(f"none of {TRIES} choices passed: {report.outcome}")
 
     def _choices(self, problem: Problem, stages: dict[str, float]) -> Iterator[Choice]:
-        found = choices(problem, self.cost)
+        found = choices(problem, self.cost, stands_in=self._stands_in)
         for _ in range(TRIES):
             began = time.perf_counter()
             choice = next(found, None)
@@ -181,16 +196,18 @@ class Bench:
         """The instant program and the tuner's, graded in full: times, the share of speed, products to be repaid."""
         problem = self.problem(pattern)
         began = time.perf_counter()
-        lead = candidate_of(next(choices(problem, self.cost)), "lead")
+        lead = candidate_of(next(choices(problem, self.cost, stands_in=self._stands_in)), "lead")
         reports = [self._graded(problem, (lead,), "lead")]
+        ended_ms = [(time.perf_counter() - began) * 1e3]
         tuner = Tuner(grid_of_problem(problem), self.cost, TuningLimits(candidates=limit))
         while batch := tuner.next_batch(BATCH):
             candidates = tuple(candidate_of(Choice(each, 0.0), f"c{number}") for number, each in enumerate(batch))
             reports.append(self._graded(problem, candidates, f"batch-{len(reports)}"))
+            ended_ms.append((time.perf_counter() - began) * 1e3)
             for instance, evaluation in zip(batch, reports[-1].evaluations, strict=True):
                 outcome = evaluation.outcome
                 tuner.tell(instance, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome)
-        return _worth(reports, instant_ms, (time.perf_counter() - began) * 1e3)
+        return _worth(reports, ended_ms, instant_ms)
 
     def _graded(self, problem: Problem, candidates: tuple[Candidate, ...], name: str) -> EvaluationReport:
         job = EvaluationJob(
@@ -208,7 +225,8 @@ def candidate_of(choice: Choice, name: str) -> Candidate:
     return Candidate(candidate_id=name, program=instance.written, origin=origin)
 
 
-def _worth(reports: Sequence[EvaluationReport], instant_ms: float, search_ms: float) -> dict[str, Any]:
+def _worth(reports: Sequence[EvaluationReport], ended_ms: Sequence[float], instant_ms: float) -> dict[str, Any]:
+    """`ended_ms`: of each report, from the search's begin."""
     outcomes = [evaluation.outcome for report in reports for evaluation in report.evaluations]
     passed = [outcome for outcome in outcomes if isinstance(outcome, Passed)]
     lead = outcomes[0]
@@ -221,10 +239,22 @@ def _worth(reports: Sequence[EvaluationReport], instant_ms: float, search_ms: fl
         "instant_us": lead.timing.median_us,
         "searched_us": best.timing.median_us,
         "speed": best.timing.median_us / lead.timing.median_us,
-        "search_ms": round(search_ms, 1),
-        "instant_repaid": _repaid(instant_ms, lead, baselines),
-        "searched_repaid": _repaid(search_ms, best, baselines),
+        "search_ms": round(ended_ms[-1], 1),
+        "repaid": {"instant": _repaid(instant_ms, lead, baselines)} | _repaid_after(reports, ended_ms),
     }
+
+
+def _repaid_after(reports: Sequence[EvaluationReport], ended_ms: Sequence[float]) -> dict[str, dict[str, int | None]]:
+    """Of the best kernel that the search had after each of some times, and at its end; without those at which it had none."""
+    found = {}
+    for name, limit_ms in {**{f"{ms / 1e3:g} s": ms for ms in STOPS_MS}, "full": ended_ms[-1]}.items():
+        reached = [(report, ms) for report, ms in zip(reports, ended_ms, strict=True) if ms <= limit_ms]
+        graded = [evaluation.outcome for report, _ in reached for evaluation in report.evaluations]
+        passed = [outcome for outcome in graded if isinstance(outcome, Passed)]
+        if passed:
+            best = min(passed, key=lambda outcome: outcome.standing)
+            found[name] = _repaid(reached[-1][1], best, reports[0].baselines)
+    return found
 
 
 def _repaid(cost_ms: float, passed: Passed, baselines: Baselines) -> dict[str, int | None]:
@@ -284,6 +314,7 @@ def _options() -> argparse.Namespace:
         "--runs", type=int, default=5, help="of each matrix; the first compiles, the others find the text"
     )
     parser.add_argument("--search", type=int, default=0, help="candidates of the search behind; 0: none")
+    parser.add_argument("--literal", action="store_true", help="no program stands in for the chosen one")
     parser.add_argument("--seconds", type=float, default=3600, help="no matrix is begun after this time")
     parser.add_argument("--type", choices=("float32", "float64"), default="float32")
     parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")

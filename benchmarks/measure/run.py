@@ -3,6 +3,7 @@
     python -m benchmarks.measure.run                                  the examples and the generated matrices
     python -m benchmarks.measure.run --pack CORE.pack [--samples SAMPLES.jsonl]     the core development matrices too
     python -m benchmarks.measure.run --pack ALL.pack --held-out       only the validation matrices outside the core suite
+    python -m benchmarks.measure.run --layers [--pack ALL.pack]       pruned layers only, SpMM, dense cuBLAS float32 beside it
 
 One result file a plan under benchmarks/results/<device>/, written anew after every matrix, so that a run that is cut off
 leaves what it had; `--resume` goes on where such a run of the same commit stopped. Without a GPU the interpreter's
@@ -27,8 +28,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.matrices.structure import vector_bytes
-from benchmarks.matrices.suites import Source, core_sources, example_sources, generated_sources, held_out_sources
+from benchmarks.matrices.suites import (
+    Source,
+    core_sources,
+    example_sources,
+    generated_sources,
+    held_out_sources,
+    layer_sources,
+)
 from benchmarks.measure.contest import Contest, hold
+from benchmarks.measure.dense import dense_us
 from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.origin import ROOT, command, device_folder, source_commit
 from benchmarks.tuning.sweep import Plan, parse_plan
@@ -58,6 +67,7 @@ from sparsesmith_proto.kernel import (
 )
 
 PLANS = ("spmv:float32:1:32", "spmv:float64:1:32", "spmm:float32:8:24", "spmm:float32:32:24", "spmm:float32:128:24")
+LAYER_PLANS = tuple(plan for plan in PLANS if plan.startswith("spmm"))
 GENERATED_PRODUCTS = 3.3e8
 """Multiply-adds of a product up to which generated matrices are measured: all with 8 columns, the smaller with 32."""
 SAMPLE_PREFIX = "policy"
@@ -98,7 +108,7 @@ def _suite(
 ) -> tuple[list[Source], "SuiteResult"]:
     """The matrices of a plan, and its result file with what an earlier run has measured."""
     sources = _sources(options, plan)
-    kind = "held_out" if options.held_out else "suite"
+    kind = "held_out" if options.held_out else "layers" if options.layers else "suite"
     result = SuiteResult(kind, options.out, plan, device, how, [source.name for source in sources])
     if options.resume:
         result.resume(options.resume)
@@ -118,6 +128,11 @@ def _measure_all(
         if time.monotonic() > deadline:
             return
         row = _measured(prepared, samples, process)
+        if results[prepared.plan].compares_dense and isinstance(prepared, Prepared) and "failed" not in row:
+            row["dense"] = {
+                "routine": "cublas_sgemm",
+                "us": dense_us(prepared.matrix.pattern, prepared.plan.num_dense_cols),
+            }
         now = time.monotonic()
         row["wall_s"], began = now - began, now
         print(_line(row), flush=True)
@@ -144,6 +159,11 @@ class SuiteResult:
         self._file = out / device_folder(device) / _file_name(kind, plan)
         self._kind, self._plan, self._device, self._how, self._wanted = kind, plan, device, how, names
         self._rows: list[Row] = []
+
+    @property
+    def compares_dense(self) -> bool:
+        """Whether the dense product is timed as well: of layers on a GPU, where cuBLAS is."""
+        return self._kind == "layers" and self._device.kind == "cuda"
 
     def resume(self, folder: Path) -> None:
         """Takes over the rows of an earlier run of this commit, if there are any, but not those that failed."""
@@ -308,11 +328,13 @@ def _line(row: Row) -> str:
 
 def _sources(options: argparse.Namespace, plan: Plan) -> list[Source]:
     chosen: list[Source]
-    if options.held_out:
+    if options.layers:
+        chosen = layer_sources(options.pack)
+    elif options.held_out:
         chosen = [*held_out_sources(options.pack)]
     else:
         chosen = [*(example_sources() if options.pack is None else core_sources(options.pack))]
-    if not (options.held_out or options.no_generated):
+    if not (options.held_out or options.layers or options.no_generated):
         affordable = options.generated_products / plan.num_dense_cols
         chosen += [source for source in generated_sources() if source.nnz <= affordable]
     return [source for source in chosen if options.names is None or source.name in options.names]
@@ -348,7 +370,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pack", type=Path, help="pack of development patterns (benchmarks.matrices.matrix_pack)")
     parser.add_argument("--samples", type=Path, help="a policy's programs (benchmarks.learning.sample_policy)")
-    parser.add_argument("--plan", nargs="+", default=PLANS, help="operation:type:columns:candidates, in this order")
+    parser.add_argument("--plan", nargs="+", help="operation:type:columns:candidates, in this order")
     parser.add_argument(
         "--candidates", type=int, help="most programs of the search, in place of the plans' own numbers"
     )
@@ -360,8 +382,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--resume", type=Path, help="results of this commit that are taken over instead of measured")
     parser.add_argument("--generated-products", type=float, default=GENERATED_PRODUCTS, help="nnz x columns at most")
     parser.add_argument("--no-generated", action="store_true")
-    parser.add_argument("--held-out", action="store_true", help="validation matrices outside the core suite, no others")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--held-out", action="store_true", help="validation matrices outside the core suite, no others")
+    only.add_argument("--layers", action="store_true", help="pruned layers, no others; DLMC's where the pack has them")
     options = parser.parse_args()
+    options.plan = options.plan or (LAYER_PLANS if options.layers else PLANS)
     if options.held_out and options.pack is None:
         parser.error("--held-out needs --pack: a pack of all development patterns")
     if options.candidates:

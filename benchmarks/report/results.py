@@ -6,8 +6,8 @@ Estimated times (of the interpreter) are not read: `read_suites` gives what was 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -124,6 +124,10 @@ class Row:
     policy_outcomes: dict[str, int]
     search: Search | None
     """None: an early result file."""
+    routines: Mapping[str, Measured] = field(default_factory=dict, repr=False)
+    """Every routine that was timed; no plot is drawn from them."""
+    dense_us: float | None = field(default=None, repr=False)
+    """Of the dense product by cuBLAS; None: not timed."""
 
     def speedup(self, against: Against = "best", cache: Cache = "warm", *, fallback: bool = True) -> float:
         """Of our kernel; with fallback the best baseline's own time where ours is not faster."""
@@ -132,6 +136,13 @@ class Row:
         if fallback:
             ours = min(ours, self.best.time.us(cache))
         return routine.time.us(cache) / ours
+
+    def speedup_over(self, routine: str, cache: Cache = "warm") -> float | None:
+        """Over one routine alone, with fallback as ever; None where it was not timed."""
+        if routine not in self.routines:
+            return None
+        ours = min(self.kernel.time.us(cache) if self.kernel else math.inf, self.best.time.us(cache))
+        return self.routines[routine].us(cache) / ours
 
     def speedup_without_overlap(self, against: Against = "best") -> float:
         """Warm, with fallback, of a kernel that does not start before its predecessor has ended."""
@@ -218,6 +229,11 @@ def read_held_out(results: Iterable[Json]) -> list[Suite]:
     return _suites_of_kind("held_out", results)
 
 
+def read_layers(results: Iterable[Json]) -> list[Suite]:
+    """The same of pruned layers, a suite of its own."""
+    return _suites_of_kind("layers", results)
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     """Of positive values; NaN of none."""
     logs = [math.log(value) for value in values]
@@ -237,6 +253,15 @@ def class_means(rows: Iterable[Row], against: Against, cache: Cache) -> list[flo
     """Geometric mean of each nnz class with fallback; NaN where it has no matrix."""
     known = list(rows)
     return [geometric_mean(row.speedup(against, cache) for row in known if nnz.holds(row)) for nnz in NNZ_CLASSES]
+
+
+def class_means_over(rows: Iterable[Row], routine: str, cache: Cache) -> list[float]:
+    """As class_means, over one routine alone, of the matrices on which it was timed."""
+    known = [(row, row.speedup_over(routine, cache)) for row in rows]
+    return [
+        geometric_mean(speedup for row, speedup in known if speedup is not None and nnz.holds(row))
+        for nnz in NNZ_CLASSES
+    ]
 
 
 def class_means_without_overlap(rows: Iterable[Row], against: Against) -> list[float]:
@@ -296,6 +321,8 @@ def _row(row: Json) -> Row:
         policy_kernel=_optional(_kernel, row["policy"]["best"]),
         policy_outcomes=row["policy"]["outcomes"],
         search=_optional(_search, row["search"]),
+        routines={name: _measured(time) for name, time in row["routines"].items()},
+        dense_us=row["dense"]["us"] if "dense" in row else None,
     )
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from benchmarks.report.apart import apart_cells, apart_heads, timed_apart
 from benchmarks.report.causes import cause
 from benchmarks.report.results import (
     NNZ_CLASSES,
@@ -28,10 +29,17 @@ def means_table(suite: Suite) -> list[str]:
         groups.append((split, [row for row in suite.rows if row.split == split]))
     for matrix_class in sorted({row.matrix_class for row in suite.rows}):
         groups.append((matrix_class, [row for row in suite.rows if row.matrix_class == matrix_class]))
-    lines = ["| matrices | cache | < 1e5 nnz | 1e5-1e6 | >= 1e6 | mean of classes |", "|---|---|---|---|---|---|"]
+    apart = timed_apart(suite.rows)
+    lines = [
+        f"| matrices | cache | < 1e5 nnz | 1e5-1e6 | >= 1e6 | mean of classes |{apart_heads(apart)}",
+        f"|---|---|---|---|---|---|{'---|' * len(apart)}",
+    ]
     for name, rows in groups:
         if rows:
-            lines += [f"| {name} | {cache} | {' | '.join(mean_cells(rows, cache))} |" for cache in CACHES]
+            lines += [
+                f"| {name} | {cache} | {' | '.join([*mean_cells(rows, cache), *apart_cells(rows, apart, cache)])} |"
+                for cache in CACHES
+            ]
     return lines
 
 
@@ -130,11 +138,13 @@ def repaid_line(suites: Sequence[Suite]) -> str:
 
 def rows_table(suite: Suite) -> list[str]:
     """Every matrix."""
+    apart = timed_apart(suite.rows)
     lines = [
-        "| matrix | nnz | split | default us | best routine | us | family | us | speed-up | cold | GB/s | of copy | candidates, GPU s | repaid after | policy best of n |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| matrix | nnz | split | default us | best routine | us | family | us | speed-up | cold |"
+        f"{apart_heads(apart)} GB/s | of copy | candidates, GPU s | repaid after | policy best of n |",
+        f"|---|---|---|---|---|---|---|---|---|---|{'---|' * len(apart)}---|---|---|---|---|",
     ]
-    lines += [_row_line(suite, row, row.kernel) for row in suite.rows if row.kernel]
+    lines += [_row_line(suite, row, row.kernel, apart) for row in suite.rows if row.kernel]
     return [
         *lines,
         "",
@@ -144,10 +154,11 @@ def rows_table(suite: Suite) -> list[str]:
     ]
 
 
-def summary_line(title: str, suite: Suite) -> str:
+def summary_line(title: str, suite: Suite, apart: Sequence[str]) -> str:
     """One line of the README's table."""
     cells = [f"{title}, {device_and_library(suite.device)}", *mean_cells(suite.unseen, "warm")]
-    return f"| {' | '.join(cells)} | {lost_share(suite.unseen):.0%} |"
+    cells += [f"{lost_share(suite.unseen):.0%}", *apart_cells(suite.unseen, apart, "warm")]
+    return f"| {' | '.join(cells)} |"
 
 
 def device_and_library(device: Json) -> str:
@@ -183,7 +194,7 @@ def _policy_line(suite: Suite, rows: Sequence[Row]) -> str:
     )
 
 
-def _row_line(suite: Suite, row: Row, kernel: Kernel) -> str:
+def _row_line(suite: Suite, row: Row, kernel: Kernel, apart: Sequence[str]) -> str:
     rate = row.gbs(kernel)
     cells = [
         row.name,
@@ -196,6 +207,10 @@ def _row_line(suite: Suite, row: Row, kernel: Kernel) -> str:
         f"{kernel.time.warm_us:.2f}{'' if kernel.time.stable else ' *'}",
         f"{row.speedup(fallback=False):.2f}x",
         f"{row.speedup(cache='cold', fallback=False):.2f}x",
+        *(
+            "-" if name not in row.routines else f"{row.routines[name].warm_us / kernel.time.warm_us:.2f}x"
+            for name in apart
+        ),
         f"{rate:,.0f}",
         f"{rate / suite.copy_gbs:.0%}",
         f"{row.search.candidates}, {row.search.device_s:.1f}" if row.search else "-",

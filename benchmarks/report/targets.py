@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.report.apart import apart_cells, apart_heads, timed_apart
 from benchmarks.report.plots import is_regular
 from benchmarks.report.results import (
     NNZ_CLASSES,
@@ -50,29 +51,33 @@ SEARCH_SHARE = "0.05"
 def speed_table(suites: Sequence[Suite], held_out: Sequence[Suite] = ()) -> list[str]:
     """Targets and measured means, warm and cold, of all matrices, of those that nothing was chosen on, and of those that
     nobody had looked at."""
-    apart = {suite.slug: suite for suite in held_out}
+    unknown = {suite.slug: suite for suite in held_out}
+    apart = timed_apart(row for suite in [*suites, *held_out] for row in suite.rows)
+    no_cells = " - |" * len(apart)
     lines = [
-        "| workload | matrices | cache | < 1e5 nnz | 1e5-1e6 | >= 1e6 | mean of classes |",
-        "|---|---|---|---|---|---|---|",
+        f"| workload | matrices | cache | < 1e5 nnz | 1e5-1e6 | >= 1e6 | mean of classes |{apart_heads(apart)}",
+        f"|---|---|---|---|---|---|---|{'---|' * len(apart)}",
     ]
     for suite in suites:
         target = target_of(suite)
         if target is not None:
-            lines.append(f"| {suite.title} | *target* | warm | {' | '.join(_target_cells(target))} |")
+            lines.append(f"| {suite.title} | *target* | warm | {' | '.join(_target_cells(target))} |{no_cells}")
         groups = [("all", suite.rows), ("validation + generated", suite.unseen)]
-        if suite.slug in apart:
-            groups.append(("held out", apart[suite.slug].rows))
+        if suite.slug in unknown:
+            groups.append(("held out", unknown[suite.slug].rows))
         for name, rows in groups:
             for cache in ("warm", "cold"):
                 cells = _mean_cells(rows, cache, target if cache == "warm" else None)
+                cells += apart_cells(rows, apart, cache)
                 lines.append(f"| | {name} | {cache} | {' | '.join(cells)} |")
         if any(row.without_overlap for row in suite.rows):
             lines.append(
                 f"| | all, launches not overlapping | warm | {' | '.join(_cells_without_overlap(suite.rows))} |"
+                f"{no_cells}"
             )
     return [*lines, "", "Over the best cuSPARSE routine (in brackets: over CSR default), geometric means with fallback "
             "counted as 1.0, number of matrices. Bold: the target is met. Held out: validation matrices outside the "
-            "core suite, measured for the first time. Launches not overlapping: the same "
+            "core suite, measured for the first time. Over a routine alone: by class, then their mean. Launches not overlapping: the same "
             "programs with dependency=full, each product begun after the one before has ended."]  # fmt: skip
 
 

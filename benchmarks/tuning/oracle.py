@@ -45,6 +45,7 @@ class KnownCost:
     doubt: Doubt
     left_out: frozenset[str]
     seldom_seen: frozenset[str]
+    never_seen: ClassVar = frozenset[str]()
 
     def log_costs(self, grid: Choices) -> FloatArray:
         return self.known

@@ -53,6 +53,7 @@ class KnownCost:
         self._log_costs = log_costs
         self.left_out = left_out
         self.seldom_seen = frozenset[str]()
+        self.never_seen = frozenset[str]()
         self.doubt = doubt or Doubt(workload=1.0, family=0.3, parameters=0.2, noise=0.02, reach=2.0)
 
     def log_costs(self, grid: Choices) -> FloatArray:
