@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure.measured import Measured, read_measured, read_records
+from benchmarks.measure.measured import MatrixEntry, Measured, matrix_entries, read_measured, read_records
 from benchmarks.origin import ROOT
 from benchmarks.tuning.strategy_worth import best_times, never_fastest, seldom_measured
 from sparsesmith.tuning.boosted import (
@@ -53,8 +53,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
     parser.add_argument("--device", default="NVIDIA H200", help="as the evaluator names it")
     options = parser.parse_args()
+    card = train_cost_model(options.device, options.records, options.pack, options.out, matrix_entries())
+    print(card)
+
+
+def train_cost_model(
+    device: str, records: Sequence[Path], packs: Sequence[Path], out: Path, entries: Mapping[str, MatrixEntry]
+) -> str:
+    """Fits, writes the folder of the model and gives its card."""
     words = all_words()
-    measured = read_measured(options.records, options.pack, words)
+    measured = read_measured(records, packs, words, entries=entries)
     training = [each for each in measured if each.matrix.split == "train"]
     held_out = [each for each in measured if each.matrix.split == "validation"]
     names = sorted({name for each in training for name in each.columns})
@@ -62,9 +70,9 @@ def main() -> None:
     doubt = fitted_doubt(_errors(training, names))
     print(f"doubt {described(doubt)}", flush=True)
     booster = train([_table(each) for each in training], names)
-    best = best_times(read_records(options.records), "train")
+    best = best_times(read_records(records), "train", entries)
     description = Description(
-        device=options.device,
+        device=device,
         columns=names,
         words=words,
         doubt=described(doubt),
@@ -73,14 +81,14 @@ def main() -> None:
         num_patterns=len({each.matrix.name for each in training}),
         left_out=never_fastest(best),
         seldom_seen=seldom_measured(best),
-        sources=[path.name for path in options.records],
+        sources=[path.name for path in records],
     )
-    BoostedCost(booster, description).save(options.out)
+    BoostedCost(booster, description).save(out)
     learned = _regret_table(held_out, lambda each: predicted(booster, names, each.columns))
     analytic = _regret_table(held_out, lambda each: each.columns["log_estimate"])
     card = model_card(description, doubt, {"learned": learned, "analytic": analytic}, len(held_out))
-    (options.out / "README.md").write_text(card, encoding="utf-8")
-    print(card)
+    (out / "README.md").write_text(card, encoding="utf-8")
+    return card
 
 
 def regrets(measured: Sequence[Measured], ranking: Ranking) -> dict[str, list[float]]:
