@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up native test test-slow check fuzz-api test-gpu test-containers soak bench report schema train-policy train-online train-online-demo clean
+.PHONY: help install demo up native wheel test test-slow check fuzz-api test-gpu test-containers soak bench report schema train-policy train-online train-online-demo clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ up: $(INSTALLED) ## Start the whole stack and keep it running (Ctrl-C stops it)
 
 native: $(INSTALLED) ## Build libsparsesmith_op, the operator's C library, with the system's C compiler; no CUDA toolkit
 	$(PYTHON) -m sparsesmith.operator.native.build .sparsesmith/native
+
+DIST ?= dist
+wheel: $(INSTALLED) ## The client and the library as a wheel in dist/, for machines that use a server elsewhere
+	$(PYTHON) -m hatchling build -t wheel -d $(DIST)
 
 test: $(INSTALLED) ## All tests that need no GPU
 	$(PYTHON) -m pytest -m "not gpu"
@@ -86,4 +90,4 @@ schema: $(INSTALLED) ## Regenerate proto/schema from the messages
 	$(PYTHON) -m sparsesmith_proto.schema
 
 clean: ## Remove the virtual environment, caches and local state
-	rm -rf .venv .sparsesmith .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .sparsesmith dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

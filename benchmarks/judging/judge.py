@@ -243,7 +243,7 @@ class Trees:
             for version in ("old", "new") if turn % 2 == 0 else ("new", "old"):
                 out = self._folder / f"{version}-{turn}"
                 has_rooms = (self._trees[version] / "benchmarks" / "measure").exists()
-                module = "benchmarks.measure.run" if has_rooms else "benchmarks.measure.run"
+                module = "benchmarks.measure.run" if has_rooms else "benchmarks.run"
                 words = ["-m", module, "--pack", str(self._pack), "--no-generated", "--plan", plan]
                 self._run(version, [*words, "--names", *names, "--commit", version, "--out", str(out)])
                 for file in out.glob("*/*.json"):

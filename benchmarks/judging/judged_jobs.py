@@ -28,8 +28,8 @@ def main() -> None:
     from sparsesmith_proto.evaluation import EvaluationJob
 
     has_rooms = find_spec("benchmarks.measure") is not None
-    suites = import_module("benchmarks.matrices.suites" if has_rooms else "benchmarks.matrices.suites")
-    throughput = import_module("benchmarks.measure.throughput" if has_rooms else "benchmarks.measure.throughput")
+    suites = import_module("benchmarks.matrices.suites" if has_rooms else "benchmarks.suites")
+    throughput = import_module("benchmarks.measure.throughput" if has_rooms else "benchmarks.throughput")
 
     asked = json.loads(options.jobs.read_text(encoding="utf-8"))
     sources = {source.name: source for source in suites.core_sources(Path(asked["pack"]))}

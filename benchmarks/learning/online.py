@@ -24,9 +24,8 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.matrices.split import SPLIT_FILE
-from benchmarks.origin import folder_of, machine, source_commit
+from benchmarks.origin import RESULTS, folder_of, machine, source_commit
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PLOTS, STYLE
-from benchmarks.report.results import RESULTS
 from services.trainer.course.judging import Group, figures
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import pattern_from_scipy
@@ -101,7 +100,8 @@ def _by_workload(judgement: Mapping[str, Any]) -> Json:
     """Of each workload its means."""
     workloads = {}
     for fields in judgement["groups"]:
-        group = Group(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+        read: Json = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        group = Group(**read)
         if group.rewards:
             told = figures([group])
             names = ("pass_at_1", "mean_reward", "log_speed", "best_of_n", "different")

@@ -79,6 +79,11 @@ def main() -> None:
 
 
 def make_batch(policy: Path, count: int) -> TrainingBatch:
+    """See `make_records`."""
+    return assemble(make_records(policy, count), 0)
+
+
+def make_records(policy: Path, count: int) -> list[UsableRecord]:
     """Programs of the families in place of samples, four a prompt, every second one wrong."""
     tokenizer = load_tokenizer(policy / "tokenizer.json")
     records = []
@@ -111,7 +116,7 @@ def make_batch(policy: Path, count: int) -> TrainingBatch:
         inputs = prompt_inputs(asked.pattern, workload, prompt)
         text_ids = tuple(text_token_ids(tokenizer, inputs))
         records.append(UsableRecord(record, sampled, inputs, text_ids, record.rewards["milestone"]))
-    return assemble(records, 0)
+    return records
 
 
 def step_seconds(learner: Learner, optimizer: Any) -> float:

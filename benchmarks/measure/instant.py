@@ -1,11 +1,17 @@
 """A kernel at once: from the pattern in memory to a program that may be launched, by stage; and what it is worth.
 
+<<<<<<< HEAD:benchmarks/measure/instant.py
     python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--seconds S] [--out FOLDER]
+=======
+    python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--literal] [--seconds S] [--out FOLDER]
+>>>>>>> w/instant:benchmarks/measure/instant.py
 
 The choice is made in this process, as the generator makes it; format, compilation, input and check are an evaluator's
 (`Grader.hand_out`), without a queue between. Each run is of a pattern that nothing is remembered of; the stack is warm: the
 device and the compilers have worked before. `--search`: behind each first run the full protocol grades the same program and
-so many of the tuner's, which says what share of the searched kernel's speed the instant one has, and when each is repaid. The result file is written after every matrix.
+so many of the tuner's, which says what share of the searched kernel's speed the instant one has, and when each is repaid.
+`--literal`: the cost model's choice itself, where another has the matrix's numbers as arguments and stands in. The result
+file is written after every matrix.
 
 Without a GPU the check is the interpreter's, whose time says nothing of a GPU's; choice, format and compilation are the host's.
 """
@@ -64,7 +70,12 @@ def main() -> None:
     with closing(device_process(settings)) as process, Compiler(max(1, num_cores() - 1)) as compiler:
         device = process.start()
         compiler.warm_up(device.architecture)
-        bench = Bench(Grader(process, compiler), CostModels(options.cost_model).on(device.name), options.type)
+        bench = Bench(
+            Grader(process, compiler),
+            CostModels(options.cost_model).on(device.name),
+            options.type,
+            stands_in=not options.literal,
+        )
         bench.run(named_patterns(3e4)["uniform"])
         how = {
             "kind": "instant",
@@ -75,6 +86,7 @@ def main() -> None:
             "command": command("benchmarks.measure.instant"),
             "element_type": options.type,
             "chosen_by": bench.cost.name,
+            "stands_in": not options.literal,
         }
         folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
         rows: list[dict[str, Any]] = []
@@ -133,8 +145,9 @@ def neighbours(num_rows: int, count: int) -> Pattern:
 class Bench:
     """One evaluator, and the model that chooses for it."""
 
-    def __init__(self, grader: Grader, cost: CostModel, element_type: ElementType) -> None:
+    def __init__(self, grader: Grader, cost: CostModel, element_type: ElementType, *, stands_in: bool) -> None:
         self.grader = grader
+        self._stands_in = stands_in
         self.cost = cost
         self._element_type = element_type
         self._num_runs = 0
@@ -170,7 +183,7 @@ class Bench:
         raise NonePassed(f"none of {TRIES} choices passed: {report.outcome}")
 
     def _choices(self, problem: Problem, stages: dict[str, float]) -> Iterator[Choice]:
-        found = choices(problem, self.cost)
+        found = choices(problem, self.cost, stands_in=self._stands_in)
         for _ in range(TRIES):
             began = time.perf_counter()
             choice = next(found, None)
@@ -183,7 +196,7 @@ class Bench:
         """The instant program and the tuner's, graded in full: times, the share of speed, products to be repaid."""
         problem = self.problem(pattern)
         began = time.perf_counter()
-        lead = candidate_of(next(choices(problem, self.cost)), "lead")
+        lead = candidate_of(next(choices(problem, self.cost, stands_in=self._stands_in)), "lead")
         reports = [self._graded(problem, (lead,), "lead")]
         ended_ms = [(time.perf_counter() - began) * 1e3]
         tuner = Tuner(grid_of_problem(problem), self.cost, TuningLimits(candidates=limit))
@@ -301,6 +314,7 @@ def _options() -> argparse.Namespace:
         "--runs", type=int, default=5, help="of each matrix; the first compiles, the others find the text"
     )
     parser.add_argument("--search", type=int, default=0, help="candidates of the search behind; 0: none")
+    parser.add_argument("--literal", action="store_true", help="no program stands in for the chosen one")
     parser.add_argument("--seconds", type=float, default=3600, help="no matrix is begun after this time")
     parser.add_argument("--type", choices=("float32", "float64"), default="float32")
     parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")

@@ -20,8 +20,7 @@ from typing import Any
 
 import scipy.sparse
 
-from benchmarks.matrices.suites import ROOT
-from benchmarks.origin import command, source_commit
+from benchmarks.origin import ROOT, command, source_commit
 from sparsesmith.families.stand_ins import common_texts
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem

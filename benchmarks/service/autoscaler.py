@@ -31,8 +31,7 @@ from typing import Any
 
 from rq.results import Result
 
-from benchmarks.origin import machine, source_commit
-from benchmarks.results import RESULTS
+from benchmarks.origin import RESULTS, machine, source_commit
 from services.evaluator import jobs
 from services.evaluator.jobs import GradingService
 from sparsesmith.errors import SparsesmithError
@@ -256,7 +255,7 @@ def _num_answers(connection: Redis, job_id: str) -> int:
 
 def is_right(result: dict[str, Any]) -> bool:
     """Whether every job was answered, once."""
-    return result["ended"] == {"answered": result["jobs"]} and result["answered_once"] == result["jobs"]
+    return bool(result["ended"] == {"answered": result["jobs"]} and result["answered_once"] == result["jobs"])
 
 
 def main() -> int:

@@ -53,11 +53,6 @@ class KernelOrder(Message):
 class EvaluationOrder(Message):
     """Grade a user's program."""
 
-    @property
-    def directions(self) -> tuple[Workload, ...]:
-        """See KernelOrder.directions."""
-        return (self.workload,)
-
     kind: Literal["evaluation"] = "evaluation"
     workload: Workload
     program: ProgramText
@@ -69,6 +64,11 @@ class EvaluationOrder(Message):
     def describe(self) -> str:
         """For the audit log; names the program by its digest."""
         return f"grade {_described(self.workload)}, program {hashlib.sha256(self.program.encode()).hexdigest()[:12]}"
+
+    @property
+    def directions(self) -> tuple[Workload, ...]:
+        """See KernelOrder.directions."""
+        return (self.workload,)
 
 
 Order = Annotated[KernelOrder | EvaluationOrder, Field(discriminator="kind")]

@@ -14,6 +14,7 @@ from services.trainer.online.intake import IntakeOptions, RecordIntake
 from services.trainer.online.journal import Journal, OnEntry, unheard
 from services.trainer.online.learner import Learner
 from services.trainer.online.publishing import Publisher
+from services.trainer.online.ranks import ranks
 from services.trainer.online.vouching import Vouching
 from services.trainer.policy_model import PolicyNetworks, ValueHead
 from services.trainer.settings import TrainerSettings
@@ -38,7 +39,7 @@ def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEnt
     """Loads the policy. Raises InvalidOption where its folder was made for other features, and for an algorithm that
     nobody registered."""
     networks = load_networks(settings.policy_dir, settings.value_dir)
-    learner = Learner(networks, chosen(LearnerOptions, settings), _device(settings), SEED)
+    learner = open_learner(settings, networks)
     rules = BatchRules(
         encoder=networks.encoder.kind,
         vocabulary=networks.model.config.vocab_size,
@@ -46,6 +47,7 @@ def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEnt
         max_policy_age=settings.max_policy_age,
         reward=settings.reward,
         held_out=_held_out(settings.held_out_file),
+        imitates=settings.imitation_share > 0,
     )
     tokenizer = load_tokenizer(settings.policy_dir / "tokenizer.json")
     reader = RecordReader(PatternStore(connection), tokenizer, rules)
@@ -60,7 +62,19 @@ def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEnt
         vouching=Vouching(learner, reader),
         journal=Journal(settings.state_dir / "updates.jsonl", on_update),
         verdicts=Journal(settings.state_dir / "verdicts.jsonl"),
+        imitated_programs=settings.imitated_programs,
     )
+
+
+def open_learner(settings: TrainerSettings, networks: PolicyNetworks) -> Learner:
+    """On this process's device."""
+    device = _device(settings)
+    return Learner(networks, chosen(LearnerOptions, settings), device, SEED, ranks(device))
+
+
+def follow(settings: TrainerSettings) -> int:
+    """As a process that torchrun started beside the first: the number of updates made."""
+    return open_learner(settings, load_networks(settings.policy_dir, settings.value_dir)).follow()
 
 
 def _held_out(file: Path | None) -> frozenset[str]:

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 
 from sparsesmith.errors import InvalidOption
 from sparsesmith.families.family import Family
+from sparsesmith.families.sddmm import entries
 from sparsesmith.families.spmm import balanced, blocks, cells, resident, rows, splits
 from sparsesmith.families.spmm import hyb as spmm_hyb
 from sparsesmith.families.spmm import structured as spmm_structured
@@ -58,6 +59,7 @@ _LISTED = (
     *cells.FAMILIES,
     *scatter.FAMILIES,
     *gather.FAMILIES,
+    *entries.FAMILIES,
     *row_bins.STAND_INS,
     *padded.STAND_INS,
 )

@@ -1,8 +1,8 @@
 """Programs that stand in for others: what those hold of the matrix in their text are arguments here.
 
-A text that is the same for every matrix is compiled once and found again (`KeptPrograms`), where one with numbers of the
-matrix in it costs a compilation each time. `search="instant"` hands them out; searches do not propose them, since how much
-slower they are was not measured on a GPU yet, and behind an instant kernel the program itself is among the first.
+A text that is the same for every matrix is compiled once and found again, where one with numbers of the matrix in it
+costs a compilation each time. `search="instant"` hands them out. Searches do not propose them: how much slower they are
+was not measured on a GPU yet, and behind an instant kernel the program itself is among the first that are measured.
 """
 
 from collections.abc import Iterator
@@ -42,11 +42,19 @@ def stand_in(entry: FamilyProspect) -> FamilyProspect:
 
 def common_texts() -> Iterator[tuple[str, ElementType]]:
     """Programs of the stand-ins that are asked for most, and their types: worth compiling before anybody asks."""
-    read = {"load": "ldg", "registers": "free", "dependency": "programmatic"}
-    for element_type, batch in product(COMMON_TYPES, (4, 8, 16)):
+    read: dict[str, ParameterValue] = {"load": "ldg", "registers": "free", "dependency": "programmatic"}
+    for element_type, batch in product(COMMON_TYPES, (4, 8, 16, 32)):
         yield FAMILIES["ell_any"].render({"batch": batch, "block": BLOCK, **read}, element_type), element_type
+    for element_type, batch in product(COMMON_TYPES, (4, 8, 16)):
         for index, (lanes, block) in product(COMMON_INDICES, ((WARP, BLOCK), (512, 512))):
-            cut = {"widths": "1", "steps": 1, "max_lanes": lanes, "batch": batch, "block": block, "index": index}
+            cut: dict[str, ParameterValue] = {
+                "widths": "1",
+                "steps": 1,
+                "max_lanes": lanes,
+                "batch": batch,
+                "block": block,
+                "index": index,
+            }
             yield FAMILIES["row_bins_any"].render({**cut, **read}, element_type), element_type
 
 

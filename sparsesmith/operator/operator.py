@@ -18,6 +18,8 @@ from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Conflict, InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.operator import arrays
 from sparsesmith.operator.backend import PLAIN, Backend, Scale
 from sparsesmith.operator.device import DeviceBackend, Tuned
@@ -87,6 +89,12 @@ class Operator:
                 value=matrix.shape,
                 limit=(report.num_rows, report.num_cols),
             )
+        operation = operation_named(report.workload.operation)
+        if len(operands_with_role(operation, "input")) != 1:
+            reason = (
+                f"{operation.name} is no product of the matrix with one operand: its answer is a report and a program"
+            )
+            raise InvalidInput(f"report: {reason}", field="report", value=operation.name, limit=", ".join(PRODUCTS))
         self._bound = Bound(report, matrix, parts, transposed)
         self._is_transposed = False
 

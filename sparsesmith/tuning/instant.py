@@ -2,8 +2,8 @@
 
 The grid of a workload has thousands of prospects, and ranking them takes longer than a kernel that is wanted at once
 may. Here families that take long to rank are left out, each other one enters its few least estimates, and single
-nonzeros are looked at in fewer windows. Where the chosen text would hold numbers of the matrix, and so have to be compiled,
-one that takes them as arguments stands in.
+nonzeros are looked at in fewer windows. Where the chosen text would hold numbers of the matrix, and so have to be
+compiled, one that takes them as arguments stands in.
 """
 
 from collections.abc import Callable, Iterator

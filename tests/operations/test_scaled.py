@@ -88,5 +88,5 @@ def test_the_baselines_are_scaled_too() -> None:
 def test_what_cannot_be_scaled_is_refused(operation: str, element_type: str) -> None:
     with pytest.raises(InvalidOption, match="alpha_beta"):
         if operation == "copy":
-            Problem(Workload(operation="copy", element_type="float32", axes={"n": 8}, alpha_beta=True))
+            Problem(Workload(operation="copy", element_type="float32", axes={"rows": 8, "cols": 8}, alpha_beta=True))
         make_problem(operation, element_type=element_type)

@@ -25,7 +25,7 @@ from services.trainer.course.lessons import Lesson
 from services.trainer.course.posting import Poster, PostingOptions
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client import Client
-from sparsesmith.errors import InvalidOption
+from sparsesmith.errors import InvalidOption, Unavailable
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.stack import Stack, StackOptions
 from sparsesmith.transport.connection import connect
@@ -182,6 +182,8 @@ class Course:
         self._write_judgement(version, groups, time.monotonic() - began)
 
     def _write_judgement(self, version: int, groups: Sequence[Group], seconds: float) -> None:
+        if not any(each.rewards for each in groups):
+            raise Unavailable(f"no workload could be judged; see {self._stack.log_file('generator')}")
         told = figures(groups)
         self._ledger.write(
             "judged",
@@ -194,7 +196,7 @@ class Course:
         self._tell(
             f"{self._ledger.seconds:.0f} s learned, version {version}: pass@1 {100 * told.pass_at_1:.0f} %, reward "
             f"{told.mean_reward:.3f}, speed of single samples {2**told.log_speed:.3f}x, best of "
-            f"{options_samples(groups)} {2**told.best_of_n:.3f}x"
+            f"{most_samples(groups)} {2**told.best_of_n:.3f}x"
         )
 
     def _look(self, at_s: float) -> None:
@@ -212,7 +214,7 @@ class Course:
         return curves.curves_of(self._ledger, self._options.arm, self._options.seed)
 
 
-def options_samples(groups: Sequence[Group]) -> int:
+def most_samples(groups: Sequence[Group]) -> int:
     """Samples of a workload."""
     return max((len(each.rewards) for each in groups), default=0)
 

@@ -228,8 +228,8 @@ ELL_ANY = Family(
     name="ell_any",
     operation="spmv",
     format="ell",
-    strategy="ELL with the slots of a row in flight together and the width an argument: one compiled program serves every "
-    "matrix.",
+    strategy="ELL with the slots of a row in flight together and the width an argument: one compiled program serves "
+    "all matrices.",
     parameters={"batch": OneOf(8, ELL_BATCHES), "block": ANY_BLOCK, **streamed()},
     suits=ell_suits,
     write=_write_ell_any,

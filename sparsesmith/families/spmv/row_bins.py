@@ -302,7 +302,8 @@ ROW_BINS_ANY = Family(
     name="row_bins_any",
     operation="spmv",
     format="row_bins",
-    strategy="Rows gathered by length into bins that are the kernel's arguments: one compiled program serves every matrix.",
+    strategy="Rows gathered by length into bins that are the kernel's arguments: one compiled program serves all "
+    "matrices.",
     parameters={
         "widths": NumberList("2000", 1, LONGEST_ROW, MAX_SIZED_BINS),
         "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),

@@ -1,1 +1,1 @@
-"""Storage formats built where the matrix lies: the same bits as the host's builders, from a CSR matrix on the device."""
+"""Storage formats built where the matrix lies: the bits of the host's builders, from CSR on the device."""

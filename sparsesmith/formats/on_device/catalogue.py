@@ -2,12 +2,13 @@
 
 from sparsesmith.formats.format import Format, Layout, Parameters
 from sparsesmith.formats.on_device.csr_tiles import build_csr_tiles
+from sparsesmith.formats.on_device.dia import build_dia
 from sparsesmith.formats.on_device.machine import DeviceCsr, Machine
 from sparsesmith.formats.on_device.padded import build_ell, build_sell
 from sparsesmith.formats.on_device.row_bins import build_row_bins
 from sparsesmith.matrix.pattern import Pattern
 
-FORMATS = ("row_bins", "ell", "sell", "csr_tiles")
+FORMATS = ("row_bins", "ell", "sell", "csr_tiles", "dia")
 
 
 def build_on_device(
@@ -27,5 +28,7 @@ def build_on_device(
             return build_sell(machine, csr, parameters)
         case "csr_tiles":
             return build_csr_tiles(machine, csr, parameters, pattern)
+        case "dia":
+            return build_dia(machine, csr, parameters)
         case _:
             return None

@@ -241,3 +241,30 @@ extern "C" __global__ void bound_tiles(const int* row_offsets, const int* first_
   long long row = min((long long)first_rows[tile] + i % bounds_a_tile, (long long)end_rows[tile]);
   local_offsets[i] = max(0, min(counts[tile], row_offsets[row] - starts[tile]));
 }
+
+extern "C" __global__ void set_all(int* numbers, int length, int number) {
+  int i = thread_number();
+  if (i < length) numbers[i] = number;
+}
+
+// A warp a row: which diagonals, counted from the lower left, have a nonzero.
+extern "C" __global__ void mark_diagonals(const int* row_offsets, const int* col_indices, int num_rows, int* in_use) {
+  int row = thread_number() / 32;
+  if (row >= num_rows) return;
+  for (int j = row_offsets[row] + threadIdx.x % 32; j < row_offsets[row + 1]; j += 32) atomicMax(in_use + col_indices[j] - row + num_rows - 1, 1);
+}
+
+extern "C" __global__ void list_diagonals(const int* in_use, const int* ranks, int num_places, int num_rows, int* offsets) {
+  int i = thread_number();
+  if (i < num_places && in_use[i]) offsets[ranks[i]] = i - (num_rows - 1);
+}
+
+// A warp a row. slice: 0 where whole diagonals lie one after another.
+extern "C" __global__ void fill_dia(const int* row_offsets, const int* col_indices, const int* ranks, int num_rows, int num_diagonals, int slice, int* sources) {
+  int row = thread_number() / 32;
+  if (row >= num_rows) return;
+  for (int j = row_offsets[row] + threadIdx.x % 32; j < row_offsets[row + 1]; j += 32) {
+    int rank = ranks[col_indices[j] - row + num_rows - 1];
+    sources[slice ? (row / slice * num_diagonals + rank) * slice + row % slice : rank * num_rows + row] = j;
+  }
+}

@@ -14,7 +14,8 @@ BLOCK = 256
 WARP = 32
 
 DeviceArray = Any
-"""An array in the machine's memory, one-dimensional and contiguous; it knows its `dtype`, `size` and `nbytes`."""
+"""An array in the machine's memory, one-dimensional and contiguous; it knows its `dtype`, `size` and `nbytes`,
+and parts of it are had by slices."""
 
 
 class Machine(Protocol):

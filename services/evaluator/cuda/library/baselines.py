@@ -147,6 +147,16 @@ class PreparedRoutine:
         """Conversion on the host, workspace, preprocessing or plan."""
 
     @property
+    def given(self) -> "cupy.ndarray":
+        """The dense operand's memory, which `enqueue` reads; padding included."""
+        return self._dense
+
+    @property
+    def found(self) -> "cupy.ndarray":
+        """The result's memory, padding included."""
+        return self._output
+
+    @property
     def _extents(self) -> tuple[int, int]:
         """Rows of the dense operand and of the result, as the library sees them."""
         host = self._matrix.host
