@@ -23,7 +23,7 @@ from benchmarks.matrices.calibration import KINDS, Made, calibration_set
 from benchmarks.measure.measured import MatrixEntry, read_records
 from benchmarks.origin import ROOT
 from benchmarks.tuning.sweep import DEFAULT_PLANS, Choice, Plan, measured_records, parse_plan, proposals_of
-from benchmarks.tuning.train_cost import fold_of, train_cost_model
+from benchmarks.tuning.train_cost import Origin, fold_of, train_cost_model
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import device_process
 from services.evaluator.settings import EvaluatorSettings
@@ -33,6 +33,7 @@ SIZES = (1e4, 1e5, 1e6, 1e7)
 RANDOM_SHARE = 0.5
 HELD_OUT_FOLD = 0
 PATTERNS, RECORDS = "patterns.pack", "records.jsonl"
+CALIBRATED = Origin("benchmarks/matrices/calibration.py, made there", ("sparsesmith calibrate",))
 LEAST_TRAINED_ON = 2
 """Matrices."""
 
@@ -72,7 +73,7 @@ def main() -> None:
             f"{len(trained_on)} matrices to train on were measured, at least {LEAST_TRAINED_ON} are needed: --seconds "
             f"{options.seconds:g} is too little time, or --nnz and --kinds name too few"
         )
-    print(train_cost_model(device, [folder / RECORDS], [folder / PATTERNS], folder, entries))
+    print(train_cost_model(device, [folder / RECORDS], [folder / PATTERNS], folder, entries, CALIBRATED))
 
 
 def entries_of(made: Sequence[Made], pack: Path) -> dict[str, MatrixEntry]:
