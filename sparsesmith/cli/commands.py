@@ -382,6 +382,14 @@ def restore(
     print(f"{state}: as it was at {contents.made_at}, of release {contents.release}")
 
 
+@app.command(context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)
+def calibrate(context: typer.Context) -> None:
+    """Train a cost model of this GPU on what it measures (all options go to benchmarks.tuning.calibrate)."""
+    if importlib.util.find_spec("benchmarks") is None:
+        raise Unavailable("this command measures by benchmarks/, which are in the repository alone: use a clone")
+    _become("benchmarks.tuning.calibrate", context.args)
+
+
 @train_app.command("pretrain", context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)
 def train_pretrain(context: typer.Context) -> None:
     """Pretrain on CUDA source (all options go to services.trainer.offline pretrain)."""
