@@ -91,6 +91,13 @@ def tune(  # noqa: PLR0913
     values: ValuesOf = "any",
     deterministic: Deterministic = False,
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
+    writer: Annotated[
+        str | None,
+        typer.Option(help="With --search refine: who changes programs (mutate, text, endpoint)", metavar="NAME"),
+    ] = None,
+    preset: Annotated[
+        Literal["fsr"] | None, typer.Option(help="With --search refine: how far it goes, as a known loop does")
+    ] = None,
     candidates: Annotated[int, typer.Option(help="Kernels to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to search at most", metavar="SECONDS")] = 120,
     wait: Annotated[
@@ -116,6 +123,7 @@ def tune(  # noqa: PLR0913
         deterministic=deterministic,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
+        refine={"writer": writer, "preset": preset},
     )
     with connection(url, header) as client:
         if detach:
