@@ -93,7 +93,7 @@ def tune(  # noqa: PLR0913
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     writer: Annotated[
         str | None,
-        typer.Option(help="With --search refine: who changes programs (mutate, text, endpoint)", metavar="NAME"),
+        typer.Option(help="With --search refine: mutate, text or endpoint", metavar="NAME"),
     ] = None,
     preset: Annotated[
         Literal["fsr"] | None, typer.Option(help="With --search refine: how far it goes, as a known loop does")
