@@ -68,7 +68,7 @@ class WrittenProposer:
     @property
     def is_ready(self) -> bool:
         has_news = self._waits is not None and self._waits[0].num_back > self._waits[1]
-        return has_news or any(task.done() for task in self._writing)
+        return has_news or bool(self._ready) or any(task.done() for task in self._writing)
 
     async def propose(self, size: int, standing: Standing) -> Batch:
         """See Proposer."""
@@ -76,9 +76,9 @@ class WrittenProposer:
         standing.of(self.name).writing = self._writer.account
         await asyncio.to_thread(self._read, standing)
         size = min(size, self._limit - self._num_sent)
-        if size <= 0 or self._num_failed >= MOST_FAILURES:
-            raise Exhausted
         self._gather()
+        if size <= 0 or (self._num_failed >= MOST_FAILURES and not self._ready):
+            raise Exhausted
         if self._knobs is not None and (settings := await asyncio.to_thread(self._knobs.next_batch, size, standing)):
             return self._sent(settings)
         while self._ask(size - len(self._ready)) and self._writer.at_once is None:
