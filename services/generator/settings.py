@@ -38,6 +38,9 @@ class GeneratorSettings(BaseSettings):
     max_connections: int = Field(default=512, ge=8, le=100_000)
     """Open connections; requests on others are answered 503."""
 
+    signing_dir: Path | None = None
+    """Folder of the key that signs reports, made there at the first start. Empty: reports are not signed."""
+
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL"),
@@ -60,6 +63,9 @@ class GeneratorSettings(BaseSettings):
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
     mutates: bool = False
     """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays."""
+    instant_stand_ins: bool = True
+    """Whether `search="instant"` hands out programs that take as arguments what the chosen ones hold in their text, and
+    are seldom compiled anew. How much slower they are was not measured on a GPU yet; no other search proposes them."""
     endpoint_url: str = Field(default="", max_length=2000, pattern=r"^(https?://[^\s@?#]+)?$")
     """Address of a model that `refine` may ask, OpenAI-compatible, up to `/v1`. It is sent the task or a digest of the
     matrix, the programs of the search and what became of them (docs/security.md). Empty: none."""
@@ -109,6 +115,11 @@ class GeneratorSettings(BaseSettings):
     """Bandwidth of that GPU, read plus written, in 1e9 bytes a second; likewise."""
     temperature: float = Field(default=1.0, gt=0, le=2)
     """Sampling temperature."""
+    exploring_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of the groups of samples that are drawn at `exploring_temperature` instead, for a trainer to see what is
+    seldom written. Off: no GPU has shown yet that it pays."""
+    exploring_temperature: float = Field(default=1.2, gt=0, le=2)
+    """... their temperature. Their log-probabilities are of it, and the trainer computes with it."""
     checks_while_decoding: bool = False
     """Whether a sample is stopped where its directives are illegal or its format cannot hold the matrix. Off: no GPU
     has shown yet that it pays."""
@@ -157,6 +168,9 @@ class GeneratorSettings(BaseSettings):
     """Of the matrices in Redis, all jobs together; beyond it requests are answered 503."""
     max_operand_bytes: int = Field(default=64 * 2**30, ge=2**20)
     """Of the dense operands of a product: what no GPU holds is refused at once."""
+    posted_tasks: bool = False
+    """Whether `POST /v1/tasks` takes a flashinfer-bench Definition: its reference is somebody's code. Evaluators run it
+    only where their own setting of this name says so."""
     max_parsed_matrices: int = Field(default=4, ge=1, le=256)
     """Matrices that are parsed at a time, which bounds memory; others wait."""
     max_wait_s: float = Field(default=60.0, ge=0, le=3600)

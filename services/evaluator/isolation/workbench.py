@@ -120,7 +120,7 @@ class LocalWorkbench:
         self._problem = problem
         self._device = device
         self._bench = device.open(problem)
-        self._matrices = StoredMatrices(problem)
+        self._matrices = StoredMatrices(problem, elsewhere=self._bench.build)
         self._kernels: dict[str, LoadedKernel] = {}
         self._works: dict[str, tuple[LaunchWork, ...]] = {}
         """What was counted of the kernels of this batch, those that are no longer loaded among them."""
