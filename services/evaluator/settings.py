@@ -60,7 +60,7 @@ class EvaluatorSettings(BaseSettings):
     run_limit_s: float | None = Field(default=None, gt=0, le=3600)
     """Longest check and longest timing of a candidate. None: 15 on a GPU, 120 on the interpreter."""
     builds_formats: bool = False
-    """Whether a GPU builds the formats of matrices from 100,000 nonzeros itself (row_bins, ell, sell, csr_tiles, dia).
-    Off: the same bits are certain, the time on a GPU was not measured yet."""
+    """Whether a GPU builds the formats of matrices from 100,000 nonzeros itself (see
+    `formats/on_device`). Off: the same bits are certain, the time on a GPU was not measured yet."""
     cached_baselines: int = Field(default=256, ge=1, le=100_000)
     """Workloads whose baselines a worker remembers."""
