@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -37,6 +37,8 @@ from sparsesmith_proto.message import (
 )
 from sparsesmith_proto.policy import PolicyAnnouncement, Verdict
 from sparsesmith_proto.words import SearchStrategy as SearchStrategy
+from sparsesmith_proto.words import TransposedOption as TransposedOption
+from sparsesmith_proto.words import TransposedStorage as TransposedStorage
 from sparsesmith_proto.words import ValuesOption as ValuesOption
 
 
@@ -94,6 +96,12 @@ class TuningOptions(Message):
     values: ValuesOption = "any"
     deterministic: bool = Field(default=False, exclude_if=_is_false)
     """Kernels that give equal bits for equal inputs, and comparison with such routines alone."""
+    transposed: TransposedOption = Field(default="no", exclude_if=lambda which: which == "no")
+    """`yes`: a kernel for A^T in the place of A. `both`: one for each, within one budget."""
+    transposed_storage: TransposedStorage = Field(default="copy", exclude_if=lambda storage: storage == "copy")
+    """What a kernel for A^T reads. `shared`: A as it is stored, so that no second copy of it is needed."""
+    alpha_beta: bool = Field(default=False, exclude_if=_is_false)
+    """What is graded and timed is y = alpha A x + beta y."""
     search: SearchStrategy = "auto"
     budget: Budget = Budget()
     refine: Refinement = Refinement()
@@ -140,6 +148,8 @@ class EvaluationOptions(Message):
     values: ValuesOption = "any"
     deterministic: bool = Field(default=False, exclude_if=_is_false)
     """Whether the program must give equal bits for equal inputs."""
+    alpha_beta: bool = Field(default=False, exclude_if=_is_false)
+    """Whether y = alpha A x + beta y is graded: the program computes A x, scaled where it stores."""
     program: ProgramText
     """With `//@ tune` lines it is graded at many settings of its knobs."""
     budget: Budget = Budget()
@@ -262,6 +272,28 @@ class SearchReport(Message):
     """In the order in which they were first asked. Empty: the answer is of a release that did not tell."""
 
 
+KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+"""Of a key that signs reports: the first 16 digits of the SHA-256 of its 32 public bytes."""
+
+
+class ReportSignature(Message):
+    """Of a report without this field, in the words that `sparsesmith.artifacts.signing` makes of it."""
+
+    algorithm: Literal["ed25519"] = "ed25519"
+    key_id: KeyId
+    signature: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{86}==$")]
+    """64 bytes in Base64."""
+
+
+class SigningKey(Message):
+    """`GET /v1/signing-key`: what a server's reports are verified with."""
+
+    algorithm: Literal["ed25519"] = "ed25519"
+    key_id: KeyId
+    public_key: str
+    """PEM, as openssl reads it."""
+
+
 class KernelReport(Message):
     """The whole answer to a request: what to use and the numbers behind it."""
 
@@ -276,6 +308,13 @@ class KernelReport(Message):
     search: SearchReport
     instant: InstantKernel | None = Field(default=None, exclude_if=_is_none)
     """What was handed out before the search. None: nothing was asked for, or nothing found."""
+    signature: ReportSignature | None = Field(default=None, exclude_if=_is_none)
+    """Of a report that is handed out as a file. None: in a job's states, and of a server that signs nothing."""
+    transposed: "KernelReport | None" = Field(default=None, exclude_if=_is_none)
+    """Of A^T, where both were asked for: a report of its own. None: of others."""
+    extra_bytes: Bytes | None = Field(default=None, exclude_if=_is_none)
+    """Of a report on A^T: device memory that its format takes beside what A's kernel has in its own. None: of others,
+    and where a routine of the library is the answer of either."""
 
 
 class KnobReport(Message):

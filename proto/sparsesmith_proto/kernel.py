@@ -44,6 +44,8 @@ class Workload(Message):
     """Sizes that the operation has beside those of a matrix and `num_dense_cols`."""
     deterministic: bool = Field(default=False, exclude_if=_is_false)
     """Equal inputs give equal bits, in every run and at every place in memory."""
+    alpha_beta: bool = Field(default=False, exclude_if=_is_false)
+    """What is graded and timed is the result times alpha, added to the output times beta."""
 
     def __hash__(self) -> int:
         return hash((self.pattern, self.operation, self.element_type, self.num_dense_cols, self.values))

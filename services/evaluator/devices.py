@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -27,6 +28,8 @@ from sparsesmith_proto.kernel import DeviceDescription, Workload
 from sparsesmith_proto.message import Architecture
 
 logger = logging.getLogger(__name__)
+
+DeviceKind = Literal["cuda", "interpreter"]
 
 CUDA_RUN_LIMIT_S = 15.0
 """Beside checks of microseconds: a kernel that takes this long hangs."""
@@ -53,6 +56,7 @@ class CudaFactory:
 
     def __call__(self, known: DeviceDescription | None = None) -> Device:
         os.environ["CUDA_VISIBLE_DEVICES"] = self.visible_device
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # As NVML counts: it is asked about the same GPU.
         from services.evaluator.cuda.device import CudaDevice
 
         return CudaDevice(known=known, builds_formats=self.builds_formats)
@@ -70,12 +74,41 @@ class InterpreterFactory:
         return InterpreterDevice(self.architecture)
 
 
-def device_process(settings: EvaluatorSettings) -> DeviceProcess:
-    """The sandbox of the device that the settings ask for; started only where it was tried whether the device works in
-    a process that the kernel confines. Raises Unavailable where it must be confined and cannot."""
+@dataclass(frozen=True)
+class Gpu:
+    """By its name as in CUDA_VISIBLE_DEVICES."""
+
+    visible_device: str
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """No GPU."""
+
+
+Chosen = Gpu | Interpreter
+
+
+def chosen_device(settings: EvaluatorSettings, quarantined: Callable[[], Collection[str]] = tuple) -> Chosen:
+    """What the settings ask for; of a machine's GPUs one that no other evaluator has, ours until this process ends.
+
+    `quarantined`: UUIDs of GPUs that nobody may take. Raises Unavailable where there is none.
+    """
+    match _device_kind(settings.device):
+        case "cuda":
+            refuse_older_driver(_cuda_of_driver())
+            return Gpu(_visible_device(_gpu_index(settings, quarantined())))
+        case "interpreter":
+            return Interpreter()
+
+
+def device_process(settings: EvaluatorSettings, chosen: Chosen | None = None) -> DeviceProcess:
+    """The sandbox of a device, else of the one that the settings ask for; started only where it was tried whether the
+    device works in a process that the kernel confines. Raises Unavailable where it must be confined and cannot."""
     if settings.confinement == "on" and not available().is_whole:
         raise Unavailable(f"confinement is on, and this kernel has not all of it: {available().describe()}")
-    kind = _device_kind(settings.device)
+    chosen = chosen or chosen_device(settings)
+    kind: DeviceKind = "cuda" if isinstance(chosen, Gpu) else "interpreter"
     run_limit_s = settings.run_limit_s or (CUDA_RUN_LIMIT_S if kind == "cuda" else INTERPRETER_RUN_LIMIT_S)
     limits = StageLimits(
         start_s=settings.start_limit_s or (CUDA_START_LIMIT_S if kind == "cuda" else INTERPRETER_START_LIMIT_S),
@@ -88,7 +121,7 @@ def device_process(settings: EvaluatorSettings) -> DeviceProcess:
     )
     has_spare = kind == "cuda" if settings.spare_process is None else settings.spare_process
     most_spares = settings.most_spares if has_spare else 0
-    return held(_factory(kind, settings), _profile(kind), limits, most_spares, settings.confinement)
+    return held(_factory(chosen, settings), _profile(kind), limits, most_spares, settings.confinement)
 
 
 def held(
@@ -121,7 +154,7 @@ def _trial_problem() -> Problem:
     return Problem(Workload(pattern=matrix.digest, operation="spmv", element_type="float32", num_dense_cols=1), matrix)
 
 
-def _profile(kind: Literal["cuda", "interpreter"]) -> Profile:
+def _profile(kind: DeviceKind) -> Profile:
     """What the device needs beside libraries: its caches, the assembler of our own kernels, of a GPU the driver's
     files."""
     read, run = tuple(toolkits()), tuple(possible_assemblers())
@@ -142,16 +175,15 @@ def _cache(variable: str, usual: Path) -> Path:
     return folder
 
 
-def _factory(kind: Literal["cuda", "interpreter"], settings: EvaluatorSettings) -> DeviceFactory:
-    match kind:
-        case "cuda":
-            refuse_older_driver(_cuda_of_driver())
-            return CudaFactory(_visible_device(_gpu_index(settings)), settings.builds_formats)
-        case "interpreter":
+def _factory(chosen: Chosen, settings: EvaluatorSettings) -> DeviceFactory:
+    match chosen:
+        case Gpu(visible_device=visible_device):
+            return CudaFactory(visible_device, settings.builds_formats)
+        case Interpreter():
             return InterpreterFactory(settings.architecture)
 
 
-def _device_kind(asked: Literal["auto", "cuda", "interpreter"]) -> Literal["cuda", "interpreter"]:
+def _device_kind(asked: Literal["auto", "cuda", "interpreter"]) -> DeviceKind:
     if asked != "auto":
         return asked
     if _num_gpus() == 0:
@@ -203,8 +235,27 @@ def _cuda_of_driver() -> int | None:
         return None
 
 
-def _gpu_index(settings: EvaluatorSettings) -> int:
-    return settings.cuda_device if settings.gpu_claims_dir is None else claim_gpu(settings.gpu_claims_dir, _num_gpus())
+def _gpu_index(settings: EvaluatorSettings, quarantined: Collection[str]) -> int:
+    """Among the devices that this process may see."""
+
+    def is_sound(index: int) -> bool:
+        return not quarantined or _uuid(_visible_device(index)) not in quarantined
+
+    if settings.gpu_claims_dir is not None:
+        return claim_gpu(settings.gpu_claims_dir, _num_gpus(), is_sound)
+    if not is_sound(settings.cuda_device):
+        raise Unavailable(
+            f"GPU {settings.cuda_device} is in quarantine: its memory was found faulty",
+            field="cuda_device",
+            value=settings.cuda_device,
+        )
+    return settings.cuda_device
+
+
+def _uuid(visible_device: str) -> str:
+    from services.evaluator.cuda.ecc import EccCounters
+
+    return EccCounters(visible_device).uuid
 
 
 def _visible_device(index: int) -> str:

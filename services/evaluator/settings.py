@@ -59,6 +59,9 @@ class EvaluatorSettings(BaseSettings):
     """Longest drawing of a batch's inputs and reference results."""
     run_limit_s: float | None = Field(default=None, gt=0, le=3600)
     """Longest check and longest timing of a candidate. None: 15 on a GPU, 120 on the interpreter."""
+    tells_of_all: bool = False
+    """Whether programs of families and mutators that pass go on the trainer's stream, too, for a trainer that imitates
+    (SPARSESMITH_TRAINER_IMITATION_SHARE). Off: no GPU has shown yet that it pays."""
     builds_formats: bool = False
     """Whether a GPU builds the formats of matrices from 100,000 nonzeros itself (see
     `formats/on_device`). Off: the same bits are certain, the time on a GPU was not measured yet."""

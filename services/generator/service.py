@@ -33,9 +33,10 @@ from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.tools import Tools
 from services.generator.views import MatrixViews
+from sparsesmith.artifacts.signing import kept_signer
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import Fleet, PolicyStatus, Readiness
+from sparsesmith_proto.api import Fleet, KernelReport, PolicyStatus, Readiness, SigningKey
 from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Service:
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.views = MatrixViews(self.ledger)
         self.metrics = Metrics()
+        self.signer = None if settings.signing_dir is None else kept_signer(settings.signing_dir)
         self.trials = Trials(channels.candidates)
         num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set()) + MAX_LISTINGS
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
@@ -121,6 +123,16 @@ class Service:
             under_probe=self.watch.under_probe,
             verdicts=self.watch.standing.verdicts,
         )
+
+    def signing_key(self) -> SigningKey:
+        """What reports are verified with. Raises NotFound where the service signs none."""
+        if self.signer is None:
+            raise NotFound("this service signs no reports", field="signing_dir")
+        return self.signer.public
+
+    def signed(self, report: KernelReport) -> KernelReport:
+        """As it is handed out as a file."""
+        return report if self.signer is None else self.signer.signed(report)
 
     async def roll_back_policy(self, version: PolicyVersion | None) -> PolicyStatus:
         """An operator's wish; the engine follows within `policy_poll_s`. Raises NotFound, Conflict, Unavailable."""
@@ -253,5 +265,7 @@ def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicyS
         settings.num_sms,
         settings.copy_bandwidth_gbs,
         settings.checks_while_decoding,
+        settings.exploring_share,
+        settings.exploring_temperature,
     )
     return PolicySampler(EngineHost(options, settings.engine_restart_s), folder.prompt_writer(), sampling)

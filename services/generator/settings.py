@@ -38,6 +38,9 @@ class GeneratorSettings(BaseSettings):
     max_connections: int = Field(default=512, ge=8, le=100_000)
     """Open connections; requests on others are answered 503."""
 
+    signing_dir: Path | None = None
+    """Folder of the key that signs reports, made there at the first start. Empty: reports are not signed."""
+
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL"),
@@ -88,6 +91,11 @@ class GeneratorSettings(BaseSettings):
     """Bandwidth of that GPU, read plus written, in 1e9 bytes a second; likewise."""
     temperature: float = Field(default=1.0, gt=0, le=2)
     """Sampling temperature."""
+    exploring_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of the groups of samples that are drawn at `exploring_temperature` instead, for a trainer to see what is
+    seldom written. Off: no GPU has shown yet that it pays."""
+    exploring_temperature: float = Field(default=1.2, gt=0, le=2)
+    """... their temperature. Their log-probabilities are of it, and the trainer computes with it."""
     checks_while_decoding: bool = False
     """Whether a sample is stopped where its directives are illegal or its format cannot hold the matrix. Off: no GPU
     has shown yet that it pays."""

@@ -13,6 +13,8 @@ from sparsesmith.artifacts.python_loader import program_loader, python_loader
 from sparsesmith.errors import Conflict
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import InstantKernel, KernelReport, LibraryAnswer, TriedCandidate, TunedAnswer
 from sparsesmith_proto.kernel import Workload
@@ -71,7 +73,7 @@ def instant_artifact(
     """
     program, workload = extract_program(kernel.candidate.program), kernel.workload
     single: dict[ArtifactKind, Callable[[], str]] = {"cu": lambda: program}
-    if pattern is not None:
+    if pattern is not None and _is_product(workload):
         single["hpp"] = lambda: cpp_header(program, workload, pattern, kernel.device, values)
         single["py"] = lambda: program_loader(program, workload, kernel.device)
     single["json"] = lambda: kernel.model_dump_json(indent=2)
@@ -108,13 +110,19 @@ def artifact_name(workload: Workload, kind: ArtifactKind) -> str:
 
 
 def kinds_of(report: KernelReport) -> tuple[ArtifactKind, ...]:
-    """The single files that an answer has. A header and a loader are about a matrix: a task has none."""
-    is_task = report.workload.pattern is None
+    """The single files that an answer has. A header and a loader are of a product of a matrix with one operand."""
+    is_task = not _is_product(report.workload)
     match report.answer:
         case TunedAnswer():
             return ("cu", "json") if is_task else ("cu", "hpp", "py", "json")
         case LibraryAnswer():
             return ("json",) if is_task else ("py", "json")
+
+
+def _is_product(workload: Workload) -> bool:
+    """Of a matrix with one operand."""
+    operation = operation_named(workload.operation)
+    return workload.pattern is not None and len(operands_with_role(operation, "input")) == 1
 
 
 @dataclass(frozen=True)
@@ -148,10 +156,10 @@ class _Bundle:
 
     def _matrix(self, kind: ArtifactKind) -> Pattern:
         """Raises Conflict where there is none."""
-        if self.pattern is None:
-            kinds = ", ".join(kinds_of(self.report))
+        if self.pattern is None or not _is_product(self.report.workload):
+            kinds, lacks = ", ".join(kinds_of(self.report)), "matrix" if self.pattern is None else "single operand"
             raise Conflict(
-                f"{self.report.workload.operation} has no matrix, and its answer no {kind} (it has: {kinds})",
+                f"{self.report.workload.operation} has no {lacks}, and its answer no {kind} (it has: {kinds})",
                 field="kind",
                 value=kind,
                 limit=kinds,

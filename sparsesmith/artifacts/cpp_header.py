@@ -80,7 +80,7 @@ def cpp_header(
     """
     program = parse_program(program_text, workload.operation, workload.element_type)
     layout = build_layout(program.format, program.parameters, pattern, values)
-    plan = bind(program, layout, Problem(workload, pattern, values), device.num_sms)
+    plan = bind(program, layout, Problem(workload, pattern, values).unscaled, device.num_sms)
     includes, layout_code = _apart((_SOURCES / "layout.hpp").read_text())
     program_includes, device_code = _program_apart(program.source)
     (operand,), (result,) = plan.names("input"), plan.names("output")

@@ -68,6 +68,8 @@ def show_report(console: Console, report: KernelReport, known: str | None = None
         show_line(console, "values", "fixed: a kernel is valid for this matrix's values only")
     if workload.deterministic:
         show_line(console, "bits", "equal for equal inputs, in every run: compared with such routines alone")
+    if workload.alpha_beta:
+        show_line(console, "graded", "y = alpha A x + beta y")
     show_line(console, "device", describe_device(report.device))
     shown = answer.best if isinstance(answer, TunedAnswer) else answer.closest
     if shown is not None:

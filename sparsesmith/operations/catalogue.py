@@ -21,8 +21,11 @@ from sparsesmith.operations.operation import (
     task_size_names,
     task_sizes,
 )
+from sparsesmith.operations.scaled import check_scaling
+from sparsesmith.operations.sddmm import SDDMM
 from sparsesmith.operations.spmm import SPMM
 from sparsesmith.operations.spmv import SPMV
+from sparsesmith.operations.spmv_t import SPMV_T
 from sparsesmith.operations.task import Task
 from sparsesmith.operations.texts import check_element_type
 from sparsesmith_proto.kernel import Workload
@@ -31,7 +34,7 @@ from sparsesmith_proto.message import Axes
 ENTRY_POINTS = "sparsesmith.operations"
 """Each names a value that keeps the Operation protocol."""
 
-ON_MATRICES: tuple[Operation, ...] = (SPMV, SPMM)
+ON_MATRICES: tuple[Operation, ...] = (SPMV, SPMM, SPMV_T, SDDMM)
 """In the order of their ids."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -166,6 +169,8 @@ def check_workload(workload: Workload) -> None:
         raise InvalidOption(f"pattern: {operation.name} takes {needed}", field="pattern", limit=needed)
     check_element_type(operation, workload.element_type)
     check_axes(operation, workload.num_dense_cols, workload.axes)
+    if workload.alpha_beta:
+        check_scaling(operation, workload.element_type)
 
 
 def _check_parts(operation: Operation) -> None:

@@ -69,7 +69,7 @@ def short_grid(problem: Problem, cost: CostModel) -> Choices:
         return grid_of_problem(problem)
     work = work_of(pattern, workload.element_type, workload.num_dense_cols, NUM_WINDOWS)
     kind = workload.operation, workload.element_type
-    prospects = shortlist(work, *kind, SLOW_TO_RANK | cost.left_out, A_FAMILY)
+    prospects = shortlist(work, *kind, SLOW_TO_RANK | cost.left_out | cost.never_seen, A_FAMILY)
     prospects = prospects or shortlist(work, *kind, (), A_FAMILY)
     if not prospects:
         raise InvalidOption(

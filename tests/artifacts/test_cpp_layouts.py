@@ -64,6 +64,12 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"width": 2, "rest": "coo", "index": "u16"},
     ),
     "hubs": ({"items": 2}, {"hub_cols": 7, "items": 4}),
+    "cells": (
+        {"strips": 3, "cell_cols": 32},
+        {"strips": 5, "height": 4, "cell_cols": 64, "pad": 2, "parts": 3},
+        {"strips": 2, "height": 8, "cell_cols": 256, "pad": 1},
+    ),
+    "csc": ({},),
 }
 
 MAIN = """

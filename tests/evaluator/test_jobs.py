@@ -36,7 +36,7 @@ from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.api import JobStatus, Queued
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Parent, Prompt, Rejected, Sampled, TimedOut, UserWritten
+from sparsesmith_proto.kernel import Candidate, FromFamily, Parent, Prompt, Rejected, Sampled, TimedOut, UserWritten
 from sparsesmith_proto.keys import Quotas
 from tests.evaluator.grading_tools import make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, program_text
@@ -214,6 +214,21 @@ def test_an_improvement_of_a_sample_with_a_parent_is_one_over_its_parent(grader:
 def test_users_and_families_give_no_rewards(grader: Grader, connection: Redis) -> None:
     grade(make_job(program_text("right 5"), is_sampled=False), grader, connection)
     assert RewardStream(connection).read("test", 10, 50) == []
+
+
+def test_an_evaluator_that_tells_of_all_tells_of_what_others_than_users_wrote_and_passed(
+    grader: Grader, connection: Redis
+) -> None:
+    job = make_job(program_text("right 5"), program_text("right 6"), program_text("die"), is_sampled=False)
+    family = FromFamily(family="csr_vector", parameters={})
+    origins = (UserWritten(), family, family)
+    candidates = (each.model_copy(update={"origin": o}) for each, o in zip(job.candidates, origins, strict=True))
+    job = job.model_copy(update={"candidates": tuple(candidates)})
+    report = grade(job, grader, connection)
+    best = report.baselines.best_routine().timing
+    assert reward_records(job, report, best) == []
+    told = [each.candidate.candidate_id for each in reward_records(job, report, best, of_all=True)]
+    assert told == ["candidate-1"]
 
 
 def test_nothing_is_learned_from_values_that_the_policy_does_not_see(grader: Grader, connection: Redis) -> None:

@@ -357,6 +357,35 @@ def _bsell(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _cells(o: Operands) -> dict[int, float]:
+    strips, height, cell_cols, pad = (int(o.parameters[name]) for name in ("strips", "height", "cell_cols", "pad"))
+    cells, bounds, columns = (o.array(name) for name in ("cell_offsets", "strip_offsets", "col_indices"))
+    sums = dict.fromkeys(range(o.num_rows), 0.0)
+    for window, panel in itertools.product(range(o.size("num_windows")), range(o.size("num_panels"))):
+        cell = window * o.size("num_panels") + panel
+        assert cells[cell] % 16 == 0
+        assert bounds[cell * (strips + 1) + strips] <= cells[cell + 1] - cells[cell] <= o.size("cell_slots")
+        for strip in range(strips):
+            begin, end = bounds[cell * (strips + 1) + strip : cell * (strips + 1) + strip + 2]
+            assert begin % pad == 0
+            for slot, i in itertools.product(range(cells[cell] + begin, cells[cell] + end), range(height)):
+                row, value = (window * strips + strip) * height + i, o.values[slot * height + i]
+                if row < o.num_rows:
+                    sums[row] += value * o.x[panel * cell_cols + columns[slot]]
+                else:
+                    assert value == 0
+    return sums
+
+
+def _csc(o: Operands) -> dict[int, float]:
+    offsets, rows, places = o.array("col_offsets"), o.array("row_indices"), o.array("places")
+    sums = dict.fromkeys(range(o.num_rows), 0.0)
+    for column in range(o.num_cols):
+        for j in range(offsets[column], offsets[column + 1]):
+            sums[rows[j]] += o.values[places[j]] * o.x[column]
+    return sums
+
+
 WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "csr": _csr,
     "csr_rowblocks": _csr_rowblocks,
@@ -372,4 +401,6 @@ WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "row_bins": _row_bins,
     "bsell": _bsell,
     "hyb": _hyb,
+    "cells": _cells,
+    "csc": _csc,
 }

@@ -191,14 +191,14 @@ class CudaBench:
     @cached_property
     def _routines(self) -> LibraryRoutines | OwnRoutines:
         device, problem = self._device, self._problem
-        if not is_product(problem):
+        if not has_library(problem):
             return OwnRoutines(problem, self.load, device.architecture, device.num_sms, self._draws)
         return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
         """See Bench.baselines. Checked on two draws of its own."""
         self.vouch()
-        if is_product(self._problem):
+        if has_library(self._problem):
             return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
         first, *others = kinds_of(self._problem)
         return self._routines.baselines(self.draw(first), self.draw(others[-1] if others else first))
@@ -347,6 +347,11 @@ def byte_floor(device: CudaDevice, problem: Problem) -> ByteFloor:
         dram_gbs=max(READ_MARGIN * device.description().copy_bandwidth_gbs, device.peak_memory_gbs),
         l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),
     )
+
+
+def has_library(problem: Problem) -> bool:
+    """Whether the vendor's library computes it: products with A or A^T, scaled or not."""
+    return isinstance(problem.operation, SparseProduct)
 
 
 def is_product(problem: Problem) -> bool:

@@ -23,6 +23,7 @@ from math import prod
 
 import numpy as np
 
+from services.evaluator.candidates import program_of
 from services.evaluator.checking.correctness import Correct, HostSeal, check
 from services.evaluator.checking.draws import draw as draw_inputs
 from services.evaluator.checking.draws import kinds_of, system_generator
@@ -60,7 +61,7 @@ from sparsesmith.formats.format import Argument as KernelArgument
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.operations import Problem
 from sparsesmith.program.binding import BoundBuffer, bind
-from sparsesmith.program.program import KernelProgram, parse_program
+from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import (
     Baselines,
     BaselineTiming,
@@ -204,11 +205,14 @@ class InterpreterBench:
         """Nothing is held."""
 
     def _routine(self, name: str, text: str, checked: Draw) -> BaselineTiming | None:
-        """None: it gives other bits each time, where the workload asks for equal ones."""
+        """None: it gives other bits each time where the workload asks for equal ones, or cannot be scaled where it
+        asks for that."""
         problem = self.problem
-        program = parse_program(text, problem.workload.operation, problem.element_type)
+        program = program_of(text, problem.workload)
         binary = compile_own(program.source, self._device.architecture)
         if not isinstance(binary, Compiled):
+            if problem.workload.alpha_beta:  # It adds to its output.
+                return None
             raise Unavailable(f"the baseline {name} does not compile: {binary.log}")
         if problem.workload.deterministic and any(each.unordered for each in binary.facts.kernels.values()):
             return None

@@ -36,7 +36,7 @@ _REASONS: Mapping[int, str] = {
     400: "No HTTP request, or a form that is cut short",
     401: "The server asks for a key, and none came that opens it",
     403: "Operators ask from the server's own machine",
-    404: "No such job, pattern or policy",
+    404: "No such job, pattern, policy or key",
     405: "No such method here",
     408: "The body paused or came too slowly",
     409: "Not possible in the job's state, or the Idempotency-Key stands for another question",

@@ -11,10 +11,9 @@ from typing import Protocol
 from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
 from sparsesmith.errors import InvalidOption, LimitExceeded, Unavailable
-from sparsesmith.program.atomics import is_ordered
+from sparsesmith.program.atomics import allowed_texts
 from sparsesmith.tuning.instant import Choice, choices
 from sparsesmith.tuning.models import CostModels
-from sparsesmith.tuning.tuner import anything
 from sparsesmith_proto.api import InstantKernel
 from sparsesmith_proto.evaluation import InstantJob, InstantReport
 from sparsesmith_proto.kernel import Candidate, Checked, EstimatedTiming, FromFamily
@@ -96,9 +95,8 @@ async def _meet_devices(cost_models: CostModels, operation: str, tools: InstantT
 
 def _first_choices(task: TuningTask, cost_models: CostModels, *, stands_in: bool) -> list[Choice]:
     workload = task.problem.workload
-    allows = is_ordered if workload.deterministic else anything
     cost = cost_models.expected(workload.operation)
-    return list(islice(choices(task.problem, cost, allows, stands_in=stands_in), TRIES))
+    return list(islice(choices(task.problem, cost, allowed_texts(workload), stands_in=stands_in), TRIES))
 
 
 def _candidate(task: TuningTask, choice: Choice, number: int) -> Candidate:
