@@ -20,6 +20,7 @@ from services.evaluator.settings import EvaluatorSettings
 
 if TYPE_CHECKING:
     from services.evaluator.cuda.ecc import EccCounters
+    from services.evaluator.jobs import Origins
 
 logger = logging.getLogger("services.evaluator")
 
@@ -110,13 +111,22 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         held = {part: is_held and kernel.is_whole for part, is_held in parts.items()}
         metrics = EvaluatorMetrics(device, held, ecc is not None and ecc.is_counting)
         channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
-        jobs.install(jobs.GradingService(grader, *channels, metrics.graded, memory, settings.tells_of_all))
+        service = jobs.GradingService(grader, *channels, metrics.graded, memory, _told_of(settings))
+        jobs.install(service)
         with published(metrics.registry, MetricsChannel(connection), worker.name):
             worker.work(burst=burst, logging_level="WARNING")
     if worker.is_retiring:
         logger.error("%s is out of service: its worker ends, its job goes to another", device.name)
         return DEVICE_GONE
     return 0
+
+
+def _told_of(settings: EvaluatorSettings) -> "Origins":
+    """Origins beside the policy's whose programs go on the stream."""
+    from sparsesmith_proto.kernel import FromFamily, Mutated, Written
+
+    ours: Origins = (FromFamily, Mutated) if settings.tells_of_all else ()
+    return (*ours, Written) if settings.records_written else ours
 
 
 def _ecc(visible_device: str) -> "EccCounters":

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from sparsesmith.formats.format import Format, Layout, Parameters
 from sparsesmith.operations import Problem
 from sparsesmith.operations.operation import Expected, Residual
 from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.evaluation import LaunchWork
 from sparsesmith_proto.kernel import (
     Baselines,
     Crashed,
@@ -221,6 +222,15 @@ class LoadedKernel(Protocol):
 
     def close(self) -> None:
         """Frees its memory. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A loaded kernel that knows what its launches did."""
+
+    def counted(self) -> tuple[LaunchWork, ...]:
+        """Of each launch, in the first run."""
         ...
 
 

@@ -19,11 +19,14 @@ from services.evaluator.gpu_claim import claim_gpu
 from services.evaluator.isolation.child import DeviceFactory
 from services.evaluator.isolation.confined import Confined
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.references.client import ReferenceLimits
+from services.evaluator.references.limits import WithReferences, reference_limits
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.cuda.nvrtc import toolkits
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
+from sparsesmith.operations.imported.folder import imported_folder
 from sparsesmith_proto.kernel import DeviceDescription, Workload
 from sparsesmith_proto.message import Architecture
 
@@ -121,19 +124,31 @@ def device_process(settings: EvaluatorSettings, chosen: Chosen | None = None) ->
     )
     has_spare = kind == "cuda" if settings.spare_process is None else settings.spare_process
     most_spares = settings.most_spares if has_spare else 0
-    return held(_factory(chosen, settings), _profile(kind), limits, most_spares, settings.confinement)
+    references = None if imported_folder() is None else reference_limits(settings)
+    return held(_factory(chosen, settings), _profile(kind), limits, most_spares, settings.confinement, references)
 
 
 def held(
-    factory: DeviceFactory, profile: Profile, limits: StageLimits, most_spares: int, confinement: ConfinementOption
+    factory: DeviceFactory,
+    profile: Profile,
+    limits: StageLimits,
+    most_spares: int,
+    confinement: ConfinementOption,
+    references: ReferenceLimits | None = None,
 ) -> DeviceProcess:
-    """The sandbox, its processes confined as far as the setting says and the device works so."""
+    """The sandbox, its processes confined as far as the setting says and the device works so. `references`: limits of
+    those of imported tasks, where there are any."""
     if confinement != "off":
-        confined = DeviceProcess(Confined(factory, profile), limits, most_spares=most_spares, is_confined=True)
+        held_factory = _asking(Confined(factory, profile), references)
+        confined = DeviceProcess(held_factory, limits, most_spares=most_spares, is_confined=True)
         if confinement == "on" or _works(confined):
             return confined
         confined.close()
-    return DeviceProcess(factory, limits, most_spares=most_spares)
+    return DeviceProcess(_asking(factory, references), limits, most_spares=most_spares)
+
+
+def _asking(factory: DeviceFactory, references: ReferenceLimits | None) -> DeviceFactory:
+    return factory if references is None else WithReferences(factory, references)
 
 
 def _works(process: DeviceProcess) -> bool:
@@ -157,7 +172,9 @@ def _trial_problem() -> Problem:
 def _profile(kind: DeviceKind) -> Profile:
     """What the device needs beside libraries: its caches, the assembler of our own kernels, of a GPU the driver's
     files."""
-    read, run = tuple(toolkits()), tuple(possible_assemblers())
+    imported = imported_folder()
+    read = (*toolkits(), *(() if imported is None else (imported.resolve(),)))
+    run = tuple(possible_assemblers())
     match kind:
         case "cuda":
             caches = (_cache("CUPY_CACHE_DIR", Path.home() / ".cupy"), _cache("CUDA_CACHE_PATH", Path.home() / ".nv"))

@@ -32,10 +32,21 @@ from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
-from sparsesmith_proto.kernel import Baselines, Evaluation, FromFamily, Mutated, Passed, Sampled, Timing, Workload
+from sparsesmith_proto.kernel import (
+    Baselines,
+    Evaluation,
+    Passed,
+    Sampled,
+    Timing,
+    Workload,
+)
+from sparsesmith_proto.message import Message
 from sparsesmith_proto.reward import RewardRecord
 
 log = logging.getLogger(__name__)
+
+Origins = tuple[type[Message], ...]
+"""Kinds of writers of candidates."""
 
 MAX_IDENTIFIER_CHARACTERS = 128
 MAX_SEARCHES = 8
@@ -197,10 +208,10 @@ class GradingService:
         accounts: Accounts,
         on_report: Callable[[EvaluationReport], None] = lambda report: None,
         memory: MemoryWatch = UNWATCHED,
-        tells_of_all: bool = False,
+        told_of: Origins = (),
     ) -> None:
-        """`tells_of_all`: of programs that pass, also those that the policy did not write."""
-        self._tells_of_all = tells_of_all
+        """`told_of`: origins beside the policy's whose programs are recorded where they passed."""
+        self._told_of = told_of
         self._grader = grader
         self._memory = memory
         self._patterns = patterns
@@ -220,7 +231,7 @@ class GradingService:
         finally:
             self._charge(job.job_id, time.monotonic() - began)
         self._on_report(report)
-        for record in reward_records(job, report, self._known.rival(job, report), self._tells_of_all):
+        for record in reward_records(job, report, self._known.rival(job, report), self._told_of):
             self._stream.publish(record)
         self._known.take_in(job, report)
         return report
@@ -241,12 +252,12 @@ class GradingService:
 
 
 def reward_records(
-    job: EvaluationJob, report: EvaluationReport, known: Timing, of_all: bool = False
+    job: EvaluationJob, report: EvaluationReport, known: Timing, told_of: Origins = ()
 ) -> list[RewardRecord]:
     """One record for each candidate that the policy wrote and that was reached, at the first values of its knobs: what
     a tuner found beyond them is not the sample's.
 
-    `known`: the best time that was known of the workload. `of_all`: also of what families and mutators wrote, where it
+    `known`: the best time that was known of the workload. `told_of`: also of programs of these origins, where they
     passed; nobody learns from a user's own program.
 
     None for fixed values: the policy does not see them and must not learn that they can be left out. None where equal
@@ -257,15 +268,13 @@ def reward_records(
     return [
         _record(job, evaluation, report, rival_of(evaluation.candidate, report, known))
         for evaluation in report.evaluations
-        if _teaches(evaluation, of_all) and not evaluation.candidate.settings and was_reached(evaluation.outcome)
+        if _teaches(evaluation, told_of) and not evaluation.candidate.settings and was_reached(evaluation.outcome)
     ]
 
 
-def _teaches(evaluation: Evaluation, of_all: bool) -> bool:
+def _teaches(evaluation: Evaluation, told_of: Origins) -> bool:
     origin = evaluation.candidate.origin
-    if isinstance(origin, Sampled):
-        return True
-    return of_all and isinstance(origin, FromFamily | Mutated) and isinstance(evaluation.outcome, Passed)
+    return isinstance(origin, Sampled) or (isinstance(origin, told_of) and isinstance(evaluation.outcome, Passed))
 
 
 def _record(job: EvaluationJob, evaluation: Evaluation, report: EvaluationReport, rival: Timing) -> RewardRecord:

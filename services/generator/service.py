@@ -33,8 +33,13 @@ from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.tools import Tools
 from services.generator.views import MatrixViews
+from services.generator.writing import Writers
+from services.generator.writing.endpoint import Endpoint, EndpointOptions
+from services.generator.writing.model import Model, ModelOptions
+from services.generator.writing.text import ChatPrompts, TextModel
 from sparsesmith.artifacts.signing import kept_signer
 from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith.prompts.brief import Gpu
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import Fleet, KernelReport, PolicyStatus, Readiness, SigningKey
 from sparsesmith_proto.message import PolicyVersion
@@ -67,6 +72,8 @@ class Service:
         self.watch = None
         if self.folder is not None and self.sampler is not None:
             self.watch = policy_watch(self.folder, self.sampler, self.evaluations, channels, settings)
+        self.endpoint = model_endpoint(settings)
+        self.writers = Writers(self._models(), model_options(settings))
         answers = Answers(self._tools(), self._policy_version, self.metrics)
         self.jobs = Jobs(self.ledger, answers, JobLimits(settings.max_waiting_jobs, settings.max_running_jobs))
         for collector in (
@@ -93,6 +100,8 @@ class Service:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self.evaluations.close()
+            if self.endpoint is not None:
+                await self.endpoint.close()
 
     async def readiness(self) -> Readiness:
         """Without its engine the service is ready for all that needs no policy, and says so.
@@ -148,6 +157,14 @@ class Service:
             }
         )
 
+    def _models(self) -> list[Model]:
+        """That `refine` may ask."""
+        models: list[Model] = [] if self.endpoint is None else [self.endpoint]
+        sampler, folder = self.sampler, self.folder
+        if sampler is not None and folder is not None and isinstance(sampler.writer, ChatPrompts):
+            models.append(TextModel(sampler, sampler.writer, folder.name, self.settings.samples_in_flight))
+        return models
+
     def _tools(self) -> Tools:
         settings, models = self.settings, CostModels(self.settings.cost_model_dir)
         return Tools(
@@ -158,6 +175,7 @@ class Service:
                 models,
                 settings.mutates,
                 value_filter(settings.value_dir, settings.value_oversampling),
+                self.writers,
             ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
@@ -211,6 +229,30 @@ def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:
         return folder
     log.warning("no policy at %s: the service runs on kernel families alone", folder.path)
     return None
+
+
+def model_endpoint(settings: GeneratorSettings) -> Endpoint | None:
+    """Raises InvalidOption where the file of its key holds none."""
+    if not settings.endpoint_url:
+        return None
+    options = EndpointOptions(
+        url=settings.endpoint_url,
+        model=settings.endpoint_model,
+        key_file=settings.endpoint_key_file,
+        timeout_s=settings.endpoint_timeout_s,
+        silence_s=settings.endpoint_silence_s,
+        retries=settings.endpoint_retries,
+        first_pause_s=settings.endpoint_first_pause_s,
+        max_tokens=settings.endpoint_max_tokens,
+        temperature=settings.endpoint_temperature,
+        at_once=settings.endpoint_at_once,
+    )
+    return Endpoint(options)
+
+
+def model_options(settings: GeneratorSettings) -> ModelOptions:
+    gpu = Gpu(settings.architecture, num_sms=settings.num_sms, copy_bandwidth_gbs=settings.copy_bandwidth_gbs)
+    return ModelOptions(gpu, settings.refine_history_characters)
 
 
 def policy_watch(

@@ -47,6 +47,7 @@ from sparsesmith_proto.kernel import (
     Timing,
     UserWritten,
     Workload,
+    Written,
 )
 
 
@@ -192,6 +193,10 @@ def describe_origin(origin: Origin | FromPolicy) -> str:
             return f"kernel family {family} {shown}"
         case Mutated(deed=deed, parent=parent):
             return f"candidate {parent}, changed: {deed}"
+        case Written(model=model, parent=None):
+            return f"{model}, from the task's words"
+        case Written(model=model, parent=parent):
+            return f"{model}, from candidate {parent}"
         case UserWritten():
             return "you"
         case ProbeWritten(version=version):

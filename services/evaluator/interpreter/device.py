@@ -62,6 +62,7 @@ from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.operations import Problem
 from sparsesmith.program.binding import BoundBuffer, bind
 from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.evaluation import LaunchWork, LineWork
 from sparsesmith_proto.kernel import (
     Baselines,
     BaselineTiming,
@@ -92,6 +93,9 @@ REGISTER_UNIT = 8
 
 DEPENDENT_ROLES = ("input", *WRITABLE_ROLES)
 """What kernels before a program may still be using while it starts."""
+
+MAX_TOLD_LINES = 8
+"""The busiest lines of a program that a profile holds."""
 
 POISON = 0xFF
 """Each byte of scratch and outputs before a run: NaN as a floating-point number, -1 as an index. Reading it is found
@@ -313,6 +317,10 @@ class InterpretedKernel:
             (counts, prod(resolved.grid)) for counts, resolved in zip(self._counts, self._bound.launches, strict=True)
         ]
 
+    def counted(self) -> tuple[LaunchWork, ...]:
+        """See Counting.counted."""
+        return tuple(map(_told, self._counts))
+
     def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         return self.run(draw, start)
 
@@ -347,6 +355,38 @@ class InterpretedKernel:
         is_garbage = argument.role in ("scratch", "output")
         is_writable = argument.role in WRITABLE_ROLES
         return Buffer(argument.name, array, is_writable, nothing_written(array) if is_garbage else None)
+
+
+def _told(counts: Counts) -> LaunchWork:
+    return LaunchWork(
+        warp_instructions=counts.warp_instructions,
+        lane_instructions=counts.lane_instructions,
+        load_requests=counts.global_load_requests,
+        load_sectors=counts.global_load_sectors,
+        store_requests=counts.global_store_requests,
+        store_sectors=counts.global_store_sectors,
+        atomic_requests=counts.global_atomic_requests,
+        atomic_sectors=counts.global_atomic_sectors,
+        unique_sectors=counts.unique_sectors_read + counts.unique_sectors_written,
+        shared_requests=counts.shared_requests,
+        shared_wavefronts=counts.shared_wavefronts,
+        local_requests=counts.local_requests,
+        barriers=counts.barriers,
+        divergent_branches=counts.divergent_branches,
+        longest_warp_instructions=counts.longest_warp_instructions,
+        longest_warp_waits=counts.longest_warp_waits,
+        lines=tuple(
+            LineWork(
+                line=each.line,
+                warp_instructions=each.warp_instructions,
+                lane_instructions=each.lane_instructions,
+                sectors=each.sectors,
+                bank_conflicts=each.bank_conflicts,
+            )
+            for each in counts.lines[:MAX_TOLD_LINES]
+            if each.line > 0
+        ),
+    )
 
 
 def _started(buffer: BoundBuffer, start: Starts | None) -> np.ndarray:

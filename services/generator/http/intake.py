@@ -22,6 +22,7 @@ from services.generator.http.index_lists import PIECE_BYTES, BodyStream
 from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
+from services.generator.writing import Writers
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption, LimitExceeded
 from sparsesmith.matrix.files import MatrixLimits, read_matrix, read_pattern
@@ -30,6 +31,7 @@ from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.matrix.values import FixedValues, fixed_values, values_of_entries
 from sparsesmith.operations import Problem, check_axes, operation_named
 from sparsesmith.operations.directions import transposed_problem
+from sparsesmith.operations.task import baseline_of
 from sparsesmith.operations.texts import check_element_type
 from sparsesmith_proto.api import EvaluationOptions, MatrixIndices, TuningOptions
 from sparsesmith_proto.kernel import Workload
@@ -65,14 +67,17 @@ Parse = Callable[[], Ordered[Options]]
 class Intake:
     """Reads requests within the service's limits."""
 
-    def __init__(self, settings: GeneratorSettings) -> None:
+    def __init__(self, settings: GeneratorSettings, writers: Writers) -> None:
+        """`writers`: those that a request may name."""
         self._settings = settings
+        self._writers = writers
         self._parsing = asyncio.Semaphore(settings.max_parsed_matrices)
 
     @asynccontextmanager
     async def kernel_order(self, request: Request) -> AsyncIterator[tuple[KernelOrder, Problem]]:
         """The matrix is in memory until the context ends, one of a few at a time."""
         async with self._ordered(request, TuningOptions) as (options, problem):
+            self._writers.check(options.refine)
             use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
             other = await asyncio.to_thread(_other_direction, options, problem)
             transposed = None if other is None else other.workload
@@ -172,7 +177,8 @@ class Intake:
         return options, _asked_direction(options, _problem(options, pattern, _values(options, given_values, where)))
 
     def _task(self, options: Options) -> Ordered[Options]:
-        """Raises InvalidOption, LimitExceeded for operands that no GPU holds."""
+        """Raises InvalidOption, for a task that has no program to compare with, too; LimitExceeded for operands that no
+        GPU holds."""
         if options.values != "any":
             raise InvalidOption(
                 f"{VALUES}: a task has no matrix whose values could be fixed", field=VALUES, limit="any"
@@ -185,6 +191,7 @@ class Intake:
                 limit="no",
             )
         problem, limit = _problem(options, None, None), self._settings.max_operand_bytes
+        baseline_of(problem.operation, deterministic=options.deterministic)
         if problem.operand_bytes > limit:
             axes = ", ".join(f"{name}={size}" for name, size in problem.workload.axes.items())
             raise LimitExceeded(

@@ -43,6 +43,7 @@ class FamilyProposer:
     name: SourceName = "families"
     is_busy = False
     is_ready = False
+    patience_s = 0.0
 
     def __init__(self, task: TuningTask, cost_models: CostModels, limit: int) -> None:
         self._task = task
