@@ -299,3 +299,13 @@ def test_every_family_is_right_on_awkward_patterns(compiler: Compiler, family: F
     ]
     assert sum(map(len, tried)) >= len(tried)
     run_all(compiler, [*itertools.chain(*tried)])
+
+
+def test_one_compiled_program_with_its_bins_as_arguments_serves_every_pattern(compiler: Compiler) -> None:
+    family = FAMILIES["row_bins_any"]
+    choice: Choice = {name: spec.default for name, spec in family.parameters.items()}
+    choice |= {"steps": 2, "max_lanes": 512, "batch": 4, "block": 512, "dependency": "programmatic"}
+    tried = [*trials(family, choice, ("float32", 1))]
+    assert len(tried) == len(PATTERNS)
+    assert len(set(map(source_of, tried))) == 1
+    run_all(compiler, tried)
