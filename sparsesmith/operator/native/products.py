@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from sparsesmith.artifacts.launcher import current_architecture, import_cupy, values_of
+from sparsesmith.artifacts.launcher import current_architecture, import_cupy, num_multiprocessors, values_of
 from sparsesmith.cuda.nvrtc import NvrtcNotFound
 from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Unavailable
@@ -82,10 +82,9 @@ def _image(matrix: scipy.sparse.csr_matrix, workload: Workload, text: str, parts
         raise Unavailable("there is no GPU")
     known = parts if parts.architecture == architecture else replace(parts, cubin=b"")
     direction = direction_of(matrix, workload, text, known, order)
-    num_sms = int(import_cupy().cuda.Device().attributes["MultiProcessorCount"])
     return packed_sections(
         {
-            **direction.sections(architecture, num_sms),
+            **direction.sections(architecture, num_multiprocessors()),
             "support": support_cubin(workload.element_type, architecture),
             "values": as_bytes(stored if order is None else _put_back(stored, order)),
         }
