@@ -24,7 +24,7 @@ _REAL = re.compile(r"bool_?|u?int\d+|b?float\d+")
 
 def kind_of(array: Any) -> Kind:
     """Of an array; what is none counts as NumPy's."""
-    return _kind_of_type(type(array))
+    return _kind_of_type(array.__class__)
 
 
 @cache

@@ -150,16 +150,16 @@ def test_what_xla_calls_on_a_gpu_launches_on_its_stream(tmp_path: Path) -> None:
     """A frame as XLA fills it, the stand-in driver below: kernels run on the PTX interpreter."""
     flags = ["-std=c11", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-isystem", jax.ffi.include_dir()]
     for source, name in (("operator/stand_in_driver.c", "libcuda.so.1"), ("jax/call_frame.c", "call_frame.so")):
-        built = ["-o", tmp_path / name, f"-Wl,-soname,{name}", ROOT / "tests" / source]
+        built: list[str | Path] = ["-o", tmp_path / name, f"-Wl,-soname,{name}", ROOT / "tests" / source]
         subprocess.run(["cc", *flags, *built], check=True)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "tests.jax.on_the_stand_in", tmp_path / "call_frame.so"]
+    command: list[str | Path] = [sys.executable, "-m", "tests.jax.on_the_stand_in", tmp_path / "call_frame.so"]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=280)
     assert (ran.returncode, ran.stdout) == (0, "right\n"), ran.stdout + ran.stderr[-4000:]
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
     operator_of().save(tmp_path / "A.operator")
-    command = [sys.executable, ROOT / "examples" / "jax_gradient.py", tmp_path / "A.operator"]
+    command: list[str | Path] = [sys.executable, ROOT / "examples" / "jax_gradient.py", tmp_path / "A.operator"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == 0 and ran.stdout.startswith("loss "), ran.stderr
