@@ -11,6 +11,7 @@ from sparsesmith.errors import InvalidOption
 from sparsesmith.families.family import Family
 from sparsesmith.families.spmm import balanced, blocks, resident, rows, splits
 from sparsesmith.families.spmm import hyb as spmm_hyb
+from sparsesmith.families.spmm import packed as spmm_packed
 from sparsesmith.families.spmm import structured as spmm_structured
 from sparsesmith.families.spmm import tiles as spmm_tiles
 from sparsesmith.families.spmv import (
@@ -21,6 +22,7 @@ from sparsesmith.families.spmv import (
     hubs,
     hyb,
     merge,
+    packed,
     padded,
     panels,
     row_bins,
@@ -46,6 +48,7 @@ _LISTED = (
     *panels.FAMILIES,
     *hubs.FAMILIES,
     *hyb.FAMILIES,
+    *packed.FAMILIES,
     *rows.FAMILIES,
     *balanced.FAMILIES,
     *spmm_structured.FAMILIES,
@@ -54,6 +57,7 @@ _LISTED = (
     *resident.FAMILIES,
     *blocks.FAMILIES,
     *spmm_hyb.FAMILIES,
+    *spmm_packed.FAMILIES,
 )
 
 

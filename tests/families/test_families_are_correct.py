@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
+from sparsesmith.elements import WIDE_TYPES, dtype_of
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.families import FAMILIES, Family
 from sparsesmith.formats.format import (
@@ -32,8 +33,9 @@ from sparsesmith.matrix.pattern import Pattern, pattern_from_indices, pattern_fr
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.message import ElementType
 
-TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
-SMALLEST = 1e-300
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12, "float16": 2.0**-11 + 1e-5, "bfloat16": 2.0**-8 + 1e-5}
+SMALLEST = {"float32": 1e-300, "float64": 1e-300, "float16": 2.0**-25, "bfloat16": 1e-300}
+"""Half of float16's smallest number: where its results lose digits."""
 FEW_SMS = 3
 """So that resident grids have to stride."""
 CHOICES_A_FAMILY = 8
@@ -84,8 +86,10 @@ PATTERNS: dict[str, Pattern] = {
 
 
 def workloads(family: Family) -> list[Workload]:
+    """Wide types where the family takes them, else those of 16 bits."""
     dense_cols = (8, 32) if family.operation == "spmm" else (1,)
-    return [(element_type, columns) for element_type in ("float32", "float64") for columns in dense_cols]
+    types = [name for name in WIDE_TYPES if name in family.element_types] or family.element_types
+    return [(element_type, columns) for element_type in types for columns in dense_cols]
 
 
 def some_choices(family: Family, workload: Workload) -> list[Choice]:
@@ -136,12 +140,13 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
 def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Pattern, workload: Workload) -> None:
     """Runs every launch in order and compares with SciPy in float64."""
     element_type, num_dense_cols = workload
+    dtype = dtype_of(element_type)
     generator = np.random.default_rng(2)
-    values = generator.uniform(-1, 1, pattern.nnz).astype(element_type)
-    dense = generator.uniform(-1, 1, (pattern.num_cols, num_dense_cols)).astype(element_type)
-    output = np.full(pattern.num_rows * num_dense_cols, np.nan, element_type)
+    values = generator.uniform(-1, 1, pattern.nnz).astype(dtype)
+    dense = generator.uniform(-1, 1, (pattern.num_cols, num_dense_cols)).astype(dtype)
+    output = np.full(pattern.num_rows * num_dense_cols, np.nan, dtype)
     arrays: dict[str, npt.NDArray[np.generic]] = {**layout.indices, "values": layout.pack(values)}
-    arrays |= {name: np.full(num_dense_cols * size, np.nan, element_type) for name, size in layout.scratch.items()}
+    arrays |= {name: np.full(num_dense_cols * size, np.nan, dtype) for name, size in layout.scratch.items()}
     arrays |= {"x": dense.reshape(-1), "b": dense.reshape(-1), "y": output, "c": output}
     sizes = {"num_rows": pattern.num_rows, "num_cols": pattern.num_cols, "nnz": pattern.nnz, **layout.sizes}
     sizes |= {"num_sms": FEW_SMS, "num_dense_cols": num_dense_cols}
@@ -168,8 +173,8 @@ def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Patt
         )
         assert report.finding is None, report.finding
     matrix = pattern.to_scipy(values.astype(np.float64))
-    reference, scale = matrix @ dense.astype(np.float64), abs(matrix) @ abs(dense).astype(np.float64)
-    bound = TOLERANCE[element_type] * scale + SMALLEST
+    reference, scale = matrix @ dense.astype(np.float64), abs(matrix) @ abs(dense.astype(np.float64))
+    bound = TOLERANCE[element_type] * scale + SMALLEST[element_type]
     np.testing.assert_array_less(abs(output.reshape(reference.shape) - reference), bound)
 
 
