@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up native test test-slow check fuzz-api test-gpu test-containers soak bench report schema train-policy clean
+.PHONY: help install demo up native wheel test test-slow check fuzz-api test-gpu test-containers soak bench report schema train-policy train-online train-online-demo clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ up: $(INSTALLED) ## Start the whole stack and keep it running (Ctrl-C stops it)
 native: $(INSTALLED) ## Build libsparsesmith_op, the operator's C library, with the system's C compiler; no CUDA toolkit
 	$(PYTHON) -m sparsesmith.operator.native.build .sparsesmith/native
 
+DIST ?= dist
+wheel: $(INSTALLED) ## The client and the library as a wheel in dist/, for machines that use a server elsewhere
+	$(PYTHON) -m hatchling build -t wheel -d $(DIST)
+
 test: $(INSTALLED) ## All tests that need no GPU
 	$(PYTHON) -m pytest -m "not gpu"
 
@@ -44,22 +48,22 @@ check: $(INSTALLED) ## ruff, mypy --strict, import-linter, freshness of generate
 fuzz-api: $(INSTALLED) ## Schemathesis against a real generator; the result goes to benchmarks/results/cpu
 	$(PYTHON) -m venv .sparsesmith/schemathesis
 	.sparsesmith/schemathesis/bin/pip install --quiet schemathesis==4.32.5
-	$(PYTHON) -m benchmarks.fuzz_api --schemathesis $(CURDIR)/.sparsesmith/schemathesis/bin/schemathesis
+	$(PYTHON) -m benchmarks.service.fuzz_api --schemathesis $(CURDIR)/.sparsesmith/schemathesis/bin/schemathesis
 
-test-slow: $(INSTALLED) ## Tests that take minutes each: trainer and generator killed in the middle of a canary
-	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_killed_canary.py
+test-slow: $(INSTALLED) ## Tests that take minutes each: trainer and generator killed in the middle of a canary, a course in the middle of its learning
+	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_killed_canary.py tests/trainer/test_whole_course.py
 
 test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu
 
 test-containers: $(INSTALLED) ## Build the images and put the composed stack through its life (Docker or Podman)
-	$(PYTHON) -m benchmarks.containers
+	$(PYTHON) -m benchmarks.service.containers
 
 soak: $(INSTALLED) ## The stack under load while its processes are killed: every accepted job is answered, once
-	$(PYTHON) -m benchmarks.soak
+	$(PYTHON) -m benchmarks.service.soak
 
 bench: $(INSTALLED) ## Measure on this machine's device, write benchmarks/results and regenerate the report
-	$(PYTHON) -m benchmarks.run
+	$(PYTHON) -m benchmarks.measure.run
 	$(PYTHON) -m benchmarks.report
 
 report: $(INSTALLED) ## Regenerate benchmarks/REPORT.md and the README's tables from benchmarks/results
@@ -68,12 +72,22 @@ report: $(INSTALLED) ## Regenerate benchmarks/REPORT.md and the README's tables 
 WORK ?= .sparsesmith/policy
 train-policy: $(INSTALLED) ## A policy from the committed records: PATTERNS=matrices CORPUS=sources DEVICE=cuda OUT=folder OPTIONS=... (docs/training.md)
 	@mkdir -p $(WORK)
-	test -f $(WORK)/generated.pack || $(PYTHON) -m benchmarks.training_pack $(WORK)/generated.pack
+	test -f $(WORK)/generated.pack || $(PYTHON) -m benchmarks.matrices.training_pack $(WORK)/generated.pack
 	$(PYTHON) -m services.trainer.offline policy --work $(WORK) --out $(or $(OUT),$(WORK)/policy) --device $(or $(DEVICE),cpu) \
 	  --patterns $(PATTERNS) $(WORK)/generated.pack $(if $(CORPUS),--corpus $(CORPUS)) $(OPTIONS)
+
+ARM ?= ppo
+SEED ?= 0
+COURSE ?= .sparsesmith/online/$(ARM)-$(SEED)
+train-online: $(INSTALLED) ## A policy learns online: LESSONS=pack PROBES=pack ARM=ppo SEED=0 MINUTES=12 OPTIONS=... (docs/training.md)
+	$(PYTHON) -m services.trainer.course learn $(COURSE) --lessons $(LESSONS) --probes $(PROBES) --arm $(ARM) --seed $(SEED) \
+	  --minutes $(or $(MINUTES),12) $(OPTIONS)
+
+train-online-demo: $(INSTALLED) ## The same at toy size on a CPU: engine, interpreter and trainer, some minutes; the reward rises
+	$(PYTHON) -m services.trainer.course demo .sparsesmith/online/demo $(if $(MINUTES),--minutes $(MINUTES)) $(OPTIONS)
 
 schema: $(INSTALLED) ## Regenerate proto/schema from the messages
 	$(PYTHON) -m sparsesmith_proto.schema
 
 clean: ## Remove the virtual environment, caches and local state
-	rm -rf .venv .sparsesmith .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .sparsesmith dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""What result files say of where they come from."""
+"""Where result files lie, and what they say of where they come from."""
 
 import os
 import platform
@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.suites import ROOT
 from sparsesmith_proto.kernel import DeviceDescription
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def source_commit() -> str:

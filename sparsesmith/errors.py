@@ -4,7 +4,8 @@ SparsesmithError
 ├── InvalidInput            the request is wrong: HTTP 422
 │   ├── InvalidMatrix       indices, shapes or a matrix file
 │   ├── InvalidProgram      a kernel program outside the contract
-│   └── InvalidOption       an unknown or out-of-range option
+│   ├── InvalidOption       an unknown or out-of-range option
+│   └── InvalidReport       a report that is not what a server signed
 ├── LimitExceeded           larger than a setting allows: HTTP 413
 ├── Unauthorized            no key, or none that opens: HTTP 401
 ├── NotFound                no such job, pattern or artifact: HTTP 404
@@ -39,6 +40,10 @@ class InvalidProgram(InvalidInput):
 
 class InvalidOption(InvalidInput):
     """An option has an unknown or out-of-range value."""
+
+
+class InvalidReport(InvalidInput):
+    """A report that cannot be read, is not signed, or was changed since."""
 
 
 class LimitExceeded(SparsesmithError):

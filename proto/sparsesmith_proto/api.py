@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -20,6 +20,7 @@ from sparsesmith_proto.kernel import (
     ProbeWritten,
     UserWritten,
     Workload,
+    Written,
 )
 from sparsesmith_proto.message import (
     Architecture,
@@ -37,6 +38,8 @@ from sparsesmith_proto.message import (
 )
 from sparsesmith_proto.policy import PolicyAnnouncement, Verdict
 from sparsesmith_proto.words import SearchStrategy as SearchStrategy
+from sparsesmith_proto.words import TransposedOption as TransposedOption
+from sparsesmith_proto.words import TransposedStorage as TransposedStorage
 from sparsesmith_proto.words import ValuesOption as ValuesOption
 
 
@@ -59,6 +62,10 @@ PRESETS: Mapping[str, Mapping[str, int]] = {"fsr": {"children": 5, "generations"
 """How far known loops go: FSR asks for five children of the fastest program, down to a depth of five."""
 
 
+Feedback = Literal["latency", "profile", "suggestions"]
+"""Each tells what the one before it tells, and more: its time and share of the floor; its profile; what to try."""
+
+
 class Refinement(Message):
     """How far `search="refine"` goes: the loop of generating, grading and changing what was found."""
 
@@ -70,6 +77,11 @@ class Refinement(Message):
     """Changes from the first programs to the last."""
     beam: int = Field(default=4, ge=1, le=64)
     """Programs that are refined: the fastest so far."""
+    writer: Identifier | None = Field(default=None, exclude_if=_is_none)
+    """Who changes programs: `mutate`, no model; `text`, the service's own language model, asked in words; `endpoint`,
+    the model behind the address that the service was given. None: mutate."""
+    feedback: Feedback = Field(default="suggestions", exclude_if=lambda feedback: feedback == "suggestions")
+    """What a model is told of a program that passed."""
 
     @model_validator(mode="before")
     @classmethod
@@ -94,6 +106,12 @@ class TuningOptions(Message):
     values: ValuesOption = "any"
     deterministic: bool = Field(default=False, exclude_if=_is_false)
     """Kernels that give equal bits for equal inputs, and comparison with such routines alone."""
+    transposed: TransposedOption = Field(default="no", exclude_if=lambda which: which == "no")
+    """`yes`: a kernel for A^T in the place of A. `both`: one for each, within one budget."""
+    transposed_storage: TransposedStorage = Field(default="copy", exclude_if=lambda storage: storage == "copy")
+    """What a kernel for A^T reads. `shared`: A as it is stored, so that no second copy of it is needed."""
+    alpha_beta: bool = Field(default=False, exclude_if=_is_false)
+    """What is graded and timed is y = alpha A x + beta y."""
     search: SearchStrategy = "auto"
     budget: Budget = Budget()
     refine: Refinement = Refinement()
@@ -140,6 +158,8 @@ class EvaluationOptions(Message):
     values: ValuesOption = "any"
     deterministic: bool = Field(default=False, exclude_if=_is_false)
     """Whether the program must give equal bits for equal inputs."""
+    alpha_beta: bool = Field(default=False, exclude_if=_is_false)
+    """Whether y = alpha A x + beta y is graded: the program computes A x, scaled where it stores."""
     program: ProgramText
     """With `//@ tune` lines it is graded at many settings of its knobs."""
     budget: Budget = Budget()
@@ -203,9 +223,42 @@ class LibraryAnswer(Message):
 Answer = Annotated[TunedAnswer | LibraryAnswer, Field(discriminator="kind")]
 
 
-SourceName = Literal["families", "policy", "mutate"]
+SourceName = Literal["families", "policy", "mutate", "text", "endpoint"]
 """`families`: hand-written kernels, tuned. `policy`: samples of the language model. `mutate`: the fastest so far,
-changed."""
+changed. `text` and `endpoint`: what a language model made of it, the service's own or one behind an address."""
+
+
+class SuggestionReport(Message):
+    """What came of one suggestion."""
+
+    name: Identifier
+    made: int = Field(ge=0)
+    """Programs that were graded of those written with it."""
+    passed: int = Field(ge=0)
+    faster: int = Field(ge=0)
+    """Than the program that it was made of."""
+    gain: float = Field(ge=0, le=1)
+    """The largest share of its parent's time that such a program saved."""
+
+
+class WritingReport(Message):
+    """What a writer's answers cost and what was wrong with them."""
+
+    model: str
+    answers: int = Field(ge=0)
+    prompt_tokens: int = Field(ge=0)
+    """Of all answers, as far as the model's service tells, as the next."""
+    completion_tokens: int = Field(ge=0)
+    seconds: Seconds
+    """Waiting for answers, added up; several are waited for at a time."""
+    repairs: int = Field(ge=0)
+    """Answers that were asked for because the program before had failed."""
+    repaired: int = Field(ge=0)
+    """Of these, those that passed."""
+    failures: dict[str, int] = Field(default_factory=dict)
+    """Questions that were not answered, by reason."""
+    suggestions: tuple[SuggestionReport, ...] = ()
+    """Those that were made, by name."""
 
 
 class SourceReport(Message):
@@ -218,6 +271,8 @@ class SourceReport(Message):
     """Of proposing and of grading; sources work at the same time."""
     gain: float = Field(ge=0, le=1)
     """Share of the best time, the library's at the start, by which this source lowered it."""
+    writing: WritingReport | None = Field(default=None, exclude_if=_is_none)
+    """Of a source that is a language model asked in words. None: of others."""
 
 
 class InstantKernel(Message):
@@ -262,6 +317,28 @@ class SearchReport(Message):
     """In the order in which they were first asked. Empty: the answer is of a release that did not tell."""
 
 
+KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+"""Of a key that signs reports: the first 16 digits of the SHA-256 of its 32 public bytes."""
+
+
+class ReportSignature(Message):
+    """Of a report without this field, in the words that `sparsesmith.artifacts.signing` makes of it."""
+
+    algorithm: Literal["ed25519"] = "ed25519"
+    key_id: KeyId
+    signature: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{86}==$")]
+    """64 bytes in Base64."""
+
+
+class SigningKey(Message):
+    """`GET /v1/signing-key`: what a server's reports are verified with."""
+
+    algorithm: Literal["ed25519"] = "ed25519"
+    key_id: KeyId
+    public_key: str
+    """PEM, as openssl reads it."""
+
+
 class KernelReport(Message):
     """The whole answer to a request: what to use and the numbers behind it."""
 
@@ -276,6 +353,13 @@ class KernelReport(Message):
     search: SearchReport
     instant: InstantKernel | None = Field(default=None, exclude_if=_is_none)
     """What was handed out before the search. None: nothing was asked for, or nothing found."""
+    signature: ReportSignature | None = Field(default=None, exclude_if=_is_none)
+    """Of a report that is handed out as a file. None: in a job's states, and of a server that signs nothing."""
+    transposed: "KernelReport | None" = Field(default=None, exclude_if=_is_none)
+    """Of A^T, where both were asked for: a report of its own. None: of others."""
+    extra_bytes: Bytes | None = Field(default=None, exclude_if=_is_none)
+    """Of a report on A^T: device memory that its format takes beside what A's kernel has in its own. None: of others,
+    and where a routine of the library is the answer of either."""
 
 
 class KnobReport(Message):
@@ -420,6 +504,17 @@ class TaskCard(Message):
     """Axes at which it is measured."""
 
 
+class TaskPosting(Message):
+    """`POST /v1/tasks`: a task of flashinfer-bench, where the server takes such."""
+
+    definition: dict[str, JsonValue]
+    """As flashinfer-bench has it."""
+    workloads: tuple[dict[str, JsonValue], ...] = Field(default=(), max_length=16)
+    """Sizes at which it is measured, and its scalars."""
+    program: ProgramText
+    """Its naive program, which others are compared with."""
+
+
 class TaskPage(Message):
     """`GET /v1/tasks`."""
 
@@ -470,7 +565,9 @@ class TriedCandidate(Message):
     """As it was proposed, where that left numbers open."""
     settings: dict[str, int | str] = Field(default_factory=dict)
     """Of its knobs; one that is left out has its first value."""
-    origin: Annotated[FromPolicy | FromFamily | Mutated | UserWritten | ProbeWritten, Field(discriminator="kind")]
+    origin: Annotated[
+        FromPolicy | FromFamily | Mutated | Written | UserWritten | ProbeWritten, Field(discriminator="kind")
+    ]
     outcome: Outcome
     graded_s: Seconds
     """From the start of the job's run to the report that told of it."""

@@ -42,6 +42,69 @@ class EvaluationJob(Message):
     known, counts as much."""
     listings: bool = False
     """Whether the report shall hold the PTX of the candidates that passed."""
+    profiles: bool = Field(default=False, exclude_if=lambda asked: not asked)
+    """Whether it shall say what they do with the device."""
+
+
+class LineWork(Message):
+    """What one line of a program did, as the interpreter counted it."""
+
+    line: int = Field(ge=1)
+    warp_instructions: int = Field(ge=0)
+    lane_instructions: int = Field(ge=0)
+    """32 times the former where no warp diverged."""
+    sectors: int = Field(ge=0)
+    """Of 32 bytes of device memory that it asked for."""
+    bank_conflicts: int = Field(ge=0)
+    """Passes of shared memory beyond one a request."""
+
+
+class LaunchWork(Message):
+    """What one launch did, as the interpreter counted it. Requests are warp instructions."""
+
+    warp_instructions: int = Field(ge=0)
+    lane_instructions: int = Field(ge=0)
+    load_requests: int = Field(ge=0)
+    load_sectors: int = Field(ge=0)
+    store_requests: int = Field(ge=0)
+    store_sectors: int = Field(ge=0)
+    atomic_requests: int = Field(ge=0)
+    atomic_sectors: int = Field(ge=0)
+    unique_sectors: int = Field(ge=0)
+    """Different sectors read or written at least once."""
+    shared_requests: int = Field(ge=0)
+    shared_wavefronts: int = Field(ge=0)
+    local_requests: int = Field(ge=0)
+    barriers: int = Field(ge=0)
+    divergent_branches: int = Field(ge=0)
+    longest_warp_instructions: int = Field(ge=0)
+    longest_warp_waits: int = Field(ge=0)
+    """Times that the slowest warp waited for a value from device memory."""
+    lines: tuple[LineWork, ...] = ()
+    """The busiest first."""
+
+
+class LaunchProfile(Message):
+    """One launch line of a program."""
+
+    kernel: str
+    num_blocks: int = Field(ge=1)
+    threads_a_block: int = Field(ge=1)
+    registers: int = Field(ge=0)
+    spill_bytes: Bytes
+    shared_bytes: Bytes
+    """Of a block, what the launch line asks for included."""
+    occupancy: float = Field(ge=0, le=1)
+    """Share of a multiprocessor's warps that its registers, shared memory and threads leave room for."""
+    work: LaunchWork | None = None
+    """None: nothing counted it."""
+
+
+class Profile(Message):
+    """What a program does with the device, found without counters of the hardware."""
+
+    candidate_id: Identifier
+    launches: tuple[LaunchProfile, ...] = Field(min_length=1)
 
 
 class EvaluationReport(Message):
@@ -59,6 +122,8 @@ class EvaluationReport(Message):
     listings: dict[str, str] = Field(default_factory=dict)
     """PTX by candidate_id, of those that passed, where the job asked for it; `.loc 1 N 0` stands before what line N of
     the program became."""
+    profiles: tuple[Profile, ...] = Field(default=(), exclude_if=lambda profiles: not profiles)
+    """Of those that passed, where the job asked for them."""
 
 
 class InstantJob(Message):

@@ -44,6 +44,8 @@ class Workload(Message):
     """Sizes that the operation has beside those of a matrix and `num_dense_cols`."""
     deterministic: bool = Field(default=False, exclude_if=_is_false)
     """Equal inputs give equal bits, in every run and at every place in memory."""
+    alpha_beta: bool = Field(default=False, exclude_if=_is_false)
+    """What is graded and timed is the result times alpha, added to the output times beta."""
 
     def __hash__(self) -> int:
         return hash((self.pattern, self.operation, self.element_type, self.num_dense_cols, self.values))
@@ -141,7 +143,30 @@ class Mutated(Message):
     """What was measured of the parent, as whoever changes it is told."""
 
 
-Origin = Annotated[Sampled | FromFamily | Mutated | UserWritten | ProbeWritten, Field(discriminator="kind")]
+class Written(Message):
+    """The candidate was written by a text model that was told of another one of the same search, or of none."""
+
+    kind: Literal["written"] = "written"
+    writer: Literal["text", "endpoint"]
+    """The service's own language model, or one behind an address."""
+    model: str
+    """As the writer's service calls it."""
+    parent: Identifier | None
+    """Candidate that was improved on or repaired. None: it was written from the operation's words alone."""
+    generation: int = Field(ge=1)
+    """Answers since the program that the chain began with."""
+    report: str
+    """What was told of the parent: its outcome, profile and suggestions. Empty: there was none."""
+    suggestions: tuple[Identifier, ...] = ()
+    """Names of those that were made."""
+    prompt_tokens: int | None = Field(default=None, ge=0)
+    """As the model's service counts them, as the next. None: it does not tell."""
+    completion_tokens: int | None = Field(default=None, ge=0)
+    seconds: Seconds
+    """That the answer took, attempts before it included."""
+
+
+Origin = Annotated[Sampled | FromFamily | Mutated | Written | UserWritten | ProbeWritten, Field(discriminator="kind")]
 
 
 class Candidate(Message):

@@ -8,5 +8,11 @@ ElementType = Literal["float32", "float64", "float16", "bfloat16"]
 SearchStrategy = Literal["auto", "families", "sample", "refine", "instant"]
 """`instant`: a kernel that was checked once before any was measured, and `auto` behind it."""
 
+TransposedOption = Literal["no", "yes", "both"]
+"""Which of A and A^T a kernel is tuned for."""
+
+TransposedStorage = Literal["copy", "shared"]
+"""What A^T is multiplied from: `copy`: from a matrix of its own. `shared`: from A as it is stored."""
+
 ValuesOption = Literal["any", "fixed"]
 """`any`: the kernel computes for any values in the pattern. `fixed`: for the matrix's own, which it may exploit."""

@@ -12,15 +12,20 @@ import socket
 import sys
 import uuid
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from services.evaluator.settings import EvaluatorSettings
 
+if TYPE_CHECKING:
+    from services.evaluator.cuda.ecc import EccCounters
+    from services.evaluator.jobs import Origins
+
 logger = logging.getLogger("services.evaluator")
 
 DEVICE_GONE = 3
-"""Exit code of a worker whose device does not start any more."""
+"""Exit code of a worker whose device does not start any more, or has a faulty memory."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -53,26 +58,33 @@ def operations_are_right() -> bool:
 def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     """Grades jobs until SIGTERM: the one in hand is given back to the queue, the device's process ended."""
     from services.evaluator import jobs
+    from services.evaluator.compiling.common import compile_common
     from services.evaluator.compiling.compiler import Compiler
     from services.evaluator.confinement.profile import available
     from services.evaluator.cores import num_cores
-    from services.evaluator.devices import device_process
+    from services.evaluator.devices import Gpu, chosen_device, device_process
+    from services.evaluator.memory_errors import MemoryWatch, Uncounted
     from services.evaluator.metrics import EvaluatorMetrics
     from sparsesmith.transport.accounts import Accounts
     from sparsesmith.transport.connection import connect
     from sparsesmith.transport.metrics_channel import MetricsChannel, published
     from sparsesmith.transport.pattern_store import PatternStore
+    from sparsesmith.transport.quarantine import Quarantine
     from sparsesmith.transport.queue import evaluation_worker
     from sparsesmith.transport.stream import RewardStream
 
     connection = connect(settings.redis_url)
+    quarantine = Quarantine(connection)
+    chosen = chosen_device(settings, quarantine.uuids)
     num_workers = settings.compile_workers or max(1, num_cores() - 1)
     with (
-        closing(device_process(settings)) as process,
+        closing(device_process(settings, chosen)) as process,
         Compiler(num_workers, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,
     ):
         device = process.start()
         compiler.warm_up(device.architecture)
+        if device.kind != "interpreter":
+            compile_common(compiler, device.architecture)
         kernel = available()
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
@@ -87,16 +99,44 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
             waited_s=worker.waited_s,
             retire=worker.retire,
         )
+        ecc = _ecc(chosen.visible_device) if isinstance(chosen, Gpu) else None
+
+        def take_out(reason: str) -> None:
+            worker.retire()
+            if ecc is not None:
+                quarantine.add(ecc.uuid, worker.name, reason)
+
+        memory = MemoryWatch(Uncounted() if ecc is None else ecc, take_out)
         parts = {"compiler": compiler.is_confined, "device": process.is_confined}
-        metrics = EvaluatorMetrics(device, {part: held and kernel.is_whole for part, held in parts.items()})
+        held = {part: is_held and kernel.is_whole for part, is_held in parts.items()}
+        metrics = EvaluatorMetrics(device, held, ecc is not None and ecc.is_counting)
         channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
-        jobs.install(jobs.GradingService(grader, *channels, metrics.graded))
+        service = jobs.GradingService(grader, *channels, metrics.graded, memory, _told_of(settings))
+        jobs.install(service)
         with published(metrics.registry, MetricsChannel(connection), worker.name):
             worker.work(burst=burst, logging_level="WARNING")
     if worker.is_retiring:
-        logger.error("%s does not start any more: its worker ends, its job goes to another", device.name)
+        logger.error("%s is out of service: its worker ends, its job goes to another", device.name)
         return DEVICE_GONE
     return 0
+
+
+def _told_of(settings: EvaluatorSettings) -> "Origins":
+    """Origins beside the policy's whose programs go on the stream."""
+    from sparsesmith_proto.kernel import FromFamily, Mutated, Written
+
+    ours: Origins = (FromFamily, Mutated) if settings.tells_of_all else ()
+    return (*ours, Written) if settings.records_written else ours
+
+
+def _ecc(visible_device: str) -> "EccCounters":
+    """Says in the log where errors are not counted."""
+    from services.evaluator.cuda.ecc import EccCounters
+
+    counters = EccCounters(visible_device)
+    if not counters.is_counting:
+        logger.warning("ECC of GPU %s is off or not told: nobody counts errors of its memory", visible_device)
+    return counters
 
 
 def check_health(settings: EvaluatorSettings) -> int:

@@ -1,13 +1,15 @@
 """What a candidate's text says: its numbers filled in, its program, or why it is none. Read once, before all else."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.known_sizes import known_sizes
 from sparsesmith.operations import Problem, operation_named
+from sparsesmith.operations.scaled import ALPHA, BETA, scaled
 from sparsesmith.operations.task import baseline_of
 from sparsesmith.operations.texts import with_element_type
+from sparsesmith.program.epilogue import scaled_source
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.facts import Circumstances
 from sparsesmith.program.numbers import bind_numbers, is_open, set_knobs
@@ -64,9 +66,20 @@ def parse_candidate(candidate: Candidate, workload: Workload) -> Parsed:
 def parse_text(text: str, workload: Workload) -> KernelProgram | Rejected:
     """The program in a text, which may be a model's raw answer."""
     try:
-        return parse_program(extract_program(text), workload.operation, workload.element_type)
+        return program_of(extract_program(text), workload)
     except InvalidProgram as error:
         return Rejected(message=error.message)
+
+
+def program_of(text: str, workload: Workload) -> KernelProgram:
+    """The program as it is graded: where the workload is scaled, so is what it stores. Raises InvalidProgram."""
+    program = parse_program(text, workload.operation, workload.element_type)
+    if not workload.alpha_beta:
+        return program
+    operation = scaled(operation_named(workload.operation))
+    source = scaled_source(program, operation.output, workload.element_type, (ALPHA, BETA))
+    changed = (replace(each, role="inout") if each.name == operation.output else each for each in program.signature)
+    return replace(program, source=source, signature=tuple(changed))
 
 
 def baseline_text(workload: Workload, num_sms: int) -> tuple[str, str]:

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from sparsesmith.formats.format import Layout
+from sparsesmith.formats.format import Format, Layout, Parameters
 from sparsesmith.operations import Problem
 from sparsesmith.operations.operation import Expected, Residual
 from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.evaluation import LaunchWork
 from sparsesmith_proto.kernel import (
     Baselines,
     Crashed,
@@ -224,6 +225,15 @@ class LoadedKernel(Protocol):
         ...
 
 
+@runtime_checkable
+class Counting(Protocol):
+    """A loaded kernel that knows what its launches did."""
+
+    def counted(self) -> tuple[LaunchWork, ...]:
+        """Of each launch, in the first run."""
+        ...
+
+
 class Seal(Protocol):
     """Contents of memory as they were at one moment."""
 
@@ -259,6 +269,11 @@ class Bench(Protocol):
 
     def seal(self, draws: Sequence[Draw]) -> Seal:
         """Remembers the contents of draws, and of what they are judged by."""
+        ...
+
+    def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
+        """The pattern in a format, built by the device and held there under a StoredMatrix's key; None where the host
+        has to build it. Raises InvalidProgram where the pattern does not fit."""
         ...
 
     def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> LoadedKernel | Rejected | Crashed:

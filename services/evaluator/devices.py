@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,15 +19,20 @@ from services.evaluator.gpu_claim import claim_gpu
 from services.evaluator.isolation.child import DeviceFactory
 from services.evaluator.isolation.confined import Confined
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.references.client import ReferenceLimits
+from services.evaluator.references.limits import WithReferences, reference_limits
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.cuda.nvrtc import toolkits
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
+from sparsesmith.operations.imported.folder import imported_folder
 from sparsesmith_proto.kernel import DeviceDescription, Workload
 from sparsesmith_proto.message import Architecture
 
 logger = logging.getLogger(__name__)
+
+DeviceKind = Literal["cuda", "interpreter"]
 
 CUDA_RUN_LIMIT_S = 15.0
 """Beside checks of microseconds: a kernel that takes this long hangs."""
@@ -49,12 +55,14 @@ class CudaFactory:
     preloaded: ClassVar = ("services.evaluator.cuda.device",)
     """See `isolation.child.PRELOADED`: importing CuPy takes longer than making a context."""
     visible_device: str
+    builds_formats: bool = False
 
     def __call__(self, known: DeviceDescription | None = None) -> Device:
         os.environ["CUDA_VISIBLE_DEVICES"] = self.visible_device
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # As NVML counts: it is asked about the same GPU.
         from services.evaluator.cuda.device import CudaDevice
 
-        return CudaDevice(known=known)
+        return CudaDevice(known=known, builds_formats=self.builds_formats)
 
 
 @dataclass(frozen=True)
@@ -69,12 +77,41 @@ class InterpreterFactory:
         return InterpreterDevice(self.architecture)
 
 
-def device_process(settings: EvaluatorSettings) -> DeviceProcess:
-    """The sandbox of the device that the settings ask for; started only where it was tried whether the device works in
-    a process that the kernel confines. Raises Unavailable where it must be confined and cannot."""
+@dataclass(frozen=True)
+class Gpu:
+    """By its name as in CUDA_VISIBLE_DEVICES."""
+
+    visible_device: str
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """No GPU."""
+
+
+Chosen = Gpu | Interpreter
+
+
+def chosen_device(settings: EvaluatorSettings, quarantined: Callable[[], Collection[str]] = tuple) -> Chosen:
+    """What the settings ask for; of a machine's GPUs one that no other evaluator has, ours until this process ends.
+
+    `quarantined`: UUIDs of GPUs that nobody may take. Raises Unavailable where there is none.
+    """
+    match _device_kind(settings.device):
+        case "cuda":
+            refuse_older_driver(_cuda_of_driver())
+            return Gpu(_visible_device(_gpu_index(settings, quarantined())))
+        case "interpreter":
+            return Interpreter()
+
+
+def device_process(settings: EvaluatorSettings, chosen: Chosen | None = None) -> DeviceProcess:
+    """The sandbox of a device, else of the one that the settings ask for; started only where it was tried whether the
+    device works in a process that the kernel confines. Raises Unavailable where it must be confined and cannot."""
     if settings.confinement == "on" and not available().is_whole:
         raise Unavailable(f"confinement is on, and this kernel has not all of it: {available().describe()}")
-    kind = _device_kind(settings.device)
+    chosen = chosen or chosen_device(settings)
+    kind: DeviceKind = "cuda" if isinstance(chosen, Gpu) else "interpreter"
     run_limit_s = settings.run_limit_s or (CUDA_RUN_LIMIT_S if kind == "cuda" else INTERPRETER_RUN_LIMIT_S)
     limits = StageLimits(
         start_s=settings.start_limit_s or (CUDA_START_LIMIT_S if kind == "cuda" else INTERPRETER_START_LIMIT_S),
@@ -87,19 +124,31 @@ def device_process(settings: EvaluatorSettings) -> DeviceProcess:
     )
     has_spare = kind == "cuda" if settings.spare_process is None else settings.spare_process
     most_spares = settings.most_spares if has_spare else 0
-    return held(_factory(kind, settings), _profile(kind), limits, most_spares, settings.confinement)
+    references = None if imported_folder() is None else reference_limits(settings)
+    return held(_factory(chosen, settings), _profile(kind), limits, most_spares, settings.confinement, references)
 
 
 def held(
-    factory: DeviceFactory, profile: Profile, limits: StageLimits, most_spares: int, confinement: ConfinementOption
+    factory: DeviceFactory,
+    profile: Profile,
+    limits: StageLimits,
+    most_spares: int,
+    confinement: ConfinementOption,
+    references: ReferenceLimits | None = None,
 ) -> DeviceProcess:
-    """The sandbox, its processes confined as far as the setting says and the device works so."""
+    """The sandbox, its processes confined as far as the setting says and the device works so. `references`: limits of
+    those of imported tasks, where there are any."""
     if confinement != "off":
-        confined = DeviceProcess(Confined(factory, profile), limits, most_spares=most_spares, is_confined=True)
+        held_factory = _asking(Confined(factory, profile), references)
+        confined = DeviceProcess(held_factory, limits, most_spares=most_spares, is_confined=True)
         if confinement == "on" or _works(confined):
             return confined
         confined.close()
-    return DeviceProcess(factory, limits, most_spares=most_spares)
+    return DeviceProcess(_asking(factory, references), limits, most_spares=most_spares)
+
+
+def _asking(factory: DeviceFactory, references: ReferenceLimits | None) -> DeviceFactory:
+    return factory if references is None else WithReferences(factory, references)
 
 
 def _works(process: DeviceProcess) -> bool:
@@ -120,10 +169,12 @@ def _trial_problem() -> Problem:
     return Problem(Workload(pattern=matrix.digest, operation="spmv", element_type="float32", num_dense_cols=1), matrix)
 
 
-def _profile(kind: Literal["cuda", "interpreter"]) -> Profile:
+def _profile(kind: DeviceKind) -> Profile:
     """What the device needs beside libraries: its caches, the assembler of our own kernels, of a GPU the driver's
     files."""
-    read, run = tuple(toolkits()), tuple(possible_assemblers())
+    imported = imported_folder()
+    read = (*toolkits(), *(() if imported is None else (imported.resolve(),)))
+    run = tuple(possible_assemblers())
     match kind:
         case "cuda":
             caches = (_cache("CUPY_CACHE_DIR", Path.home() / ".cupy"), _cache("CUDA_CACHE_PATH", Path.home() / ".nv"))
@@ -141,16 +192,15 @@ def _cache(variable: str, usual: Path) -> Path:
     return folder
 
 
-def _factory(kind: Literal["cuda", "interpreter"], settings: EvaluatorSettings) -> DeviceFactory:
-    match kind:
-        case "cuda":
-            refuse_older_driver(_cuda_of_driver())
-            return CudaFactory(_visible_device(_gpu_index(settings)))
-        case "interpreter":
+def _factory(chosen: Chosen, settings: EvaluatorSettings) -> DeviceFactory:
+    match chosen:
+        case Gpu(visible_device=visible_device):
+            return CudaFactory(visible_device, settings.builds_formats)
+        case Interpreter():
             return InterpreterFactory(settings.architecture)
 
 
-def _device_kind(asked: Literal["auto", "cuda", "interpreter"]) -> Literal["cuda", "interpreter"]:
+def _device_kind(asked: Literal["auto", "cuda", "interpreter"]) -> DeviceKind:
     if asked != "auto":
         return asked
     if _num_gpus() == 0:
@@ -202,8 +252,27 @@ def _cuda_of_driver() -> int | None:
         return None
 
 
-def _gpu_index(settings: EvaluatorSettings) -> int:
-    return settings.cuda_device if settings.gpu_claims_dir is None else claim_gpu(settings.gpu_claims_dir, _num_gpus())
+def _gpu_index(settings: EvaluatorSettings, quarantined: Collection[str]) -> int:
+    """Among the devices that this process may see."""
+
+    def is_sound(index: int) -> bool:
+        return not quarantined or _uuid(_visible_device(index)) not in quarantined
+
+    if settings.gpu_claims_dir is not None:
+        return claim_gpu(settings.gpu_claims_dir, _num_gpus(), is_sound)
+    if not is_sound(settings.cuda_device):
+        raise Unavailable(
+            f"GPU {settings.cuda_device} is in quarantine: its memory was found faulty",
+            field="cuda_device",
+            value=settings.cuda_device,
+        )
+    return settings.cuda_device
+
+
+def _uuid(visible_device: str) -> str:
+    from services.evaluator.cuda.ecc import EccCounters
+
+    return EccCounters(visible_device).uuid
 
 
 def _visible_device(index: int) -> str:

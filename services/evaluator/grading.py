@@ -15,7 +15,7 @@ from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, LaunchProfile, Profile
 from sparsesmith_proto.kernel import (
     Baselines,
     Evaluation,
@@ -60,6 +60,7 @@ def grade_batch(
     known = {} if known is None else known
     race = Race(baselines.best_routine().timing.median_us)
     outcomes: Outcomes = {}
+    profiles: dict[str, tuple[LaunchProfile, ...]] = {}
     with suppress(BudgetSpent):
         bench.store_ahead(programs_of(candidates), STORE_AHEAD_SHARE * allowance.left_s)
         for each in ahead.as_compiled(candidates, allowance.ends - finals_s(allowance)):
@@ -68,6 +69,8 @@ def grade_batch(
             if outcomes and allowance.turn_is_over(started):
                 break
             outcomes[each.candidate.program] = evaluate_kernel(each, ahead.result, bench, race)
+            if job.profiles and isinstance(outcomes[each.candidate.program], Passed):
+                profiles[each.candidate.program] = profile_of(each, bench, ahead)
     with suppress(BudgetSpent):  # The brief times stay.
         outcomes, baselines = run_finals(race, bench, candidates, outcomes, baselines)
     if job.workload.deterministic:
@@ -84,7 +87,20 @@ def grade_batch(
         csr_bytes=problem.compared_bytes,
         seconds=time.monotonic() - started,
         listings=listings_of(candidates, ahead, known) if job.listings else {},
+        profiles=tuple(
+            Profile(candidate_id=candidate.candidate_id, launches=launches)
+            for candidate in job.candidates
+            if (launches := profiles.get(candidate.program))
+        ),
     )
+
+
+def profile_of(passed: Parsed, bench: Workbench, ahead: CompilationsAhead) -> tuple[LaunchProfile, ...]:
+    """What the launches of a program that passed do with the device."""
+    assert isinstance(passed.program, KernelProgram), "a program that passed was read"
+    binary = ahead.result(passed.program)
+    assert isinstance(binary, Compiled), "a program that passed was compiled"
+    return bench.profile(passed.candidate.candidate_id, passed.program, binary)
 
 
 def listings_of(candidates: Sequence[Parsed], ahead: CompilationsAhead, outcomes: Outcomes) -> dict[str, str]:

@@ -24,6 +24,7 @@ from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.known_times import KnownTimes, rival_of
+from services.evaluator.memory_errors import UNWATCHED, MemoryWatch
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.reward import rewards, standard_of
@@ -31,10 +32,21 @@ from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
-from sparsesmith_proto.kernel import Baselines, Evaluation, Sampled, Timing, Workload
+from sparsesmith_proto.kernel import (
+    Baselines,
+    Evaluation,
+    Passed,
+    Sampled,
+    Timing,
+    Workload,
+)
+from sparsesmith_proto.message import Message
 from sparsesmith_proto.reward import RewardRecord
 
 log = logging.getLogger(__name__)
+
+Origins = tuple[type[Message], ...]
+"""Kinds of writers of candidates."""
 
 MAX_IDENTIFIER_CHARACTERS = 128
 MAX_SEARCHES = 8
@@ -195,8 +207,13 @@ class GradingService:
         stream: RewardStream,
         accounts: Accounts,
         on_report: Callable[[EvaluationReport], None] = lambda report: None,
+        memory: MemoryWatch = UNWATCHED,
+        told_of: Origins = (),
     ) -> None:
+        """`told_of`: origins beside the policy's whose programs are recorded where they passed."""
+        self._told_of = told_of
         self._grader = grader
+        self._memory = memory
         self._patterns = patterns
         self._stream = stream
         self._accounts = accounts
@@ -205,21 +222,24 @@ class GradingService:
 
     def grade(self, job: EvaluationJob) -> EvaluationReport:
         """Grades a job and publishes what the trainer learns from. The time it took is charged to the key that asked
-        for it, also where it came to nothing."""
+        for it, also where it came to nothing. Raises MemoryFaulty, with nothing published, beside what the grader does.
+        """
         began = time.monotonic()
         try:
-            report = self._grader.grade(job, self._patterns)
+            with self._memory.over(job.job_id):
+                report = self._grader.grade(job, self._patterns)
         finally:
             self._charge(job.job_id, time.monotonic() - began)
         self._on_report(report)
-        for record in reward_records(job, report, self._known.rival(job, report)):
+        for record in reward_records(job, report, self._known.rival(job, report), self._told_of):
             self._stream.publish(record)
         self._known.take_in(job, report)
         return report
 
     def hand_out(self, job: InstantJob) -> InstantReport:
         """Checks the program of a job once; nobody learns from it, as it is graded in full later."""
-        report = self._grader.hand_out(job, self._patterns)
+        with self._memory.over(job.job_id):
+            report = self._grader.hand_out(job, self._patterns)
         self._charge(job.job_id, report.seconds)
         return report
 
@@ -231,24 +251,30 @@ class GradingService:
             log.warning("%.1f s of job %s are charged to nobody: %s", seconds, job_id, error)
 
 
-def reward_records(job: EvaluationJob, report: EvaluationReport, known: Timing) -> list[RewardRecord]:
+def reward_records(
+    job: EvaluationJob, report: EvaluationReport, known: Timing, told_of: Origins = ()
+) -> list[RewardRecord]:
     """One record for each candidate that the policy wrote and that was reached, at the first values of its knobs: what
     a tuner found beyond them is not the sample's.
 
-    `known`: the best time that was known of the workload.
+    `known`: the best time that was known of the workload. `told_of`: also of programs of these origins, where they
+    passed; nobody learns from a user's own program.
 
     None for fixed values: the policy does not see them and must not learn that they can be left out. None where equal
-    bits are promised: it does not see that either.
+    bits are promised or the result is scaled: it does not see that either.
     """
-    if job.workload.values is not None or job.workload.deterministic:
+    if job.workload.values is not None or job.workload.deterministic or job.workload.alpha_beta:
         return []
     return [
         _record(job, evaluation, report, rival_of(evaluation.candidate, report, known))
         for evaluation in report.evaluations
-        if isinstance(evaluation.candidate.origin, Sampled)
-        and not evaluation.candidate.settings
-        and was_reached(evaluation.outcome)
+        if _teaches(evaluation, told_of) and not evaluation.candidate.settings and was_reached(evaluation.outcome)
     ]
+
+
+def _teaches(evaluation: Evaluation, told_of: Origins) -> bool:
+    origin = evaluation.candidate.origin
+    return isinstance(origin, Sampled) or (isinstance(origin, told_of) and isinstance(evaluation.outcome, Passed))
 
 
 def _record(job: EvaluationJob, evaluation: Evaluation, report: EvaluationReport, rival: Timing) -> RewardRecord:

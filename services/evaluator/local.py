@@ -1,7 +1,7 @@
 """One program on one matrix, graded here and now by this machine's device: no queue, no server.
 
 python -m services.evaluator.local KERNEL.cu MATRIX [--operation spmv] [--type float32] [--num-dense-cols 1]
-    [--values any] [--deterministic]
+    [--values any] [--deterministic] [--alpha-beta]
 
 Prints an EvaluationAnswer as JSON; what is wrong with the question, in one line of standard error, with exit code 2.
 """
@@ -68,6 +68,7 @@ def grade_here(program: Path, matrix: Path, options: argparse.Namespace) -> Eval
         num_dense_cols=options.num_dense_cols,
         values=None if held.values is None else held.values.digest,
         deterministic=options.deterministic,
+        alpha_beta=options.alpha_beta,
     )
     candidate = Candidate(candidate_id="user", program=program.read_text(encoding="utf-8"), origin=UserWritten())
     return graded(EvaluationJob(job_id="local", workload=workload, candidates=(candidate,)), held)
@@ -109,6 +110,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--num-dense-cols", type=int, default=1)
     parser.add_argument("--values", choices=get_args(ValuesOption), default="any")
     parser.add_argument("--deterministic", action="store_true")
+    parser.add_argument("--alpha-beta", action="store_true")
     return parser.parse_args(arguments)
 
 

@@ -13,7 +13,7 @@ JOB_SECONDS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 class EvaluatorMetrics:
     """Counters of one worker, in a registry of its own."""
 
-    def __init__(self, device: DeviceDescription, confined: Mapping[str, bool]) -> None:
+    def __init__(self, device: DeviceDescription, confined: Mapping[str, bool], is_ecc_counting: bool = False) -> None:
         """`confined`: parts of the evaluator, and whether the kernel holds each."""
         self.registry = CollectorRegistry()
         labels = {"kind": device.kind, "name": device.name, "architecture": device.architecture}
@@ -28,6 +28,9 @@ class EvaluatorMetrics:
         )
         for part, is_confined in confined.items():
             held.labels(part).set(is_confined)
+        Gauge("sparsesmith_evaluator_ecc", "1: errors of the memory are counted", registry=self.registry).set(
+            is_ecc_counting
+        )
         self._seconds = Histogram(
             "sparsesmith_evaluator_job_seconds",
             "Seconds of an evaluation job that was answered",

@@ -59,5 +59,20 @@ class EvaluatorSettings(BaseSettings):
     """Longest drawing of a batch's inputs and reference results."""
     run_limit_s: float | None = Field(default=None, gt=0, le=3600)
     """Longest check and longest timing of a candidate. None: 15 on a GPU, 120 on the interpreter."""
+    tells_of_all: bool = False
+    """Whether programs of families and mutators that pass go on the trainer's stream, too, for a trainer that imitates
+    (SPARSESMITH_TRAINER_IMITATION_SHARE). Off: no GPU has shown yet that it pays."""
+    builds_formats: bool = False
+    """Whether a GPU builds the formats of matrices from 100,000 nonzeros itself (row_bins, ell, sell, csr_tiles, dia).
+    Off: the same bits are certain, the time on a GPU was not measured yet."""
+    records_written: bool = False
+    """Whether programs that other models wrote (`refine` with `text` or `endpoint`) and that pass go on the stream of
+    reward records, too. Online training leaves them out in any case: it has no log-probabilities of them."""
+    reference_limit_s: float = Field(default=60, gt=0, le=3600)
+    """Longest answer of an imported task's reference to one question."""
+    reference_memory_mib: int = Field(default=8192, ge=1024, le=1 << 20)
+    """Address space of the process that runs it; torch takes about two thousand of it."""
+    posted_tasks: bool = False
+    """Whether references of tasks that came over HTTP are run, too."""
     cached_baselines: int = Field(default=256, ge=1, le=100_000)
     """Workloads whose baselines a worker remembers."""

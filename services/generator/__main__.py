@@ -32,6 +32,7 @@ def main() -> None:
     from services.generator.http.request_log import RequestIds
     from services.generator.http.server import server_config
     from services.generator.service import Service
+    from sparsesmith.errors import InvalidOption
     from sparsesmith.transport.job_store import History
     from sparsesmith.transport.shelf import ShelfLimits
 
@@ -42,7 +43,10 @@ def main() -> None:
     )
     limits = ShelfLimits(max_bytes=settings.max_stored_bytes)
     history = History(days=settings.history_days, max_jobs=settings.history_jobs)
-    service = Service(settings, Channels(settings.redis_url, limits, history))
+    try:
+        service = Service(settings, Channels(settings.redis_url, limits, history))
+    except InvalidOption as error:
+        sys.exit(f"settings of the generator: {error.message}")
     server = uvicorn.Server(server_config(create_app(service), settings, service.metrics))
     server.run()
     if not server.started:

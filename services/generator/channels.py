@@ -10,6 +10,7 @@ from sparsesmith.transport.metrics_channel import MetricsChannel
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.permalinks import Permalinks
 from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith.transport.quarantine import Quarantine
 from sparsesmith.transport.queue import EvaluationQueue, living_workers
 from sparsesmith.transport.shelf import ShelfLimits
 from sparsesmith.transport.tuned_kernel_store import TunedKernelStore
@@ -31,6 +32,7 @@ class Channels:
         self.keys = KeyStore(self._connection)
         self.accounts = Accounts(self._connection)
         self.permalinks = Permalinks(self._connection)
+        self.quarantine = Quarantine(self._connection)
 
     def is_answering(self) -> bool:
         return is_answering(self._connection)
@@ -38,6 +40,10 @@ class Channels:
     def num_evaluators(self) -> int:
         """With a fresh heartbeat. Raises Unavailable."""
         return len(living_workers(self._connection))
+
+    def num_running_evaluations(self) -> int:
+        """Evaluation jobs that an evaluator has in hand. Raises Unavailable."""
+        return EvaluationQueue(self._connection).num_running()
 
     def queue_depth(self) -> int:
         """Evaluation jobs that wait. Raises Unavailable."""

@@ -24,7 +24,6 @@ async def generate_kernels(task: TuningTask, tools: Tools, tell: Callable[[Runni
     progress, standing = Progress(task), Standing()
     options = task.order.options
     await tell(progress.running())
-    await tools.trials.begin(task.job_id)
     if options.search == "instant":
         task = await _led(task, progress, tools, tell)
     batches = STRATEGIES[options.search](task, tools.sources, options.budget.candidates, standing)

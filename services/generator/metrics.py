@@ -128,13 +128,17 @@ class SharedGauges(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         try:
             num_evaluators = self._channels.num_evaluators()
+            num_busy = self._channels.num_running_evaluations()
             queue_depth = self._channels.queue_depth()
             stored_bytes = self._channels.patterns.num_bytes()
+            num_faulty = len(self._channels.quarantine.uuids())
         except Unavailable:
             return
         yield GaugeMetricFamily("sparsesmith_evaluators", "Evaluators with a fresh heartbeat", num_evaluators)
+        yield GaugeMetricFamily("sparsesmith_evaluators_busy", "Evaluators with a job in hand", num_busy)
         yield GaugeMetricFamily("sparsesmith_evaluation_queue", "Evaluation jobs that wait", queue_depth)
         yield GaugeMetricFamily("sparsesmith_stored_matrix_bytes", "Of all matrices in Redis", stored_bytes)
+        yield GaugeMetricFamily("sparsesmith_gpus_quarantined", "GPUs with a faulty memory", num_faulty)
 
 
 class WorkerMetrics(Collector):

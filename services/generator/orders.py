@@ -10,6 +10,7 @@ from pydantic import Field
 
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.operations import Problem
+from sparsesmith.operations.directions import transposed_problem
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.numbers import Knob, knobs_of, num_settings
 from sparsesmith_proto.api import Budget, JobState, JobStatus, Refinement, TuningOptions
@@ -24,12 +25,29 @@ class KernelOrder(Message):
     workload: Workload
     options: TuningOptions
     use_cache: bool = True
+    transposed: Workload | None = None
+    """Of A^T, where it is tuned beside A within the same budget."""
     work: int | None = None
     """See `work_of`. None: an earlier release stored the order."""
 
     def describe(self) -> str:
         """For the audit log."""
-        return f"tune {_described(self.workload)}, {self.options.budget.candidates} candidates"
+        both = "" if self.transposed is None else " and its transpose"
+        return f"tune {_described(self.workload)}{both}, {self.options.budget.candidates} candidates"
+
+    @property
+    def directions(self) -> tuple[Workload, ...]:
+        """What is tuned, A first; one where both are the same question: A^T has the pattern of A."""
+        return tuple(dict.fromkeys((self.workload, self.transposed or self.workload)))
+
+    def of_direction(self, workload: Workload) -> "KernelOrder":
+        """The order of one of them alone, with its share of the budget: the same each time it is asked, so that its
+        answer is found in the cache."""
+        budget, number = self.options.budget, len(self.directions)
+        share = Budget(candidates=-(-budget.candidates // number), seconds=budget.seconds / number)
+        usual = {"transposed": "no", "transposed_storage": "copy", "budget": share}
+        options = self.options.model_copy(update=usual)
+        return self.model_copy(update={"workload": workload, "options": options, "transposed": None})
 
 
 class EvaluationOrder(Message):
@@ -47,6 +65,11 @@ class EvaluationOrder(Message):
         """For the audit log; names the program by its digest."""
         return f"grade {_described(self.workload)}, program {hashlib.sha256(self.program.encode()).hexdigest()[:12]}"
 
+    @property
+    def directions(self) -> tuple[Workload, ...]:
+        """See KernelOrder.directions."""
+        return (self.workload,)
+
 
 Order = Annotated[KernelOrder | EvaluationOrder, Field(discriminator="kind")]
 
@@ -54,6 +77,13 @@ Order = Annotated[KernelOrder | EvaluationOrder, Field(discriminator="kind")]
 def _described(workload: Workload) -> str:
     matrix = "" if workload.pattern is None else f" of matrix {workload.pattern[:12]}"
     return f"{workload.operation} {workload.element_type}{matrix}"
+
+
+def directions_of(order: KernelOrder | EvaluationOrder, problem: Problem) -> tuple[Problem, ...]:
+    """The problems of its directions. `problem`: of A."""
+    if len(order.directions) == 1 or not isinstance(order, KernelOrder):
+        return (problem,)
+    return problem, transposed_problem(problem, order.options.transposed_storage)
 
 
 @dataclass(frozen=True)
@@ -117,6 +147,8 @@ def _left_out(order: KernelOrder | EvaluationOrder) -> dict[str, bool | dict[str
     left_out: dict[str, bool | dict[str, bool]] = {"work": True}
     if isinstance(order, EvaluationOrder) and order.budget == Budget():
         left_out["budget"] = True
+    if isinstance(order, KernelOrder) and order.transposed is None:
+        left_out["transposed"] = True
     if isinstance(order, KernelOrder) and order.options.refine == Refinement():
         left_out["options"] = {"refine": True}
     return left_out

@@ -33,9 +33,15 @@ from services.generator.search.trials import Trials
 from services.generator.settings import GeneratorSettings
 from services.generator.tools import Tools
 from services.generator.views import MatrixViews
+from services.generator.writing import Writers
+from services.generator.writing.endpoint import Endpoint, EndpointOptions
+from services.generator.writing.model import Model, ModelOptions
+from services.generator.writing.text import ChatPrompts, TextModel
+from sparsesmith.artifacts.signing import kept_signer
 from sparsesmith.errors import NotFound, Unavailable
+from sparsesmith.prompts.brief import Gpu
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import Fleet, PolicyStatus, Readiness
+from sparsesmith_proto.api import Fleet, KernelReport, PolicyStatus, Readiness, SigningKey
 from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
@@ -56,6 +62,7 @@ class Service:
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.views = MatrixViews(self.ledger)
         self.metrics = Metrics()
+        self.signer = None if settings.signing_dir is None else kept_signer(settings.signing_dir)
         self.trials = Trials(channels.candidates)
         num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set()) + MAX_LISTINGS
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
@@ -65,6 +72,8 @@ class Service:
         self.watch = None
         if self.folder is not None and self.sampler is not None:
             self.watch = policy_watch(self.folder, self.sampler, self.evaluations, channels, settings)
+        self.endpoint = model_endpoint(settings)
+        self.writers = Writers(self._models(), model_options(settings))
         answers = Answers(self._tools(), self._policy_version, self.metrics)
         self.jobs = Jobs(self.ledger, answers, JobLimits(settings.max_waiting_jobs, settings.max_running_jobs))
         for collector in (
@@ -91,6 +100,8 @@ class Service:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self.evaluations.close()
+            if self.endpoint is not None:
+                await self.endpoint.close()
 
     async def readiness(self) -> Readiness:
         """Without its engine the service is ready for all that needs no policy, and says so.
@@ -122,6 +133,16 @@ class Service:
             verdicts=self.watch.standing.verdicts,
         )
 
+    def signing_key(self) -> SigningKey:
+        """What reports are verified with. Raises NotFound where the service signs none."""
+        if self.signer is None:
+            raise NotFound("this service signs no reports", field="signing_dir")
+        return self.signer.public
+
+    def signed(self, report: KernelReport) -> KernelReport:
+        """As it is handed out as a file."""
+        return report if self.signer is None else self.signer.signed(report)
+
     async def roll_back_policy(self, version: PolicyVersion | None) -> PolicyStatus:
         """An operator's wish; the engine follows within `policy_poll_s`. Raises NotFound, Conflict, Unavailable."""
         status = self.policy_status()
@@ -136,6 +157,14 @@ class Service:
             }
         )
 
+    def _models(self) -> list[Model]:
+        """That `refine` may ask."""
+        models: list[Model] = [] if self.endpoint is None else [self.endpoint]
+        sampler, folder = self.sampler, self.folder
+        if sampler is not None and folder is not None and isinstance(sampler.writer, ChatPrompts):
+            models.append(TextModel(sampler, sampler.writer, folder.name, self.settings.samples_in_flight))
+        return models
+
     def _tools(self) -> Tools:
         settings, models = self.settings, CostModels(self.settings.cost_model_dir)
         return Tools(
@@ -146,12 +175,13 @@ class Service:
                 models,
                 settings.mutates,
                 value_filter(settings.value_dir, settings.value_oversampling),
+                self.writers,
             ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),
             trials=self.trials,
-            instant=InstantTools(self.evaluations, self._devices),
+            instant=InstantTools(self.evaluations, self._devices, settings.instant_stand_ins),
         )
 
     async def _devices(self) -> list[str]:
@@ -199,6 +229,30 @@ def policy_folder(settings: GeneratorSettings) -> PolicyFolder | None:
         return folder
     log.warning("no policy at %s: the service runs on kernel families alone", folder.path)
     return None
+
+
+def model_endpoint(settings: GeneratorSettings) -> Endpoint | None:
+    """Raises InvalidOption where the file of its key holds none."""
+    if not settings.endpoint_url:
+        return None
+    options = EndpointOptions(
+        url=settings.endpoint_url,
+        model=settings.endpoint_model,
+        key_file=settings.endpoint_key_file,
+        timeout_s=settings.endpoint_timeout_s,
+        silence_s=settings.endpoint_silence_s,
+        retries=settings.endpoint_retries,
+        first_pause_s=settings.endpoint_first_pause_s,
+        max_tokens=settings.endpoint_max_tokens,
+        temperature=settings.endpoint_temperature,
+        at_once=settings.endpoint_at_once,
+    )
+    return Endpoint(options)
+
+
+def model_options(settings: GeneratorSettings) -> ModelOptions:
+    gpu = Gpu(settings.architecture, num_sms=settings.num_sms, copy_bandwidth_gbs=settings.copy_bandwidth_gbs)
+    return ModelOptions(gpu, settings.refine_history_characters)
 
 
 def policy_watch(
@@ -253,5 +307,7 @@ def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicyS
         settings.num_sms,
         settings.copy_bandwidth_gbs,
         settings.checks_while_decoding,
+        settings.exploring_share,
+        settings.exploring_temperature,
     )
     return PolicySampler(EngineHost(options, settings.engine_restart_s), folder.prompt_writer(), sampling)

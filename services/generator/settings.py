@@ -1,9 +1,9 @@
 """Settings of the generator, read from the environment in `__main__` and handed down."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sparsesmith_proto.message import Architecture
@@ -38,6 +38,9 @@ class GeneratorSettings(BaseSettings):
     max_connections: int = Field(default=512, ge=8, le=100_000)
     """Open connections; requests on others are answered 503."""
 
+    signing_dir: Path | None = None
+    """Folder of the key that signs reports, made there at the first start. Empty: reports are not signed."""
+
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
         validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL"),
@@ -60,6 +63,33 @@ class GeneratorSettings(BaseSettings):
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
     mutates: bool = False
     """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays."""
+    instant_stand_ins: bool = True
+    """Whether `search="instant"` hands out programs that take as arguments what the chosen ones hold in their text, and
+    are seldom compiled anew. How much slower they are was not measured on a GPU yet; no other search proposes them."""
+    endpoint_url: str = Field(default="", max_length=2000, pattern=r"^(https?://[^\s@?#]+)?$")
+    """Address of a model that `refine` may ask, OpenAI-compatible, up to `/v1`. It is sent the task or a digest of the
+    matrix, the programs of the search and what became of them (docs/security.md). Empty: none."""
+    endpoint_model: str = Field(default="", max_length=200)
+    """As that address calls it."""
+    endpoint_key_file: Path | None = None
+    """File with the address's key, in one line. Empty: it asks for none."""
+    endpoint_timeout_s: float = Field(default=180.0, gt=0, le=3600)
+    """An answer may take so long, tries before it included."""
+    endpoint_silence_s: float = Field(default=60.0, gt=0, le=3600)
+    """Longest pause within an answer."""
+    endpoint_retries: int = Field(default=3, ge=0, le=20)
+    """Tries after the first, where it answers 429 or 5xx, says nothing or ends early."""
+    endpoint_first_pause_s: float = Field(default=1.0, gt=0, le=60)
+    """Before the second try; it doubles each time, and is as long as the address asks."""
+    endpoint_max_tokens: int = Field(default=8192, ge=0, le=1_000_000)
+    """Longest answer. 0: the address decides."""
+    endpoint_temperature: float | None = Field(default=None, ge=0, le=2)
+    """None: the address decides."""
+    endpoint_at_once: int = Field(default=4, ge=1, le=64)
+    """Questions of one search that are asked at a time."""
+    refine_history_characters: int = Field(default=24_000, ge=0, le=1_000_000)
+    """Of programs and what became of them, in what a model is told; the oldest are left out, the program that it is
+    asked about never."""
     exchange_dir: Path = Path(".sparsesmith/policy")
     """Folder where the trainer leaves published weights."""
     policy_poll_s: float = Field(default=1.0, gt=0, le=60)
@@ -85,6 +115,11 @@ class GeneratorSettings(BaseSettings):
     """Bandwidth of that GPU, read plus written, in 1e9 bytes a second; likewise."""
     temperature: float = Field(default=1.0, gt=0, le=2)
     """Sampling temperature."""
+    exploring_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of the groups of samples that are drawn at `exploring_temperature` instead, for a trainer to see what is
+    seldom written. Off: no GPU has shown yet that it pays."""
+    exploring_temperature: float = Field(default=1.2, gt=0, le=2)
+    """... their temperature. Their log-probabilities are of it, and the trainer computes with it."""
     checks_while_decoding: bool = False
     """Whether a sample is stopped where its directives are illegal or its format cannot hold the matrix. Off: no GPU
     has shown yet that it pays."""
@@ -133,6 +168,9 @@ class GeneratorSettings(BaseSettings):
     """Of the matrices in Redis, all jobs together; beyond it requests are answered 503."""
     max_operand_bytes: int = Field(default=64 * 2**30, ge=2**20)
     """Of the dense operands of a product: what no GPU holds is refused at once."""
+    posted_tasks: bool = False
+    """Whether `POST /v1/tasks` takes a flashinfer-bench Definition: its reference is somebody's code. Evaluators run it
+    only where their own setting of this name says so."""
     max_parsed_matrices: int = Field(default=4, ge=1, le=256)
     """Matrices that are parsed at a time, which bounds memory; others wait."""
     max_wait_s: float = Field(default=60.0, ge=0, le=3600)
@@ -143,3 +181,9 @@ class GeneratorSettings(BaseSettings):
     """Jobs that have ended and are kept; beyond it the oldest go."""
     cache_ttl_s: int = Field(default=30 * 86400, ge=0)
     """How long an answer stays in the cache of tuned kernels. 0: no cache."""
+
+    @model_validator(mode="after")
+    def _endpoint_has_a_model(self) -> Self:
+        if self.endpoint_url and not self.endpoint_model:
+            raise ValueError("endpoint_model: needed where endpoint_url is given")
+        return self

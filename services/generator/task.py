@@ -43,6 +43,13 @@ class TuningTask:
         return self.waited_s + self.elapsed_s
 
     @property
+    def wants_profiles(self) -> bool:
+        """Whether a writer is told what programs do with the device."""
+        options = self.order.options
+        asks_a_model = options.search == "refine" and options.refine.writer not in (None, "mutate")
+        return asks_a_model and options.refine.feedback != "latency"
+
+    @property
     def left_s(self) -> float:
         """Of the budget's seconds; negative once they are spent."""
         return self.order.options.budget.seconds - self.elapsed_s

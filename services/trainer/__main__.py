@@ -2,6 +2,7 @@
 
 python -m services.trainer             serve until SIGTERM
 python -m services.trainer --once      one update, then stop
+torchrun --nproc-per-node 2 -m services.trainer      the same with two GPUs, or two processes of a CPU
 python -m services.trainer --check     exit 0 if Redis answers and the trainer of this state folder lives
 """
 
@@ -48,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     if options.check:
         return check_health(settings)
+    if int(os.environ.get("RANK", "0")) > 0:
+        return _follow(settings)
     try:
         with _alone(settings.state_dir):
             return serve(settings, max_updates=1 if options.once else None)
@@ -70,6 +73,15 @@ def serve(settings: TrainerSettings, *, max_updates: int | None) -> int:
         if _wait(settings.folder_poll_s, must_stop):
             return 0
     _train(settings, must_stop, max_updates)
+    return 0
+
+
+def _follow(settings: TrainerSettings) -> int:
+    """One of torchrun's processes beside the first."""
+    from services.trainer.service import follow
+
+    os.nice(settings.niceness)
+    logger.info("followed through %d updates", follow(settings))
     return 0
 
 
@@ -121,6 +133,7 @@ def _train(settings: TrainerSettings, must_stop: Callable[[], bool], max_updates
             except Unavailable as error:
                 logger.warning("%s; again in %g s", error.message, REDIS_PAUSE_S)
                 _wait(REDIS_PAUSE_S, must_stop)
+    workshop.learner.dismiss()
     with suppress(Unavailable):  # It ends by itself.
         lease.release()
 

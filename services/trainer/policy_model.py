@@ -148,7 +148,13 @@ def _wide(value: Tensor) -> Tensor:
 class PolicyNetworks(nn.Module):
     """Language model, encoder and value head, run together over prompts with their texts."""
 
-    def __init__(self, model: Qwen3ForCausalLM, encoder: MatrixEncoder, value_head: ValueHead | None = None) -> None:
+    def __init__(
+        self,
+        model: Qwen3ForCausalLM,
+        encoder: MatrixEncoder,
+        value_head: nn.Module | None = None,
+    ) -> None:
+        """`value_head`: the critic, a ValueHead or what reads prompts and texts by itself (`value_critic`)."""
         super().__init__()
         self.model = model
         self.encoder = encoder
@@ -182,9 +188,15 @@ class PolicyNetworks(nn.Module):
         words_NV = self.distributions(hidden_BTH, text, temperature)
         return placed(chosen_logprobs(words_NV, text), text), placed(entropies(words_NV), text)
 
-    def values(self, hidden_BTH: Tensor) -> Tensor:
-        """The critic's values, at least float32, shape [B, T]. Raises ValueError without a value head."""
+    def values(self, hidden_BTH: Tensor, prompts: PromptBatch, text: TextBatch) -> Tensor:
+        """The critic's values, at least float32, shape [B, T]. Raises ValueError without a critic.
+
+        A ValueHead reads the hidden states, and its loss ends there if they are detached.
+        """
         if self.value_head is None:
             raise ValueError("these networks have no value head")
-        values: Tensor = self.value_head(hidden_BTH)
-        return values
+        if isinstance(self.value_head, ValueHead):
+            of_states: Tensor = self.value_head(hidden_BTH)
+            return of_states
+        of_texts: Tensor = self.value_head(prompts, text)
+        return of_texts

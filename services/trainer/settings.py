@@ -48,12 +48,14 @@ class TrainerSettings(BaseSettings):
     """How long a batch waits for more records after its first, and a group for more of its samples after its newest."""
     max_policy_age: int = Field(default=4, ge=0, le=1000)
     """Versions that a record may be behind the policy; older ones are dropped."""
+    held_out_file: Path | None = None
+    """Digests of patterns, one a line, that nothing is learned from: those that the policy is judged by."""
     max_text_tokens: int = Field(default=2800, ge=16, le=32768)
     """Longest text of a record, parent and program together; longer ones are skipped."""
 
     algorithm: str = Field(default="ppo", pattern=r"^[a-z][a-z0-9_]{0,31}$")
-    """What updates optimise: `ppo`, `rloo`, or a name that another package registered under the entry points
-    `sparsesmith.algorithms`. `rloo` has no critic."""
+    """What updates optimise: `ppo`, `rloo`, `expert`, or a name that another package registered under the entry points
+    `sparsesmith.algorithms`. `rloo` and `expert`, which imitates the best of each group, have no critic."""
     epochs: int = Field(default=2, ge=1, le=32)
     """Passes over a batch."""
     minibatch_records: int = Field(default=8, ge=1, le=4096)
@@ -90,6 +92,9 @@ class TrainerSettings(BaseSettings):
     is above the mean. Read where `advantage_scale` is `group`."""
     best_updates: int = Field(default=0, ge=0, le=1_000_000)
     """Updates over which `best_share` falls to 0, in a straight line; 0: it stays."""
+    value_dir: Path | None = None
+    """Folder of a value model that the critic begins as. Empty: a fresh head on the policy's hidden states. Off: no GPU
+    has shown yet that it pays. With it `matrix_rate` is the rate of the critic's layers as well."""
     critic_gate: float = Field(default=0.5, ge=0, le=1)
     """Explained variance of rewards at the tenth token from which the critic is asked; 0: always."""
     critic_warmup: int = Field(default=20, ge=0, le=100_000)
@@ -98,6 +103,12 @@ class TrainerSettings(BaseSettings):
     """Weight of the KL divergence from the reference policy, exact over all words, as a mean over tokens."""
     entropy_coefficient: float = Field(default=0.0, ge=0, le=1)
     """Weight of the entropy bonus."""
+    imitation_share: float = Field(default=0.0, ge=0, le=0.5)
+    """Share of each step of the policy that imitates the fastest programs known of workloads, one a workload, whoever
+    wrote them (families and mutators where evaluators are set to tell of them: SPARSESMITH_EVALUATOR_TELLS_OF_ALL).
+    Off: no GPU has shown yet that it pays."""
+    imitated_programs: int = Field(default=16, ge=1, le=1024)
+    """Of these, drawn anew for each update."""
     program_kl_limit: float = Field(default=0.2, gt=0, le=100)
     """Nats a program that an update may move the policy, KL(proximal || current): it ends early there, and what went
     further is taken back. A program's whole entropy is some 2.5 nats."""

@@ -8,13 +8,14 @@ without being learned from again, all others come again; an announcement that is
 """
 
 import logging
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from services.trainer.online import vetting
-from services.trainer.online.batch import assemble
+from services.trainer.online.batch import SampleBatch, assemble, assemble_examples
 from services.trainer.online.checkpoints import Checkpoint, CheckpointFolder, remembered
 from services.trainer.online.intake import Collected, RecordIntake
 from services.trainer.online.journal import Journal
@@ -40,6 +41,8 @@ class Workshop:
     vouching: Vouching
     journal: Journal
     verdicts: Journal
+    imitated_programs: int = 0
+    """Of an update."""
 
 
 def train(workshop: Workshop, must_stop: Callable[[], bool], max_updates: int | None = None) -> int:
@@ -62,12 +65,12 @@ def train(workshop: Workshop, must_stop: Callable[[], bool], max_updates: int | 
             continue  # An operator rolled back meanwhile; what was collected comes again.
         started = time.monotonic()
         try:
-            batch = assemble(collected.records, state.version)
-            metrics = workshop.learner.update(batch, must_stop, state.step_scale)
+            batch = assemble(collected.records, state.version, collected.turned_down)
+            metrics = workshop.learner.update(batch, must_stop, state.step_scale, _examples(workshop, state))
         except Stopped:
             log.info("update %d is abandoned; its %d records come again", state.step + 1, len(collected.records))
             break
-        state = _after(state, workshop.learner, collected, metrics)
+        state = replace(_after(state, workshop.learner, collected, metrics), wins=workshop.intake.wins.state())
         workshop.checkpoints.save(state)
         if metrics["policy_moved"]:
             workshop.publisher.publish(workshop.learner.networks, _edition(state))
@@ -84,6 +87,7 @@ def resume(workshop: Workshop) -> Checkpoint:
     if found is not None:
         learner.load_state_dict(found.learner)
         log.info("goes on from the checkpoint of version %d, %d updates", found.version, found.step)
+        workshop.intake.recall(found.wins)
     state = found or Checkpoint(workshop.policy, 0, 0, {}, _now(), (), learner.state_dict())
     if vetting.is_turned_down(workshop, state.newest):
         return state  # Nothing is to be announced: `vetted` goes back where that was not done yet.
@@ -92,6 +96,12 @@ def resume(workshop: Workshop) -> Checkpoint:
         state = replace(state, version=version, given=version)
         workshop.checkpoints.save(state)
     return state
+
+
+def _examples(workshop: Workshop, state: Checkpoint) -> SampleBatch | None:
+    """Programs to imitate in the next update, drawn by its number."""
+    drawn = workshop.intake.wins.drawn(workshop.imitated_programs, random.Random(state.step))
+    return assemble_examples(drawn) if drawn else None
 
 
 def _after(state: Checkpoint, learner: Learner, collected: Collected, metrics: Metrics) -> Checkpoint:

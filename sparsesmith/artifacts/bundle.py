@@ -10,12 +10,15 @@ from pydantic import TypeAdapter
 
 from sparsesmith.artifacts.cpp_header import cpp_header, workload_name
 from sparsesmith.artifacts.python_loader import program_loader, python_loader
+from sparsesmith.artifacts.task_header import task_header
 from sparsesmith.errors import Conflict
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.matrix.values import FixedValues
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import InstantKernel, KernelReport, LibraryAnswer, TriedCandidate, TunedAnswer
-from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.kernel import DeviceDescription, Workload
 
 ArtifactKind = Literal["cu", "hpp", "py", "json", "candidates", "zip"]
 
@@ -51,8 +54,8 @@ def artifact(
     (`candidates`) or all of them (`zip`).
 
     `pattern`: None of a task without a matrix. `values`: those that the workload fixes, where it does. `candidates`:
-    where they are known. Raises Conflict for `cu` and `hpp` where the answer is the vendor's routine: there is no
-    program to hand out; for `hpp` and `py` of a task.
+    where they are known. Raises Conflict for `cu` and `hpp` where the answer is what it was compared with: there is no
+    program to hand out.
     """
     bundle = _Bundle(report, pattern, values, candidates)
     content = bundle.zip() if kind == "zip" else bundle.text(kind).encode()
@@ -67,12 +70,12 @@ def instant_artifact(
 ) -> Artifact:
     """A file of a kernel that was handed out before the search: as `artifact`, the report being what is known of it.
 
-    Raises Conflict for `hpp` and `py` of a task, and for `candidates`: none is graded yet.
+    Raises Conflict for `candidates`: none is graded yet.
     """
     program, workload = extract_program(kernel.candidate.program), kernel.workload
     single: dict[ArtifactKind, Callable[[], str]] = {"cu": lambda: program}
-    if pattern is not None:
-        single["hpp"] = lambda: cpp_header(program, workload, pattern, kernel.device, values)
+    if _is_launched(workload):
+        single["hpp"] = lambda: _header(program, workload, kernel.device, pattern, values)
         single["py"] = lambda: program_loader(program, workload, kernel.device)
     single["json"] = lambda: kernel.model_dump_json(indent=2)
     if kind == "zip":
@@ -108,13 +111,19 @@ def artifact_name(workload: Workload, kind: ArtifactKind) -> str:
 
 
 def kinds_of(report: KernelReport) -> tuple[ArtifactKind, ...]:
-    """The single files that an answer has. A header and a loader are about a matrix: a task has none."""
-    is_task = report.workload.pattern is None
+    """The single files that an answer has: header and loader are of tasks, and of a matrix with one operand."""
+    is_launched = _is_launched(report.workload)
     match report.answer:
         case TunedAnswer():
-            return ("cu", "json") if is_task else ("cu", "hpp", "py", "json")
+            return ("cu", "hpp", "py", "json") if is_launched else ("cu", "json")
         case LibraryAnswer():
-            return ("json",) if is_task else ("py", "json")
+            return ("py", "json") if is_launched else ("json",)
+
+
+def _is_launched(workload: Workload) -> bool:
+    """Whether header and loader know its operands: a task's, or a matrix and one more."""
+    operation = operation_named(workload.operation)
+    return workload.pattern is None or len(operands_with_role(operation, "input")) == 1
 
 
 @dataclass(frozen=True)
@@ -130,10 +139,10 @@ class _Bundle:
             case "cu":
                 return _program(report)
             case "hpp":
-                program = _program(report)
-                return cpp_header(program, report.workload, self._matrix("hpp"), report.device, self.values)
+                self._check_launched(kind)
+                return _header(_program(report), report.workload, report.device, self.pattern, self.values)
             case "py":
-                self._matrix("py")
+                self._check_launched(kind)
                 return python_loader(report)
             case "json":
                 return report.model_dump_json(indent=2)
@@ -146,17 +155,28 @@ class _Bundle:
         kinds = (*kinds_of(self.report), *(("candidates",) if self.candidates else ()))
         return zipped({artifact_name(self.report.workload, kind): self.text(kind) for kind in kinds})
 
-    def _matrix(self, kind: ArtifactKind) -> Pattern:
-        """Raises Conflict where there is none."""
-        if self.pattern is None:
+    def _check_launched(self, kind: ArtifactKind) -> None:
+        """Raises Conflict."""
+        if not _is_launched(self.report.workload):
             kinds = ", ".join(kinds_of(self.report))
             raise Conflict(
-                f"{self.report.workload.operation} has no matrix, and its answer no {kind} (it has: {kinds})",
+                f"{self.report.workload.operation} has no single operand, and its answer no {kind} (it has: {kinds})",
                 field="kind",
                 value=kind,
                 limit=kinds,
             )
-        return self.pattern
+
+
+def _header(
+    program: str,
+    workload: Workload,
+    device: DeviceDescription,
+    pattern: Pattern | None,
+    values: FixedValues | None,
+) -> str:
+    if pattern is None:
+        return task_header(program, workload, device)
+    return cpp_header(program, workload, pattern, device, values)
 
 
 def _program(report: KernelReport) -> str:

@@ -80,9 +80,9 @@ def cpp_header(
     """
     program = parse_program(program_text, workload.operation, workload.element_type)
     layout = build_layout(program.format, program.parameters, pattern, values)
-    plan = bind(program, layout, Problem(workload, pattern, values), device.num_sms)
+    plan = bind(program, layout, Problem(workload, pattern, values).unscaled, device.num_sms)
     includes, layout_code = _apart((_SOURCES / "layout.hpp").read_text())
-    program_includes, device_code = _program_apart(program.source)
+    program_includes, device_code = program_apart(program.source)
     (operand,), (result,) = plan.names("input"), plan.names("output")
     return Template((_SOURCES / "kernel.hpp.in").read_text()).substitute(
         title=f"Tuned by sparsesmith: {workload.operation} {workload.element_type}, format {program.format.name}.",
@@ -93,8 +93,8 @@ def cpp_header(
         options=" ".join(CODE_OPTIONS),
         name=f"sparsesmith_{workload_name(workload)}",
         includes="\n".join([*includes, *program_includes]),
-        device_code=_EXTERN_C.sub("", device_code),
-        restores="".join(f"#undef {name}\n" for name in _macros(program.source)),
+        device_code=without_extern_c(device_code),
+        restores="".join(f"#undef {name}\n" for name in macros(program.source)),
         element=c_type(workload.element_type),
         sum=sum_c_type(workload.element_type),
         layout_code=layout_code,
@@ -109,9 +109,9 @@ def cpp_header(
         num_dense_cols=workload.num_dense_cols,
         input=operand,
         output=result,
-        own_scratch=_own_scratch(plan),
-        attributes=_attributes(plan),
-        launches=_launches(plan),
+        own_scratch=own_scratch(plan),
+        attributes=attributes(plan),
+        launches=launches(plan),
     )
 
 
@@ -187,7 +187,12 @@ def _apart(code: str) -> tuple[list[str], str]:
     return _INCLUDE.findall(code), _INCLUDE.sub("", code).strip()
 
 
-def _program_apart(source: str) -> tuple[list[str], str]:
+def without_extern_c(device_code: str) -> str:
+    """Kernels of an unnamed namespace have no C names."""
+    return _EXTERN_C.sub("", device_code)
+
+
+def program_apart(source: str) -> tuple[list[str], str]:
     """As `_apart`, of any legal program: comments may hold what looks like an include."""
     numbers = {line.line - 1 for line in tokenize(source).preprocessor if line.name == "include"}
     lines = source.split("\n")
@@ -195,13 +200,14 @@ def _program_apart(source: str) -> tuple[list[str], str]:
     return [lines[number].strip() for number in sorted(numbers)], rest.strip()
 
 
-def _macros(source: str) -> list[str]:
+def macros(source: str) -> list[str]:
     """Macros that the program defines: they must not reach the code of whoever includes the header."""
     defined = (line.tokens[0].text for line in tokenize(source).preprocessor if line.name == "define" and line.tokens)
     return list(dict.fromkeys(defined))
 
 
-def _launches(plan: BoundProgram) -> str:
+def launches(plan: BoundProgram) -> str:
+    """Statements."""
     call = ", ".join(_argument(argument, plan.sizes) for argument in plan.arguments)
     return "".join(_launch(launch, call) for launch in plan.launches)
 
@@ -217,12 +223,12 @@ def _extent(extent: tuple[int, int, int]) -> str:
     return ", ".join(map(str, extent))
 
 
-def _own_scratch(plan: BoundProgram) -> str:
+def own_scratch(plan: BoundProgram) -> str:
     """What the program asks for beside its format's."""
     return "".join(f'    upload("{name}", nullptr, {num_bytes});\n' for name, num_bytes in plan.own_scratch.items())
 
 
-def _attributes(plan: BoundProgram) -> str:
+def attributes(plan: BoundProgram) -> str:
     """Dynamic shared memory that with the static may exceed 48 KB must be asked for."""
     return "".join(
         f"    check(cudaFuncSetAttribute(device_code::{kernel}, "

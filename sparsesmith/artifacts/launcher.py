@@ -19,6 +19,7 @@ from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.matrix.values import FixedValues, fixed_values
 from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.operations.product import TransposedProduct
 from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram, parse_program
@@ -78,7 +79,7 @@ def program_launcher(
     values = checked_values(matrix.data, workload)
     if layout is None:
         layout = build_layout(parsed.format, parsed.parameters, pattern, values)
-    return _ProgramLauncher(parsed, layout, Problem(workload, pattern, values), matrix, cubin)
+    return _ProgramLauncher(parsed, layout, Problem(workload, pattern, values).unscaled, matrix, cubin)
 
 
 def checked_values(values: npt.NDArray[Any], workload: Workload) -> FixedValues | None:
@@ -100,11 +101,11 @@ def library_launcher(matrix: scipy.sparse.csr_matrix, workload: Workload) -> Lau
     """A launcher of cuSPARSE through CuPy, for workloads where no program beat it. Raises Unavailable.
 
     CuPy chooses algorithms that may give other bits each time: where equal ones are promised, it is the operation's
-    naive program that runs.
+    naive program that runs; so it is for A^T from A as it is stored, which CuPy copies for every product.
     """
-    if not workload.deterministic:
-        return _LibraryLauncher(matrix, workload)
     operation = operation_named(workload.operation)
+    if not workload.deterministic and not isinstance(operation, TransposedProduct):
+        return _LibraryLauncher(matrix, workload)
     return program_launcher(
         with_element_type(operation.programs[operation.naive], workload.element_type), matrix, workload
     )

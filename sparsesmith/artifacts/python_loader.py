@@ -2,6 +2,9 @@
 
 from string import Template
 
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.task import baseline_of
+from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
 from sparsesmith_proto.kernel import DeviceDescription, Workload
@@ -51,19 +54,67 @@ def load(matrix: object) -> Launcher:
     return library_launcher(to_scipy(matrix), WORKLOAD)
 ''')
 
+_TASK_LOADER = Template('''"""$title
+$found
+
+    kernel = load()
+    $call     # CuPy, torch or NumPy arrays; the results are of the first one's kind
+
+Needs: pip install sparsesmith cupy-cuda13x
+"""
+
+from sparsesmith.artifacts.task_launcher import TaskFunction
+from sparsesmith_proto.kernel import Workload
+
+WORKLOAD = Workload.model_validate_json($workload)
+
+PROGRAM = $program
+
+
+def load() -> TaskFunction:
+    """The kernel. Raises Unavailable without a GPU, InvalidOption where the task is not known here."""
+    return TaskFunction(PROGRAM, WORKLOAD)
+''')
+
 
 def python_loader(report: KernelReport) -> str:
     """The loader's text."""
     match report.answer:
         case TunedAnswer(best=best):
             return program_loader(extract_program(best.candidate.program), report.workload, report.device)
+        case LibraryAnswer(routine=routine) if report.workload.pattern is None:
+            found = f"Nothing faster than {routine} was found: this loader runs the task's own naive program."
+            return _task_loader(_naive(report.workload), report.workload, found)
         case LibraryAnswer(routine=routine):
             return _LIBRARY_LOADER.substitute(_words(report.workload, report.device), routine=routine)
 
 
 def program_loader(program: str, workload: Workload, device: DeviceDescription) -> str:
     """Of a kernel program."""
+    if workload.pattern is None:
+        return _task_loader(program, workload, f"On {device.name}, compiled by {device.toolchain}.")
     return _PROGRAM_LOADER.substitute(_words(workload, device), program=_literal(program))
+
+
+def _task_loader(program: str, workload: Workload, found: str) -> str:
+    operands = operation_named(workload.operation).operands
+    results = ", ".join(each.name for each in operands if each.role in ("inout", "output"))
+    inputs = ", ".join(each.name for each in operands if each.role in ("input", "inout"))
+    sizes = ", ".join(f"{name}={size}" for name, size in workload.axes.items())
+    return _TASK_LOADER.substitute(
+        title=f"Tuned by sparsesmith: {workload.operation} {workload.element_type}{f' for {sizes}' if sizes else ''}.",
+        found=found,
+        call=f"{results} = kernel({inputs})",
+        workload=_literal(workload.model_dump_json()),
+        program=_literal(program),
+    )
+
+
+def _naive(workload: Workload) -> str:
+    """Of the task: the program that others were compared with, for what it is called."""
+    operation = operation_named(workload.operation)
+    name = baseline_of(operation, deterministic=workload.deterministic)
+    return with_element_type(operation.programs[name], workload.element_type)
 
 
 def _words(workload: Workload, device: DeviceDescription) -> dict[str, str]:

@@ -1,17 +1,19 @@
 """Run a program for a task on the user's own GPU."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sparsesmith.artifacts.launcher import import_cupy, stream_of
+from sparsesmith.artifacts.launcher import import_cupy, like, stream_of
 from sparsesmith.artifacts.loaded_program import LoadedProgram
+from sparsesmith.errors import InvalidInput
 from sparsesmith.formats.format import EMPTY_LAYOUT, Argument
 from sparsesmith.operations import Operand, Problem
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import parse_program
+from sparsesmith_proto.kernel import Workload
 
 
 class TaskLauncher:
@@ -55,6 +57,46 @@ class TaskLauncher:
         if argument.role == "size":
             return np.int32(self._bound.sizes[argument.name])
         return self._scratch[argument.name] if argument.role == "scratch" else arrays[argument.name]
+
+
+class TaskFunction:
+    """A program for a task of fixed sizes, called with its arrays: what a downloaded loader gives."""
+
+    def __init__(self, program: str, workload: Workload) -> None:
+        """Raises InvalidProgram, InvalidOption for a task that is not known here, Unavailable without CuPy or a GPU."""
+        self._problem = Problem(workload)
+        self._launcher = TaskLauncher(program, self._problem)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The result, of the kind of the first array; several as a tuple, in the order of the task's operands. What is
+        changed in place is copied first. Raises InvalidInput for other shapes, or another number of arrays."""
+        found = self._launcher(named_inputs(self._problem, inputs))
+        first = inputs[0] if inputs else None
+        results = tuple(like(first, found[operand.name]) for operand in results_of(self._problem))
+        return results[0] if len(results) == 1 else results
+
+
+def named_inputs(problem: Problem, inputs: Sequence[Any]) -> dict[str, Any]:
+    """In the order of the operands. Raises InvalidInput naming the operand."""
+    operands = operands_with_role(problem.operation, "input", "inout")
+    if len(inputs) != len(operands):
+        names = ", ".join(operand.name for operand in operands)
+        raise InvalidInput(
+            f"{problem.workload.operation} takes {names}: {len(inputs)} arrays are given",
+            field="inputs",
+            value=len(inputs),
+            limit=len(operands),
+        )
+    for operand, given in zip(operands, inputs, strict=True):
+        expected = operand.shape(problem.sizes)
+        if tuple(np.shape(given)) != expected:
+            raise InvalidInput(
+                f"{operand.name} has shape {tuple(np.shape(given))}: expected {expected}",
+                field=operand.name,
+                value=tuple(np.shape(given)),
+                limit=expected,
+            )
+    return {operand.name: given for operand, given in zip(operands, inputs, strict=True)}
 
 
 def results_of(problem: Problem) -> tuple[Operand, ...]:

@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from sparsesmith.cli.files import save_artifacts
 from sparsesmith.cli.known import known_result
-from sparsesmith.cli.rendering import show_report
+from sparsesmith.cli.rendering import show_line, show_report
 from sparsesmith.cli.terminal import console
 from sparsesmith.client import Client
 from sparsesmith_proto.api import KernelReport
@@ -26,6 +26,12 @@ def show_answer(console: Console, report: KernelReport) -> None:
     is_estimated = report.device.kind == "interpreter"
     known = known_result(report.workload) if is_estimated else None
     show_report(console, report, None if known is None else known.describe())
+    if report.transposed is not None:
+        console.print()
+        show_line(console, "transposed", "A^T, beside A", style="bold")
+        if (extra := report.transposed.extra_bytes) is not None:
+            show_line(console, "memory", f"{extra:,} bytes beside those of A's kernel")
+        show_report(console, report.transposed)
 
 
 def save_answer(client: Client, job_id: str, report: KernelReport, folder: Path, *, quiet: bool) -> None:

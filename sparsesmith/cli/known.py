@@ -1,6 +1,6 @@
 """What was measured on a GPU for the example matrices: shown beside an estimate, where no GPU is here.
 
-`known_results.json` is written by `make report` from benchmarks/results; see benchmarks/known.py.
+`known_results.json` is written by `make report` from benchmarks/results; see benchmarks/report/known.py.
 """
 
 from importlib.resources import files

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sparsesmith_proto.words import ElementType, ValuesOption
+from sparsesmith_proto.words import ElementType, TransposedOption, TransposedStorage, ValuesOption
 
 MatrixFile = Annotated[Path, typer.Argument(help="A sparse matrix: .mtx, .mtx.gz or SciPy .npz", metavar="MATRIX")]
 MatrixOrTask = Annotated[
@@ -50,4 +50,12 @@ ValuesOf = Annotated[
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Equal inputs give equal bits, in every run; no atomic sums")
 ]
+Transposed = Annotated[
+    TransposedOption, typer.Option("--transposed", help="yes: a kernel for A^T in the place of A; both: one for each")
+]
+StorageOfTransposed = Annotated[
+    TransposedStorage,
+    typer.Option("--transposed-storage", help="What A^T is multiplied from: a copy of its own, or A as it is stored"),
+]
+AlphaBeta = Annotated[bool, typer.Option("--alpha-beta", help="What is graded and timed is y = alpha A x + beta y")]
 State = Annotated[Path, typer.Option(help="Folder for the queue, the weights and the logs", metavar="FOLDER")]

@@ -47,6 +47,7 @@ from sparsesmith_proto.kernel import (
     Timing,
     UserWritten,
     Workload,
+    Written,
 )
 
 
@@ -68,6 +69,8 @@ def show_report(console: Console, report: KernelReport, known: str | None = None
         show_line(console, "values", "fixed: a kernel is valid for this matrix's values only")
     if workload.deterministic:
         show_line(console, "bits", "equal for equal inputs, in every run: compared with such routines alone")
+    if workload.alpha_beta:
+        show_line(console, "graded", "y = alpha A x + beta y")
     show_line(console, "device", describe_device(report.device))
     shown = answer.best if isinstance(answer, TunedAnswer) else answer.closest
     if shown is not None:
@@ -190,6 +193,10 @@ def describe_origin(origin: Origin | FromPolicy) -> str:
             return f"kernel family {family} {shown}"
         case Mutated(deed=deed, parent=parent):
             return f"candidate {parent}, changed: {deed}"
+        case Written(model=model, parent=None):
+            return f"{model}, from the task's words"
+        case Written(model=model, parent=parent):
+            return f"{model}, from candidate {parent}"
         case UserWritten():
             return "you"
         case ProbeWritten(version=version):

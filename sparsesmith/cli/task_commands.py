@@ -1,5 +1,6 @@
-"""`sparsesmith tasks list, show`: what kernels may be asked for without a matrix."""
+"""`sparsesmith tasks list, show, import`: what kernels may be asked for without a matrix."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +12,18 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="A task's name", metavar="NAME")]
+
+
+Source = Annotated[Path, typer.Argument(help="A KernelBench problem (.py) or a flashinfer-bench Definition (.json)")]
+Into = Annotated[
+    Path | None, typer.Option(help="Folder of imported tasks; else SPARSESMITH_IMPORTED_TASKS", show_default=False)
+]
+TaskName = Annotated[str, typer.Option(help="The task's name; else made of the file's", show_default=False)]
+Constants = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A size of a KernelBench module anew: NAME=NUMBER", metavar="NAME=NUMBER"),
+]
+Naive = Annotated[Path | None, typer.Option(help="Its naive program (.cu); else one of ours that computes the same")]
 
 
 @app.callback(invoke_without_command=True)
@@ -38,3 +51,18 @@ def show(name: Name, url: Url = None, header: Headers = None, as_json: Json = Fa
 
     with connection(url, header) as client:
         print_task(client.task(name), as_json=as_json)
+
+
+@app.command("import")
+def import_task(
+    path: Source,
+    into: Into = None,
+    name: TaskName = "",
+    constants: Constants = None,
+    program: Naive = None,
+    as_json: Json = False,
+) -> None:
+    """Make a task of another suite's problem. Its reference runs in a confined process of its own."""
+    from sparsesmith.cli.importing import imported, print_imported
+
+    print_imported(imported(path, into, name, constants or [], program), as_json=as_json)

@@ -19,7 +19,7 @@ from sparsesmith.client.flows import Call, Flow, Health, OnProgress, Pause
 from sparsesmith.client.headers import client_headers
 from sparsesmith.client.instant import InstantOperator
 from sparsesmith.client.options import tuning_options
-from sparsesmith.client.transposed import Transposed, directions, operator_of, refuse_instant
+from sparsesmith.client.transposed import operator_of, refuse_instant, with_direction
 from sparsesmith.errors import InvalidOption, Unavailable
 from sparsesmith.operator import Operator, TaskKernel
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
@@ -31,7 +31,9 @@ from sparsesmith_proto.api import (
     Permalink,
     PolicyStatus,
     Running,
+    SigningKey,
     TaskCard,
+    TransposedOption,
     TriedCandidate,
     TuningOptions,
 )
@@ -80,18 +82,16 @@ class Client:
         options: TuningOptions | None = None,
         on_progress: OnProgress | None = None,
         *,
-        transposed: Transposed = "no",
+        transposed: TransposedOption | None = None,
     ) -> Operator:
         """Tune a kernel for the matrix's pattern, or with values="fixed" for its values too, and bind it to them.
 
-        `transposed`: "yes" tunes A^T instead, "both" tunes both, each a job of its own with the options' budget, handed
-        in together. The operator is that of A all the same.
+        `transposed`, else that of the options: "yes" tunes A^T instead, "both" tunes both in one job, each with half of
+        the budget. The operator is that of A all the same.
         """
-        csr = to_scipy(matrix)
-        jobs = [
-            self.submit(MATRIX_NAME, matrix_file(each, options), options).job_id for each in directions(csr, transposed)
-        ]
-        return operator_of(csr, transposed, [self.wait(job_id, on_progress) for job_id in jobs])
+        csr, chosen = to_scipy(matrix), with_direction(options, transposed)
+        job_id = self.submit(MATRIX_NAME, matrix_file(csr, chosen), chosen).job_id
+        return operator_of(csr, chosen, self.wait(job_id, on_progress))
 
     def tune_instantly(
         self, matrix: SparseMatrix, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -193,13 +193,18 @@ class Client:
         """A job's address that opens without a key, for reading alone. Raises NotFound."""
         return self._run(flows.permalink(job_id))
 
-    def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
-        """A file of a finished job. Raises Conflict where the job or its answer has none, NotFound."""
-        return self._run(flows.artifact(job_id, kind))
+    def artifact(self, job_id: str, kind: ArtifactKind, *, transposed: bool = False) -> bytes:
+        """A file of a finished job; of A^T where both directions were tuned. Raises Conflict where there is none,
+        NotFound."""
+        return self._run(flows.artifact(job_id, kind, transposed=transposed))
 
     def policy(self) -> PolicyStatus:
         """The policy that candidates are sampled from. Raises NotFound where the server has none."""
         return self._run(flows.policy())
+
+    def signing_key(self) -> SigningKey:
+        """What the server's reports are verified with. Raises NotFound where it signs none."""
+        return self._run(flows.signing_key())
 
     def tasks(self) -> tuple[TaskCard, ...]:
         """Tasks that kernels may be asked for, by name."""
@@ -265,14 +270,12 @@ class AsyncClient:
         options: TuningOptions | None = None,
         on_progress: OnProgress | None = None,
         *,
-        transposed: Transposed = "no",
+        transposed: TransposedOption | None = None,
     ) -> Operator:
-        csr = await asyncio.to_thread(to_scipy, matrix)
-        jobs = []
-        for each in await asyncio.to_thread(directions, csr, transposed):
-            data = await asyncio.to_thread(matrix_file, each, options)
-            jobs.append((await self.submit(MATRIX_NAME, data, options)).job_id)
-        return operator_of(csr, transposed, [await self.wait(job_id, on_progress) for job_id in jobs])
+        csr, chosen = await asyncio.to_thread(to_scipy, matrix), with_direction(options, transposed)
+        job = await self.submit(MATRIX_NAME, await asyncio.to_thread(matrix_file, csr, chosen), chosen)
+        report = await self.wait(job.job_id, on_progress)
+        return await asyncio.to_thread(operator_of, csr, chosen, report)
 
     async def tune_file(
         self, name: str, data: bytes, options: TuningOptions | None = None, on_progress: OnProgress | None = None
@@ -344,11 +347,14 @@ class AsyncClient:
     async def permalink(self, job_id: str) -> Permalink:
         return await self._run(flows.permalink(job_id))
 
-    async def artifact(self, job_id: str, kind: ArtifactKind) -> bytes:
-        return await self._run(flows.artifact(job_id, kind))
+    async def artifact(self, job_id: str, kind: ArtifactKind, *, transposed: bool = False) -> bytes:
+        return await self._run(flows.artifact(job_id, kind, transposed=transposed))
 
     async def policy(self) -> PolicyStatus:
         return await self._run(flows.policy())
+
+    async def signing_key(self) -> SigningKey:
+        return await self._run(flows.signing_key())
 
     async def tasks(self) -> tuple[TaskCard, ...]:
         return await self._run(flows.tasks())
@@ -406,7 +412,7 @@ def tune(
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     key: str | None = None,
-    transposed: Literal["no"] = "no",
+    transposed: Literal["no"] | None = None,
     **options: object,
 ) -> InstantOperator | Operator: ...
 
@@ -418,7 +424,7 @@ def tune(
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     key: str | None = None,
-    transposed: Transposed = "no",
+    transposed: TransposedOption | None = None,
     wait: Literal["best"] = "best",
     **options: object,
 ) -> Operator: ...
@@ -430,7 +436,7 @@ def tune(
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
     key: str | None = None,
-    transposed: Transposed = "no",
+    transposed: TransposedOption | None = None,
     wait: Literal["first", "best"] | None = None,
     **options: object,
 ) -> InstantOperator | Operator:
@@ -440,15 +446,15 @@ def tune(
     with wait="best" it is waited for here.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    deterministic, search, budget, refine. `url`, `headers` and `key` are those of `Client`, `transposed` is that of its
-    `tune`. Raises InvalidOption for others.
+    deterministic, transposed, transposed_storage, alpha_beta, search, budget, refine. `url`, `headers` and `key` are
+    those of `Client`. Raises InvalidOption for others.
     """
-    chosen = tuning_options(**options)
+    chosen = with_direction(tuning_options(**options), transposed)
     with Client(url, headers, key) as client:
         if chosen.search == "instant" and wait != "best":
-            refuse_instant(transposed)
+            refuse_instant(chosen.transposed)
             return client.tune_instantly(matrix, chosen)
-        return client.tune(matrix, chosen, transposed=transposed)
+        return client.tune(matrix, chosen)
 
 
 def tune_task(

@@ -43,6 +43,7 @@ from sparsesmith_proto.api import (
     Readiness,
     RollbackRequest,
     Running,
+    SigningKey,
     TaskCard,
     TaskPage,
     TriedCandidate,
@@ -260,15 +261,22 @@ def permalink(job_id: str) -> Flow[Permalink]:
     return _read(Permalink, (yield Call("GET", f"{_path('kernels', job_id)}/permalink", {})))
 
 
-def artifact(job_id: str, kind: str) -> Flow[bytes]:
-    """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py, .json, .candidates.json or .zip."""
-    response = yield Call("GET", f"{_path('kernels', job_id)}/artifact", {"params": {"kind": kind}})
+def artifact(job_id: str, kind: str, *, transposed: bool = False) -> Flow[bytes]:
+    """`GET /v1/kernels/{id}/artifact`: the bytes of the .cu, .hpp, .py, .json, .candidates.json or .zip; of A^T where
+    both directions were tuned."""
+    params = {"kind": kind} | ({"transposed": "true"} if transposed else {})
+    response = yield Call("GET", f"{_path('kernels', job_id)}/artifact", {"params": params})
     return _checked(response).content
 
 
 def policy() -> Flow[PolicyStatus]:
     """`GET /v1/policy`."""
     return _read(PolicyStatus, (yield Call("GET", "/v1/policy", {})))
+
+
+def signing_key() -> Flow[SigningKey]:
+    """`GET /v1/signing-key`."""
+    return _read(SigningKey, (yield Call("GET", "/v1/signing-key", {})))
 
 
 def tasks() -> Flow[tuple[TaskCard, ...]]:

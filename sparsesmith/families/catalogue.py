@@ -9,7 +9,8 @@ from importlib.metadata import entry_points
 
 from sparsesmith.errors import InvalidOption
 from sparsesmith.families.family import Family
-from sparsesmith.families.spmm import balanced, blocks, resident, rows, splits
+from sparsesmith.families.sddmm import entries
+from sparsesmith.families.spmm import balanced, blocks, cells, resident, rows, splits
 from sparsesmith.families.spmm import hyb as spmm_hyb
 from sparsesmith.families.spmm import packed as spmm_packed
 from sparsesmith.families.spmm import structured as spmm_structured
@@ -30,6 +31,7 @@ from sparsesmith.families.spmv import (
     structured,
     tiles,
 )
+from sparsesmith.families.spmv_t import gather, scatter
 from sparsesmith.families.task import TaskFamily
 
 ENTRY_POINTS = "sparsesmith.families"
@@ -57,7 +59,13 @@ _LISTED = (
     *resident.FAMILIES,
     *blocks.FAMILIES,
     *spmm_hyb.FAMILIES,
+    *cells.FAMILIES,
     *spmm_packed.FAMILIES,
+    *scatter.FAMILIES,
+    *gather.FAMILIES,
+    *entries.FAMILIES,
+    *row_bins.STAND_INS,
+    *padded.STAND_INS,
 )
 
 

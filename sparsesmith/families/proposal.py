@@ -87,7 +87,8 @@ def shortlist(
     for family in FAMILIES.values():
         if family.operation != operation or family.name in left_out or not family.suits(work.statistics.pattern):
             continue
-        early = (each for each in _spread(family, work) if each.parameters.get("dependency") != "full")
+        spread = _spread(family, work, early_only=True)
+        early = (each for each in spread if each.parameters.get("dependency") != "full")
         legal = (
             FamilyProspect(family, each)
             for each in sorted(early, key=lambda each: each.estimated_us)
@@ -97,12 +98,15 @@ def shortlist(
     return found
 
 
-def _spread(family: Family, work: Work) -> Iterator[Prospect]:
-    """The family's own prospects, each with every value of the axes that it leaves open."""
+def _spread(family: Family, work: Work, *, early_only: bool = False) -> Iterator[Prospect]:
+    """The family's own prospects, each with every value of the axes that it leaves open; `early_only`: of its start the
+    one."""
     prospects = family.prospects(work)
     if "registers" in family.parameters:
         prospects = with_registers(work, prospects)
-    return with_dependency(prospects) if "dependency" in family.parameters else prospects
+    if "dependency" in family.parameters:
+        return with_dependency(prospects, early_only=early_only)
+    return prospects
 
 
 def propose(

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.bsell import Bsell
 from sparsesmith.formats.bsr import Bsr
+from sparsesmith.formats.cells import Cells
 from sparsesmith.formats.coo import Coo
+from sparsesmith.formats.csc import Csc
 from sparsesmith.formats.csr import Csr
 from sparsesmith.formats.csr_merge import CsrMerge
 from sparsesmith.formats.csr_rowblocks import CsrRowblocks
@@ -28,6 +30,8 @@ _CATALOGUE: tuple[Format, ...] = (
     RowBins(),
     Bsell(),
     Hyb(),
+    Cells(),
+    Csc(),
 )
 
 FORMATS: Mapping[str, Format] = {format_.name: format_ for format_ in _CATALOGUE}

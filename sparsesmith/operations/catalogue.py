@@ -1,4 +1,4 @@
-"""The operations there are: ours, and those that other packages register by entry point."""
+"""The operations there are: ours, those that other packages register by entry point, and imported tasks."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,6 +12,7 @@ from pkgutil import iter_modules
 from typing import get_args
 
 from sparsesmith.errors import InvalidOption
+from sparsesmith.operations.imported.folder import imported_folder, imported_tasks
 from sparsesmith.operations.operand import Dtype
 from sparsesmith.operations.operation import (
     RESERVED_OPERATION_IDS,
@@ -21,8 +22,11 @@ from sparsesmith.operations.operation import (
     task_size_names,
     task_sizes,
 )
+from sparsesmith.operations.scaled import check_scaling
+from sparsesmith.operations.sddmm import SDDMM
 from sparsesmith.operations.spmm import SPMM
 from sparsesmith.operations.spmv import SPMV
+from sparsesmith.operations.spmv_t import SPMV_T
 from sparsesmith.operations.task import Task
 from sparsesmith.operations.texts import check_element_type
 from sparsesmith_proto.kernel import Workload
@@ -31,8 +35,11 @@ from sparsesmith_proto.message import Axes
 ENTRY_POINTS = "sparsesmith.operations"
 """Each names a value that keeps the Operation protocol."""
 
-ON_MATRICES: tuple[Operation, ...] = (SPMV, SPMM)
+ON_MATRICES: tuple[Operation, ...] = (SPMV, SPMM, SPMV_T, SDDMM)
 """In the order of their ids."""
+
+IMPORTED = "imported"
+"""The folder beside this module that is no operation."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _PARTS = (
@@ -50,14 +57,14 @@ def operations() -> Mapping[str, Operation]:
     found = checked_catalogue([*ON_MATRICES, *our_tasks()])
     for entry in registrations():
         found = _with_registered(found, entry)
-    return found
+    return checked_catalogue([*found.values(), *imported_tasks()])
 
 
 def our_tasks() -> list[Task]:
     """`OPERATION` of every folder beside this module that is not of an operation on a matrix, by name."""
     package = "sparsesmith.operations"
     folders = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.ispkg)
-    named = (name for name in folders if name not in {each.name for each in ON_MATRICES})
+    named = (name for name in folders if name not in {IMPORTED, *(each.name for each in ON_MATRICES)})
     return [import_module(f"{package}.{name}").OPERATION for name in named]
 
 
@@ -105,6 +112,9 @@ def checked_catalogue(listed: Iterable[Operation]) -> Mapping[str, Operation]:
 def operation_named(name: str, field: str = "operation") -> Operation:
     """Raises InvalidOption, listing what there is and naming the nearest."""
     found = operations().get(name)
+    if found is None and imported_folder() is not None:
+        operations.cache_clear()  # It may have been imported, or posted, since.
+        found = operations().get(name)
     if found is None:
         known, near = ", ".join(operations()), get_close_matches(name, operations(), n=3)
         hint = f"; nearest: {', '.join(near)}" if near else ""
@@ -166,6 +176,8 @@ def check_workload(workload: Workload) -> None:
         raise InvalidOption(f"pattern: {operation.name} takes {needed}", field="pattern", limit=needed)
     check_element_type(operation, workload.element_type)
     check_axes(operation, workload.num_dense_cols, workload.axes)
+    if workload.alpha_beta:
+        check_scaling(operation, workload.element_type)
 
 
 def _check_parts(operation: Operation) -> None:
@@ -175,7 +187,7 @@ def _check_parts(operation: Operation) -> None:
     if not _NAME.fullmatch(operation.name):
         raise _refused(operation, "name", operation.name, _NAME.pattern)
     _check_id(operation)
-    if operation.naive not in operation.programs:
+    if operation.programs and operation.naive not in operation.programs:
         raise _refused(operation, "naive", operation.naive, f"one of the programs ({', '.join(operation.programs)})")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.operations.operand import Operand, Sizes
+from sparsesmith_proto.message import ElementType
 
 if TYPE_CHECKING:
     from sparsesmith.operations.problem import Problem
@@ -125,7 +126,7 @@ class Operation(Protocol):
 
     @property
     def naive(self) -> str:
-        """The name, among the programs, of the plainest: one thread an output element."""
+        """The name, among the programs, of the plainest: one thread an output element. Empty: there are none yet."""
         ...
 
     @property
@@ -174,6 +175,14 @@ class Shaping(Protocol):
     def constraints(self) -> Mapping[str, Callable[[Sizes], bool]]:
         """What must hold of the axes, by how it is told: `k <= n`."""
         ...
+
+
+@runtime_checkable
+class Typed(Protocol):
+    """Of an operation that says itself which element types it is computed for."""
+
+    @property
+    def element_types(self) -> tuple[ElementType, ...]: ...
 
 
 def task_sizes(operation: Operation, axes: Sizes) -> Sizes:

@@ -1,6 +1,6 @@
 """What a request fixes: an operation and its sizes, on a matrix or on none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sparsesmith.elements import ELEMENTS
@@ -10,6 +10,8 @@ from sparsesmith.matrix.values import FixedValues
 from sparsesmith.operations.catalogue import check_workload, operation_named
 from sparsesmith.operations.operand import Operand, Sizes
 from sparsesmith.operations.operation import Floor, Operation, task_sizes
+from sparsesmith.operations.product import TransposedProduct
+from sparsesmith.operations.scaled import scaled
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType
 
@@ -31,9 +33,28 @@ class Problem:
             given = "none" if self.matrix is None else "a pattern"
             raise InvalidOption(f"pattern: {given} for a workload that says otherwise", field="pattern", value=given)
 
-    @property
+    @cached_property
     def operation(self) -> Operation:
-        return operation_named(self.workload.operation)
+        named = operation_named(self.workload.operation)
+        return scaled(named) if self.workload.alpha_beta else named
+
+    @cached_property
+    def unscaled(self) -> "Problem":
+        """The same with y = A x: what programs compute, whatever becomes of what they store."""
+        if not self.workload.alpha_beta:
+            return self
+        return replace(self, workload=self.workload.model_copy(update={"alpha_beta": False}))
+
+    @cached_property
+    def copied(self) -> "Problem":
+        """The same from a copy of A^T, where this one multiplies with it from A as it is stored; else this one."""
+        operation = operation_named(self.workload.operation)
+        if not isinstance(operation, TransposedProduct):
+            return self
+        pattern, order = self.pattern.transposed
+        values = None if self.values is None else FixedValues(self.values.array[order])
+        digests = {"pattern": pattern.digest, "values": None if values is None else values.digest}
+        return Problem(self.workload.model_copy(update={"operation": operation.of, **digests}), pattern, values)
 
     @property
     def element_type(self) -> ElementType:

@@ -32,6 +32,8 @@ class SparseProduct:
     sums_products: bool = True
     draws: Mapping[str, Drawing] = field(default_factory=dict)
     takes_matrix: bool = True
+    transposed: str | None = None
+    """The operation that computes the same with A^T, from A as it is stored; None: there is none."""
 
     @property
     def trial(self) -> Mapping[str, int]:
@@ -50,6 +52,37 @@ class SparseProduct:
     def floor(self, problem: Problem) -> Floor:
         """See Operation.floor."""
         return product_floor(problem)
+
+
+@dataclass(frozen=True)
+class TransposedProduct(SparseProduct):
+    """A^T times a dense operand, of A as it is stored."""
+
+    of: str = "spmv"
+    """The operation that computes the same from a copy of A^T."""
+
+    def expect(self, problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
+        """See Operation.expect."""
+        copied = problem.copied
+        return copied.operation.expect(copied, of_copy(problem, inputs))
+
+    def floor(self, problem: Problem) -> Floor:
+        """See Operation.floor."""
+        return problem.copied.floor
+
+
+def of_copy(problem: Problem, inputs: Arrays) -> Arrays:
+    """Inputs as a copy of A^T has them: values in its order."""
+    _, order = problem.pattern.transposed
+    return {**inputs, "values": inputs["values"][order]}
+
+
+def of_stored(problem: Problem, inputs: Arrays) -> Arrays:
+    """The inverse of `of_copy`."""
+    _, order = problem.pattern.transposed
+    values = np.empty_like(inputs["values"])
+    values[order] = inputs["values"]
+    return {**inputs, "values": values}
 
 
 def product_floor(problem: Problem) -> Floor:

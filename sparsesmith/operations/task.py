@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sparsesmith.errors import InvalidOption
 from sparsesmith.operations.operand import Operand, Sizes
 from sparsesmith.operations.operation import Arrays, Drawing, Expected, Floor, Operation, Residual
 
@@ -54,7 +55,14 @@ class Task:
 
 
 def baseline_of(operation: Operation, *, deterministic: bool) -> str:
-    """The name of the program that a task's candidates are compared with."""
+    """The name of the program that a task's candidates are compared with. Raises InvalidOption where there is none."""
+    if not operation.programs:
+        raise InvalidOption(
+            f"task {operation.name} has no program that others could be compared with: give one as `sparsesmith tasks "
+            "import ... --program FILE`",
+            field="task",
+            value=operation.name,
+        )
     ordered = operation.ordered if isinstance(operation, Task) else ""
     return ordered if deterministic and ordered else operation.naive
 

@@ -11,7 +11,7 @@ from string import Template
 
 from sparsesmith.elements import ELEMENTS, WIDE_TYPES, sum_c_type
 from sparsesmith.errors import InvalidOption
-from sparsesmith.operations.operation import Operation
+from sparsesmith.operations.operation import Operation, Typed
 from sparsesmith_proto.message import ElementType
 
 _CONVERSION = re.compile(r"\b(WIDE|NARROW)\(")
@@ -54,7 +54,9 @@ def programs_for(operation: Operation, element_type: ElementType) -> Mapping[str
 
 
 def element_types_of(operation: Operation) -> tuple[ElementType, ...]:
-    """Those that the operation is computed for: 16 bits where its naive program says how it sums."""
+    """Those that the operation is computed for: as it says; else 16 bits where its naive program says how it sums."""
+    if isinstance(operation, Typed):
+        return operation.element_types
     return tuple(name for name in ELEMENTS if operation.naive in programs_for(operation, name))
 
 

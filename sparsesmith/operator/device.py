@@ -25,8 +25,8 @@ from sparsesmith.artifacts.launcher import (
 )
 from sparsesmith.operator.arrays import address_of, address_reader, kind_of, place_of, refused
 from sparsesmith.operator.backend import BoundProduct, OneWay, Scale
-from sparsesmith.operator.directions import Order, plain_program, transposed_matrix, transposed_workload
-from sparsesmith.operator.native.products import NativeProducts, native_products
+from sparsesmith.operator.directions import Order, is_of_stored, plain_program, transposed_matrix, transposed_workload
+from sparsesmith.operator.native.products import NativeProducts, native_products, shared_products
 from sparsesmith.operator.parts import NO_PARTS, Parts
 from sparsesmith_proto.kernel import Workload
 
@@ -52,7 +52,12 @@ class DeviceBackend:
         self._is_fixed = tuned.program is not None and tuned.workload.values is not None
         self._tuned_backward = backward
         self._matrix = matrix
-        self._forward = _products(matrix, tuned, parts)
+        shared = None if backward is None else _shared_products(matrix, tuned, backward, parts)
+        if shared is None:
+            self._forward = _products(matrix, tuned, parts)
+        else:
+            self._forward, turned = shared
+            self.__dict__["_backward"] = _Backward(turned, None)
 
     def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
         """See Backend.product."""
@@ -127,10 +132,14 @@ class DeviceBackend:
     @cached_property
     def _backward(self) -> "_Backward":
         """A^T, made when it is first asked for; with a plain program where nobody has tuned it."""
-        matrix = self._matrix.copy()
+        matrix, tuned = self._matrix.copy(), self._tuned_backward
         matrix.data = values_of(matrix, self._workload.element_type) if self._is_fixed else self.values()
+        if tuned is not None and tuned.program is not None and is_of_stored(tuned.workload):
+            with self._device:
+                return _Backward(_products(matrix, tuned, NO_PARTS), None)
         transpose, order = transposed_matrix(matrix)
-        tuned = self._tuned_backward
+        if tuned is not None and is_of_stored(tuned.workload):
+            tuned = Tuned(transposed_workload(transpose, self._workload), None)
         if tuned is None:
             tuned = Tuned(transposed_workload(transpose, self._workload), plain_program(self._workload))
         with self._device:
@@ -205,6 +214,15 @@ class _Backward:
     @property
     def device_bytes(self) -> int:
         return self.products.device_bytes + (0 if self.order is None else int(self.order.nbytes))
+
+
+def _shared_products(
+    matrix: scipy.sparse.csr_matrix, tuned: Tuned, backward: Tuned, parts: Parts
+) -> tuple[OneWay, OneWay] | None:
+    """Both directions over one copy of A; None where they are not from one, or there is no C library."""
+    if tuned.program is None or backward.program is None or not is_of_stored(backward.workload):
+        return None
+    return shared_products(matrix, (tuned.workload, tuned.program), (backward.workload, backward.program), parts)
 
 
 def _products(matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts, order: Order | None = None) -> OneWay:

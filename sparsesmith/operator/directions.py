@@ -10,6 +10,7 @@ from sparsesmith.artifacts.launcher import checked_values
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem, operation_named
+from sparsesmith.operations.product import TransposedProduct
 from sparsesmith.operations.texts import programs_for
 from sparsesmith.operator.image import Direction
 from sparsesmith.operator.parts import NO_PARTS, Parts
@@ -34,6 +35,11 @@ def transposed_workload(transpose: scipy.sparse.csr_matrix, workload: Workload) 
     return workload.model_copy(update={"pattern": pattern_from_scipy(transpose).digest, "values": None})
 
 
+def is_of_stored(workload: Workload) -> bool:
+    """Whether a workload of A^T is computed from A as it is stored."""
+    return isinstance(operation_named(workload.operation), TransposedProduct)
+
+
 def plain_program(workload: Workload) -> str:
     """The one that everybody writes first."""
     return next(iter(programs_for(operation_named(workload.operation), workload.element_type).values()))
@@ -46,4 +52,4 @@ def direction_of(
     program = parse_program(text, workload.operation, workload.element_type)
     pattern, values = pattern_from_scipy(matrix), checked_values(matrix.data, workload)
     layout = parts.layout or build_layout(program.format, program.parameters, pattern, values)
-    return Direction(program, layout, Problem(workload, pattern, values), parts.cubin, order)
+    return Direction(program, layout, Problem(workload, pattern, values).unscaled, parts.cubin, order)

@@ -19,13 +19,21 @@ from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Conflict, InvalidInput, InvalidMatrix, Unavailable
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.operator import arrays
 from sparsesmith.operator.backend import PLAIN, Backend, BoundProduct, Scale
 from sparsesmith.operator.device import DeviceBackend, Tuned
-from sparsesmith.operator.directions import direction_of, plain_program, transposed_matrix, transposed_workload
+from sparsesmith.operator.directions import (
+    direction_of,
+    is_of_stored,
+    plain_program,
+    transposed_matrix,
+    transposed_workload,
+)
 from sparsesmith.operator.file import Sections, packed_sections, refused_file
 from sparsesmith.operator.host import HostBackend, host_array
-from sparsesmith.operator.image import as_bytes, support_cubin
+from sparsesmith.operator.image import Direction, as_bytes, support_cubin
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith.operator.parts import NO_PARTS, Parts
 from sparsesmith.operator.registry import new_handle
@@ -70,13 +78,16 @@ class Operator:
     ) -> None:
         """The matrix in CSR, columns ascending; as `tune` and `load` do it. `transposed`: the report of A^T where it
         was tuned as well. Raises InvalidMatrix where the matrix has another shape than a report's."""
-        if transposed is not None and (transposed.num_cols, transposed.num_rows) != matrix.shape:
-            raise InvalidMatrix(
-                f"transposed is of shape {(transposed.num_rows, transposed.num_cols)}, the matrix of {matrix.shape}",
-                field="transposed",
-                value=(transposed.num_rows, transposed.num_cols),
-                limit=matrix.shape[::-1],
-            )
+        if transposed is not None:
+            of_stored = is_of_stored(transposed.workload)
+            found, needed = (transposed.num_rows, transposed.num_cols), matrix.shape[:: 1 if of_stored else -1]
+            if found != needed:
+                raise InvalidMatrix(
+                    f"transposed is of shape {found}, the matrix of {matrix.shape}",
+                    field="transposed",
+                    value=found,
+                    limit=needed,
+                )
         if matrix.shape != (report.num_rows, report.num_cols):
             raise InvalidMatrix(
                 f"the matrix has shape {matrix.shape}, the kernel was tuned for {(report.num_rows, report.num_cols)}",
@@ -84,6 +95,12 @@ class Operator:
                 value=matrix.shape,
                 limit=(report.num_rows, report.num_cols),
             )
+        operation = operation_named(report.workload.operation)
+        if len(operands_with_role(operation, "input")) != 1:
+            reason = (
+                f"{operation.name} is no product of the matrix with one operand: its answer is a report and a program"
+            )
+            raise InvalidInput(f"report: {reason}", field="report", value=operation.name, limit=", ".join(PRODUCTS))
         self._bound = Bound(report, matrix, parts, transposed)
         self._is_transposed = False
 
@@ -206,7 +223,7 @@ class Operator:
         Raises Conflict for `cu` and `hpp` where the vendor's routine is the answer.
         """
         matrix = self._bound.present_matrix()
-        if self.report is self._bound.transposed:
+        if self.report is self._bound.transposed and not is_of_stored(self.report.workload):
             matrix, _ = transposed_matrix(matrix)
         values = checked_values(matrix.data, self.report.workload)
         return artifact(kind, self.report, pattern_from_scipy(matrix), values).content
@@ -436,17 +453,21 @@ class Bound:
         forward = direction_of(matrix, workload, self.program or plain_program(workload), parts)
         sections = dict(forward.sections(*gpu))
         if transposed:
-            other, order = transposed_matrix(matrix)
-            tuned = self._backward(other)
-            backward = direction_of(other, tuned.workload, tuned.program or plain_program(workload), order=order)
+            backward = self._backward_direction(matrix)
             sections |= backward.sections(*gpu, "T.")
         return {**sections, "support": support_cubin(self.element_type, gpu[0])}
 
-    def _backward(self, transpose: scipy.sparse.csr_matrix) -> Tuned:
-        """What A^T is multiplied with: what was found for it, else a plain program."""
-        if self.transposed is None:
-            return Tuned(transposed_workload(transpose, self.report.workload), None)
-        return Tuned(self.transposed.workload, program_of(self.transposed))
+    def _backward_direction(self, matrix: scipy.sparse.csr_matrix) -> Direction:
+        """What A^T is multiplied with: what was found for it, from A as it is stored or from a copy of A^T, else a
+        plain program."""
+        tuned = None if self.transposed is None else Tuned(self.transposed.workload, program_of(self.transposed))
+        if tuned is not None and tuned.program is not None and is_of_stored(tuned.workload):
+            return direction_of(matrix, tuned.workload, tuned.program)
+        other, order = transposed_matrix(matrix)
+        if tuned is None or is_of_stored(tuned.workload):
+            tuned = Tuned(transposed_workload(other, self.report.workload), None)
+        text = tuned.program or plain_program(tuned.workload)
+        return direction_of(other, tuned.workload, text, order=order)
 
     def close(self) -> None:
         with self._lock:

@@ -36,8 +36,11 @@ struct sparsesmith_output {
 """)
 
 
-def scaled_source(program: KernelProgram, output: str, element_type: ElementType) -> str:
-    """What the compiler gets. `output`: the argument that results are stored to.
+def scaled_source(
+    program: KernelProgram, output: str, element_type: ElementType, numbers: tuple[float, float] | None = None
+) -> str:
+    """What the compiler gets. `output`: the argument that results are stored to. `numbers`: alpha and beta where they
+    are known; every kernel keeps its arguments then, and lines of a log are those of the program.
 
     Raises InvalidProgram where the text has these names already.
     """
@@ -48,7 +51,7 @@ def scaled_source(program: KernelProgram, output: str, element_type: ElementType
     code = tokenize(text).code
     edits: list[tuple[int, int, str]] = []
     for kernel in dict.fromkeys(launch.kernel for launch in program.launches):
-        edits += _edits(code, kernel, output, sum_c_type(element_type))
+        edits += _edits(code, kernel, output, sum_c_type(element_type), numbers)
     for start, end, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
     element = ELEMENTS[element_type]
@@ -56,18 +59,21 @@ def scaled_source(program: KernelProgram, output: str, element_type: ElementType
     places = _PLACES.substitute(
         element=c_type(element_type), sum=sum_c_type(element_type), widen=element.widen, narrow=element.narrow
     )
-    return f"{header}{places}{text}"
+    return f"{header}{places}{'#line 1' if numbers else ''}\n{text}"
 
 
-def _edits(code: Sequence[Token], kernel: str, output: str, sum_type: str) -> list[tuple[int, int, str]]:
+def _edits(
+    code: Sequence[Token], kernel: str, output: str, sum_type: str, numbers: tuple[float, float] | None
+) -> list[tuple[int, int, str]]:
     """Start, end and replacement of each piece of the kernel's head, and of the beginning of its body."""
     opening = _opening(code, kernel)
     end = closing(code, opening)
     named = next(token for token in reversed(code[opening:end]) if token.text == output)
-    place = f"const sparsesmith_output {output}{{sparsesmith_{output}, {ALPHA}, {BETA}}};"
+    alpha, beta = (ALPHA, BETA) if numbers is None else (f"{sum_type}({number})" for number in numbers)
+    place = f"const sparsesmith_output {output}{{sparsesmith_{output}, {alpha}, {beta}}};"
     return [
         (named.start, named.end, f"sparsesmith_{output}"),
-        (code[end].start, code[end].start, f", {sum_type} {ALPHA}, {sum_type} {BETA}"),
+        (code[end].start, code[end].start, "" if numbers else f", {sum_type} {ALPHA}, {sum_type} {BETA}"),
         (code[end + 1].end, code[end + 1].end, f" {place}"),
     ]
 

@@ -36,7 +36,8 @@ class StackOptions:
     """What to start, and where its state lives."""
 
     state: Path
-    """Folder: valkey/ (queue and jobs), policy/ (published weights), trainer/ (checkpoints), logs/."""
+    """Folder: valkey/ (queue and jobs), policy/ (published weights), trainer/ (checkpoints), signing/ (key of
+    reports), logs/."""
     port: int = 8000
     num_evaluators: int = 1
     """One a GPU where there are any."""
@@ -138,6 +139,7 @@ class Stack:
             "SPARSESMITH_REDIS_URL": self.redis_url,
             "SPARSESMITH_EVALUATOR_GPU_CLAIMS_DIR": str(self.state / "gpus"),
             "SPARSESMITH_GENERATOR_PORT": str(self._options.port),
+            "SPARSESMITH_GENERATOR_SIGNING_DIR": str(self.state / "signing"),
             "SPARSESMITH_GENERATOR_EXCHANGE_DIR": str(self.state / "policy"),
             "SPARSESMITH_TRAINER_EXCHANGE_DIR": str(self.state / "policy"),
             "SPARSESMITH_TRAINER_STATE_DIR": str(self.state / "trainer"),

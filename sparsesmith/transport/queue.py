@@ -146,7 +146,7 @@ class EvaluationQueue:
 
     def submit(self, job: EvaluationJob | InstantJob) -> None:
         """Queue a job. A second submission of the same id changes nothing. Raises Unavailable."""
-        rq_id = _rq_id(job.job_id)
+        rq_id = rq_id_of(job.job_id)
         with answering():
             if Job.exists(rq_id, self._connection):
                 return
@@ -186,27 +186,32 @@ class EvaluationQueue:
     def position(self, job_id: str) -> int:
         """Jobs ahead of this one; 0 once a worker has it. Raises NotFound, Unavailable."""
         with answering():
-            if read_status(self._connection, _rq_id(job_id)) is None:
+            if read_status(self._connection, rq_id_of(job_id)) is None:
                 raise _not_queued(job_id)
-            return self._connection.lpos(self._queue.key, _rq_id(job_id)) or 0
+            return self._connection.lpos(self._queue.key, rq_id_of(job_id)) or 0
 
     def cancel(self, job_id: str) -> None:
         """Take a job out of the queue; a worker that has it stops at the next candidate. Ended and unknown jobs are
         left as they are. Raises Unavailable."""
         with answering():
-            if read_status(self._connection, _rq_id(job_id)) in {None, *ENDED}:
+            if read_status(self._connection, rq_id_of(job_id)) in {None, *ENDED}:
                 return
             # RQ's own way keeps the job for ever, and fails where its worker has died.
             with self._connection.pipeline(transaction=True) as pipeline:
-                pipeline.hset(Job.key_for(_rq_id(job_id)), "status", JobStatus.CANCELED)
-                pipeline.expire(Job.key_for(_rq_id(job_id)), self._limits.result_ttl_s)
-                pipeline.lrem(self._queue.key, 0, _rq_id(job_id))
+                pipeline.hset(Job.key_for(rq_id_of(job_id)), "status", JobStatus.CANCELED)
+                pipeline.expire(Job.key_for(rq_id_of(job_id)), self._limits.result_ttl_s)
+                pipeline.lrem(self._queue.key, 0, rq_id_of(job_id))
                 pipeline.execute()
 
     def depth(self) -> int:
         """Jobs that wait for a worker. Raises Unavailable."""
         with answering():
             return len(self._queue)
+
+    def num_running(self) -> int:
+        """Jobs that a worker has in hand, or had when it died a moment ago. Raises Unavailable."""
+        with answering():
+            return self._connection.zcard(StartedJobRegistry(queue=self._queue).key)
 
     def _enqueue(self, rq_id: str, job: EvaluationJob | InstantJob) -> None:
         num_retries = self._limits.max_attempts - 1
@@ -225,13 +230,13 @@ class EvaluationQueue:
     def _wait_for_result(self, job_id: str, timeout_s: float) -> None:
         """Until the job has a result, RQ's stream of which is written together with the state, or the time is over."""
         block_ms = max(1, int(timeout_s * 1000))
-        if self._connection.xread({f"rq:results:{_rq_id(job_id)}": "0-0"}, count=1, block=block_ms):
+        if self._connection.xread({f"rq:results:{rq_id_of(job_id)}": "0-0"}, count=1, block=block_ms):
             # Only where a job is run again after it had a result does this come round more than once.
             time.sleep(min(0.02, timeout_s))
 
     def _report(self, job_id: str) -> str | None:
         # The job itself is not read: it holds every candidate.
-        match read_status(self._connection, _rq_id(job_id)):
+        match read_status(self._connection, rq_id_of(job_id)):
             case None:
                 raise _not_queued(job_id)
             case JobStatus.FINISHED:
@@ -247,7 +252,7 @@ class EvaluationQueue:
                 return None
 
     def _latest_result(self, job_id: str) -> Result | None:
-        return Result.fetch_latest(Job(_rq_id(job_id), connection=self._connection), serializer=JSONSerializer)
+        return Result.fetch_latest(Job(rq_id_of(job_id), connection=self._connection), serializer=JSONSerializer)
 
 
 class EvaluationWorker(SimpleWorker):
@@ -494,6 +499,6 @@ def _failure(job_id: str, last_line: str) -> LimitExceeded | Unavailable:
     return Unavailable(reason, field="job_id", value=job_id)
 
 
-def _rq_id(job_id: str) -> str:
+def rq_id_of(job_id: str) -> str:
     """RQ allows fewer characters in an id than we do."""
     return hashlib.sha256(job_id.encode()).hexdigest()[:40]

@@ -98,7 +98,11 @@ class BoostedCost:
 
     @property
     def seldom_seen(self) -> frozenset[str]:
-        return frozenset(self.description.seldom_seen)
+        return frozenset(self.description.seldom_seen) | self.never_seen
+
+    @property
+    def never_seen(self) -> frozenset[str]:
+        return frozenset(name for name in FAMILIES if f"family={name}" not in self.description.words)
 
     def knows(self, operation: str) -> bool:
         """Whether it was shown programs of the operation's families."""

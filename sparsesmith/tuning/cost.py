@@ -45,6 +45,11 @@ class CostModel(Protocol):
         """Families of which little was measured, so that `doubt` says too little of them."""
         ...
 
+    @property
+    def never_seen(self) -> frozenset[str]:
+        """Of those, families that it was shown nothing of, as they are younger: not to be chosen without measuring."""
+        ...
+
     def log_costs(self, grid: Choices) -> FloatArray:
         """Natural logarithm of the expected time but for a constant of the workload, shape [prospects]."""
         ...
@@ -56,6 +61,7 @@ class EvenCost:
     name = "no model"
     left_out = frozenset[str]()
     seldom_seen = frozenset[str]()
+    never_seen = frozenset[str]()
     doubt = Doubt(workload=10.0, family=0.0, parameters=0.4, noise=0.03, reach=2.0)
 
     def log_costs(self, grid: Choices) -> FloatArray:
@@ -68,6 +74,7 @@ class AnalyticCost:
     name = "analytic estimate"
     left_out = frozenset[str]()
     seldom_seen = frozenset[str]()
+    never_seen = frozenset[str]()
     doubt = Doubt(workload=1.0, family=0.35, parameters=0.2, noise=0.05, reach=2.0)
 
     def log_costs(self, grid: Choices) -> FloatArray:

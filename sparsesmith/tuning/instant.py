@@ -2,7 +2,8 @@
 
 The grid of a workload has thousands of prospects, and ranking them takes longer than a kernel that is wanted at once
 may. Here families that take long to rank are left out, each other one enters its few least estimates, and single
-nonzeros are looked at in fewer windows.
+nonzeros are looked at in fewer windows. Where the chosen text would hold numbers of the matrix, and so have to be
+compiled, one that takes them as arguments stands in.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import numpy as np
 from sparsesmith.errors import InvalidOption
 from sparsesmith.families import FamilyInstance
 from sparsesmith.families.proposal import shortlist, work_of
+from sparsesmith.families.stand_ins import stand_in
 from sparsesmith.operations import Problem
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import Choices, Grid, grid_of_problem
@@ -35,9 +37,12 @@ class Choice:
     """By the analytic estimate of its family."""
 
 
-def choices(problem: Problem, cost: CostModel, allows: Callable[[str], bool] = anything) -> Iterator[Choice]:
+def choices(
+    problem: Problem, cost: CostModel, allows: Callable[[str], bool] = anything, *, stands_in: bool = True
+) -> Iterator[Choice]:
     """Programs that the model expects to be the fastest, best first; of families one after the other, as what cannot
-    be built of one program cannot be built of its neighbours. `allows`: whether a text may be chosen."""
+    be built of one program cannot be built of its neighbours. `allows`: whether a text may be chosen. `stands_in`:
+    whether a text that is the same for every matrix may take the place of one that is not."""
     grid = short_grid(problem, cost)
     log_costs = cost.log_costs(grid)
     seen: set[str] = set()
@@ -45,10 +50,16 @@ def choices(problem: Problem, cost: CostModel, allows: Callable[[str], bool] = a
         entry = grid.entries[index]
         if entry.family.name in seen:
             continue
-        instance = grid.instance(index)
+        instance = _instance(grid, index, stands_in=stands_in)
         if allows(instance.program):
             seen.add(entry.family.name)
             yield Choice(instance, entry.estimated_us)
+
+
+def _instance(grid: Choices, index: int, *, stands_in: bool) -> FamilyInstance:
+    if not stands_in or not isinstance(grid, Grid):
+        return grid.instance(index)
+    return stand_in(grid.prospects[index]).instance(grid.element_type, grid.work.num_dense_cols)
 
 
 def short_grid(problem: Problem, cost: CostModel) -> Choices:
@@ -58,7 +69,7 @@ def short_grid(problem: Problem, cost: CostModel) -> Choices:
         return grid_of_problem(problem)
     work = work_of(pattern, workload.element_type, workload.num_dense_cols, NUM_WINDOWS)
     kind = workload.operation, workload.element_type
-    prospects = shortlist(work, *kind, SLOW_TO_RANK | cost.left_out, A_FAMILY)
+    prospects = shortlist(work, *kind, SLOW_TO_RANK | cost.left_out | cost.never_seen, A_FAMILY)
     prospects = prospects or shortlist(work, *kind, (), A_FAMILY)
     if not prospects:
         raise InvalidOption(

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 PROGRAMS = [
     "bsell",
     "bsr",
+    "cells",
     "coo_atomics",
     "csr_dynamic_shared",
     "csr_macros_and_conditions",

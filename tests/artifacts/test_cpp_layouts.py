@@ -52,6 +52,8 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"widths": "300", "steps": 16, "index": "u16"},
         {"widths": "2,5,300", "steps": 8, "max_lanes": 64, "index": "u18"},
         {"widths": "300", "steps": 2, "index": "u20"},
+        {"widths": "1,3,300", "steps": 2, "max_lanes": 128, "bins": "sizes"},
+        {"widths": "2,5,300", "steps": 8, "index": "u18", "bins": "sizes"},
     ),
     "bsr": ({}, {"block_rows": 3, "block_cols": 4}),
     "panels": ({"parts": 2, "bins": 5}, {"panel_cols": 32, "parts": 4, "bins": 3, "rounds": 2}),
@@ -62,6 +64,12 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"width": 2, "rest": "coo", "index": "u16"},
     ),
     "hubs": ({"items": 2}, {"hub_cols": 7, "items": 4}),
+    "cells": (
+        {"strips": 3, "cell_cols": 32},
+        {"strips": 5, "height": 4, "cell_cols": 64, "pad": 2, "parts": 3},
+        {"strips": 2, "height": 8, "cell_cols": 256, "pad": 1},
+    ),
+    "csc": ({},),
 }
 
 MAIN = """

@@ -68,7 +68,7 @@ def make_suite(*rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
         },
         "commit": "0123abcd",
         "date": "2026-01-01T00:00:00+00:00",
-        "command": "python -m benchmarks.run",
+        "command": "python -m benchmarks.measure.run",
         "missing": [],
         "rows": list(rows) or [make_row()],
     } | changes

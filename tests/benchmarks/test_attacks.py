@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from benchmarks.attacker import Ended
-from benchmarks.hostile.attempts import HOSTS, Attempt, attempt, names_of
-from benchmarks.hostile.deeds import KEYS, STORES
-from benchmarks.hostile.detours import DETOURS
-from benchmarks.hostile.disguises import DISGUISES
-from benchmarks.hostile.twins import Comparison, Twins
+from benchmarks.judging.attacker import Ended
+from benchmarks.judging.hostile.attempts import HOSTS, Attempt, attempt, names_of
+from benchmarks.judging.hostile.deeds import KEYS, STORES
+from benchmarks.judging.hostile.detours import DETOURS
+from benchmarks.judging.hostile.disguises import DISGUISES
+from benchmarks.judging.hostile.twins import Comparison, Twins
 from services.evaluator.compiling.compiler import Compiler
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy

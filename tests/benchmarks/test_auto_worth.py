@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.auto_worth import searched, told
-from benchmarks.suites import Matrix
+from benchmarks.matrices.suites import Matrix
+from benchmarks.tuning.auto_worth import searched, told
 from sparsesmith.client.clients import Client
 from tests.generator.live_service import Evaluators, live_service
 from tests.generator.orders import make_pattern

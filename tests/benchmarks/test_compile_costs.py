@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from benchmarks.compile_costs import _sources, in_turns, stages
-from benchmarks.suites import ROOT
+from benchmarks.measure.compile_costs import _sources, in_turns, stages
+from benchmarks.origin import ROOT
 
 
 def test_every_step_of_a_compilation_is_measured() -> None:

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-MODULES = {f"benchmarks.{path.stem}": path for path in sorted(FOLDER.glob("*.py")) if path.stem != "__init__"}
+MODULES = {
+    ".".join(path.relative_to(FOLDER.parent).with_suffix("").parts): path
+    for path in sorted(FOLDER.rglob("*.py"))
+    if path.stem != "__init__"
+}
 COMMANDS = [name for name, path in MODULES.items() if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")]
 
 
@@ -31,4 +35,4 @@ def test_a_benchmark_says_how_it_is_used(
 
 
 def test_the_benchmarks_that_are_commands_are_found() -> None:
-    assert {"benchmarks.end_to_end", "benchmarks.run", "benchmarks.report"} <= set(COMMANDS)
+    assert {"benchmarks.service.end_to_end", "benchmarks.measure.run", "benchmarks.report.__main__"} <= set(COMMANDS)

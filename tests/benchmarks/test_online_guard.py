@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import scipy.sparse
 
-from benchmarks.online_guard import NNZ, Judged, Load, Posted, judge, put_under_load, told, told_of, write
-from benchmarks.split import SPLIT_FILE
+from benchmarks.learning.online_guard import NNZ, Judged, Load, Posted, judge, put_under_load, told, told_of, write
+from benchmarks.matrices.split import SPLIT_FILE
 from sparsesmith.matrix.pack import pack_index
 from tests.generator.live_service import Evaluators, live_service
 from tests.generator.orders import make_pattern

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.order_independence import compared, graded_in_orders
+from benchmarks.measure.order_independence import compared, graded_in_orders
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.devices import InterpreterFactory
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits

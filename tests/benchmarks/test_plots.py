@@ -5,9 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import plots
-from benchmarks.plots import PLOT_KINDS, Plot, is_fresh, svg
-from benchmarks.results import Suite, read_suites
+from benchmarks.report import plots
+from benchmarks.report.plots import PLOT_KINDS, Plot, is_fresh, svg
+from benchmarks.report.results import Suite, read_suites
 from tests.benchmarks.suites import make_kernel, make_row, make_suite
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.repeatability import compared, main, repeatability
-from benchmarks.results import RESULTS, Suite, read_suites
+from benchmarks.measure.repeatability import compared, main, repeatability
+from benchmarks.origin import RESULTS
+from benchmarks.report.results import Suite, read_suites
 
 RUN = json.loads((RESULTS / "h200" / "suite-spmv-float32.json").read_text(encoding="utf-8"))
 NUM_MATRICES = sum("failed" not in row for row in RUN["rows"])
@@ -76,5 +77,5 @@ def test_the_command_writes_the_comparison(tmp_path: Path, monkeypatch: pytest.M
     written = json.loads(out.read_text(encoding="utf-8"))
     assert (written["kind"], written["agrees"], len(written["suites"])) == ("repeatability", True, 1)
     assert written["command"] == (
-        "python -m benchmarks.repeatability suite-spmv-float32.json h200 --out repeatability.json"
+        "python -m benchmarks.measure.repeatability suite-spmv-float32.json h200 --out repeatability.json"
     )

@@ -2,11 +2,22 @@ from typing import Any
 
 import pytest
 
-from benchmarks.causes import cause
-from benchmarks.report import BEGIN, END, report, summary, with_table
-from benchmarks.results import ROOT, Suite, class_means, mean_of_classes, read_results, read_suites
-from benchmarks.tables import bandwidth_table, break_even_table, losses, placement_lines, policy_lines, repaid_line
-from benchmarks.targets import graded_per_s, lost_share, other_table, speed_table
+from benchmarks.origin import ROOT
+from benchmarks.report.break_even import break_even_section
+from benchmarks.report.causes import cause
+from benchmarks.report.pages import BEGIN, END, report, summary, with_table
+from benchmarks.report.results import Suite, class_means, command_of_today, mean_of_classes, read_results, read_suites
+from benchmarks.report.tables import (
+    bandwidth_table,
+    break_even_table,
+    losses,
+    means_table,
+    placement_lines,
+    policy_lines,
+    repaid_line,
+    rows_table,
+)
+from benchmarks.report.targets import graded_per_s, lost_share, other_table, speed_table
 from tests.benchmarks.suites import make_kernel, make_row, make_suite, make_times
 
 CSR_ROUTINE = {"routine": "cusparse_csr_alg2", **make_times(10, preparation_ms=0)}
@@ -230,3 +241,66 @@ def test_fixed_values_are_set_against_open_ones() -> None:
     result = {"kind": "fixed_values", "device": {"kind": "cuda", "name": "NVIDIA H200"}, "rows": [row]}
     text = report([make_suite(), result])
     assert "| poisson | float64 | 5,000 | 9.00 | 6.00 | dia | 4.00 | dia_constant | 1.50x |" in text
+
+
+def test_commands_of_older_results_name_the_module_where_it_lies_now() -> None:
+    assert command_of_today("python -m benchmarks.run --plan spmv") == "python -m benchmarks.measure.run --plan spmv"
+    assert command_of_today("benchmarks.measure.run --names a") == "benchmarks.measure.run --names a"
+    assert command_of_today("make soak") == "make soak"
+
+
+SPMVOP = "cusparse_spmvop_alg2"
+
+
+def test_a_routine_that_others_compare_with_is_a_column_of_every_table_where_it_was_timed() -> None:
+    rows = [make_row("a", routines={SPMVOP: make_times(12)}), make_row("b", routines={})]
+    suite = suite_of(*rows)
+    assert "| all | warm | 2.00x (4.00x), 2 | - | - | 2.00x (4.00x) | 2.40 / - / -, 2.40x |" in means_table(suite)
+    speeds = "\n".join(speed_table([suite]))
+    assert "mean of classes | over SpMVOp ALG2 alone |" in speeds
+    assert "CSR ALG2" not in speeds
+    with_it, without_it = rows_table(suite)[2:4]
+    assert "| 2.00x | 2.00x | 2.40x | " in with_it
+    assert "| 2.00x | 2.00x | - | " in without_it
+    assert "over SpMVOp ALG2 alone" in summary([make_suite(*rows)])
+
+
+def test_no_table_has_a_column_of_a_routine_that_was_never_timed() -> None:
+    assert " alone |" not in report([make_suite()])
+
+
+def make_repaid(**answers: tuple[int | None, int | None]) -> dict[str, Any]:
+    return {name: {"best": best, "default": default} for name, (best, default) in answers.items()}
+
+
+def make_instant(*repaid: dict[str, Any], kind: str = "cuda") -> dict[str, Any]:
+    return {
+        "kind": "instant",
+        "device": {"kind": kind, "name": "NVIDIA H200"},
+        "date": "2026-01-01",
+        "command": "python -m benchmarks.measure.instant",
+        "rows": [{"name": "m", "worth": {"repaid": each}} for each in repaid],
+    }
+
+
+def test_break_even_is_a_curve_of_the_answers_that_a_file_has() -> None:
+    quick, never = make_repaid(instant=(900, 400)), make_repaid(instant=(None, 50_000), full=(2_000_000, None))
+    lines = break_even_section([make_instant(quick, never)])
+    assert "| instant | best routine | 2 | never | 50% | 50% | 50% | 50% | 50% |" in lines
+    assert "| instant | default | 2 | 25,200 | 50% | 50% | 100% | 100% | 100% |" in lines
+    assert "| full | best routine | 1 | 2,000,000 | 0% | 0% | 0% | 0% | 100% |" in lines
+    assert not any(line.startswith("| 0.1 s") for line in lines)
+
+
+@pytest.mark.parametrize("result", [make_instant(kind="interpreter"), make_instant(), make_instant({})])
+def test_without_what_a_curve_needs_there_is_no_section(result: dict[str, Any]) -> None:
+    assert break_even_section([result]) == []
+
+
+def test_pruned_layers_are_a_section_of_their_own_with_the_dense_product_beside_them() -> None:
+    full = make_row("full", nnz=200_000, routines={}, dense={"routine": "cublas_sgemm", "us": 20.0})
+    lines = report([make_suite(full, make_row("thin"), kind="layers")]).split("\n")
+    assert "### Pruned layers: spmv float32" in lines
+    assert "| 10% to 30% | 1 | 2.00x | 4.00x | 2.00x |" in lines
+    assert "| 0% to 5% | 1 | 2.00x | - | - |" in lines
+    assert "## spmv float32 on NVIDIA H200" not in lines

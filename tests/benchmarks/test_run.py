@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.generated import GENERATED, GENERATED_NNZ
-from benchmarks.results import read_suites
-from benchmarks.run import candidates_of
-from benchmarks.structure import Structure, structure_of
-from benchmarks.suites import ROOT, example_sources, generated_sources
+from benchmarks.matrices.generated import GENERATED, GENERATED_NNZ
+from benchmarks.matrices.layers import SHAPES, pruned_layer
+from benchmarks.matrices.structure import Structure, structure_of
+from benchmarks.matrices.suites import example_sources, generated_sources, layer_sources
+from benchmarks.measure.run import candidates_of
+from benchmarks.origin import ROOT
+from benchmarks.report.results import read_suites
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Workload
@@ -23,7 +25,7 @@ def run(out: Path, *arguments: str) -> Any:
     """The result file of a run over jagmesh7 without a GPU, and what was printed."""
     words = ["--plan", "spmv:float32:1:5", "--no-generated", "--commit", "c0ffee", "--out", str(out), *arguments]
     ended = subprocess.run(
-        [sys.executable, "-m", "benchmarks.run", *words],
+        [sys.executable, "-m", "benchmarks.measure.run", *words],
         cwd=ROOT,
         env={**os.environ, "SPARSESMITH_EVALUATOR_DEVICE": "interpreter"},
         capture_output=True,
@@ -124,3 +126,18 @@ def test_a_sample_that_leaves_numbers_open_is_measured_with_them_filled_in() -> 
     assert filled.program == f"//@ format csr\nint a[{pattern.row_lengths.max()}], b[64];\n"
     assert filled.written == texts[0]
     assert refused.program == f"{texts[1]}\n"
+
+
+def test_a_layer_is_pruned_by_its_share_with_rows_of_somewhat_different_lengths() -> None:
+    layer = pruned_layer(256, 512, 90, seed=1)
+    assert layer.nnz == 256 * 512 - 256 * 512 * 90 // 100
+    assert layer.digest == pruned_layer(256, 512, 90, seed=1).digest
+    assert 0.15 < layer.row_lengths.std() / layer.row_lengths.mean() < 0.5
+
+
+def test_every_shape_of_layer_is_a_source_that_makes_what_its_name_says() -> None:
+    sources = {source.name: source for source in layer_sources(None)}
+    assert {name for name in SHAPES if f"layer_{name}_90" in sources} == set(SHAPES)
+    matrix = sources["layer_resnet_group3_1x1_98"].load()
+    assert (matrix.pattern.num_rows, matrix.pattern.num_cols) == SHAPES["resnet_group3_1x1"]
+    assert (matrix.matrix_class, matrix.split) == ("pruned NN weights", "generated")

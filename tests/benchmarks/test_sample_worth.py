@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.sample_worth import AS_IT_COMES, arms, told
+from benchmarks.learning.sample_worth import AS_IT_COMES, arms, told
 
 DEVICE = {"kind": "interpreter", "name": "PTX interpreter"}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.soak import SLOW, Job, Load, Look, complaints, last_lines, looked_at, schedule, under_load
+from benchmarks.service.soak import SLOW, Job, Load, Look, complaints, last_lines, looked_at, schedule, under_load
 from sparsesmith.transport.connection import Redis
 from tests.generator.live_service import Evaluators, live_service
 

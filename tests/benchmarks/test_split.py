@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from benchmarks.split import SPLIT_FILE, Entry, read_manifest, read_split, split, stem
+from benchmarks.matrices.split import SPLIT_FILE, Entry, read_manifest, read_split, split, stem
 
 
 def test_the_checked_in_split_is_what_the_rule_gives() -> None:

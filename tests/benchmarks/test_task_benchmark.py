@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.task_libraries import ROUTINES, tensors_of
-from benchmarks.tasks import told
+from benchmarks.measure.task_libraries import ROUTINES, tensors_of
+from benchmarks.measure.tasks import told
 from services.evaluator.checking.draws import draw, kinds_of
 from services.evaluator.device import wrong_entries
 from sparsesmith.operations.operation import operands_with_role

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import throughput
+from benchmarks.measure import throughput
 
 
 def test_every_candidate_of_every_job_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

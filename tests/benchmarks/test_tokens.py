@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.tokens import main
+from benchmarks.learning.tokens import main
 from sparsesmith.families import propose
 from sparsesmith.matrix.pattern import pattern_from_scipy
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.evidence import sections
-from benchmarks.measured import Measured, read_measured
-from benchmarks.oracle import known_cost, play, row, summary
-from benchmarks.strategy_worth import BestTimes, best_times, worth
-from benchmarks.sweep import Choice
-from benchmarks.targets import other_table
-from benchmarks.train_cost import regrets
+from benchmarks.measure.measured import Measured, read_measured
+from benchmarks.report.evidence import sections
+from benchmarks.report.targets import other_table
+from benchmarks.tuning.oracle import known_cost, play, row, summary
+from benchmarks.tuning.strategy_worth import BestTimes, best_times, worth
+from benchmarks.tuning.sweep import Choice
+from benchmarks.tuning.train_cost import regrets
 from sparsesmith.families.proposal import by_estimate
 from sparsesmith.matrix.files import MatrixLimits, read_matrix
 from sparsesmith.matrix.pack import encode_pattern, write_pack

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks.measured import MatrixEntry, Measured
-from benchmarks.sweep import Plan
-from benchmarks.value_model import compared, pairs_of
+from benchmarks.learning.value_model import compared, pairs_of
+from benchmarks.measure.measured import MatrixEntry, Measured
+from benchmarks.tuning.sweep import Plan
 from services.trainer.offline.prompt_pool import Device
 from services.trainer.offline.targets import TargetRule, WorkloadKey, workload_targets
 from services.trainer.offline.value_training import FloatArray, judged

@@ -9,6 +9,8 @@ import pytest
 from sparsesmith.cli.keys import redis_address
 from sparsesmith.client import Client
 from sparsesmith.errors import QuotaExceeded, Unauthorized, Unavailable
+from sparsesmith.transport.connection import connect
+from sparsesmith.transport.quarantine import Quarantine
 from tests.cli.shell import FAST, Shell, assert_one_line
 from tests.generator.live_service import Evaluators, live_service
 
@@ -90,3 +92,16 @@ def test_the_client_sends_its_key_and_is_told_what_is_used_up(
         assert client.permalink(job.job_id).path.startswith(f"/jobs/{job.job_id}?secret=")
         evaluators.released.set()
         client.wait(job.job_id)
+
+
+def test_gpus_in_quarantine_are_listed_and_released(
+    redis_url: str, sparsesmith_command: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARSESMITH_REDIS_URL", redis_url)
+    Quarantine(connect(redis_url)).add("GPU-1", "evaluator-a", "corrected errors from 0 to 1 while job x ran")
+    shown = sparsesmith_command("gpus", "list").out
+    assert "GPU-1" in shown
+    assert "corrected errors from 0 to 1" in shown
+    assert sparsesmith_command("gpus", "release", "GPU-1").code == 0
+    assert json.loads(sparsesmith_command("gpus", "list", "--json").out) == []
+    assert_one_line(sparsesmith_command("gpus", "release", "GPU-1"), "no GPU GPU-1 is in quarantine")

@@ -95,7 +95,9 @@ def test_options_arrive(client: Client) -> None:
 def test_the_transpose_is_tuned_instead_or_as_well(client: Client, url: str) -> None:
     matrix = make_matrix(40, 30)
     x = np.ones(40)
-    both = client.tune(matrix, ONE, transposed="both")
+    both = client.tune(matrix, TuningOptions(budget=Budget(candidates=2, seconds=20)), transposed="both")
+    assert both.report.search.num_candidates == both.T.report.search.num_candidates == 1
+    assert both.T.report.extra_bytes is not None and both.T.report.extra_bytes > 0
     digests = [pattern_from_scipy(each).digest for each in (matrix, matrix.T.tocsr())]
     assert [both.report.workload.pattern, both.T.report.workload.pattern] == digests
     instead = sparsesmith.tune(matrix, url=url, transposed="yes", budget=ONE.budget)

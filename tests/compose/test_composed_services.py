@@ -60,6 +60,7 @@ def services(tmp_path_factory: pytest.TempPathFactory, valkey: Any) -> Iterator[
         "8000": port,
         "/var/lib/sparsesmith/policy": str(make_folder(folder / "exchange")),
         "/var/lib/sparsesmith/trainer": str(make_folder(folder / "trainer")),
+        "/var/lib/sparsesmith/signing": str(make_folder(folder / "signing")),
         "/run/gpu-claims": str(make_folder(folder / "gpu-claims")),
         "/tmp/numba": "",  # Beside the source, where this session's other tests have it: a fresh one takes minutes.
         "/tmp/cupy": str(folder / "cupy"),

@@ -26,6 +26,7 @@ from services.evaluator.device import (
     StoredMatrix,
 )
 from sparsesmith.errors import LimitExceeded
+from sparsesmith.formats.format import Format, Layout, Parameters
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, DeviceDescription, MeasuredTiming
@@ -124,6 +125,9 @@ class MisbehavingBench:
 
     def seal(self, draws: Sequence[Draw]) -> HostSeal:
         return HostSeal(draws)
+
+    def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
+        return None
 
     def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> "MisbehavingKernel":
         return MisbehavingKernel(program.text.partition("// behaviour: ")[2].splitlines()[0])

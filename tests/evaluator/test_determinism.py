@@ -136,6 +136,19 @@ def test_the_first_programs_of_the_families_give_equal_bits_with_blocks_in_rando
         assert outcome.repeats == Repeats(runs=16, contexts=1)
 
 
+def test_the_transpose_is_gathered_with_equal_bits_where_it_is_scattered_with_others(compiler: Compiler) -> None:
+    pattern = make_pattern(90, 70, 0.1)
+    workload = make_workload(pattern, "spmv_t", "float32", 1, deterministic=True)
+    instances = propose(pattern, "spmv_t", "float32", 1, limit=12)
+    ordered = {each.family: each for each in reversed(instances) if is_ordered(each.program)}
+    assert {each.family for each in instances} == {"transposed_rows", "transposed_entries", "transposed_gather"}
+    assert set(ordered) == {"transposed_gather"}
+    outcome = outcome_of(ordered["transposed_gather"].program, Problem(workload, pattern), compiler)
+    assert isinstance(outcome, Passed) and outcome.repeats == Repeats(runs=16, contexts=1)
+    baselines = LocalWorkbench(InterpreterDevice(), Problem(workload, pattern)).baselines()
+    assert [routine.routine for routine in baselines.routines] == ["plain_csc_scalar"]
+
+
 def test_baselines_without_a_gpu_are_the_plain_programs_without_atomics() -> None:
     problem = dense_rows()
     usual = LocalWorkbench(InterpreterDevice(), as_usual(problem)).baselines()

@@ -29,6 +29,12 @@ def test_each_evaluator_gets_a_gpu_of_its_own_from_the_last(tmp_path: Path) -> N
     assert claim_gpu(tmp_path, 3) == 2
 
 
+def test_a_gpu_in_quarantine_is_not_taken(tmp_path: Path) -> None:
+    assert claim_gpu(tmp_path, 3, lambda index: index != 2) == 1
+    with pytest.raises(Unavailable, match="2 GPUs, 2 in quarantine"):
+        claim_gpu(tmp_path / "other", 2, lambda index: False)
+
+
 def test_a_machine_without_a_gpu_has_none_to_give(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="0 GPUs"):
         claim_gpu(tmp_path / "new", 0)

@@ -36,7 +36,17 @@ from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.api import JobStatus, Queued
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, Parent, Prompt, Rejected, Sampled, TimedOut, UserWritten
+from sparsesmith_proto.kernel import (
+    Candidate,
+    FromFamily,
+    Parent,
+    Prompt,
+    Rejected,
+    Sampled,
+    TimedOut,
+    UserWritten,
+    Written,
+)
 from sparsesmith_proto.keys import Quotas
 from tests.evaluator.grading_tools import make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, program_text
@@ -128,6 +138,25 @@ def test_a_report_holds_ptx_of_what_passed_where_the_job_asks_for_it(grader: Gra
     assert located <= set(range(len(lines) + 1))
 
 
+def test_a_report_holds_profiles_of_what_passed_where_the_job_asks_for_them(grader: Grader, connection: Redis) -> None:
+    job = make_job(program_text("right 5"), program_text("die"))
+    assert grade(job, grader, connection).profiles == ()
+    (profile,) = grade(job.model_copy(update={"job_id": "told", "profiles": True}), grader, connection).profiles
+    assert profile.candidate_id == "candidate-0"
+    assert [launch.kernel for launch in profile.launches] == ["spmv"]
+
+
+def test_programs_of_other_models_are_recorded_only_where_a_setting_says_so(grader: Grader, connection: Redis) -> None:
+    written = Written(writer="endpoint", model="m", parent=None, generation=1, report="", seconds=1)
+    job = make_job(program_text("right 5"))
+    candidates = (job.candidates[0].model_copy(update={"origin": written}),)
+    job = job.model_copy(update={"candidates": candidates})
+    report = grade(job, grader, connection)
+    known = report.baselines.best_routine().timing
+    assert reward_records(job, report, known) == []
+    assert len(reward_records(job, report, known, (Written,))) == 1
+
+
 def test_the_time_of_a_job_is_charged_to_the_key_that_asked_for_it_also_where_it_came_to_nothing(
     grader: Grader, connection: Redis
 ) -> None:
@@ -214,6 +243,21 @@ def test_an_improvement_of_a_sample_with_a_parent_is_one_over_its_parent(grader:
 def test_users_and_families_give_no_rewards(grader: Grader, connection: Redis) -> None:
     grade(make_job(program_text("right 5"), is_sampled=False), grader, connection)
     assert RewardStream(connection).read("test", 10, 50) == []
+
+
+def test_an_evaluator_that_tells_of_all_tells_of_what_others_than_users_wrote_and_passed(
+    grader: Grader, connection: Redis
+) -> None:
+    job = make_job(program_text("right 5"), program_text("right 6"), program_text("die"), is_sampled=False)
+    family = FromFamily(family="csr_vector", parameters={})
+    origins = (UserWritten(), family, family)
+    candidates = (each.model_copy(update={"origin": o}) for each, o in zip(job.candidates, origins, strict=True))
+    job = job.model_copy(update={"candidates": tuple(candidates)})
+    report = grade(job, grader, connection)
+    best = report.baselines.best_routine().timing
+    assert reward_records(job, report, best) == []
+    told = [each.candidate.candidate_id for each in reward_records(job, report, best, (FromFamily,))]
+    assert told == ["candidate-1"]
 
 
 def test_nothing_is_learned_from_values_that_the_policy_does_not_see(grader: Grader, connection: Redis) -> None:

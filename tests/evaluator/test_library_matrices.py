@@ -1,5 +1,7 @@
 """What the library is given to multiply, and how often it is converted."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from services.evaluator.cuda.library.matrices import SELL_SLICE, HostMatrices, HostMatrix, Unsuited, converted
 from services.evaluator.cuda.library.routines import Storage
 from sparsesmith.matrix.pattern import Pattern
-from tests.matrix.patterns import make_pattern, mask_of, patterns
+from tests.matrix.patterns import make_pattern, mask_of, pattern_of, patterns
 
 STORAGES = (Storage("csr"), Storage("coo"), Storage("sell"), *(Storage("bsr", size) for size in (2, 3, 4, 8)))
 
@@ -104,3 +106,10 @@ def test_only_what_the_finals_need_is_kept() -> None:
     matrices.convert_ahead(STORAGES)
     matrices.keep_only(Storage("coo"))
     assert matrices.held == (Storage("coo"),)
+
+
+@pytest.mark.parametrize("storage", STORAGES, ids=str)
+def test_a_copy_of_the_transpose_has_each_nonzero_where_the_library_looks_for_it(storage: Storage) -> None:
+    pattern = pattern_of(np.random.default_rng(1).random((33, 37)) < 0.6)
+    found = converted(pattern, replace(storage, is_transposed=True))
+    np.testing.assert_array_equal(entries_of(found)[:37, :33], numbered(pattern).T)

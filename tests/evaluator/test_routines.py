@@ -6,12 +6,13 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.generated import banded, fem_blocks, stencil_2d, uniform_rows
+from benchmarks.matrices.generated import banded, fem_blocks, stencil_2d, uniform_rows
 from services.evaluator.cuda.library.routines import (
     BLOCK_SIZES,
     DEFAULT_ROUTINE,
     MIN_BLOCK_FILL,
     block_fill,
+    default_routine,
     routines_for,
     useful_block_sizes,
 )
@@ -96,3 +97,18 @@ def test_the_fill_is_the_share_of_nonzeros_in_blocks_that_hold_one(pattern: Patt
     padded = np.pad(mask, [(0, -extent % size) for extent in mask.shape])
     blocks = padded.reshape(padded.shape[0] // size, size, -1, size).any(axis=(1, 3)).sum()
     assert block_fill(pattern, size) == pattern.nnz / (blocks * size * size)
+
+
+def test_the_transpose_is_compared_with_routines_on_a_and_on_a_copy() -> None:
+    routines = {routine.name: routine for routine in routines_for("spmv_t", (), has=lambda _: True)}
+    plain = [routine.name for routine in routines_for("spmv", (), has=lambda _: True)]
+    copies = [name for name, routine in routines.items() if routine.storage.is_transposed]
+    assert copies == [name.replace("cusparse_", "cusparse_copy_") for name in plain]
+    assert set(plain) - set(routines) == {"cusparse_sell_alg1"}  # Not for op(A) = T.
+    assert next(iter(routines)) == DEFAULT_ROUTINE
+
+
+def test_equal_bits_of_the_transpose_need_a_copy() -> None:
+    routines = routines_for("spmv_t", (), deterministic=True, has=lambda _: True)
+    assert all(routine.storage.is_transposed for routine in routines)
+    assert default_routine("spmv_t", deterministic=True) in {routine.name for routine in routines}

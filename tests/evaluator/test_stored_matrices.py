@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.generated import stencil_2d
+from benchmarks.matrices.generated import stencil_2d
 from services.evaluator.isolation.built_formats import StoredMatrices
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.matrix.pattern import Pattern

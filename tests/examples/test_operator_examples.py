@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from benchmarks.matrices.linear_programs import linear_program
 from sparsesmith.operator import Operator
 from sparsesmith.program.starting import starting_program
 from tests.artifacts.answers import make_report
@@ -47,3 +48,11 @@ def test_a_layer_learns(operator_file: Path) -> None:
     pytest.importorskip("torch")
     words = run("layer.py", operator_file).split()
     assert words[0] == "loss" and float(words[1]) < 0.9
+
+
+def test_a_linear_programme_is_solved(tmp_path: Path) -> None:
+    path, matrix = tmp_path / "A.operator", linear_program("transport", 200).matrix
+    report = make_report(matrix, starting_program("csr", "spmv", "float64"), element_type="float64")
+    Operator(report, matrix).save(path)
+    words = run("pdhg.py", path).split()
+    assert float(words[1].rstrip(",")) == pytest.approx(matrix.shape[1], rel=1e-3) and float(words[-1]) < 0.05

@@ -30,6 +30,7 @@ from sparsesmith.formats.format import (
 )
 from sparsesmith.formats.row_bins import count_lengths, cut_bins
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices, pattern_from_scipy
+from sparsesmith.operations.sddmm import sampled
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.message import ElementType
 
@@ -87,7 +88,7 @@ PATTERNS: dict[str, Pattern] = {
 
 def workloads(family: Family) -> list[Workload]:
     """Wide types where the family takes them, else those of 16 bits."""
-    dense_cols = (8, 32) if family.operation == "spmm" else (1,)
+    dense_cols = {"spmm": (8, 32), "sddmm": (5, 40)}.get(family.operation, (1,))
     types = [name for name in WIDE_TYPES if name in family.element_types] or family.element_types
     return [(element_type, columns) for element_type in types for columns in dense_cols]
 
@@ -130,8 +131,9 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
     if "widths" in choice:
         limits = (1, 3, 10, longest + 10) if choice["load"] == "ldcs" else (longest + 10,)
         bins = cut_bins(count_lengths(pattern.row_lengths), limits, int(choice["steps"]), int(choice["max_lanes"]))
-        widths = ",".join(str(bin_.width) for bin_ in reversed(bins))
-        return {**choice, "widths": widths, "warps": ",".join(str(bin_.past_warp) for bin_ in bins)}
+        told = {"widths": ",".join(str(bin_.width) for bin_ in reversed(bins))}
+        told["warps"] = ",".join(str(bin_.past_warp) for bin_ in bins)
+        return {name: told.get(name, value) for name, value in choice.items()}
     if "capacity" in choice and pattern.num_cols > int(choice["capacity"]):
         return None
     return choice
@@ -143,11 +145,50 @@ def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Patt
     dtype = dtype_of(element_type)
     generator = np.random.default_rng(2)
     values = generator.uniform(-1, 1, pattern.nnz).astype(dtype)
-    dense = generator.uniform(-1, 1, (pattern.num_cols, num_dense_cols)).astype(dtype)
-    output = np.full(pattern.num_rows * num_dense_cols, np.nan, dtype)
+    if "sddmm" in {step.kernel for step in program.launches}:
+        u, v = (generator.uniform(-1, 1, (size, num_dense_cols)) for size in (pattern.num_rows, pattern.num_cols))
+        check_sampled(program, module, layout, pattern, u.astype(dtype), v.astype(dtype))
+        return
+    is_transposed = "spmv_t" in {step.kernel for step in program.launches}
+    num_given, num_results = (pattern.num_cols, pattern.num_rows)[:: -1 if is_transposed else 1]
+    dense = generator.uniform(-1, 1, (num_given, num_dense_cols)).astype(dtype)
+    output = np.full(num_results * num_dense_cols, np.nan, dtype)
+    launch_all(program, module, layout, pattern, {"x": dense, "b": dense, "y": output, "c": output}, values)
+    stored = pattern.to_scipy(values.astype(np.float64))
+    matrix = stored.T.tocsr() if is_transposed else stored
+    reference, scale = matrix @ dense.astype(np.float64), abs(matrix) @ abs(dense.astype(np.float64))
+    bound = TOLERANCE[element_type] * scale + SMALLEST[element_type]
+    np.testing.assert_array_less(abs(output.reshape(reference.shape) - reference), bound)
+
+
+def check_sampled(
+    program: KernelProgram,
+    module: PtxModule,
+    layout: Layout,
+    pattern: Pattern,
+    u: npt.NDArray[np.floating],
+    v: npt.NDArray[np.floating],
+) -> None:
+    """A sampled product of dense matrices, compared with NumPy in float64."""
+    z = np.full(pattern.nnz, np.nan, u.dtype)
+    launch_all(program, module, layout, pattern, {"u": u, "v": v, "z": z}, np.ones(pattern.nnz, u.dtype))
+    reference, scale = sampled(pattern, u, v)
+    np.testing.assert_array_less(abs(z - reference), TOLERANCE[u.dtype.name] * scale + SMALLEST[u.dtype.name])
+
+
+def launch_all(
+    program: KernelProgram,
+    module: PtxModule,
+    layout: Layout,
+    pattern: Pattern,
+    operands: dict[str, npt.NDArray[np.floating]],
+    values: npt.NDArray[np.floating],
+) -> None:
+    """In order, with no fault found."""
+    num_dense_cols = next(array.shape[1] if array.ndim == 2 else 1 for array in operands.values())
     arrays: dict[str, npt.NDArray[np.generic]] = {**layout.indices, "values": layout.pack(values)}
-    arrays |= {name: np.full(num_dense_cols * size, np.nan, dtype) for name, size in layout.scratch.items()}
-    arrays |= {"x": dense.reshape(-1), "b": dense.reshape(-1), "y": output, "c": output}
+    arrays |= {name: np.full(num_dense_cols * size, np.nan, values.dtype) for name, size in layout.scratch.items()}
+    arrays |= {name: array.reshape(-1) for name, array in operands.items()}
     sizes = {"num_rows": pattern.num_rows, "num_cols": pattern.num_cols, "nnz": pattern.nnz, **layout.sizes}
     sizes |= {"num_sms": FEW_SMS, "num_dense_cols": num_dense_cols}
     signature = program.signature
@@ -172,10 +213,6 @@ def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Patt
             dynamic_shared_bytes=resolved.shared_bytes,
         )
         assert report.finding is None, report.finding
-    matrix = pattern.to_scipy(values.astype(np.float64))
-    reference, scale = matrix @ dense.astype(np.float64), abs(matrix) @ abs(dense.astype(np.float64))
-    bound = TOLERANCE[element_type] * scale + SMALLEST[element_type]
-    np.testing.assert_array_less(abs(output.reshape(reference.shape) - reference), bound)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from sparsesmith.families import FAMILIES, FamilyInstance, propose
+from sparsesmith.families.proposal import prospects_of, work_of
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices, pattern_from_scipy
 from sparsesmith.program.program import parse_program
 
@@ -155,3 +156,22 @@ def test_a_small_matrix_of_uneven_rows_gets_tiles_early_and_its_long_row_whole()
     for instance in spmv:
         if instance.family == "csr_tiles":
             assert int(instance.parameters["block"]) * int(instance.parameters["items"]) >= longest
+
+
+def nearly_dense(share: float) -> Pattern:
+    kept = np.random.default_rng(5).random((2048, 1024)) < share
+    return pattern_from_scipy(sp.csr_matrix(kept))
+
+
+def test_a_nearly_dense_matrix_gets_cells_whose_strips_share_columns_the_fuller_it_is() -> None:
+    def best_height(share: float) -> int:
+        prospects = prospects_of(work_of(nearly_dense(share), "float32", 128), "spmm", "float32")
+        of_cells = [entry for entry in prospects if entry.family.name == "spmm_cells"]
+        return int(min(of_cells, key=lambda entry: entry.estimated_us).parameters["height"])
+
+    assert "spmm_cells" in families(propose(nearly_dense(0.2), "spmm", "float32", 32, limit=8), 8)
+    assert best_height(0.05) < best_height(0.3) < best_height(0.9)
+
+
+def test_a_sparse_matrix_gets_no_cells() -> None:
+    assert "spmm_cells" not in families(propose(nearly_dense(0.02), "spmm", "float32", 32, limit=64), 64)

@@ -8,8 +8,9 @@ import pytest
 from sparsesmith.families import FAMILIES
 from sparsesmith.families.estimates.cost import Work
 from sparsesmith.families.estimates.statistics import PatternStatistics
+from sparsesmith.families.spmv.row_bins_prospects import _Narrowness
 from sparsesmith.formats.bin_limits import BIN_OVERHEAD_SLOTS, WARP_OVERHEAD_SLOTS, best_limits
-from sparsesmith.formats.row_bins import count_lengths, cut_bins
+from sparsesmith.formats.row_bins import count_lengths, cut_bins, is_narrow
 from sparsesmith.matrix.pattern import Int32Array, pattern_from_indices
 from sparsesmith.program.program import parse_program
 
@@ -77,3 +78,21 @@ def test_cuts_that_the_format_would_refuse_for_their_padding_are_not_offered() -
             "float32",
         )
         program.format.build(pattern, program.parameters)
+
+
+def test_what_is_known_of_some_bins_is_right_for_others_with_the_same_rows() -> None:
+    generator = np.random.default_rng(5)
+    lengths = np.sort(generator.choice([2, 9], 3000))
+    rows = np.repeat(np.arange(3000), lengths)
+    near = rows * 1500 + generator.integers(0, 20_000, rows.size)
+    pattern = pattern_from_indices(3000, 4_600_000, rows, near)
+    work = Work(PatternStatistics(pattern), 4, 1)
+    offered = {each.parameters["widths"] for each in FAMILIES["row_bins"].prospects(work)}
+    narrowness = _Narrowness(work)
+    found = []
+    for widths in sorted(map(str, offered)):
+        for steps in (1, 2, 4, 8, 16):
+            bins = cut_bins(count_lengths(pattern.row_lengths), tuple(map(int, widths.split(","))), steps, 32)
+            found.append(narrowness.of(bins))
+            assert found[-1] == is_narrow(pattern, bins), (widths, steps)
+    assert set(found) == {True, False}

@@ -259,3 +259,27 @@ def test_blocks_in_a_slice_lie_in_planes_of_as_many_elements_as_a_vector_takes()
     # Six elements go in pairs; column 3 is beyond the matrix.
     first_slot = layout.value_sources.reshape(2, 3, 4, 2)[0]
     assert first_slot.tolist() == [[[3 * i, 3 * i + 1], [9 + 3 * i, 10 + 3 * i], [-1, -1], [-1, -1]] for i in range(3)]
+
+
+def test_strips_of_a_cell_share_the_columns_in_which_any_of_their_rows_has_something() -> None:
+    pattern = make_pattern("x..x", ".x..", "....", "..x.", "x...")
+    format_ = format_named("cells")
+    layout = format_.build(pattern, complete_parameters(format_, {"strips": 2, "height": 2, "pad": 2}))
+    assert layout.sizes == {"num_windows": 2, "num_panels": 1, "cell_slots": 16}
+    assert layout.indices["cell_offsets"].tolist() == [0, 16, 32]
+    assert layout.indices["strip_offsets"].tolist() == [0, 4, 6, 0, 2, 2]
+    assert layout.indices["col_indices"][:6].tolist() == [0, 1, 3, 3, 2, 2]
+    assert layout.value_sources is not None
+    assert layout.value_sources[:12].tolist() == [0, -1, -1, 2, 1, -1, -1, -1, -1, 3, -1, -1]
+
+
+def test_cells_are_refused_where_hardly_any_holds_something() -> None:
+    scattered = diagonal(100_000)
+    with pytest.raises(InvalidProgram, match="it is for nearly dense matrices") as refusal:
+        format_named("cells").build(scattered, complete_parameters(format_named("cells"), {}))
+    assert refusal.value.limit == str(16 * scattered.nnz)
+
+
+def diagonal(num_rows: int) -> Pattern:
+    """A nonzero on each place of the diagonal."""
+    return pattern_from_scipy(scipy.sparse.identity(num_rows, format="csr"))

@@ -60,6 +60,7 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
     ),
     ("coo", {}, "const int* row_indices, const int* col_indices, const T* values"),
     ("coo", {"index": "u16"}, "const int* row_indices, const unsigned short* col_indices, const T* values"),
+    ("csc", {}, "const int* col_offsets, const int* row_indices, const int* places, const T* values"),
     ("ell", {}, "int width, int stride, const int* col_indices, const T* values"),
     (
         "sell",
@@ -145,6 +146,18 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         {"index": "u16"},
         "int num_slices, const int* slice_offsets, const int* block_row_permutation, const int* slice_col_base, "
         "const unsigned short* block_col_indices, const T* values",
+    ),
+    (
+        "cells",
+        {},
+        "int num_windows, int num_panels, int cell_slots, const int* cell_offsets, const int* strip_offsets, "
+        "const unsigned char* col_indices, const T* values",
+    ),
+    (
+        "cells",
+        {"parts": 2},
+        "int num_windows, int num_panels, int cell_slots, const int* cell_offsets, const int* strip_offsets, "
+        "const unsigned char* col_indices, const T* values, T* partial",
     ),
 ]
 

@@ -198,6 +198,20 @@ def _bsr(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _row_bins_bins(o: Operands) -> list[list[int]]:
+    """First warp, lanes, first place and first slot of each bin, and where the last ends."""
+    if o.parameters["bins"] == "array":
+        return [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
+    bins, warp = [], 0
+    for number in range(o.size("num_bins")):
+        lanes, steps = o.size(f"lanes_{number}"), o.size(f"steps_{number}")
+        row, slot = o.size(f"first_row_{number}"), o.size(f"first_slot_{number}")
+        bins.append([warp, lanes, row, slot])
+        num_warps, warp = o.size(f"past_warp_{number}") - warp, o.size(f"past_warp_{number}")
+        end = [warp, 0, row + num_warps * 32 // lanes, slot + num_warps * steps * 32]
+    return [*bins, end]
+
+
 def _row_bins_columns(o: Operands) -> list[int]:
     """Column of each slot, high bits put back slot by slot; relative to the warp's base where 16 bits are."""
     low, index = o.array("col_indices"), o.parameters["index"]
@@ -207,7 +221,7 @@ def _row_bins_columns(o: Operands) -> list[int]:
     slots, high = 8 // bits, o.array("high_bits")
     columns: list[int] = []
     first_byte = 0
-    bins = [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
+    bins = _row_bins_bins(o)
     for (warp, _, _, slot), (past_warp, _, _, past_slot) in itertools.pairwise(bins):
         steps = (past_slot - slot) // (past_warp - warp) // 32
         for _ in range(past_warp - warp):
@@ -220,7 +234,7 @@ def _row_bins_columns(o: Operands) -> list[int]:
 
 
 def _row_bins(o: Operands) -> dict[int, float]:
-    bins = [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
+    bins = _row_bins_bins(o)
     permutation, columns = o.array("row_permutation"), _row_bins_columns(o)
     bases = o.array("warp_col_base") if o.is_narrow else [0] * o.size("num_warps")
     sums: dict[int, float] = {}
@@ -343,6 +357,35 @@ def _bsell(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _cells(o: Operands) -> dict[int, float]:
+    strips, height, cell_cols, pad = (int(o.parameters[name]) for name in ("strips", "height", "cell_cols", "pad"))
+    cells, bounds, columns = (o.array(name) for name in ("cell_offsets", "strip_offsets", "col_indices"))
+    sums = dict.fromkeys(range(o.num_rows), 0.0)
+    for window, panel in itertools.product(range(o.size("num_windows")), range(o.size("num_panels"))):
+        cell = window * o.size("num_panels") + panel
+        assert cells[cell] % 16 == 0
+        assert bounds[cell * (strips + 1) + strips] <= cells[cell + 1] - cells[cell] <= o.size("cell_slots")
+        for strip in range(strips):
+            begin, end = bounds[cell * (strips + 1) + strip : cell * (strips + 1) + strip + 2]
+            assert begin % pad == 0
+            for slot, i in itertools.product(range(cells[cell] + begin, cells[cell] + end), range(height)):
+                row, value = (window * strips + strip) * height + i, o.values[slot * height + i]
+                if row < o.num_rows:
+                    sums[row] += value * o.x[panel * cell_cols + columns[slot]]
+                else:
+                    assert value == 0
+    return sums
+
+
+def _csc(o: Operands) -> dict[int, float]:
+    offsets, rows, places = o.array("col_offsets"), o.array("row_indices"), o.array("places")
+    sums = dict.fromkeys(range(o.num_rows), 0.0)
+    for column in range(o.num_cols):
+        for j in range(offsets[column], offsets[column + 1]):
+            sums[rows[j]] += o.values[places[j]] * o.x[column]
+    return sums
+
+
 WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "csr": _csr,
     "csr_rowblocks": _csr_rowblocks,
@@ -358,4 +401,6 @@ WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "row_bins": _row_bins,
     "bsell": _bsell,
     "hyb": _hyb,
+    "cells": _cells,
+    "csc": _csc,
 }

@@ -43,6 +43,7 @@ class Supply:
         self.is_closed = False
         self.is_busy = False
         self.is_ready = False
+        self.patience_s = 15.0
 
     async def propose(self, size: int, standing: Standing) -> tuple[Candidate, ...]:
         size = min(size, self.left, 12)

@@ -10,12 +10,13 @@ import pytest
 
 from services.generator.orders import KernelOrder
 from services.generator.search import STRATEGIES, Sources, Standing
-from services.generator.search.floor import floor_us
 from services.generator.search.grading import GradingLimits, graded
-from services.generator.search.mutate import MutateProposer
 from services.generator.search.refine import FirstPrograms
 from services.generator.search.trials import told_origin
+from services.generator.search.written import WrittenProposer
 from services.generator.task import TuningTask
+from services.generator.writing.floor import floor_us
+from services.generator.writing.mutation import MutationWriter
 from sparsesmith.errors import Unavailable
 from sparsesmith.families import FAMILIES
 from sparsesmith.mutation import drawn, subject_of
@@ -221,7 +222,8 @@ def test_an_operation_without_families_begins_with_the_programs_of_its_folder(op
 
 def test_mutants_wait_for_the_first_grades_and_end_with_the_search() -> None:
     async def run() -> None:
-        proposer, standing = MutateProposer(refining(), 10, Refinement()), Standing()
+        task, standing = refining(), Standing()
+        proposer = WrittenProposer(task, 10, Refinement(), MutationWriter(task))
         standing.proposed("families", (Candidate(candidate_id="c", program="p", origin=_family()),), 0.0)
         assert await proposer.propose(4, standing) == ()
         assert proposer.is_busy

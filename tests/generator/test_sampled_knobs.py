@@ -113,3 +113,5 @@ def test_the_sample_is_learned_from_at_its_first_values_alone() -> None:
     report = told(standing, *((each, passed(5)) for each in candidates))
     records = reward_records(job, report, report.baselines.best_routine().timing)
     assert [record.candidate.candidate_id for record in records] == ["s0"]
+    scaled = job.model_copy(update={"workload": WORKLOAD.model_copy(update={"alpha_beta": True})})
+    assert reward_records(scaled, report, report.baselines.best_routine().timing) == []

@@ -1,7 +1,8 @@
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,20 +14,28 @@ from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.policy.text_policy import TextPrompts
 from services.generator.policy.value_filter import ValueFilter
 from services.generator.search import STRATEGIES, Sources, Standing
+from services.trainer.online.algorithm import LearnerOptions
+from services.trainer.online.batch import assemble_samples
+from services.trainer.online.learner import Learner
+from services.trainer.policy_model import PolicyNetworks
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE, PolicyDescription, save_tokenizer
 from sparsesmith.policy.value import ValueModel, save_value_model
 from sparsesmith.program.program import parse_program
+from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith.prompts.text import text_prompt
 from sparsesmith_proto.kernel import Candidate, Sampled, Workload
 from tests.generator.conftest import LivePolicy
 from tests.generator.orders import make_pattern, make_prompt, make_task, make_workload
 from tests.generator.tiny_policy import make_policy, make_tokenizer, reference_logprobs, write_policy
 
+BOS_ID = make_tokenizer().token_to_id("<bos>")
+RLOO = LearnerOptions(algorithm="rloo")
 
-def make_sampler(live: LivePolicy, max_program_tokens: int = 40) -> PolicySampler:
-    return PolicySampler(live.host, live.writer, SamplingOptions("sm_90", 1.0, max_program_tokens))
+
+def make_sampler(live: LivePolicy, max_program_tokens: int = 40, **changes: Any) -> PolicySampler:
+    return PolicySampler(live.host, live.writer, SamplingOptions("sm_90", 1.0, max_program_tokens, **changes))
 
 
 def collect(
@@ -61,6 +70,29 @@ def test_samples_come_in_groups_with_what_the_trainer_needs_to_rebuild_them(live
         assert isinstance(written, EmbeddingPrompt)
         expected = reference_logprobs(live_policy.policy, written.embeddings, origin.token_ids)
         torch.testing.assert_close(torch.tensor(origin.logprobs), expected, atol=1e-4, rtol=0)
+
+
+def test_groups_that_explore_are_drawn_at_their_temperature_and_the_trainer_computes_the_same(
+    live_policy: LivePolicy,
+) -> None:
+    sampler = make_sampler(live_policy, exploring_share=1.0, exploring_temperature=1.5)
+    origins = [each.origin for each in collect(live_policy, "sample", 8, sampler) if isinstance(each.origin, Sampled)]
+    assert {origin.temperature for origin in origins} == {1.5}
+    pattern = make_task().problem.pattern
+    prompts = [prompt_inputs(pattern, make_workload(pattern), origin.prompt) for origin in origins]
+    batch = assemble_samples(origins, prompts, [(BOS_ID,)] * len(origins))
+    learner = Learner(PolicyNetworks(live_policy.policy.model, live_policy.policy.encoder), RLOO)
+    torch.testing.assert_close(learner.logprobs(batch), batch.behaviour_BT, atol=1e-4, rtol=0)
+    at_one = replace(batch, temperature_B=torch.ones_like(batch.temperature_B))
+    assert float((learner.logprobs(at_one) - batch.behaviour_BT).abs().max()) > 0.1
+
+
+def test_the_share_of_groups_that_explore_is_as_set() -> None:
+    options = SamplingOptions("sm_90", 1.0, 40, exploring_share=0.25, exploring_temperature=1.3)
+    temperatures = [options.temperature_of(seed) for seed in range(2000)]
+    assert set(temperatures) == {1.0, 1.3}
+    assert 0.2 < temperatures.count(1.3) / len(temperatures) < 0.3
+    assert {SamplingOptions("sm_90", 1.0, 40).temperature_of(seed) for seed in range(100)} == {1.0}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.instant import candidate_of, named_patterns
+from benchmarks.measure.instant import candidate_of, named_patterns
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.jobs import Grader

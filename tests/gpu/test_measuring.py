@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from benchmarks.generated import fem_blocks, stencil_2d
+from benchmarks.matrices.generated import fem_blocks, stencil_2d
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import Draw, Ran, StoredMatrix
 from services.evaluator.measuring.placements import NUM_PLACEMENTS, PLACED_BELOW_US

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import sparsesmith
 from sparsesmith.errors import InvalidInput
@@ -177,3 +178,20 @@ def test_a_graph_of_torch_captures_products() -> None:
         graph.replay()
         torch.cuda.synchronize()
         close(y.cpu().numpy(), 2 * (MATRIX @ x.cpu().numpy()))
+
+
+def test_solvers_of_cupyx_take_the_operator() -> None:
+    """By shape, dtype, matvec and rmatvec, as `aslinearoperator` finds them."""
+    cupy, linalg = pytest.importorskip("cupy"), pytest.importorskip("cupyx.scipy.sparse.linalg")
+    line = scipy.sparse.diags([-1.0, 2.5, -1.0], [-1, 0, 1], shape=(400, 400), format="csr")
+    program = starting_program("csr", "spmv", "float64")
+    operator = Operator(make_report(line, program, element_type="float64"), line)
+    b = cupy.ones(400)
+    wrapped = linalg.aslinearoperator(operator)
+    close(wrapped.matvec(b), line @ np.ones(400))
+    close(wrapped.rmatvec(b), line.T @ np.ones(400))
+    for solver in (linalg.cg, linalg.gmres):
+        x, trouble = solver(operator, b)
+        assert trouble == 0
+        np.testing.assert_allclose((operator @ x).get(), np.ones(400), atol=1e-3)
+    close(linalg.svds(operator, k=2, return_singular_vectors=False), linalg.svds(wrapped, k=2)[1].get())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.generated import stencil_2d
-from benchmarks.order_independence import compared, graded_in_orders
+from benchmarks.matrices.generated import stencil_2d
+from benchmarks.measure.order_independence import compared, graded_in_orders
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.cores import num_cores
 from services.evaluator.isolation.sandbox import DeviceProcess

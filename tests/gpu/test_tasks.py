@@ -96,7 +96,7 @@ def test_a_task_runs_on_a_users_gpu(gpu: None, name: str) -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_a_librarys_row_is_timed(gpu: None, name: str) -> None:
     pytest.importorskip("torch")
-    from benchmarks.task_libraries import ROUTINES, library_us
+    from benchmarks.measure.task_libraries import ROUTINES, library_us
 
     if name not in ROUTINES:
         pytest.skip(f"PyTorch has no routine for {name}")

@@ -25,7 +25,12 @@ def make_operation(**changes: object) -> SparseProduct:
 
 def test_ids_of_operations_are_those_that_shipped_weights_know() -> None:
     ids = {name: each.header_id for name, each in operations().items()}
-    assert {name: number for name, number in ids.items() if number is not None} == {"spmv": 0, "spmm": 1}
+    assert {name: number for name, number in ids.items() if number is not None} == {
+        "spmv": 0,
+        "spmm": 1,
+        "spmv_t": 2,
+        "sddmm": 3,
+    }
 
 
 def test_every_folder_is_an_operation_of_its_name() -> None:
@@ -46,7 +51,13 @@ def test_every_first_program_keeps_the_contract(name: str) -> None:
 @pytest.mark.parametrize("name", ON_A_MATRIX)
 def test_operands_have_the_shapes_that_their_axes_say(name: str) -> None:
     shapes = {operand.name: operand.shape(NUM_SIZES) for operand in operation_named(name).operands if operand.axes}
-    assert shapes == {"spmv": {"x": (7,), "y": (5,)}, "spmm": {"b": (7, 3), "c": (5, 3)}}[name]
+    expected = {
+        "spmv": {"x": (7,), "y": (5,)},
+        "spmm": {"b": (7, 3), "c": (5, 3)},
+        "spmv_t": {"x": (5,), "y": (7,)},
+        "sddmm": {"u": (5, 3), "v": (7, 3), "z": (11,)},
+    }
+    assert shapes == expected[name]
 
 
 def test_an_unknown_operation_is_refused_with_what_there_is() -> None:

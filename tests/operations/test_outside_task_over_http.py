@@ -12,7 +12,6 @@ import pytest
 
 from sparsesmith.client import Client
 from sparsesmith.client.options import tuning_options
-from sparsesmith.errors import Conflict
 from sparsesmith.operations.texts import with_element_type
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith_proto.api import Finished, JobStatus, TunedAnswer
@@ -79,8 +78,9 @@ def test_a_task_is_tuned_and_its_answer_kept(url: str) -> None:
         }
         assert families == {"row_softmax_programs", "row_softmax_lanes"}
         assert client.artifact(status.job_id, "cu").decode().startswith("//@ task row_softmax")
-        with pytest.raises(Conflict, match="row_softmax has no matrix, and its answer no hpp"):
-            client.artifact(status.job_id, "hpp")
+        header, loader = (client.artifact(status.job_id, kind).decode() for kind in ("hpp", "py"))
+        assert "namespace sparsesmith_row_softmax_float32_rows64_cols128 {" in header
+        assert "y = kernel(x)" in loader
         assert client.artifact(status.job_id, "zip")
         listed = client.jobs().jobs[0]
         assert (listed.workload.operation, listed.workload.axes) == ("row_softmax", AXES)

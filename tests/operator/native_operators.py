@@ -146,11 +146,13 @@ def make_image(
     program: str,
     *,
     transposed: str | None = None,
+    is_shared: bool = False,
     without: Sequence[str] = (),
     changed: Callable[[dict[str, Any]], None] = lambda sections: None,
     **workload: Any,
 ) -> bytes:
-    """As `Operator.save` writes it, with PTX for machine code. `transposed`: a program for A^T."""
+    """As `Operator.save` writes it, with PTX for machine code. `transposed`: a program for A^T;
+    `is_shared`: from A as it is stored."""
     direction = _direction(matrix, program, **workload)
     element_type = direction.problem.element_type
     values = matrix.data.astype(dtype_of(element_type))
@@ -162,7 +164,8 @@ def make_image(
         "support": support_cubin(element_type, "sm_90", ptx_of),
     }
     if transposed is not None:
-        other, order = transposed_matrix(matrix)
+        other, order = (matrix, None) if is_shared else transposed_matrix(matrix)
+        workload |= {"operation": "spmv_t"} if is_shared else {}
         backward = _direction(other, transposed, order=order, **workload)
         sections |= backward.sections("sm_90", NUM_SMS, "T.", ptx_of)
     changed(sections)

@@ -296,3 +296,37 @@ def test_a_thread_without_a_context_gives_new_values_and_reads_them(driver: Driv
     np.testing.assert_array_equal(found, values.view)
     operator.close()
     values.free()
+
+
+@pytest.mark.parametrize("name", operation_named("spmv_t").programs)
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_the_transpose_is_multiplied_with_from_the_one_copy_of_the_matrix(
+    name: str, element_type: Any, driver: Driver
+) -> None:
+    forward = programs_for(operation_named("spmv"), element_type)["plain_csr_scalar"]
+    backward = programs_for(operation_named("spmv_t"), element_type)[name]
+    alone = NativeOperator(make_image(MATRIX, forward, element_type=element_type))
+    image = make_image(MATRIX, forward, transposed=backward, is_shared=True, element_type=element_type)
+    operator, kind = NativeOperator(image), dtype_of(element_type)
+    extra = operator.info.device_bytes - alone.info.device_bytes
+    indices = 4 * (2 * MATRIX.nnz + MATRIX.shape[1] + 1) if name == "plain_csc_scalar" else 0
+    workspace = 0 if name == "plain_csc_scalar" else MATRIX.shape[1] * kind.itemsize
+    assert extra == indices + workspace  # Nothing of CSR, and no values.
+    x, y = driver.array(np.ones(MATRIX.shape[0], kind)), driver.array(np.ones(MATRIX.shape[1], kind))
+    values = np.random.default_rng(3).standard_normal(MATRIX.nnz).astype(kind)
+    renewed = MATRIX.copy()
+    for given in (MATRIX.data.astype(kind), values):
+        renewed.data = given.astype(np.float64)
+        new = driver.array(given)
+        operator.update_values(new.address, MATRIX.nnz, 0)
+        for alpha, beta in ((1, 0), (2, 0), (-1, 0.5)):
+            y.view[...] = 3
+            operator.apply_transposed(x.address, y.address, 0, alpha, beta)
+            np.testing.assert_allclose(y.view, alpha * (renewed.T @ x.view) + beta * 3, rtol=1e-4, atol=1e-5)
+        operator.apply(y.address, x.address, 0)
+        np.testing.assert_allclose(x.view, renewed @ y.view, rtol=1e-4, atol=1e-5)
+        x.view[...] = 1
+        free(new)
+    free(x, y)
+    operator.close()
+    alone.close()

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
+    """A module's own: Playwright keeps an event loop running in its thread, and other modules' tests start theirs."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     script = Path(__file__).with_name("chromium.sh")
     found = subprocess.run([str(script)], capture_output=True, text=True, timeout=240)

@@ -10,6 +10,7 @@ import pytest
 
 from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.algorithms import OURS, algorithm_of
+from services.trainer.online.expert import Expert
 from services.trainer.online.ppo import Ppo
 from services.trainer.online.rloo import Rloo
 from sparsesmith.errors import InvalidOption
@@ -26,12 +27,12 @@ def run_outside(*words: str, **settings: str) -> subprocess.CompletedProcess[str
 
 def test_algorithms_are_chosen_by_name() -> None:
     made = [algorithm_of(LearnerOptions(algorithm=name)) for name in OURS]
-    assert [type(each) for each in made] == [Ppo, Rloo]
-    assert [each.needs_critic for each in made] == [True, False]
+    assert [type(each) for each in made] == [Ppo, Rloo, Expert]
+    assert [each.needs_critic for each in made] == [True, False, False]
 
 
 def test_an_unknown_algorithm_is_refused_with_what_there_is() -> None:
-    with pytest.raises(InvalidOption, match=r"algorithm 'grpo' is unknown \(known: ppo, rloo\)"):
+    with pytest.raises(InvalidOption, match=r"algorithm 'grpo' is unknown \(known: ppo, rloo, expert\)"):
         algorithm_of(LearnerOptions(algorithm="grpo"))
 
 

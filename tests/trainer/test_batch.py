@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from services.trainer.online.batch import UsableRecord
+from services.trainer.online.batch import UsableRecord, assemble
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.encoder import collate
@@ -134,3 +134,15 @@ def test_some_rows_of_a_batch_are_a_batch_without_needless_padding() -> None:
     np.testing.assert_allclose(part.temperature_B, [0.5, 0.3])
     assert part.prompts.points.shape[0] == len(part) == 2
     assert {field.name for field in dataclasses.fields(part)} == set(vars(part))
+
+
+def test_nothing_is_learned_from_matrices_that_the_policy_is_judged_by() -> None:
+    record = make_record()
+    assert make_reader(held_out=frozenset({PATTERN.digest})).read(record, 0) == "held_out"
+    assert isinstance(make_reader(held_out=frozenset({"0" * 64})).read(record, 0), UsableRecord)
+
+
+def test_versions_that_were_turned_down_do_not_count_in_the_age_of_a_batch() -> None:
+    usable = make_usable(make_record(origin=make_sampled(first_version=0)))
+    assert assemble([usable], 3).staleness_B.tolist() == [3]
+    assert assemble([usable], 3, frozenset({1, 2})).staleness_B.tolist() == [1]

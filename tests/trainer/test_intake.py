@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from services.trainer.online.batch import UsableRecord
 from services.trainer.online.groups import Groups
 from services.trainer.online.intake import Collected, IntakeOptions, RecordIntake
 from sparsesmith.transport.connection import Redis
@@ -162,3 +163,14 @@ def test_what_is_left_out_lawfully_is_no_dead_letter(name: str, redis_connection
     assert make_intake(redis_connection).collect(version, ["used"], rounds(3)) is None
     assert RewardStream(redis_connection).length() == 0
     assert redis_connection.xlen(DEAD_LETTERS) == 0
+
+
+def test_groups_of_older_versions_are_learned_from_first() -> None:
+    groups = Groups(patience_s=10)
+    for version in (2, 1, 3, 1):
+        name = f"g{groups.num_records}"
+        record = sample(name, name, size=1, first_version=version)
+        usable = make_reader().read(record, 3)
+        assert isinstance(usable, UsableRecord)
+        groups.add(name, usable, now=0)
+    assert [each.entry_ids for each in groups.ripe(now=0)] == [["g1"], ["g3"], ["g0"], ["g2"]]

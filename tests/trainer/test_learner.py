@@ -113,7 +113,9 @@ def test_the_critic_learns_the_rewards() -> None:
     assert history[-1]["explained_variance"] > 0.3
     batch = make_batch(*(pull(arm, str(arm)) for arm in ARMS))
     with torch.no_grad():
-        values_BT = learner.networks.values(learner.networks.hidden_states(batch.prompts, batch.text))
+        values_BT = learner.networks.values(
+            learner.networks.hidden_states(batch.prompts, batch.text), batch.prompts, batch.text
+        )
     assert values_BT[:, -1].tolist() == pytest.approx(batch.reward_B.tolist(), abs=0.25)
 
 

@@ -260,7 +260,7 @@ def test_the_gradient_of_a_two_layer_model_is_its_finite_difference() -> None:
             placed(chosen_logprobs(words_NV, batch.text), batch.text),
             placed(entropies(words_NV), batch.text),
             placed(divergences(words_NV, reference_NV), batch.text),
-            networks.values(hidden),
+            networks.values(hidden, batch.prompts, batch.text),
         )
         return algorithm.losses(forward, rollout, targets, mask_BT).total
 
@@ -302,7 +302,7 @@ def begun(networks: PolicyNetworks) -> tuple[TrainingBatch, Tensor, Tensor]:
         behaviour_BT = placed(chosen_logprobs(words_NV, batch.text), batch.text)
         away_NV = 0.3 * torch.randn(words_NV.shape, generator=random, dtype=torch.float64)
         fields = {**vars(batch), "prompts": prompts, "behaviour_BT": behaviour_BT, "reward_B": batch.reward_B.double()}
-        old_BT = networks.values(hidden) + 0.2
+        old_BT = networks.values(hidden, batch.prompts, batch.text) + 0.2
     return TrainingBatch(**fields), torch.log_softmax(words_NV + away_NV, -1), old_BT * batch.text.sampled_mask_BT
 
 

@@ -2,15 +2,18 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file
 from transformers import Qwen3ForCausalLM
 
@@ -20,6 +23,7 @@ from services.trainer.online.publishing import Edition
 from services.trainer.service import open_workshop
 from services.trainer.settings import TrainerSettings
 from services.trainer.training import Workshop, resume, train
+from sparsesmith.errors import InvalidOption
 from sparsesmith.policy.checkpoint import Policy
 from sparsesmith.policy.embedding import load_embedder
 from sparsesmith.prompts.arrays import prompt_inputs
@@ -281,3 +285,57 @@ def served_logprobs(settings: TrainerSettings, connection: Redis) -> torch.Tenso
     prompt = prompt_inputs(PATTERN, record.workload, make_sampled().prompt)
     served = Policy(model, embedder.encoder, make_policy().description)
     return reference_logprobs(served, embedder.embed([prompt])[0], (40, 41, 42, 50, 0))
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Files end at 4 KiB, as they do where a quota is used up: writing more is an OSError."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_loses_no_record_and_publishes_nothing(
+    workshop: Workshop, settings: TrainerSettings, redis_connection: Redis
+) -> None:
+    publish(redis_connection)
+    with full_disk(), pytest.raises(OSError):
+        train(workshop, lambda: False, max_updates=1)
+    assert PolicyChannel(redis_connection).latest() is None
+    assert RewardStream(redis_connection).length() == COUNT
+    assert entries(settings) == []
+    again = open_workshop(settings, redis_connection)
+    assert train(again, lambda: False, max_updates=1) == 1
+    assert (announced(redis_connection).version, entries(settings)[0]["records"]) == (1, COUNT)
+    assert [path.suffix for path in (settings.state_dir / "checkpoints").iterdir()] == [".pt"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"batch_records": 0}, ["batch_records", "greater than or equal to 1", "input_value=0"]),
+        ({"imitation_share": 0.9}, ["imitation_share", "less than or equal to 0.5", "input_value=0.9"]),
+        ({"min_records": 64, "batch_records": 8}, ["min_records", "64", "batch_records, 8"]),
+        ({"gae_lambda": 1.5}, ["gae_lambda", "less than or equal to 1", "input_value=1.5"]),
+        ({"reward": "speed"}, ["reward", "'milestone'", "input_value='speed'"]),
+    ],
+)
+def test_a_setting_out_of_range_is_named_with_its_value_and_limit(changes: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        TrainerSettings(**changes)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize("content", [b"no digest\n", b"\xff\xfe", None])
+def test_a_file_of_held_out_matrices_that_cannot_be_read_is_named(
+    content: bytes | None, settings: TrainerSettings, redis_connection: Redis, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "held").write_bytes(content)
+    with pytest.raises(InvalidOption, match="held_out_file") as caught:
+        open_workshop(settings.model_copy(update={"held_out_file": tmp_path / "held"}), redis_connection)
+    assert caught.value.field == "held_out_file"

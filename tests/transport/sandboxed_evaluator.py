@@ -2,7 +2,8 @@
 
     python sandboxed_evaluator.py ADDRESS NAME FOLDER
 
-FOLDER gets a file `JOB.NAME` when a job begins; the device is wedged while it holds `wedged`.
+FOLDER gets a file `JOB.NAME` when a job begins; the device is wedged while it holds `wedged`, and its memory has as
+many errors as the file `errors.NAME` says.
 """
 
 import os
@@ -14,9 +15,11 @@ from services.evaluator.__main__ import DEVICE_GONE
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.jobs import Grader, GradingService
+from services.evaluator.memory_errors import MemoryWatch
 from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.connection import Redis, connect
 from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith.transport.quarantine import Quarantine
 from sparsesmith.transport.queue import EvaluationWorker, evaluation_worker
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -27,11 +30,29 @@ START_S = 8.0
 CHECK_S = 3.0
 
 
+class ToldErrors:
+    """Counters as a test tells them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> dict[str, int]:
+        return {"corrected": int(self._path.read_text()) if self._path.exists() else 0}
+
+
 class NotedGrading(GradingService):
     """Says which jobs began."""
 
     def __init__(self, grader: Grader, connection: Redis, worker: EvaluationWorker, folder: Path) -> None:
-        super().__init__(grader, PatternStore(connection), RewardStream(connection), Accounts(connection))
+        channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
+        quarantine = Quarantine(connection)
+
+        def take_out(reason: str) -> None:
+            worker.retire()
+            quarantine.add(f"GPU-{worker.name}", worker.name, reason)
+
+        memory = MemoryWatch(ToldErrors(folder / f"errors.{worker.name}"), take_out)
+        super().__init__(grader, *channels, memory=memory)
         self._worker = worker
         self._folder = folder
 

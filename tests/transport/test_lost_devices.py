@@ -14,6 +14,7 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.transport.connection import Redis, connect
 from sparsesmith.transport.pattern_store import PatternStore
+from sparsesmith.transport.quarantine import Quarantine
 from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -130,6 +131,26 @@ def test_a_device_that_hangs_for_good_ends_its_worker_and_the_job_goes_to_anothe
     assert outcomes(queue.wait("next", PATIENCE_S)) == ["passed"]
     assert workers.began("job") == {"a", "b"}
     assert workers.began("next") == {"b"}
+
+
+def test_a_memory_that_has_an_error_voids_the_job_which_another_worker_grades(
+    connection: Redis, workers: Workers
+) -> None:
+    queue = EvaluationQueue(connection, LIMITS)
+    begin_and_hang(queue, workers, job_of("right 5", "hang", "right 6"))
+    queue.submit(job_of("right 7", job_id="next"))
+    (workers.folder / "errors.a").write_text("1")
+    assert workers.wait_for_end("a") == DEVICE_GONE
+    assert queue.depth() == 2
+    assert list(RewardStream(connection).read("test", 10, 100)) == []
+    (faulty,) = Quarantine(connection).all()
+    assert (faulty.uuid, faulty.worker) == ("GPU-a", "a")
+    assert faulty.reason == "corrected errors from 0 to 1 while job job ran"
+    workers.start("b")
+    assert outcomes(queue.wait("job", PATIENCE_S)) == ["passed", "timed_out", "passed"]
+    assert outcomes(queue.wait("next", PATIENCE_S)) == ["passed"]
+    records = [delivery.record.record_id for delivery in RewardStream(connection).read("test", 10, 100)]
+    assert sorted(records) == ["job:candidate-0", "job:candidate-1", "job:candidate-2", "next:candidate-0"]
 
 
 def test_a_worker_whose_device_does_not_start_takes_no_job(connection: Redis, workers: Workers) -> None:

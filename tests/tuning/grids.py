@@ -29,7 +29,7 @@ def make_grid(*families: str, pattern: Pattern | None = None) -> Grid:
 
 
 def recorded_grid(matrix: str) -> tuple[Grid, FloatArray]:
-    """What was measured of an example matrix on an H200 (`benchmarks.sweep`), and how many microseconds each took."""
+    """What was measured of an example matrix on an H200 (`benchmarks.tuning.sweep`), and microseconds of each."""
     path = ROOT / "examples" / f"{matrix}.mtx"
     grid = grid_of(read_matrix(path, path.name, MatrixLimits())[0], "spmv", "float32")
     records = json.loads(RECORDED.read_text(encoding="utf-8"))["matrices"][matrix]
@@ -53,6 +53,7 @@ class KnownCost:
         self._log_costs = log_costs
         self.left_out = left_out
         self.seldom_seen = frozenset[str]()
+        self.never_seen = frozenset[str]()
         self.doubt = doubt or Doubt(workload=1.0, family=0.3, parameters=0.2, noise=0.02, reach=2.0)
 
     def log_costs(self, grid: Choices) -> FloatArray:

@@ -64,3 +64,11 @@ def test_a_model_serves_its_device_and_no_other(tmp_path: Path) -> None:
     assert models.on("NVIDIA H200") is learned
     assert isinstance(models.on("PTX interpreter"), AnalyticCost)
     assert isinstance(models.expected(), AnalyticCost), "the device seen last is expected"
+
+
+def test_a_family_younger_than_the_model_counts_as_hardly_known_and_is_never_chosen_without_measuring() -> None:
+    model = make_model()
+    words = {word: number for word, number in WORDS.items() if word != "family=csr_vector"}
+    older = BoostedCost(model._booster, model.description.model_copy(update={"words": words}))
+    assert model.never_seen == frozenset()
+    assert older.never_seen == older.seldom_seen == {"csr_vector"}

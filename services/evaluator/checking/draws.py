@@ -14,6 +14,7 @@ bits where it is small is seen there), and in another quarter one product is all
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import frexp
 from typing import Any, TypedDict
 
@@ -27,6 +28,8 @@ from sparsesmith.matrix.values import FixedValues
 from sparsesmith.operations import Operand, Problem
 from sparsesmith.operations.draws import GENERAL, inputs_of
 from sparsesmith.operations.operation import Arrays, Expected, Judging, Residual, operands_with_role
+from sparsesmith.operations.product import TransposedProduct, of_copy, of_stored
+from sparsesmith.operations.scaled import ScaledProduct
 from sparsesmith.operations.sums import limit_to_exact_sums, limit_to_single_products
 from sparsesmith_proto.message import ElementType
 
@@ -74,7 +77,7 @@ def kinds_of(problem: Problem) -> tuple[str, ...]:
     """Names of the draws that programs are checked with; the first is the one that is timed."""
     if problem.operation.draws:
         return tuple(problem.operation.draws)
-    return CHECKED_DRAWS if _is_product(problem) else tuple(GENERAL)
+    return CHECKED_DRAWS if _is_product(problem.unscaled.copied) else tuple(GENERAL)
 
 
 def draw(name: str, problem: Problem, generator: np.random.Generator) -> Draw:
@@ -82,6 +85,11 @@ def draw(name: str, problem: Problem, generator: np.random.Generator) -> Draw:
 
     Where the request fixes the values of A they are not drawn.
     """
+    if isinstance(problem.operation, ScaledProduct):
+        return _draw_scaled(name, problem, problem.operation, generator)
+    if isinstance(problem.operation, TransposedProduct):
+        copied = draw(name, problem.copied, generator)
+        return replace(copied, inputs=of_stored(problem, copied.inputs))
     drawn = _drawn(name, problem, generator)
     inputs = _rounded(problem, drawn)
     if _is_product(problem) and (shrunk := _shrunk(problem, inputs)) < 1:
@@ -91,6 +99,16 @@ def draw(name: str, problem: Problem, generator: np.random.Generator) -> Draw:
     right = expected_of(name, problem, inputs)
     types = {each: operands[each].array_type(problem.element_type) for each in right["expected"] if each in operands}
     return Draw(name, inputs, types=types, **right)
+
+
+def _draw_scaled(name: str, problem: Problem, operation: ScaledProduct, generator: np.random.Generator) -> Draw:
+    """A draw of the product, and an output to add to whose entries are of the size of what is added."""
+    plain = draw(name, problem.unscaled, generator)
+    (output,) = (each for each in problem.operation.operands if each.name == operation.output)
+    size = np.where(plain.magnitude > 0, plain.magnitude, 1.0)
+    before = _in_type(generator.uniform(-1, 1, size.shape) * size, output, problem.element_type)
+    inputs = {**plain.inputs, output.name: before}
+    return replace(plain, inputs=inputs, **expected_of(name, problem, inputs))
 
 
 class Right(TypedDict):
@@ -103,6 +121,11 @@ class Right(TypedDict):
 def expected_of(name: str, problem: Problem, inputs: Arrays) -> Right:
     """What is right of the outputs for inputs in the operands' own types, of a kind."""
     operation = problem.operation
+    if isinstance(operation, ScaledProduct):
+        plain = expected_of(name, problem.unscaled, inputs)["expected"]
+        return Right(expected=operation.rescaled(plain, inputs[operation.output], problem.element_type), residuals=None)
+    if isinstance(operation, TransposedProduct):
+        return expected_of(name, problem.copied, of_copy(problem, inputs))
     expected = operation.expect(problem, inputs)
     if _is_product(problem):
         _limit_product(name, problem, inputs, expected)

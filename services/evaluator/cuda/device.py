@@ -18,6 +18,7 @@ from services.evaluator.checking.draws import kinds_of
 from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.cuda.arena import Placement, random_placement
 from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
+from services.evaluator.cuda.building import MIN_NNZ, CudaMachine, host_copy
 from services.evaluator.cuda.clocks import Clocks
 from services.evaluator.cuda.draws import DeviceDraws, largest_error
 from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, NUM_FRESH, HostDraws
@@ -30,7 +31,7 @@ from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.own_routines import OwnRoutines
 from services.evaluator.cuda.program import DeviceProgram
 from services.evaluator.cuda.replays import MANY
-from services.evaluator.cuda.residents import HeldDraws, LayoutCache
+from services.evaluator.cuda.residents import HeldDraws, LayoutCache, sealed_layout
 from services.evaluator.cuda.stopwatch import Stopwatch
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, measure_in_turns
 from services.evaluator.device import VALUES, Draw, LoadedKernel, Ran, Retimed, StoredMatrix
@@ -39,6 +40,8 @@ from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, 
 from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
 from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import InvalidProgram, LimitExceeded
+from sparsesmith.formats.format import Format, Layout, Parameters
+from sparsesmith.formats.on_device.catalogue import build_on_device
 from sparsesmith.operations import Problem
 from sparsesmith.operations.operation import Expected
 from sparsesmith.operations.product import SparseProduct
@@ -61,11 +64,13 @@ _CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
 class CudaDevice:
     """One GPU by its index among the visible ones, its context owned by this process."""
 
-    def __init__(self, index: int = 0, *, known: DeviceDescription | None = None) -> None:
+    def __init__(self, index: int = 0, *, known: DeviceDescription | None = None, builds_formats: bool = False) -> None:
         """Seconds on a machine that has not run this before: CuPy compiles and caches its kernels.
 
-        `known`: what another process has found out about this GPU, measured rates included.
+        `known`: what another process has found out about this GPU, measured rates included. `builds_formats`: whether
+        storage formats of large matrices are built here.
         """
+        self.builds_formats = builds_formats
         self._index = index
         self._known = known
         with cuda_errors():
@@ -186,14 +191,14 @@ class CudaBench:
     @cached_property
     def _routines(self) -> LibraryRoutines | OwnRoutines:
         device, problem = self._device, self._problem
-        if not is_product(problem):
+        if not has_library(problem):
             return OwnRoutines(problem, self.load, device.architecture, device.num_sms, self._draws)
         return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
         """See Bench.baselines. Checked on two draws of its own."""
         self.vouch()
-        if is_product(self._problem):
+        if has_library(self._problem):
             return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
         first, *others = kinds_of(self._problem)
         return self._routines.baselines(self.draw(first), self.draw(others[-1] if others else first))
@@ -214,6 +219,28 @@ class CudaBench:
         sealed = SealedMemory(segments, self._device.kernels)
         sealed.seal()
         return sealed
+
+    def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
+        """See Bench.build."""
+        source, problem = self._source, self._problem
+        if not self._device.builds_formats or not isinstance(source, DeviceDraws) or problem.nnz < MIN_NNZ:
+            return None
+        machine = self._machine
+        try:
+            built = build_on_device(machine, source.csr(), format_, parameters, problem.pattern)
+            if built is None:
+                return None
+            layout = host_copy(built, machine)
+            self._layouts.hold(
+                key, sealed_layout(layout, dict(built.indices), built.value_sources, self._device.kernels)
+            )
+        except memory.OutOfMemoryError:
+            return None
+        return layout
+
+    @cached_property
+    def _machine(self) -> CudaMachine:
+        return CudaMachine(self._device.stream)
 
     def load(self, program: KernelProgram, matrix: StoredMatrix, binary: "Compiled") -> CudaKernel | Rejected | Crashed:
         """See Bench.load."""
@@ -320,6 +347,11 @@ def byte_floor(device: CudaDevice, problem: Problem) -> ByteFloor:
         dram_gbs=max(READ_MARGIN * device.description().copy_bandwidth_gbs, device.peak_memory_gbs),
         l2_gbs=l2_bandwidth_bound_gbs(device.num_sms, device.max_sm_clock_mhz),
     )
+
+
+def has_library(problem: Problem) -> bool:
+    """Whether the vendor's library computes it: products with A or A^T, scaled or not."""
+    return isinstance(problem.operation, SparseProduct)
 
 
 def is_product(problem: Problem) -> bool:

@@ -20,6 +20,7 @@ from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.residents import HeldDraws
 from services.evaluator.device import SMALLEST, VALUES, Draw
 from sparsesmith.errors import Unavailable
+from sparsesmith.formats.on_device.machine import DeviceCsr
 from sparsesmith.operations import Problem
 from sparsesmith.operations.operation import Expected, operands_with_role
 from sparsesmith.operations.sums import ROUNDOFF, SINGLE_ROUNDOFFS, error_bound, limit_to_exact_sums, product
@@ -123,6 +124,11 @@ class DeviceDraws:
     def beside(self) -> tuple[Draw, ...]:
         """What stands in device memory beside the draws of a batch: nothing, changes are made as they are needed."""
         return ()
+
+    def csr(self) -> DeviceCsr:
+        """The pattern in the device's memory."""
+        pattern = self._pattern
+        return DeviceCsr(pattern.num_rows, pattern.num_cols, pattern.nnz, self._row_offsets, self._col_indices)
 
     def pattern_arrays(self) -> dict[str, "cupy.ndarray"]:
         """What references are computed from, by name: no kernel may write into it."""

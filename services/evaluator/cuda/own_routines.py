@@ -3,7 +3,7 @@ candidates."""
 
 from collections.abc import Callable
 
-from services.evaluator.candidates import baseline_text
+from services.evaluator.candidates import baseline_text, program_of
 from services.evaluator.checking.correctness import Correct, check
 from services.evaluator.compiling.compiler import Compiled, compile_own
 from services.evaluator.cuda.arena import random_placement
@@ -15,7 +15,7 @@ from services.evaluator.isolation.built_formats import StoredMatrices
 from services.evaluator.measuring.interval import FULL, TimingBudget
 from sparsesmith.errors import Unavailable
 from sparsesmith.operations import Problem
-from sparsesmith.program.program import KernelProgram, parse_program
+from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, Crashed, Rejected
 from sparsesmith_proto.message import Architecture
 
@@ -56,7 +56,7 @@ class OwnRoutines:
     def _loaded(self) -> tuple[CudaKernel, float]:
         """Compiled and loaded once, and how long its format takes to build. Raises Unavailable."""
         problem = self._problem
-        program = parse_program(self._text, problem.workload.operation, problem.element_type)
+        program = program_of(self._text, problem.workload)
         stored = StoredMatrices(problem).get(program)
         if self._kernel is None:
             binary = compile_own(program.source, self._architecture)

@@ -89,6 +89,13 @@ def upload_layout(layout: Layout, kernels: DeviceKernels) -> DeviceLayout:
     with cuda_errors():
         indices = {name: cupy.asarray(np.ascontiguousarray(array)) for name, array in layout.indices.items()}
         sources = None if layout.value_sources is None else cupy.asarray(layout.value_sources)
+    return sealed_layout(layout, indices, sources, kernels)
+
+
+def sealed_layout(
+    layout: Layout, indices: dict[str, "cupy.ndarray"], sources: "cupy.ndarray | None", kernels: DeviceKernels
+) -> DeviceLayout:
+    """A layout of the host, and the same arrays on the device."""
     segments = [whole_array(name, array) for name, array in indices.items()]
     if sources is not None:
         segments.append(whole_array("value_sources", sources))
@@ -105,6 +112,11 @@ class LayoutCache:
         self._max_bytes = max_bytes
         self._layouts: dict[str, DeviceLayout] = {}
 
+    def hold(self, key: str, built: DeviceLayout) -> None:
+        """A layout that need not be uploaded: it was built on the device."""
+        self._layouts[key] = built
+        self._make_room()
+
     def get(self, matrix: StoredMatrix) -> DeviceLayout:
         """The matrix's layout on the device, uploaded again where a kernel has damaged it.
 
@@ -114,6 +126,9 @@ class LayoutCache:
         if found is None or not found.is_intact():
             found = upload_layout(matrix.layout, self._kernels)
         self._layouts[matrix.key] = found
+        self._make_room()
+        return found
+
+    def _make_room(self) -> None:
         while len(self._layouts) > 1 and sum(layout.num_bytes for layout in self._layouts.values()) > self._max_bytes:
             del self._layouts[next(iter(self._layouts))]
-        return found

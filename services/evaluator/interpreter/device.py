@@ -23,6 +23,7 @@ from math import prod
 
 import numpy as np
 
+from services.evaluator.candidates import program_of
 from services.evaluator.checking.correctness import Correct, HostSeal, check
 from services.evaluator.checking.draws import draw as draw_inputs
 from services.evaluator.checking.draws import kinds_of, system_generator
@@ -55,12 +56,13 @@ from services.evaluator.interpreter.machine.launching import DEFAULT_MAX_WARP_ST
 from services.evaluator.interpreter.machine.traffic import H200, TRAFFIC_MODEL, estimate_time
 from services.evaluator.interpreter.plain_kernels import plain_programs
 from sparsesmith.errors import LimitExceeded, Unavailable
-from sparsesmith.formats.format import EMPTY_LAYOUT, WRITABLE_ROLES
+from sparsesmith.formats.format import EMPTY_LAYOUT, WRITABLE_ROLES, Format, Layout, Parameters
 from sparsesmith.formats.format import Argument as KernelArgument
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.operations import Problem
 from sparsesmith.program.binding import BoundBuffer, bind
-from sparsesmith.program.program import KernelProgram, parse_program
+from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.evaluation import LaunchWork, LineWork
 from sparsesmith_proto.kernel import (
     Baselines,
     BaselineTiming,
@@ -91,6 +93,9 @@ REGISTER_UNIT = 8
 
 DEPENDENT_ROLES = ("input", *WRITABLE_ROLES)
 """What kernels before a program may still be using while it starts."""
+
+MAX_TOLD_LINES = 8
+"""The busiest lines of a program that a profile holds."""
 
 POISON = 0xFF
 """Each byte of scratch and outputs before a run: NaN as a floating-point number, -1 as an index. Reading it is found
@@ -191,6 +196,10 @@ class InterpreterBench:
         kernel = InterpretedKernel(self, program, matrix, module)
         return kernel.lack_of_registers(binary.resources) or kernel
 
+    def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
+        """The host builds."""
+        return None
+
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
         """Estimates do not drift: the ones there are."""
         own = [kernel for kernel in kernels if isinstance(kernel, InterpretedKernel)]
@@ -200,11 +209,14 @@ class InterpreterBench:
         """Nothing is held."""
 
     def _routine(self, name: str, text: str, checked: Draw) -> BaselineTiming | None:
-        """None: it gives other bits each time, where the workload asks for equal ones."""
+        """None: it gives other bits each time where the workload asks for equal ones, or cannot be scaled where it
+        asks for that."""
         problem = self.problem
-        program = parse_program(text, problem.workload.operation, problem.element_type)
+        program = program_of(text, problem.workload)
         binary = compile_own(program.source, self._device.architecture)
         if not isinstance(binary, Compiled):
+            if problem.workload.alpha_beta:  # It adds to its output.
+                return None
             raise Unavailable(f"the baseline {name} does not compile: {binary.log}")
         if problem.workload.deterministic and any(each.unordered for each in binary.facts.kernels.values()):
             return None
@@ -305,6 +317,10 @@ class InterpretedKernel:
             (counts, prod(resolved.grid)) for counts, resolved in zip(self._counts, self._bound.launches, strict=True)
         ]
 
+    def counted(self) -> tuple[LaunchWork, ...]:
+        """See Counting.counted."""
+        return tuple(map(_told, self._counts))
+
     def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         return self.run(draw, start)
 
@@ -339,6 +355,38 @@ class InterpretedKernel:
         is_garbage = argument.role in ("scratch", "output")
         is_writable = argument.role in WRITABLE_ROLES
         return Buffer(argument.name, array, is_writable, nothing_written(array) if is_garbage else None)
+
+
+def _told(counts: Counts) -> LaunchWork:
+    return LaunchWork(
+        warp_instructions=counts.warp_instructions,
+        lane_instructions=counts.lane_instructions,
+        load_requests=counts.global_load_requests,
+        load_sectors=counts.global_load_sectors,
+        store_requests=counts.global_store_requests,
+        store_sectors=counts.global_store_sectors,
+        atomic_requests=counts.global_atomic_requests,
+        atomic_sectors=counts.global_atomic_sectors,
+        unique_sectors=counts.unique_sectors_read + counts.unique_sectors_written,
+        shared_requests=counts.shared_requests,
+        shared_wavefronts=counts.shared_wavefronts,
+        local_requests=counts.local_requests,
+        barriers=counts.barriers,
+        divergent_branches=counts.divergent_branches,
+        longest_warp_instructions=counts.longest_warp_instructions,
+        longest_warp_waits=counts.longest_warp_waits,
+        lines=tuple(
+            LineWork(
+                line=each.line,
+                warp_instructions=each.warp_instructions,
+                lane_instructions=each.lane_instructions,
+                sectors=each.sectors,
+                bank_conflicts=each.bank_conflicts,
+            )
+            for each in counts.lines[:MAX_TOLD_LINES]
+            if each.line > 0
+        ),
+    )
 
 
 def _started(buffer: BoundBuffer, start: Starts | None) -> np.ndarray:

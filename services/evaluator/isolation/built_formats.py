@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -10,8 +10,8 @@ from services.evaluator.cores import num_cores
 from services.evaluator.device import StoredMatrix
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.formats.format import EMPTY_LAYOUT
-from sparsesmith.formats.values.compressed import build_layout, storage_name
+from sparsesmith.formats.format import EMPTY_LAYOUT, Format, Layout, Parameters
+from sparsesmith.formats.values.compressed import Compressed, build_layout, storage_name
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 
@@ -21,12 +21,18 @@ MAX_CACHED_BYTES = 4 * 2**30
 MIN_NNZ_AHEAD = 100_000
 """Formats of smaller matrices are built in less time than threads take to start."""
 
+Builder = Callable[[str, Format, Parameters], Layout | None]
+
 
 class StoredMatrices:
     """Built when first asked for, or ahead on all cores. A task has nothing to build: its layout is empty."""
 
-    def __init__(self, problem: Problem, *, max_bytes: int = MAX_CACHED_BYTES) -> None:
+    def __init__(
+        self, problem: Problem, *, max_bytes: int = MAX_CACHED_BYTES, elsewhere: Builder | None = None
+    ) -> None:
+        """`elsewhere`: what is asked first, by key, format and parameters; None: this host builds."""
         self._problem = problem
+        self._elsewhere = elsewhere
         self._max_bytes = max_bytes
         self._element_bytes = ELEMENTS[problem.element_type].num_bytes
         self._matrices: OrderedDict[str, StoredMatrix] = OrderedDict()
@@ -34,7 +40,7 @@ class StoredMatrices:
     def get(self, program: KernelProgram) -> StoredMatrix:
         """The program's format. Raises InvalidProgram where the pattern does not fit it."""
         key = _key(program)
-        return self._keep(self._matrices.get(key) or self._build(key, program))
+        return self._keep(self._matrices.get(key) or self._built_elsewhere(key, program) or self._build(key, program))
 
     def build_ahead(self, programs: Iterable[KernelProgram], limit_s: float) -> None:
         """Builds what programs will ask for on all cores, until the time is over or half of the memory is taken.
@@ -66,6 +72,16 @@ class StoredMatrices:
             return self._build(key, program)
         except InvalidProgram:
             return None
+
+    def _built_elsewhere(self, key: str, program: KernelProgram) -> StoredMatrix | None:
+        if self._elsewhere is None or self._problem.matrix is None or isinstance(program.format, Compressed):
+            return None
+        started = time.perf_counter()
+        layout = self._elsewhere(key, program.format, program.parameters)
+        if layout is None:
+            return None
+        conversion_ms = (time.perf_counter() - started) * 1e3
+        return StoredMatrix(key, layout, layout.num_bytes(self._element_bytes), conversion_ms)
 
     def _build(self, key: str, program: KernelProgram) -> StoredMatrix:
         problem = self._problem

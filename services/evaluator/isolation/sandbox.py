@@ -27,6 +27,7 @@ from services.evaluator.isolation.workbench import FinalTimes, Stored
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.evaluation import LaunchProfile
 from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Mismatch, Rejected, Repeats
 
 logger = logging.getLogger(__name__)
@@ -334,6 +335,13 @@ class SandboxedWorkbench:
         """See `LocalWorkbench.bits`, in the child at work."""
         found: Bits | Rejected | RunFailure = self._outcome(Call("bits", (program, binary, seed, runs)), limit_s)
         return found
+
+    def profile(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> tuple[LaunchProfile, ...]:
+        """Empty where the device does not survive it: a profile is never a reason to fail."""
+        found: tuple[LaunchProfile, ...] | RunFailure = self._outcome(
+            Call("profile", (kernel_id, program, binary)), self._limits.store_s
+        )
+        return found if isinstance(found, tuple) else ()
 
     def unload(self, kernel_id: str) -> None:
         kernel = self._kernels.pop(kernel_id, None)

@@ -8,18 +8,21 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Protocol
 
 from services.evaluator.checking.correctness import Correct, MemoryDamaged, check, check_as_timed
 from services.evaluator.checking.draws import choose_draws, kinds_of, system_generator
 from services.evaluator.checking.repetition import Bits, num_runs, repeated_bits
 from services.evaluator.compiling.contract.breach import breach
-from services.evaluator.device import Device, Draw, LoadedKernel, RunFailure, Seal, Timing
+from services.evaluator.device import Counting, Device, Draw, LoadedKernel, RunFailure, Seal, Timing
 from services.evaluator.isolation.built_formats import StoredMatrices
+from sparsesmith.cuda.occupancy import occupancy
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.operations import Problem
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram, check_sizes
+from sparsesmith_proto.evaluation import LaunchProfile, LaunchWork
 from sparsesmith_proto.kernel import (
     Baselines,
     Crashed,
@@ -98,6 +101,11 @@ class Workbench(Protocol):
         all give the same bits."""
         ...
 
+    def profile(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> tuple[LaunchProfile, ...]:
+        """What the launches of a program that was checked in this batch do with the device; empty where that is not
+        known any more."""
+        ...
+
     def unload(self, kernel_id: str) -> None: ...
 
 
@@ -112,8 +120,10 @@ class LocalWorkbench:
         self._problem = problem
         self._device = device
         self._bench = device.open(problem)
-        self._matrices = StoredMatrices(problem)
+        self._matrices = StoredMatrices(problem, elsewhere=self._bench.build)
         self._kernels: dict[str, LoadedKernel] = {}
+        self._works: dict[str, tuple[LaunchWork, ...]] = {}
+        """What was counted of the kernels of this batch, those that are no longer loaded among them."""
         self._generator = system_generator()
         self._draws: tuple[Draw, ...] = ()
         self._seal: Seal = self._bench.seal(())
@@ -135,6 +145,7 @@ class LocalWorkbench:
         for kernel_id in list(self._kernels):
             self.unload(kernel_id)
         self._draws = ()
+        self._works = {}
         self._first = None
 
     def store(self, program: KernelProgram) -> Stored | Rejected:
@@ -174,6 +185,8 @@ class LocalWorkbench:
         self._check_memory()
         if not isinstance(verdict, Correct):
             self.unload(kernel_id)
+        elif isinstance(kernel, Counting):
+            self._works[kernel_id] = kernel.counted()
         return verdict
 
     def time(self, kernel_id: str) -> Timing | RunFailure:
@@ -240,6 +253,27 @@ class LocalWorkbench:
             kernel.close()
         self._check_memory()
         return bits
+
+    def profile(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> tuple[LaunchProfile, ...]:
+        device = self.description()
+        bound = bind(program, self._matrices.get(program).layout, self._problem, device.num_sms)
+        works: Sequence[LaunchWork | None] = self._works.get(kernel_id) or [None] * len(bound.launches)
+        profiles = []
+        for launch, work in zip(bound.launches, works, strict=True):
+            used, threads = binary.resources[launch.kernel], prod(launch.block)
+            shared_bytes = used.shared_bytes + launch.shared_bytes
+            profile = LaunchProfile(
+                kernel=launch.kernel,
+                num_blocks=prod(launch.grid),
+                threads_a_block=threads,
+                registers=used.registers,
+                spill_bytes=used.spill_bytes,
+                shared_bytes=shared_bytes,
+                occupancy=occupancy(device.architecture, threads, used.registers, shared_bytes),
+                work=work,
+            )
+            profiles.append(profile)
+        return tuple(profiles)
 
     @property
     def _num_runs(self) -> int:

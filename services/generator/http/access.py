@@ -30,9 +30,11 @@ log = logging.getLogger(__name__)
 
 SECRET_HEADER = "X-Job-Secret"
 SECRET_PARAMETER = "secret"
-OPEN = re.compile(r"/|/(compare|fleet|docs|openapi\.json|healthz|readyz)|/jobs/[^/]+|/page/.*|/operator/.*")
+OPEN = re.compile(
+    r"/|/(compare|fleet|docs|openapi\.json|healthz|readyz|v1/signing-key)|/jobs/[^/]+|/page/.*|/operator/.*"
+)
 """Paths that say nothing of any job: the page's frames and files, the interface's own description, whether the service
-is alive. What operators ask comes from this machine alone (`operator_routes`)."""
+is alive, what its reports are verified with. What operators ask comes from this machine alone (`operator_routes`)."""
 OF_A_JOB = re.compile(r"/v1/(?:kernels|evaluations)/([^/]+)(?:/[^/]+)?")
 READING = ("GET", "HEAD")
 RESERVED_BYTES = 8 * 2**20

@@ -22,6 +22,7 @@ from services.generator.http.index_lists import PIECE_BYTES, BodyStream
 from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
+from services.generator.writing import Writers
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidInput, InvalidMatrix, InvalidOption, LimitExceeded
 from sparsesmith.matrix.files import MatrixLimits, read_matrix, read_pattern
@@ -29,6 +30,8 @@ from sparsesmith.matrix.limits import check_emptiness, check_limit
 from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
 from sparsesmith.matrix.values import FixedValues, fixed_values, values_of_entries
 from sparsesmith.operations import Problem, check_axes, operation_named
+from sparsesmith.operations.directions import transposed_problem
+from sparsesmith.operations.task import baseline_of
 from sparsesmith.operations.texts import check_element_type
 from sparsesmith_proto.api import EvaluationOptions, MatrixIndices, TuningOptions
 from sparsesmith_proto.kernel import Workload
@@ -64,16 +67,22 @@ Parse = Callable[[], Ordered[Options]]
 class Intake:
     """Reads requests within the service's limits."""
 
-    def __init__(self, settings: GeneratorSettings) -> None:
+    def __init__(self, settings: GeneratorSettings, writers: Writers) -> None:
+        """`writers`: those that a request may name."""
         self._settings = settings
+        self._writers = writers
         self._parsing = asyncio.Semaphore(settings.max_parsed_matrices)
 
     @asynccontextmanager
     async def kernel_order(self, request: Request) -> AsyncIterator[tuple[KernelOrder, Problem]]:
         """The matrix is in memory until the context ends, one of a few at a time."""
         async with self._ordered(request, TuningOptions) as (options, problem):
+            self._writers.check(options.refine)
             use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
-            yield KernelOrder(workload=problem.workload, options=options, use_cache=use_cache), problem
+            other = await asyncio.to_thread(_other_direction, options, problem)
+            transposed = None if other is None else other.workload
+            order = KernelOrder(workload=problem.workload, options=options, use_cache=use_cache, transposed=transposed)
+            yield order, problem
 
     @asynccontextmanager
     async def evaluation_order(self, request: Request) -> AsyncIterator[tuple[EvaluationOrder, Problem]]:
@@ -165,15 +174,24 @@ class Intake:
     ) -> Ordered[Options]:
         """Values in the order of the pattern, None where the matrix came without; `where` names them in the request."""
         _check_operands(pattern, options, self._settings.max_operand_bytes)
-        return options, _problem(options, pattern, _values(options, given_values, where))
+        return options, _asked_direction(options, _problem(options, pattern, _values(options, given_values, where)))
 
     def _task(self, options: Options) -> Ordered[Options]:
-        """Raises InvalidOption, LimitExceeded for operands that no GPU holds."""
+        """Raises InvalidOption, for a task that has no program to compare with, too; LimitExceeded for operands that no
+        GPU holds."""
         if options.values != "any":
             raise InvalidOption(
                 f"{VALUES}: a task has no matrix whose values could be fixed", field=VALUES, limit="any"
             )
+        if isinstance(options, TuningOptions) and options.transposed != "no":
+            raise InvalidOption(
+                "transposed: a task has no matrix that could be",
+                field="transposed",
+                value=options.transposed,
+                limit="no",
+            )
         problem, limit = _problem(options, None, None), self._settings.max_operand_bytes
+        baseline_of(problem.operation, deterministic=options.deterministic)
         if problem.operand_bytes > limit:
             axes = ", ".join(f"{name}={size}" for name, size in problem.workload.axes.items())
             raise LimitExceeded(
@@ -265,10 +283,33 @@ def _problem(
             values=None if values is None else values.digest,
             axes=options.axes,
             deterministic=options.deterministic,
+            alpha_beta=options.alpha_beta,
         )
     except ValidationError as error:
         raise invalid_option(error) from error
     return Problem(workload, pattern, values)
+
+
+def _asked_direction(options: TuningOptions | EvaluationOptions, problem: Problem) -> Problem:
+    """That of A^T where it is asked for in the place of A. Raises InvalidOption."""
+    if isinstance(options, TuningOptions) and options.transposed == "yes":
+        return transposed_problem(problem, options.transposed_storage)
+    return problem
+
+
+def _other_direction(options: TuningOptions, problem: Problem) -> Problem | None:
+    """That of A^T where it is asked for beside A. Raises InvalidOption."""
+    if options.transposed != "both":
+        if options.transposed == "no" and options.transposed_storage != "copy":
+            reason = "nothing is transposed (transposed=no)"
+            raise InvalidOption(
+                f"transposed_storage: {reason}", field="transposed_storage", value="shared", limit="copy"
+            )
+        return None
+    if options.search == "instant":
+        reason = "search=instant answers for one direction"
+        raise InvalidOption(f"transposed is both: {reason}", field="transposed", value="both", limit="no, yes")
+    return transposed_problem(problem, options.transposed_storage)
 
 
 def _task_options(matrix: msgspec.Raw | None, task: msgspec.Raw, options: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sparsesmith_proto.api import (
     KernelRequest,
     Problem,
     RollbackRequest,
+    TaskPosting,
     TriedCandidate,
     TuningOptions,
 )
@@ -35,8 +36,8 @@ requests are answered 413 or 422."""
 _REASONS: Mapping[int, str] = {
     400: "No HTTP request, or a form that is cut short",
     401: "The server asks for a key, and none came that opens it",
-    403: "Operators ask from the server's own machine",
-    404: "No such job, pattern or policy",
+    403: "Operators ask from the server's own machine; tasks are taken where the settings say so",
+    404: "No such job, pattern, policy or key",
     405: "No such method here",
     408: "The body paused or came too slowly",
     409: "Not possible in the job's state, or the Idempotency-Key stands for another question",
@@ -94,7 +95,7 @@ def job_body(request: type[KernelRequest] | type[EvaluationRequest]) -> Document
     return {"requestBody": {"required": True, "content": content}}
 
 
-def json_body(request: type[RollbackRequest]) -> Document:
+def json_body(request: type[RollbackRequest | TaskPosting]) -> Document:
     """`openapi_extra` of a route that reads a message itself: FastAPI answers some bodies that are no text with 400."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": _ref(request.__name__)}}}}
 
@@ -179,7 +180,7 @@ def _operations(made: Document) -> Iterator[tuple[str, str, Document]]:
 
 def _request_schemas() -> Document:
     """Of messages that routes read or answer without FastAPI's knowledge."""
-    models = (KernelRequest, EvaluationRequest, RollbackRequest, Problem, KernelReport, TriedCandidate)
+    models = (KernelRequest, EvaluationRequest, RollbackRequest, TaskPosting, Problem, KernelReport, TriedCandidate)
     _, shared = models_json_schema([(model, "validation") for model in models], ref_template=REF)
     schemas: Document = shared["$defs"]
     return schemas

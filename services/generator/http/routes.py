@@ -31,6 +31,7 @@ from sparsesmith_proto.api import (
     PolicyStatus,
     Readiness,
     Running,
+    SigningKey,
 )
 
 router = APIRouter(dependencies=[Depends(may_see)])
@@ -143,18 +144,24 @@ async def tried_candidates(
 
 
 @router.get("/v1/kernels/{job_id}/artifact", response_class=Response, responses=artifact_responses())
-async def kernel_artifact(job_id: str, service: ServiceOf, kind: Annotated[ArtifactKind, Query()] = "zip") -> Response:
-    """The program, the C++ header, the Python loader, the report, what was tried, or all of them."""
+async def kernel_artifact(
+    job_id: str,
+    service: ServiceOf,
+    kind: Annotated[ArtifactKind, Query()] = "zip",
+    transposed: Annotated[bool, Query()] = False,
+) -> Response:
+    """The program, the C++ header, the Python loader, the report, what was tried, or all of them; those of A^T where
+    both directions were tuned."""
     status = await service.jobs.status(job_id)
     if (handed := _handed_out(status)) is not None:
         problem = await service.ledger.problem(handed.workload)
         file = await asyncio.to_thread(instant_artifact, kind, handed, problem.matrix, problem.values)
         headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
         return Response(file.content, headers=headers, media_type=file.media_type)
-    report = _report(status)
+    report = _of_transposed(_report(status)) if transposed else _report(status)
     problem = await service.ledger.problem(report.workload)
     candidates = await service.trials.all(job_id) if kind in ("candidates", "zip") else ()
-    file = await asyncio.to_thread(artifact, kind, report, problem.matrix, problem.values, candidates)
+    file = await asyncio.to_thread(artifact, kind, service.signed(report), problem.matrix, problem.values, candidates)
     headers = {"Content-Disposition": f'attachment; filename="{file.filename}"'}
     return Response(file.content, headers=headers, media_type=file.media_type)
 
@@ -174,6 +181,12 @@ async def job_permalink(job_id: str, service: ServiceOf, caller: CallerOf) -> Pe
 async def policy(service: ServiceOf) -> PolicyStatus:
     """The policy that candidates are sampled from."""
     return service.policy_status()
+
+
+@router.get("/v1/signing-key", response_model=SigningKey, responses=problems(404))
+async def signing_key(service: ServiceOf) -> SigningKey:
+    """The public key that reports are verified with: `sparsesmith verify`."""
+    return service.signing_key()
 
 
 @router.get("/docs", include_in_schema=False)
@@ -234,6 +247,13 @@ def _handed_out(status: JobStatus) -> InstantKernel | None:
             return kernel
         case _:
             return None
+
+
+def _of_transposed(report: KernelReport) -> KernelReport:
+    """Raises Conflict where A^T was not tuned beside A."""
+    if report.transposed is None:
+        raise Conflict("the job was about one direction (transposed=both tunes two)", field="transposed", value=True)
+    return report.transposed
 
 
 def _report(status: JobStatus) -> KernelReport:

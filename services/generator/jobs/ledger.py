@@ -11,7 +11,7 @@ from typing import assert_never
 
 from pydantic import TypeAdapter, ValidationError
 
-from services.generator.orders import AcceptedJob, Order, fingerprint
+from services.generator.orders import AcceptedJob, Order, directions_of, fingerprint
 from sparsesmith.errors import Conflict, NotFound, QuotaExceeded, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
@@ -84,10 +84,11 @@ class Ledger:
 
     async def _put(self, job: AcceptedJob, problem: Problem) -> None:
         try:
-            if problem.matrix is not None:
-                await asyncio.to_thread(self._patterns.put, problem.matrix, job.job_id)
-            if problem.values is not None:
-                await asyncio.to_thread(self._patterns.put_values, problem.values, job.job_id)
+            for each in await asyncio.to_thread(directions_of, job.order, problem):
+                if each.matrix is not None:
+                    await asyncio.to_thread(self._patterns.put, each.matrix, job.job_id)
+                if each.values is not None:
+                    await asyncio.to_thread(self._patterns.put_values, each.values, job.job_id)
         except Unavailable:
             await self._release(job)
             raise
@@ -122,7 +123,8 @@ class Ledger:
         """
         try:
             job = await self.job(job_id)
-            await asyncio.to_thread(self._patterns.hold, job.order.workload, job_id)
+            for workload in job.order.directions:
+                await asyncio.to_thread(self._patterns.hold, workload, job_id)
         except (ValidationError, NotFound) as error:
             log.error("unfinished job %s cannot be taken up: %s", job_id, error)
             return None
@@ -176,7 +178,8 @@ class Ledger:
     async def _release(self, job: AcceptedJob) -> None:
         """An outage of the store leaves the matrix to its age."""
         try:
-            await asyncio.to_thread(self._patterns.release, job.order.workload, job.job_id)
+            for workload in job.order.directions:
+                await asyncio.to_thread(self._patterns.release, workload, job.job_id)
         except Unavailable as error:
             log.warning("the matrix of job %s stays for a while: %s", job.job_id, error)
 

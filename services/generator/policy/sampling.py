@@ -1,6 +1,7 @@
 """Samples for a search: a prompt for the pattern, a completion from the engine, a candidate with its provenance."""
 
 import asyncio
+import random
 import secrets
 from dataclasses import dataclass
 
@@ -32,6 +33,14 @@ class SamplingOptions:
     """Of the device; None: likewise."""
     checks_directives: bool = False
     """Whether a sample ends where its directives are illegal, or name a format that cannot hold the matrix."""
+    exploring_share: float = 0.0
+    """Of the groups, those drawn at `exploring_temperature`: all samples of a group at the same."""
+    exploring_temperature: float = 1.2
+
+    def temperature_of(self, sample_seed: int) -> float:
+        """Of the group with this prompt: chance, but the same for the same prompt."""
+        explores = random.Random(sample_seed).random() < self.exploring_share
+        return self.exploring_temperature if explores else self.temperature
 
     def prompt(self, encoder: EncoderName, sample_seed: int) -> Prompt:
         """For the device of these options."""
@@ -80,6 +89,7 @@ class SampleGroup:
         self._name = name
         self._prompt = prompt
         self._size = size
+        self._temperature = sampler.options.temperature_of(prompt.sample_seed)
         self._writing = asyncio.Lock()
         self._written: EnginePrompt | None = None
         self._forms = Forms(task.problem, sampler.options.num_sms or 1)
@@ -97,7 +107,7 @@ class SampleGroup:
                     written = await self._prompt_for(engine)
                     sample = await engine.sample(
                         written,
-                        temperature=options.temperature,
+                        temperature=self._temperature,
                         max_tokens=options.max_program_tokens,
                         watch=DirectiveWatch(self._forms) if options.checks_directives else None,
                     )
@@ -113,7 +123,7 @@ class SampleGroup:
                 group_size=self._size,
                 token_ids=sample.token_ids,
                 logprobs=sample.logprobs,
-                temperature=options.temperature,
+                temperature=self._temperature,
                 first_version=sample.versions[0],
                 last_version=sample.versions[-1],
             )

@@ -6,6 +6,7 @@ from pathlib import Path
 from services.generator.policy.engine import EnginePrompt, TokenPrompt
 from sparsesmith.elements import ALL_TYPES
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.prompts.dialogue import Dialogue, Line
 from sparsesmith.prompts.text import text_prompt
 from sparsesmith_proto.kernel import Prompt, Workload
 from sparsesmith_proto.message import EncoderName, PolicyVersion
@@ -43,9 +44,13 @@ class TextPrompts:
 
     def written(self, text: str) -> TokenPrompt:
         """What a user says, as the model's tokens."""
+        return self.chat((Line("user", text),))
+
+    def chat(self, asked: Dialogue) -> TokenPrompt:
+        """A dialogue as the model's tokens; where the model has no chat template, its texts one after the other."""
         if self._tokenizer.chat_template is None:
-            return TokenPrompt(tuple(self._tokenizer(text)["input_ids"]))
-        messages = [{"role": "user", "content": text}]
+            return TokenPrompt(tuple(self._tokenizer("\n".join(line.text for line in asked))["input_ids"]))
+        messages = [{"role": line.role, "content": line.text} for line in asked]
         chat = str(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
         return TokenPrompt(tuple(self._tokenizer(chat, add_special_tokens=False)["input_ids"]))
 

@@ -5,14 +5,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from services.generator.search.allocator import Allocator
 from services.generator.search.families import FamilyProposer
-from services.generator.search.mutate import MutateProposer
 from services.generator.search.proposer import Proposer
 from services.generator.search.refine import refine
 from services.generator.search.sample import PolicyProposer, samples
 from services.generator.search.standing import Batch, Standing
 from services.generator.search.strategy import Sources, Strategy, allotted
+from services.generator.search.written import WrittenProposer
 from services.generator.task import TuningTask
-from sparsesmith_proto.api import SearchStrategy
+from services.generator.writing.mutation import MutationWriter
+from sparsesmith_proto.api import Refinement, SearchStrategy
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ def auto(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> 
             described = f"{workload.operation} {workload.element_type}"
             log.info("job %s: the policy writes no programs of %s and is left out", task.job_id, described)
     if sources.mutates:
-        proposers.append(MutateProposer(task, limit))
+        proposers.append(WrittenProposer(task, limit, Refinement(), MutationWriter(task)))
     return _search(task, sources, proposers, standing)
 
 

@@ -13,11 +13,11 @@ from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
 from sparsesmith.families import FamilyInstance
 from sparsesmith.families.fixed.proposal import compressed_instance, compressions
-from sparsesmith.program.atomics import is_ordered
+from sparsesmith.program.atomics import allowed_texts
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.models import CostModels
-from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits, anything
+from sparsesmith.tuning.tuner import Failure, Tuner, TuningLimits
 from sparsesmith_proto.api import SourceName
 from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import Candidate, FromFamily, Outcome, Passed
@@ -31,7 +31,7 @@ NEXT_BATCHES = 12
 
 def _allowed(task: TuningTask) -> Callable[[str], bool]:
     """Whether a program of that text may be proposed."""
-    return is_ordered if task.problem.workload.deterministic else anything
+    return allowed_texts(task.problem.workload)
 
 
 class FamilyProposer:
@@ -43,6 +43,7 @@ class FamilyProposer:
     name: SourceName = "families"
     is_busy = False
     is_ready = False
+    patience_s = 0.0
 
     def __init__(self, task: TuningTask, cost_models: CostModels, limit: int) -> None:
         self._task = task

@@ -158,6 +158,7 @@ class _Grading:
             turn_s=TURN_S,
             search=self._task.run_id,
             work=len(batch) * self._task.work_a_candidate,
+            profiles=self._task.wants_profiles,
         )
         self._num_submitted += 1
         self._running[asyncio.create_task(self._evaluations.grade(job))] = batch

@@ -11,10 +11,9 @@ from typing import Protocol
 from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
 from sparsesmith.errors import InvalidOption, LimitExceeded, Unavailable
-from sparsesmith.program.atomics import is_ordered
+from sparsesmith.program.atomics import allowed_texts
 from sparsesmith.tuning.instant import Choice, choices
 from sparsesmith.tuning.models import CostModels
-from sparsesmith.tuning.tuner import anything
 from sparsesmith_proto.api import InstantKernel
 from sparsesmith_proto.evaluation import InstantJob, InstantReport
 from sparsesmith_proto.kernel import Candidate, Checked, EstimatedTiming, FromFamily
@@ -44,6 +43,8 @@ class InstantTools:
     checks: FirstChecks
     devices: Callable[[], Awaitable[Sequence[str]]]
     """Names of the devices that work now."""
+    stands_in: bool = True
+    """See `tuning.instant.choices`."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ async def hand_out(task: TuningTask, cost_models: CostModels, tools: InstantTool
     cost = cost_models.expected(operation)
     begun = time.perf_counter()
     try:
-        found = await asyncio.to_thread(_first_choices, task, cost_models)
+        found = await asyncio.to_thread(_first_choices, task, cost_models, stands_in=tools.stands_in)
         choose_ms = (time.perf_counter() - begun) * 1e3
         for number, choice in enumerate(found):
             candidate = _candidate(task, choice, number)
@@ -92,10 +93,10 @@ async def _meet_devices(cost_models: CostModels, operation: str, tools: InstantT
         cost_models.on(names.pop(), operation)
 
 
-def _first_choices(task: TuningTask, cost_models: CostModels) -> list[Choice]:
+def _first_choices(task: TuningTask, cost_models: CostModels, *, stands_in: bool) -> list[Choice]:
     workload = task.problem.workload
-    allows = is_ordered if workload.deterministic else anything
-    return list(islice(choices(task.problem, cost_models.expected(workload.operation), allows), TRIES))
+    cost = cost_models.expected(workload.operation)
+    return list(islice(choices(task.problem, cost, allowed_texts(workload), stands_in=stands_in), TRIES))
 
 
 def _candidate(task: TuningTask, choice: Choice, number: int) -> Candidate:

@@ -1,9 +1,9 @@
 """The cache of tuned kernels.
 
-An answer serves a request for the same pattern, operation, element type, dense columns and axes, and the same values
-where they are fixed, on the device and by the toolchain that were reported last, by the same search, with at least the
-request's budget. Where the search samples, the policy version must be the same too; where it uses families, the
-release of this package. `Cache-Control: no-cache` passes the cache by, and its answer replaces what was kept.
+An answer serves a request for the same pattern, operation (scaled or not), element type, dense columns and axes, and
+the same values where they are fixed, on the device and by the toolchain that were reported last, by the same search,
+with at least the request's budget. Where the search samples, the policy version must be the same too; where it uses
+families, the release of this package. `Cache-Control: no-cache` passes the cache by, and its answer replaces what was kept.
 """
 
 import asyncio
@@ -81,6 +81,8 @@ def question(order: KernelOrder, policy_version: int | None) -> str:
         parts.append(f"values={workload.values}")
     if workload.deterministic:
         parts.append("deterministic")
+    if workload.alpha_beta:
+        parts.append("alpha_beta")
     if (meaning := operation_named(workload.operation).version) > 1:
         parts.append(f"version={meaning}")
     parts += [f"{name}={size}" for name, size in sorted(workload.axes.items())]

@@ -5,6 +5,9 @@ from typing import Protocol
 from services.generator.search.standing import Batch, Standing
 from sparsesmith_proto.api import SourceName
 
+ENGINE_PATIENCE_S = 15.0
+"""For the service's own engine when no other source has anything: one that loads is not waited for."""
+
 
 class Exhausted(Exception):
     """A source has no more candidates that are worth their time."""
@@ -24,6 +27,11 @@ class Proposer(Protocol):
     @property
     def is_ready(self) -> bool:
         """Whether some of them are there."""
+        ...
+
+    @property
+    def patience_s(self) -> float:
+        """How long it is waited for when no other source has anything and nothing is being graded."""
         ...
 
     async def propose(self, size: int, standing: Standing) -> Batch:

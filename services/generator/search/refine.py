@@ -1,19 +1,19 @@
-"""Generate, grade, change what was found, and so on: the loop of FSR, with mutators as the writer.
+"""Generate, grade, change what was found, and so on: the loop of FSR, with any writer.
 
 The first programs are the families' likely winners (of a task, programs of its folder with settings of their knobs), or
 what the operation's folder has where it has no families.
-`children` of each of the `beam` fastest programs, down to `generations` changes. What failed is told with its reason
-and has none: mutators do not repair.
+`children` of each of the `beam` fastest programs, down to `generations` changes. What failed is told with its reason,
+and a writer that repairs is asked to; mutators do not.
 """
 
 from collections.abc import AsyncIterator, Sequence
 
 from services.generator.search.allocator import FIXED_CANDIDATES
 from services.generator.search.families import FamilyProposer
-from services.generator.search.mutate import MutateProposer
 from services.generator.search.proposer import Exhausted, Proposer
 from services.generator.search.standing import Batch, Standing
 from services.generator.search.strategy import Sources, allotted
+from services.generator.search.written import WrittenProposer
 from services.generator.task import TuningTask
 from sparsesmith.families import FAMILIES
 from sparsesmith.operations import operation_named
@@ -28,6 +28,7 @@ class FirstPrograms:
     name: SourceName = "families"
     is_busy = False
     is_ready = False
+    patience_s = 0.0
 
     def __init__(self, task: TuningTask) -> None:
         workload = task.order.workload
@@ -62,8 +63,9 @@ class InOrder:
 
 
 def refine(task: TuningTask, sources: Sources, limit: int, standing: Standing) -> AsyncIterator[Batch]:
-    """The first programs, and what becomes of them by mutation."""
-    changed = MutateProposer(task, limit, task.order.options.refine)
+    """The first programs, and what the request's writer makes of them. Raises InvalidOption where there is no such
+    writer any more."""
+    changed = WrittenProposer(task, limit, task.order.options.refine, sources.writers.of(task))
     return allotted([_first(task, sources, limit), changed], InOrder(), standing, sources.batch_candidates)
 
 

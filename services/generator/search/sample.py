@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from services.generator.policy.sampling import PolicySampler, SampleGroup
 from services.generator.policy.value_filter import ValueFilter
-from services.generator.search.proposer import Exhausted
+from services.generator.search.proposer import ENGINE_PATIENCE_S, Exhausted
 from services.generator.search.sampled_knobs import SampledKnobs
 from services.generator.search.standing import Batch, Standing
 from services.generator.search.strategy import Sources
@@ -63,6 +63,7 @@ class PolicyProposer:
     """
 
     name: SourceName = "policy"
+    patience_s = ENGINE_PATIENCE_S
 
     def __init__(
         self,

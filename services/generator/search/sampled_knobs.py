@@ -1,4 +1,4 @@
-"""Samples with knobs: one that passed and is not far behind is a family, whose other settings are tried."""
+"""Samples with knobs, and answers of other models: one that passed and is not far behind is a family."""
 
 import math
 
@@ -7,7 +7,7 @@ from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.numbers import knobs_of
-from sparsesmith_proto.kernel import Evaluation, Passed, Sampled
+from sparsesmith_proto.kernel import Evaluation, Passed, Sampled, Written
 
 NOT_FAR_BEHIND = 1.25
 """Times the best time so far, within which a program's other settings are tried."""
@@ -45,7 +45,11 @@ class SampledKnobs:
         """A sample at its first values."""
         candidate = evaluation.candidate
         written = candidate.written
-        if written is None or not isinstance(candidate.origin, Sampled) or not isinstance(evaluation.outcome, Passed):
+        if (
+            written is None
+            or not isinstance(candidate.origin, Sampled | Written)
+            or not isinstance(evaluation.outcome, Passed)
+        ):
             return
         text = extract_program(written)
         if text in self._seen or not knobs_of(text):

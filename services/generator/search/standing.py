@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from services.generator.writing.account import WritingAccount
 from sparsesmith_proto.api import SourceName, SourceReport
 from sparsesmith_proto.evaluation import EvaluationReport
 from sparsesmith_proto.kernel import (
@@ -17,6 +18,7 @@ from sparsesmith_proto.kernel import (
     ProbeWritten,
     Sampled,
     UserWritten,
+    Written,
 )
 
 Batch = tuple[Candidate, ...]
@@ -40,6 +42,8 @@ class Ledger:
     num_passed: int = 0
     proposing_s: float = 0.0
     turns: list[Turn] = field(default_factory=list)
+    writing: WritingAccount | None = None
+    """Of a language model that is asked in words."""
 
     @property
     def seconds(self) -> float:
@@ -108,6 +112,7 @@ class Standing:
                 passed=ledger.num_passed,
                 seconds=ledger.seconds,
                 gain=1 - math.exp(-ledger.gain),
+                writing=None if ledger.writing is None else ledger.writing.report(),
             )
             for source, ledger in self._ledgers.items()
         )
@@ -141,6 +146,8 @@ def source_of(candidate: Candidate) -> SourceName | None:
             return "policy"
         case Mutated():
             return "mutate"
+        case Written(writer=writer):
+            return writer
         case UserWritten() | ProbeWritten():
             return None
         case origin:

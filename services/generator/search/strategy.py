@@ -13,15 +13,12 @@ from services.generator.search.allocator import batch_size
 from services.generator.search.proposer import Exhausted, Proposer
 from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
+from services.generator.writing import Writers
 from sparsesmith.errors import Unavailable
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import SourceName
 
 log = logging.getLogger(__name__)
-
-
-LONGEST_WAIT_S = 15.0
-"""For a source that is still making candidates when no other has any: an engine that loads is not waited for."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +34,8 @@ class Sources:
     """Whether `auto` changes the fastest programs, too."""
     value_filter: ValueFilter | None = None
     """None: every sample is graded."""
+    writers: Writers = field(default_factory=Writers)
+    """Who may change programs in `refine`."""
 
 
 class Turns(Protocol):
@@ -99,7 +98,7 @@ async def _anything_new(live: Mapping[SourceName, Proposer], standing: Standing)
     if is_grading:
         waits.append(asyncio.create_task(standing.news(standing.num_back)))
     try:
-        timeout = None if is_grading else LONGEST_WAIT_S
+        timeout = None if is_grading else max(proposer.patience_s for proposer in busy)
         done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:

@@ -4,13 +4,23 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-from services.generator.search.floor import floor_us
 from services.generator.task import TuningTask
+from services.generator.writing.floor import floor_us
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.transport.candidate_store import CandidateStore
 from sparsesmith_proto.api import CandidatePage, FromPolicy, TriedCandidate
 from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import FromFamily, Mutated, Origin, Outcome, Passed, ProbeWritten, Sampled, UserWritten
+from sparsesmith_proto.kernel import (
+    FromFamily,
+    Mutated,
+    Origin,
+    Outcome,
+    Passed,
+    ProbeWritten,
+    Sampled,
+    UserWritten,
+    Written,
+)
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +94,7 @@ def _share(floor_us: float | None, outcome: Outcome) -> float | None:
     return floor_us / outcome.timing.median_us
 
 
-def told_origin(origin: Origin) -> FromPolicy | FromFamily | Mutated | UserWritten | ProbeWritten:
+def told_origin(origin: Origin) -> FromPolicy | FromFamily | Mutated | Written | UserWritten | ProbeWritten:
     """Without the tokens and log-probabilities, which only the trainer needs."""
     if isinstance(origin, Sampled):
         return FromPolicy(group=origin.group, first_version=origin.first_version, last_version=origin.last_version)

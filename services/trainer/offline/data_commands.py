@@ -35,7 +35,9 @@ def add_programs(parser: argparse.ArgumentParser) -> None:
 def add_examples(parser: argparse.ArgumentParser) -> None:
     """Options of the stage that writes examples: programs to write, to improve and to repair."""
     _add_records(parser)
-    parser.add_argument("--harvest", type=Path, nargs="*", default=[], help="packed harvests (benchmarks.harvest pack)")
+    parser.add_argument(
+        "--harvest", type=Path, nargs="*", default=[], help="packed harvests (benchmarks.tuning.harvest pack)"
+    )
     parser.add_argument("--faults", type=int, default=4, help="of a workload: programs broken on purpose, to repair")
     parser.add_argument("--most-programs", type=int, default=10_000, help="of a workload, evenly chosen by time")
     parser.add_argument("--out", type=Path, required=True, help=".jsonl or .jsonl.xz")

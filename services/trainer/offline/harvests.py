@@ -1,4 +1,4 @@
-"""What a harvest of mutants teaches (`benchmarks.harvest`): changes that paid, and failures beside what works.
+"""What a harvest of mutants teaches (`benchmarks.tuning.harvest`): changes that paid, and failures beside what works.
 
 Lines are read as they were written: a `parent` is a program with its times, a `mutant` the lines that differ from it
 and what became of it. What cannot be used is left out and counted by its reason.

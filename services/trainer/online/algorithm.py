@@ -41,6 +41,7 @@ class LearnerOptions:
     critic_warmup: int = 20
     kl_coefficient: float = 0.02
     entropy_coefficient: float = 0.0
+    imitation_share: float = 0.0
     program_kl_limit: float = 0.2
     reference_kl_alarm: float = 5.0
     max_grad_norm: float = 1.0

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from services.trainer.online.algorithm import Algorithm, LearnerOptions
+from services.trainer.online.expert import Expert
 from services.trainer.online.ppo import Ppo
 from services.trainer.online.rloo import Rloo
 from sparsesmith.errors import InvalidOption
@@ -13,7 +14,7 @@ ENTRY_POINTS = "sparsesmith.algorithms"
 
 MakeAlgorithm = Callable[[LearnerOptions], Algorithm]
 
-OURS: Mapping[str, MakeAlgorithm] = {"ppo": Ppo, "rloo": Rloo}
+OURS: Mapping[str, MakeAlgorithm] = {"ppo": Ppo, "rloo": Rloo, "expert": Expert}
 
 _PARTS = ("needs_critic", "averages_over", "targets", "losses")
 

@@ -12,12 +12,13 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from services.trainer.policy_model import TextBatch, text_batch
+from services.trainer.tokenizer import encode_program
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.policy.embedding import text_token_ids
 from sparsesmith.policy.encoder import PromptBatch, collate
 from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, prompt_inputs
-from sparsesmith_proto.kernel import Passed, Sampled, Workload
+from sparsesmith_proto.kernel import Passed, Prompt, Sampled, Workload
 from sparsesmith_proto.message import Digest, PolicyVersion
 from sparsesmith_proto.reward import RewardRecord
 
@@ -26,6 +27,7 @@ Skip = Literal[
     "not_sampled",
     "other_encoder",
     "turned_down",
+    "held_out",
     "stale",
     "unknown_version",
     "no_reward",
@@ -39,13 +41,14 @@ Skip = Literal[
 """Why a record is not learned from.
 
 `already_used`: a checkpoint learned from it, and it came again because the acknowledgement was lost.
-`turned_down`: partly sampled by a version that was refused or rolled back. `stale`: sampled too many versions ago.
+`turned_down`: partly sampled by a version that was refused or rolled back. `held_out`: of a matrix that the policy is
+judged by. `stale`: sampled too many versions ago.
 `unknown_version`: sampled by weights that this trainer never made. `no_reward`: not rewarded under the scheme in use.
 `bad_logprob`: above 0.
 `pattern_gone`: expired in the store. `malformed`: not of the contract, in which every number is finite.
 """
 
-LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "stale", "turned_down"})
+LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "held_out", "stale", "turned_down"})
 """Reasons that occur where everything is in order; records that are skipped for others are kept as dead letters."""
 
 MOST_LOGPROB = 1e-3
@@ -72,6 +75,10 @@ class BatchRules:
     """Versions."""
     reward: str
     """Scheme."""
+    held_out: frozenset[Digest] = frozenset()
+    """Patterns that nothing is learned from."""
+    imitates: bool = False
+    """Whether programs that the policy did not write are of use."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,12 @@ class UsableRecord:
     reward: float
 
     @property
+    def median_us(self) -> float | None:
+        """Of the program; None: it failed."""
+        outcome = self.record.outcome
+        return outcome.timing.median_us if isinstance(outcome, Passed) else None
+
+    @property
     def group(self) -> tuple[str, str]:
         """Rewards compare only within a prompt, and never a measured with an estimated one."""
         return self.sampled.group, self.record.device.kind
@@ -95,6 +108,7 @@ class RecordReader:
     """Decides which records can be learned from, and rebuilds their prompts."""
 
     def __init__(self, patterns: Patterns, tokenizer: Tokenizer, rules: BatchRules) -> None:
+        self.imitates = rules.imitates
         self._patterns = patterns
         self._tokenizer = tokenizer
         self._rules = rules
@@ -113,6 +127,8 @@ class RecordReader:
             return "other_encoder"
         if any(sampled.first_version <= each <= sampled.last_version for each in turned_down):
             return "turned_down"
+        if record.workload.pattern in rules.held_out:
+            return "held_out"
         if age(sampled, version, turned_down) > rules.max_policy_age:
             return "stale"
         if sampled.last_version > version:
@@ -126,6 +142,45 @@ class RecordReader:
         if len(text_ids) + len(sampled.token_ids) > rules.max_text_tokens:
             return "too_long"
         return UsableRecord(record, sampled, prompt, text_ids, record.rewards[rules.reward])
+
+    def example(self, record: RewardRecord) -> UsableRecord | Skip:
+        """A program as one to imitate, whoever wrote it: with the prompt that the policy would have been shown, and in
+        the policy's words. Raises Unavailable without a store."""
+        rules, candidate, workload = self._rules, record.candidate, record.workload
+        if isinstance(candidate.origin, Sampled):
+            return self._imitated(record, candidate.origin)
+        if not isinstance(record.outcome, Passed) or workload.pattern is None:
+            return "not_sampled"
+        if workload.pattern in rules.held_out:
+            return "held_out"
+        device = record.device
+        prompt = Prompt(
+            encoder=rules.encoder,
+            sample_seed=int(workload.pattern[:15], 16),
+            architecture=device.architecture,
+            num_sms=device.num_sms,
+            copy_bandwidth_gbs=device.copy_bandwidth_gbs,
+        )
+        token_ids = tuple(encode_program(self._tokenizer, candidate.written or candidate.program))
+        written = Sampled(
+            prompt=prompt,
+            group=record.record_id,
+            token_ids=token_ids,
+            logprobs=(0.0,) * len(token_ids),
+            temperature=1.0,
+            first_version=0,
+            last_version=0,
+        )
+        return self._imitated(record, written)
+
+    def _imitated(self, record: RewardRecord, written: Sampled) -> UsableRecord | Skip:
+        prompt = self.prompt(record.workload, written)
+        if not isinstance(prompt, PromptInputs):
+            return prompt
+        text_ids = self.text_ids(prompt)
+        if len(text_ids) + len(written.token_ids) > self._rules.max_text_tokens:
+            return "too_long"
+        return UsableRecord(record, written, prompt, text_ids, record.rewards.get(self._rules.reward, 0.0))
 
     def _damage(self, record: RewardRecord, sampled: Sampled) -> Skip | None:
         """What of its numbers cannot be."""
@@ -208,12 +263,14 @@ class TrainingBatch(SampleBatch):
     passed_B: Tensor
     """Bool: the program passed."""
     staleness_B: Tensor
-    """Versions that the first token is behind the policy, float32."""
+    """Versions that the first token is behind the policy, those that were turned down not counted, float32."""
     own_B: Tensor
     """Bool: every token was sampled at exactly the policy's version."""
 
 
-def assemble(records: Sequence[UsableRecord], version: PolicyVersion) -> TrainingBatch:
+def assemble(
+    records: Sequence[UsableRecord], version: PolicyVersion, turned_down: Collection[PolicyVersion] = ()
+) -> TrainingBatch:
     """Records as a batch on the CPU, for a policy of this version. There must be at least one."""
     sampled = [each.sampled for each in records]
     groups = {group: number for number, group in enumerate(dict.fromkeys(each.group for each in records))}
@@ -223,8 +280,15 @@ def assemble(records: Sequence[UsableRecord], version: PolicyVersion) -> Trainin
         reward_B=torch.tensor([each.reward for each in records], dtype=torch.float32),
         group_B=torch.tensor([groups[each.group] for each in records]),
         passed_B=torch.tensor([isinstance(each.record.outcome, Passed) for each in records]),
-        staleness_B=torch.tensor([version - each.first_version for each in sampled], dtype=torch.float32),
+        staleness_B=torch.tensor([age(each, version, turned_down) for each in sampled], dtype=torch.float32),
         own_B=torch.tensor([each.first_version == version for each in sampled]),
+    )
+
+
+def assemble_examples(examples: Sequence[UsableRecord]) -> SampleBatch:
+    """What is imitated, as a batch on the CPU. There must be at least one."""
+    return assemble_samples(
+        [each.sampled for each in examples], [each.prompt for each in examples], [each.text_ids for each in examples]
     )
 
 

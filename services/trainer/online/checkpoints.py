@@ -47,6 +47,8 @@ class Checkpoint:
     """Highest version given to any weights: above `version` where newer ones were turned down. None: `version`."""
     step_scale: float = 1.0
     """Of the policy's steps: smaller once a version was refused."""
+    wins: tuple[str, ...] = ()
+    """Records of programs that are imitated, as JSON."""
 
     @property
     def newest(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from services.trainer.online.batch import UsableRecord
 from sparsesmith_proto.kernel import Sampled
+from sparsesmith_proto.message import PolicyVersion
 from sparsesmith_proto.reward import RewardRecord
 
 GroupName = tuple[str, str]
@@ -26,6 +27,11 @@ class Group:
     """Also of those that nobody learns from."""
     entry_ids: list[str] = field(default_factory=list)
     records: list[UsableRecord] = field(default_factory=list)
+
+    @property
+    def first_version(self) -> PolicyVersion:
+        """The oldest that any of its records was begun with."""
+        return min(each.sampled.first_version for each in self.records)
 
     def is_ripe(self, now: float, patience_s: float) -> bool:
         """All were seen, or none came for so long: the search ended early, or samples were lost."""
@@ -51,8 +57,10 @@ class Groups:
         self._seen(record, now)
 
     def ripe(self, now: float) -> list[Group]:
-        """Groups whose records compare, in the order in which their first ones came."""
-        return [each for each in self._groups.values() if each.records and each.is_ripe(now, self._patience_s)]
+        """Groups whose records compare: those of older versions first, which would be too old soonest; then in the
+        order in which their first records came."""
+        ripe = [each for each in self._groups.values() if each.records and each.is_ripe(now, self._patience_s)]
+        return sorted(ripe, key=lambda each: each.first_version)
 
     @property
     def num_records(self) -> int:

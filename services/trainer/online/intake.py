@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 from services.trainer.online.batch import LAWFUL, RecordReader, Skip, UsableRecord
 from services.trainer.online.groups import Group, Groups
+from services.trainer.online.wins import Wins
 from sparsesmith.transport.stream import Delivery, RewardStream
 from sparsesmith_proto.message import PolicyVersion
+from sparsesmith_proto.reward import RewardRecord
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,10 @@ class RecordIntake:
         self._clock = clock
         self._arrived: dict[str, float] = {}
         """When an entry that is not acknowledged was first seen: batches come and go while a group waits."""
+        self.wins = Wins()
+        self._others: list[str] = []
+        """Entries of programs that the policy did not write: acknowledged with the next batch, whose checkpoint holds
+        what was kept of them."""
 
     def collect(
         self,
@@ -96,12 +102,18 @@ class RecordIntake:
         self, ripe: Sequence[Group], skipped: Counter[Skip], turned_down: Collection[PolicyVersion]
     ) -> Collected:
         """Whole groups, until there are enough records; the others are not acknowledged and come again."""
-        collected = Collected(skipped=skipped, turned_down=frozenset(turned_down))
+        collected = Collected(list(self._others), skipped=skipped, turned_down=frozenset(turned_down))
+        self._others.clear()
         for group in ripe:
             if len(collected.records) < self._options.batch_records:
                 collected.entry_ids += group.entry_ids
                 collected.records += group.records
         return collected
+
+    def recall(self, wins: Sequence[str]) -> None:
+        """What a checkpoint held of programs to imitate; records whose matrix is gone are left out."""
+        examples = (self._reader.example(RewardRecord.model_validate_json(text)) for text in wins)
+        self.wins.take(each for each in examples if isinstance(each, UsableRecord))
 
     def acknowledge(self, collected: Collected) -> None:
         """These records are in a checkpoint: they will not come again."""
@@ -118,12 +130,17 @@ class RecordIntake:
 
     def _pending(self, groups: Groups) -> list[Delivery]:
         """Delivered before and not acknowledged; among those are the ones that wait already."""
-        deliveries = self._stream.pending(self._options.consumer, groups.num_records + self._options.batch_records)
-        return _unknown(deliveries, groups)
+        num_known = groups.num_records + len(self._others)
+        deliveries = self._stream.pending(self._options.consumer, num_known + self._options.batch_records)
+        return self._unknown(deliveries, groups)
 
     def _new(self, groups: Groups) -> list[Delivery]:
         deliveries = self._stream.read(self._options.consumer, self._options.batch_records, int(POLL_S * 1000))
-        return _unknown(deliveries, groups)
+        return self._unknown(deliveries, groups)
+
+    def _unknown(self, deliveries: Sequence[Delivery], groups: Groups) -> list[Delivery]:
+        known = groups.entry_ids | set(self._others)
+        return [delivery for delivery in deliveries if delivery.entry_id not in known]
 
     def _sorted(
         self,
@@ -141,7 +158,10 @@ class RecordIntake:
             read: UsableRecord | Skip = (
                 "already_used" if record.record_id in used else self._reader.read(record, version, turned_down)
             )
-            if isinstance(read, UsableRecord):
+            if read == "not_sampled" and self._imitates(delivery):
+                self._others.append(delivery.entry_id)
+            elif isinstance(read, UsableRecord):
+                self._imitates(delivery)
                 groups.add(delivery.entry_id, read, self._arrived.setdefault(delivery.entry_id, now))
                 used.add(record.record_id)
             else:
@@ -156,7 +176,9 @@ class RecordIntake:
         self._stream.acknowledge(dropped)
         return Counter({reason: count for reason, count in skipped.items() if count})
 
-
-def _unknown(deliveries: Sequence[Delivery], groups: Groups) -> list[Delivery]:
-    known = groups.entry_ids
-    return [delivery for delivery in deliveries if delivery.entry_id not in known]
+    def _imitates(self, delivery: Delivery) -> bool:
+        """Whether a program is of use as an example; the best of each workload are kept."""
+        if not self._reader.imitates:
+            return False
+        example = self._reader.example(delivery.record)
+        return isinstance(example, UsableRecord) and self.wins.offer(example)

@@ -7,6 +7,7 @@ updates at most (`critic_record`).
 
 The critic reads the language model's hidden states and does not train them: an untrained value head would bend the
 policy's features in its first updates, and the head alone learns fast enough on features that already know the matrix.
+One that began as a value model has features of its own (`value_critic`).
 """
 
 import copy
@@ -24,10 +25,19 @@ from services.trainer.online.algorithm import Forward, LearnerOptions, Losses, R
 from services.trainer.online.algorithms import algorithm_of
 from services.trainer.online.batch import SampleBatch, TrainingBatch
 from services.trainer.online.critic_record import CriticRecord
+from services.trainer.online.imitation import mixed
+from services.trainer.online.ranks import Ranks
 from services.trainer.online.snapshot import Snapshot
 from services.trainer.online.terms import explained_variance, program_mean, told
 from services.trainer.optimizers import Optimizer
-from services.trainer.policy_model import PolicyNetworks, chosen_logprobs, divergences, entropies, placed
+from services.trainer.policy_model import (
+    PolicyNetworks,
+    ValueHead,
+    chosen_logprobs,
+    divergences,
+    entropies,
+    placed,
+)
 from services.trainer.precision import precision
 
 log = logging.getLogger(__name__)
@@ -44,6 +54,8 @@ PROGRESS_S = 5.0
 
 TELLING_ENTROPY = 0.1
 """Nats. Tokens whose distribution has less are forced by the language, and any engine agrees on them."""
+
+ALONE = Ranks()
 
 NOT_MOVED = {"program_kl": 0.0, "kept_share": 1.0}
 
@@ -71,6 +83,17 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class Order:
+    """What processes that follow need for an update."""
+
+    state: Mapping[str, Any] | None
+    """None: they have it."""
+    batch: TrainingBatch
+    step_scale: float
+    examples: SampleBatch | None
+
+
+@dataclass(frozen=True)
 class Start:
     """Where an update begins, and what was known there of its batch."""
 
@@ -87,7 +110,14 @@ class Start:
 class Learner:
     """The policy in training, its critic, its frozen reference and its optimizers."""
 
-    def __init__(self, networks: PolicyNetworks, options: LearnerOptions, device: str = "cpu", seed: int = 0) -> None:
+    def __init__(
+        self,
+        networks: PolicyNetworks,
+        options: LearnerOptions,
+        device: str = "cpu",
+        seed: int = 0,
+        ranks: Ranks = ALONE,
+    ) -> None:
         """`networks` are the supervised policy with a value head, which is put away where the algorithm needs no
         critic: trained in place, and copied as the reference. Raises InvalidOption for an unknown algorithm."""
         self._algorithm = algorithm_of(options)
@@ -99,6 +129,9 @@ class Learner:
         self.reference = _frozen(PolicyNetworks(networks.model, networks.encoder))
         self._options = options
         self._device = device
+        self._ranks = ranks
+        self._is_shared = False
+        """Whether the processes that follow have this state."""
         self._policy_optimizer = self._new_policy_optimizer()
         self._value_optimizer = self._new_value_optimizer()
         self._random = torch.Generator().manual_seed(seed)
@@ -106,13 +139,23 @@ class Learner:
         self._num_updates = 0
 
     def update(
-        self, batch: TrainingBatch, must_stop: Callable[[], bool] = lambda: False, step_scale: float = 1.0
+        self,
+        batch: TrainingBatch,
+        must_stop: Callable[[], bool] = lambda: False,
+        step_scale: float = 1.0,
+        examples: SampleBatch | None = None,
     ) -> Metrics:
         """Improve the policy on a batch. Raises Stopped where `must_stop`, asked every few seconds, says so.
 
-        `step_scale`: of the policy's learning rates, at most 1.
+        `step_scale`: of the policy's learning rates, at most 1. `examples`: programs to imitate, which are
+        `imitation_share` of each step.
         """
+        if self._ranks.leads:
+            state = None if self._is_shared else self.state_dict()
+            self._ranks.tell(Order(state, batch, step_scale, examples))
+            self._is_shared = True
         batch = batch.to(self._device)
+        examples = None if examples is None else examples.to(self._device)
         gap = self._engine_gap(batch)
         start, record = self._known(batch, must_stop)
         targets = self._algorithm.targets(batch, start.rollout)
@@ -126,6 +169,8 @@ class Learner:
                 self.networks.zero_grad(set_to_none=True)
                 tally.stopped_early = True
                 break
+            if examples is not None and step_size > 0:
+                losses["imitation"] = self._imitate(examples, must_stop)
             tally.add(losses, self._step(step_size))
             progress.tell(number + 1, len(minibatches), losses)
         trust = self._keep_near(start, must_stop) if step_size > 0 else NOT_MOVED
@@ -134,8 +179,24 @@ class Learner:
         metrics |= self._critic_metrics(start.rollout)
         metrics["policy_moved"] = float(step_size > 0 and metrics["steps"] > 0 and metrics["kept_share"] > 0)
         self._num_updates += int(metrics["policy_moved"])
+        self._ranks.agree([parameter.data for parameter in self.networks.parameters()])
         self._sound_alarms(metrics)
         return metrics
+
+    def follow(self) -> int:
+        """Make the updates that the first process makes, until it is dismissed; how many."""
+        num_updates = 0
+        while isinstance(order := self._ranks.told(), Order):
+            if order.state is not None:
+                self.load_state_dict(order.state)
+            self.update(order.batch, step_scale=order.step_scale, examples=order.examples)
+            num_updates += 1
+        return num_updates
+
+    def dismiss(self) -> None:
+        """Those that follow are not needed any more."""
+        if self._ranks.leads:
+            self._ranks.tell(None)
 
     @torch.no_grad()
     def logprobs(self, batch: SampleBatch) -> Tensor:
@@ -159,6 +220,7 @@ class Learner:
 
     def restart_from(self, model: Mapping[str, Tensor], encoder: Mapping[str, Tensor]) -> None:
         """Take a policy's weights; the critic stays, the policy's optimizer starts afresh."""
+        self._is_shared = False
         self.networks.model.load_state_dict(model, strict=False)  # A tied output head may be left out.
         self.networks.encoder.load_state_dict(encoder)
         self._policy_optimizer = self._new_policy_optimizer()
@@ -180,17 +242,19 @@ class Learner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state_dict`. Of one that another algorithm left, the critic is left out, or starts afresh."""
+        self._is_shared = False
         self._critic_record = CriticRecord()
         self._num_updates = int(state.get("num_updates", 0))
         policy = {name: tensor for name, tensor in state["networks"].items() if not name.startswith(CRITIC_PREFIX)}
         critic = {name: tensor for name, tensor in state["networks"].items() if name not in policy}
-        if self._value_optimizer is not None and critic:
+        own = {name: tensor for name, tensor in self.networks.state_dict().items() if name.startswith(CRITIC_PREFIX)}
+        if self._value_optimizer is not None and critic.keys() == own.keys():
             policy |= critic
             self._value_optimizer.load_state_dict(state["value_optimizer"])
             self._critic_record = CriticRecord(**state.get("critic_record", {}))
         elif self._value_optimizer is not None:
-            log.warning("the state was left by an algorithm without a critic: a fresh one is trained")
-            policy |= {n: t for n, t in self.networks.state_dict().items() if n.startswith(CRITIC_PREFIX)}
+            log.warning("the state was left by an algorithm without this critic: a fresh one is trained")
+            policy |= own
         self.networks.load_state_dict(policy)
         self._policy_optimizer.load_state_dict(state["policy_optimizer"])
         self._random.set_state(state["random"])
@@ -198,8 +262,9 @@ class Learner:
     def _new_value_optimizer(self) -> Optimizer | None:
         if self.networks.value_head is None:
             return None
-        rate = self._options.value_rate
-        return Optimizer([self.networks.value_head], matrix_rate=rate, other_rate=rate, decay=0.0)
+        options = self._options
+        learned = [self.networks.value_head]
+        return Optimizer(learned, matrix_rate=options.matrix_rate, other_rate=options.value_rate, decay=0.0)
 
     def _new_policy_optimizer(self) -> Optimizer:
         return Optimizer(
@@ -260,7 +325,7 @@ class Learner:
             length = part.behaviour_BT.shape[1]
             hidden, logprobs_BT, _ = self._forward(self.networks, part)
             proximal_BT[rows, :length] = logprobs_BT
-            values_BT[rows, :length] = self._values(hidden) * part.text.sampled_mask_BT
+            values_BT[rows, :length] = self._values(hidden, part) * part.text.sampled_mask_BT
             proximal.keep(rows, hidden, part)
             reference.keep(rows, self._forward(self.reference, part)[0], part)
         return Start(
@@ -305,7 +370,7 @@ class Learner:
         """KL(proximal || current) of whole programs, in nats a program: the sum over a program's tokens of their exact
         divergences, along programs that the proximal policy wrote, or nearly."""
         total = 0.0
-        for rows in self._micro_batches(start.batch, range(len(start.batch))):
+        for rows in self._micro_batches(start.batch, self._ranks.part(range(len(start.batch)))):
             _stop_if(must_stop)
             part = start.batch.rows(rows)
             with precision(self._device):
@@ -313,7 +378,7 @@ class Learner:
                     self.networks.hidden_states(part.prompts, part.text), part.text, part.temperature_B
                 )
                 total += float(divergences(start.proximal.distributions(rows, part), words_NV).sum())
-        return total / len(start.batch)
+        return self._ranks.total({"distance": total})["distance"] / len(start.batch)
 
     def _minibatches(self, num_records: int) -> Iterator[list[int]]:
         size = self._options.minibatch_records
@@ -332,7 +397,8 @@ class Learner:
                 yield taken
                 taken = []
             taken.append(row)
-        yield taken
+        if taken:
+            yield taken
 
     def _accumulate(
         self,
@@ -350,7 +416,7 @@ class Learner:
         num_tokens = int(batch.text.sampled_mask_BT[list(minibatch)].sum())
         names = [field.name for field in fields(Losses)] + ["program_kl", "program_kl_reference"]
         means: Metrics = dict.fromkeys(names, 0.0)
-        for rows in self._micro_batches(batch, minibatch):
+        for rows in self._micro_batches(batch, self._ranks.part(minibatch)):
             _stop_if(must_stop)
             part = batch.rows(rows)
             length = part.behaviour_BT.shape[1]
@@ -366,7 +432,27 @@ class Learner:
                 means[name] += float(loss.detach()) * (of_total if name == "total" else of_tokens)
             for name, kl_BT in (("program_kl", moved_BT), ("program_kl_reference", current.kl_reference_BT.detach())):
                 means[name] += float(program_mean(kl_BT, _mask(part))) * of_programs
-        return means
+        self._ranks.add_up(list(self.networks.parameters()))
+        return self._ranks.total(means)
+
+    def _imitate(self, examples: SampleBatch, must_stop: Callable[[], bool]) -> float:
+        """Mixes the gradient of the examples' likelihood into that of the objective; nats an example's token."""
+        parameters = self._policy_parameters()
+        rewarded = [parameter.grad for parameter in parameters]
+        for parameter in parameters:
+            parameter.grad = None
+        num_tokens, nats = int(examples.text.sampled_mask_BT.sum()), 0.0
+        for rows in self._micro_batches(examples, range(len(examples))):
+            _stop_if(must_stop)
+            _, logprobs_BT, _ = self._forward(self.networks, examples.rows(rows))
+            loss = -logprobs_BT.sum() / num_tokens
+            loss.backward()  # type: ignore[no-untyped-call]
+            nats += float(loss.detach())
+        imitated = [parameter.grad for parameter in parameters]
+        share = self._options.imitation_share
+        for parameter, gradient in zip(parameters, mixed(rewarded, imitated, share), strict=True):
+            parameter.grad = gradient
+        return nats
 
     def _current(
         self, start: Start, rows: Sequence[int], part: TrainingBatch, policy_moves: bool
@@ -384,13 +470,16 @@ class Learner:
                 values_BT=torch.zeros_like(part.behaviour_BT),
             )
             moved_N = divergences(start.proximal.distributions(rows, part), words_NV.detach())
-        return replace(forward, values_BT=self._values(hidden.detach())), placed(moved_N, part.text)
+        return replace(forward, values_BT=self._values(hidden.detach(), part)), placed(moved_N, part.text)
 
-    def _values(self, hidden_BTH: Tensor) -> Tensor:
+    def _values(self, hidden_BTH: Tensor, part: SampleBatch) -> Tensor:
         """The critic's, [B, T]; zeros without one."""
         if self.networks.value_head is None:
             return hidden_BTH.new_zeros(hidden_BTH.shape[:2], dtype=torch.float32)
-        return self.networks.values(hidden_BTH)
+        if isinstance(self.networks.value_head, ValueHead):  # Small, and best in float32.
+            return self.networks.values(hidden_BTH, part.prompts, part.text)
+        with precision(self._device):
+            return self.networks.values(hidden_BTH, part.prompts, part.text)
 
     def _forward(self, networks: PolicyNetworks, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Final hidden states [B, T, H], log-probabilities and entropies [B, T]. The critic stays in float32."""
@@ -448,7 +537,9 @@ class _Tally:
             name: _mean([each[name] for each in self._losses])
             for name in ("policy", "value", "kl_reference", "program_kl_reference", "clip_fraction", "entropy")
         }
+        imitated = [each["imitation"] for each in self._losses if "imitation" in each]
         return {
+            **({"imitation": _mean(imitated)} if imitated else {}),
             "policy_loss": means["policy"],
             "value_loss": means["value"],
             "kl_reference": means["kl_reference"],
@@ -473,6 +564,7 @@ def _batch_metrics(batch: TrainingBatch, rollout: Rollout, targets: Targets) -> 
         "reward_std": float(batch.reward_B.std(unbiased=False)),
         "pass_share": float(batch.passed_B.float().mean()),
         "mean_staleness": float(batch.staleness_B.mean()),
+        "oldest_used": float(batch.staleness_B.max()),
         "importance_mean": float(weights.mean()),
         "importance_max": float(weights.max()),
         "explained_variance": float(explained_variance(rollout.values_BT, targets.returns_BT, mask_BT)),

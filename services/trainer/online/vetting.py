@@ -97,6 +97,7 @@ def _gone_back(workshop: "Workshop", state: Checkpoint, standing: PolicyStanding
         learner=workshop.learner.state_dict(),
         given=state.newest,
         step_scale=smaller(state.step_scale),
+        wins=state.wins,
     )
     workshop.checkpoints.save(gone_back)
     log.warning(

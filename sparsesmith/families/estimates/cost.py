@@ -102,15 +102,17 @@ def with_registers(work: Work, prospects: Iterator[Prospect]) -> Iterator[Prospe
         yield prospect.with_parameter("registers", "few", slower * prospect.estimated_us)
 
 
-def with_dependency(prospects: Iterator[Prospect]) -> Iterator[Prospect]:
-    """Each prospect started early and not: overlap with the launch before saves the same time whatever the size."""
+def with_dependency(prospects: Iterator[Prospect], *, early_only: bool = False) -> Iterator[Prospect]:
+    """Each prospect started early and, unless `early_only`, not: overlap with the launch before saves the same time
+    whatever the size."""
     for prospect in prospects:
         if "dependency" in prospect.parameters:
             yield prospect
             continue
         early_us = max(prospect.estimated_us - OVERLAP_US, prospect.estimated_us / 2)
         yield prospect.with_parameter("dependency", "programmatic", early_us)
-        yield prospect.with_parameter("dependency", "full", prospect.estimated_us)
+        if not early_only:
+            yield prospect.with_parameter("dependency", "full", prospect.estimated_us)
 
 
 def combine(**axes: tuple[ParameterValue, ...]) -> Iterator[dict[str, ParameterValue]]:

@@ -43,7 +43,7 @@ def _cuts(work: Work) -> Iterator[_Cut]:
     pattern = work.statistics.pattern
     counted = count_lengths(pattern.row_lengths)
     seen = set()
-    narrow: dict[tuple[tuple[int, int], ...], bool] = {}
+    narrowness = _Narrowness(work)
     for steps, most, max_lanes in product(STEPS, CUTS, (32, 128, 512)):
         if max_lanes > WARP and work.statistics.longest <= max_lanes // 2 * steps:
             continue
@@ -52,13 +52,32 @@ def _cuts(work: Work) -> Iterator[_Cut]:
         if (steps, bins) in seen or has_too_many_slots(bins[-1].past_slot, pattern.nnz):
             continue
         seen.add((steps, bins))
-        # Which rows share a warp does not depend on the steps, and looking at all columns takes its time.
-        rows_of_warps = tuple((bin_.width, bin_.lanes) for bin_ in bins)
-        if rows_of_warps not in narrow:
-            narrow[rows_of_warps] = work.statistics.narrow or (
-                not work.statistics.has_far_reaching_row and is_narrow(pattern, bins)
-            )
-        yield _Cut(steps, max_lanes, bins, narrow[rows_of_warps])
+        yield _Cut(steps, max_lanes, bins, narrowness.of(bins))
+
+
+class _Narrowness:
+    """Whether 16-bit columns reach within every warp; looking at all columns takes its time.
+
+    Of bins with the same rows: more lanes a row put fewer rows, all of which shared a warp before, into one.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._pattern = work.statistics.pattern
+        self._always = work.statistics.narrow
+        self._never = not self._always and work.statistics.has_far_reaching_row
+        self._known: dict[tuple[int, ...], list[tuple[tuple[int, ...], bool]]] = {}
+
+    def of(self, bins: tuple[Bin, ...]) -> bool:
+        if self._always or self._never:
+            return self._always
+        known = self._known.setdefault(tuple(bin_.width for bin_ in bins), [])
+        lanes = tuple(bin_.lanes for bin_ in bins)
+        for others, is_one in known:
+            finer, coarser = (lanes, others) if is_one else (others, lanes)
+            if all(fine >= coarse for fine, coarse in zip(finer, coarser, strict=True)):
+                return is_one
+        known.append((lanes, is_narrow(self._pattern, bins)))
+        return known[-1][1]
 
 
 def row_bins(work: Work) -> Iterator[Prospect]:

@@ -44,14 +44,7 @@ def high_bytes_of(columns: Int32Array, steps: npt.NDArray[np.integer], index: Pa
     Raises InvalidProgram where a column takes more bits.
     """
     bits = HIGH_BITS[index]
-    largest, limit = int(columns.max(initial=0)), 2 ** (16 + bits)
-    if largest >= limit:
-        raise InvalidProgram(
-            f"format row_bins: index={index} needs the columns in use within {limit}, found {largest + 1}",
-            field="index",
-            value=largest + 1,
-            limit=limit,
-        )
+    check_reach(int(columns.max(initial=0)), index)
     byte, shift, num_bytes = _bytes_of_steps(steps, index)
     high = (columns >> 16).astype(np.uint8).reshape(-1, LANES)
     stored = np.zeros((num_bytes, LANES), np.uint8)
@@ -59,6 +52,18 @@ def high_bytes_of(columns: Int32Array, steps: npt.NDArray[np.integer], index: Pa
         own = np.flatnonzero(shift == first)
         stored[byte[own]] |= high[own] << np.uint8(first)
     return stored.reshape(-1)
+
+
+def check_reach(largest: int, index: ParameterValue) -> None:
+    """Raises InvalidProgram where the largest column takes more bits."""
+    limit = 2 ** (16 + HIGH_BITS[index])
+    if largest >= limit:
+        raise InvalidProgram(
+            f"format row_bins: index={index} needs the columns in use within {limit}, found {largest + 1}",
+            field="index",
+            value=largest + 1,
+            limit=limit,
+        )
 
 
 def with_high_bits(

@@ -23,4 +23,5 @@ SPMV = SparseProduct(
     ),
     programs=program_texts(__name__, "plain_csr_vector", "plain_csr_scalar", "plain_coo_atomic"),
     naive="plain_csr_scalar",
+    transposed="spmv_t",
 )

@@ -19,6 +19,9 @@ from sparsesmith.operator.native.library import NativeOperator, library
 from sparsesmith.operator.parts import Parts
 from sparsesmith_proto.kernel import Workload
 
+Kernel = tuple[Workload, str]
+"""What is computed, and the program."""
+
 
 class NativeProducts:
     """Implements backend.OneWay, and scales on the way."""
@@ -56,6 +59,36 @@ class NativeProducts:
         return int(self._cupy.cuda.get_current_stream().ptr)
 
 
+class SharedProducts(NativeProducts):
+    """Products with A^T by an operator that holds both directions, one copy of what both read."""
+
+    def scaled(self, x: int, y: int, stream: int, scale: Scale) -> None:
+        """y = alpha A^T x + beta y."""
+        self._operator.apply_transposed(x, y, stream, scale.alpha, scale.beta)
+
+    def set_values(self, values: Any) -> None:
+        """They reach both where A gets them."""
+
+    @property
+    def device_bytes(self) -> int:
+        """Counted with A's."""
+        return 0
+
+
+def shared_products(
+    matrix: scipy.sparse.csr_matrix, forward: Kernel, backward: Kernel, parts: Parts
+) -> tuple[NativeProducts, SharedProducts] | None:
+    """Products with A, and with A^T from A as it is stored; None as `native_products`. Raises InvalidProgram."""
+    try:
+        library()
+        import_cupy().cuda.runtime.deviceSynchronize()  # Its context is the current one from here on.
+        operator = NativeOperator(packed_sections(_sections(matrix, forward, parts, None) | _turned(matrix, backward)))
+    except (Unavailable, NvrtcNotFound):
+        return None
+    nnz = int(matrix.nnz)
+    return NativeProducts(operator, forward[0], nnz), SharedProducts(operator, backward[0], nnz)
+
+
 def native_products(
     matrix: scipy.sparse.csr_matrix,
     workload: Workload,
@@ -70,25 +103,34 @@ def native_products(
     try:
         library()
         import_cupy().cuda.runtime.deviceSynchronize()  # Its context is the current one from here on.
-        image = _image(matrix, workload, program, parts, order)
+        image = packed_sections(_sections(matrix, (workload, program), parts, order))
         return NativeProducts(NativeOperator(image), workload, int(matrix.nnz))
     except (Unavailable, NvrtcNotFound):
         return None
 
 
-def _image(matrix: scipy.sparse.csr_matrix, workload: Workload, text: str, parts: Parts, order: Order | None) -> bytes:
+def _sections(
+    matrix: scipy.sparse.csr_matrix, kernel: Kernel, parts: Parts, order: Order | None
+) -> dict[str, bytes | memoryview]:
+    workload, text = kernel
     architecture, stored = current_architecture(), values_of(matrix, workload.element_type)
     if architecture is None:
         raise Unavailable("there is no GPU")
     known = parts if parts.architecture == architecture else replace(parts, cubin=b"")
     direction = direction_of(matrix, workload, text, known, order)
-    return packed_sections(
-        {
-            **direction.sections(architecture, num_multiprocessors()),
-            "support": support_cubin(workload.element_type, architecture),
-            "values": as_bytes(stored if order is None else _put_back(stored, order)),
-        }
-    )
+    return {
+        **direction.sections(architecture, num_multiprocessors()),
+        "support": support_cubin(workload.element_type, architecture),
+        "values": as_bytes(stored if order is None else _put_back(stored, order)),
+    }
+
+
+def _turned(matrix: scipy.sparse.csr_matrix, kernel: Kernel) -> dict[str, bytes | memoryview]:
+    """Of A^T, from A as it is stored."""
+    architecture = current_architecture()
+    if architecture is None:
+        raise Unavailable("there is no GPU")
+    return direction_of(matrix, *kernel).sections(architecture, num_multiprocessors(), "T.")
 
 
 def _put_back(values: npt.NDArray[Any], order: Order) -> npt.NDArray[Any]:

@@ -163,6 +163,8 @@ typedef struct {
   LaunchConfiguration configuration;
 } Launch;
 
+typedef struct Section Section;
+
 typedef struct {
   int is_there, has_scratch, is_scaled;
   int num_arguments, num_launches;
@@ -171,6 +173,7 @@ typedef struct {
   Address slots[MAX_ARGUMENTS];     /* what is passed: a size, or an address */
   size_t slot_bytes[MAX_ARGUMENTS]; /* device memory behind it, 0 for none of ours */
   void* places[MAX_ARGUMENTS];      /* the pre-bound array: the address of each slot */
+  const Section* held[MAX_ARGUMENTS]; /* what each index holds; while it is built only */
   Launch launches[MAX_LAUNCHES];
   LaunchAttribute programmatic;
   void *module, *scaled_module;
@@ -190,11 +193,11 @@ struct sparsesmith_op {
 
 /* Sections */
 
-typedef struct {
+struct Section {
   char name[NAME_BYTES + 1];
   const unsigned char* data;
   size_t bytes;
-} Section;
+};
 
 typedef struct {
   Section sections[MAX_SECTIONS];
@@ -291,6 +294,25 @@ static int load_module(const Section* section, void** module) {
   return status ? driver_failed(status, "loading the machine code") : SPARSESMITH_OK;
 }
 
+/* What both directions read of the matrix lies in the device's memory once: 0 where A has no such array. */
+static Address held_already(const sparsesmith_op* op, const Direction* direction, const Section* section) {
+  const Direction* first = op->directions;
+  for (int i = 0; direction != first && i < first->num_arguments; i++) {
+    const Section* held = first->held[i];
+    if (held && held->bytes == section->bytes && !memcmp(held->data, section->data, held->bytes)) return first->slots[i];
+  }
+  return 0;
+}
+
+/* The values of A where A^T reads them in the same order, else 0. */
+static Address values_held_already(const sparsesmith_op* op, const Direction* direction, const Image* image,
+                                   const char* prefix, size_t bytes) {
+  const Direction* first = op->directions;
+  if (direction == first || first->values_at < 0 || (size_t)first->num_slots * (size_t)op->element_bytes != bytes) return 0;
+  if (section_of(image, "", "value_sources") || section_of(image, prefix, "value_sources")) return 0;
+  return first->slots[first->values_at];
+}
+
 static int read_argument(sparsesmith_op* op, Direction* direction, const Image* image, const char* prefix,
                          const char* line) {
   char role[16], rest[256];
@@ -305,12 +327,18 @@ static int read_argument(sparsesmith_op* op, Direction* direction, const Image* 
     snprintf(name, sizeof name, "index.%s", rest);
     const Section* section = section_of(image, prefix, name);
     if (!section) return refuse(SPARSESMITH_BAD_FILE, "the operator is damaged: section %s%s is missing", prefix, name);
+    direction->held[at] = section;
+    direction->slots[at] = held_already(op, direction, section);
+    if (direction->slots[at]) return SPARSESMITH_OK;
     PASSED(upload_section(op, section, &direction->slots[at]));
     direction->slot_bytes[at] = 1;
   } else if (!strcmp(role, "values") || !strcmp(role, "scratch")) {
     size_t bytes = (size_t)strtoull(rest, NULL, 10);
-    PASSED(allocate(op, bytes, &direction->slots[at]));
-    direction->slot_bytes[at] = 1;
+    if (*role == 'v') direction->slots[at] = values_held_already(op, direction, image, prefix, bytes);
+    if (!direction->slots[at]) {
+      PASSED(allocate(op, bytes, &direction->slots[at]));
+      direction->slot_bytes[at] = 1;
+    }
     if (*role == 's') {
       direction->has_scratch = 1;
     } else {
@@ -500,6 +528,7 @@ int sparsesmith_op_apply_transposed(const sparsesmith_op* op, double alpha, cons
 static int set_values(const sparsesmith_op* op, const Direction* direction, Address values, void* stream) {
   if (!direction->is_there || direction->values_at < 0) return SPARSESMITH_OK;
   Address packed = direction->slots[direction->values_at], sources = direction->sources;
+  if (!direction->slot_bytes[direction->values_at]) return SPARSESMITH_OK; /* Those of A. */
   if (!sources) {
     CHECKED(driver.copy_async(packed, values, (size_t)direction->num_slots * (size_t)op->element_bytes, stream), "values");
     return SPARSESMITH_OK;
@@ -674,8 +703,10 @@ static int check_pattern(const sparsesmith_op* op, const Image* image, const spa
   return SPARSESMITH_OK;
 }
 
+static int has_values(const Direction* direction) { return direction->is_there && direction->values_at >= 0; }
+
 static int first_values(sparsesmith_op* op, const Image* image, const sparsesmith_csr* csr) {
-  if (op->directions[0].values_at < 0) return SPARSESMITH_OK;
+  if (!has_values(&op->directions[0]) && !has_values(&op->directions[1])) return SPARSESMITH_OK;
   Address values = 0;
   int status = SPARSESMITH_OK, is_ours = 0;
   if (csr) {
@@ -691,7 +722,7 @@ static int first_values(sparsesmith_op* op, const Image* image, const sparsesmit
     int uploaded = driver.upload(values, section->data, section->bytes);
     if (uploaded) status = driver_failed(uploaded, "values");
   }
-  if (!status) status = sparsesmith_op_update_values(op, (void*)(uintptr_t)values, op->nnz, NULL);
+  for (int i = 0; i < 2 && !status; i++) status = set_values(op, &op->directions[i], values, NULL);
   int ended = driver.synchronize();
   if (!status && ended) status = driver_failed(ended, "values");
   if (is_ours) driver.release(values);

@@ -27,12 +27,14 @@ from services.evaluator.cuda.library.cusparse import (
     CuSparseRefused,
     DescribedProduct,
     Descriptor,
+    Form,
     PlannedProduct,
     Product,
 )
 from services.evaluator.cuda.library.matrices import SELL_SLICE, HostMatrices, HostMatrix, Unsuited
 from services.evaluator.cuda.library.routines import (
     BLOCK_SIZES,
+    TRANSPOSED,
     Kind,
     Routine,
     Storage,
@@ -42,11 +44,14 @@ from services.evaluator.cuda.library.routines import (
 )
 from services.evaluator.cuda.memory import array_anywhere
 from services.evaluator.cuda.own_kernels import DeviceKernels
-from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence
+from services.evaluator.cuda.timed_sequence import Instruments, RestoredSequence, TimedSequence
 from services.evaluator.device import Draw, Ran
 from services.evaluator.measuring.interval import FULL, QUICK, TimingBudget
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Int32Array, Pattern
+from sparsesmith.operations import operation_named
+from sparsesmith.operations.operation import operands_with_role
+from sparsesmith.operations.scaled import ALPHA, BETA
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, MeasuredTiming, Mismatch, Workload
 from sparsesmith_proto.message import ElementType
 
@@ -114,61 +119,100 @@ class PreparedRoutine:
         matrix: DeviceMatrix,
         library: CuSparse,
         workload: Workload,
-        num_rows: int,
+        num_results: int,
         kernels: DeviceKernels,
     ) -> None:
-        """Raises CuSparseRefused, LaunchRefused, DeviceLost."""
+        """`num_results`: rows of the result, padding not counted. Raises CuSparseRefused, LaunchRefused, DeviceLost."""
         self.routine = routine
         self._matrix = matrix
         self._workload = workload
-        self._num_rows = num_rows
+        self._operation = TRANSPOSED.get(workload.operation, workload.operation)
+        is_transposed = workload.operation in TRANSPOSED and not routine.storage.is_transposed
+        alpha, beta = (ALPHA, BETA) if workload.alpha_beta else (1.0, 0.0)
+        self._form = Form(workload.element_type, is_transposed, alpha, beta)
+        self._num_results = num_results
         self._kernels = kernels
         with cuda_errors():
-            host, columns = matrix.host, workload.num_dense_cols
-            self._dense = array_anywhere(host.num_cols * columns, workload.element_type)
-            self._output = array_anywhere(host.num_rows * columns, workload.element_type)
+            columns, (num_given, num_results) = workload.num_dense_cols, self._extents
+            self._dense = array_anywhere(num_given * columns, workload.element_type)
+            self._output = array_anywhere(num_results * columns, workload.element_type)
+            self._before = array_anywhere(self._output.size, workload.element_type) if workload.alpha_beta else None
             self._dense.fill(0)
             self._output.fill(0)
             kernels.stream.synchronize()
             start = time.perf_counter()
             self._call = self._prepared_call(library)
             kernels.stream.synchronize()
-        self.preparation_ms = host.conversion_ms + (time.perf_counter() - start) * 1e3
+        self.preparation_ms = matrix.host.conversion_ms + (time.perf_counter() - start) * 1e3
         """Conversion on the host, workspace, preprocessing or plan."""
 
+    @property
+    def given(self) -> "cupy.ndarray":
+        """The dense operand's memory, which `enqueue` reads; padding included."""
+        return self._dense
+
+    @property
+    def found(self) -> "cupy.ndarray":
+        """The result's memory, padding included."""
+        return self._output
+
+    @property
+    def _extents(self) -> tuple[int, int]:
+        """Rows of the dense operand and of the result, as the library sees them."""
+        host = self._matrix.host
+        return (host.num_rows, host.num_cols) if self._form.is_transposed else (host.num_cols, host.num_rows)
+
     def _prepared_call(self, library: CuSparse) -> Call:
-        routine, host = self.routine, self._matrix.host
+        routine = self.routine
+        num_given, num_results = self._extents
         operands = (
             self._matrix.described(library),
-            self._dense_descriptor(library, self._dense, host.num_cols),
-            self._dense_descriptor(library, self._output, host.num_rows),
+            self._dense_descriptor(library, self._dense, num_given),
+            self._dense_descriptor(library, self._output, num_results),
         )
-        algorithm, element_type = routine.algorithm, self._workload.element_type
+        algorithm = routine.algorithm
         match routine.function:
             case "product":
-                return Product(library, self._workload.operation, *operands, algorithm, element_type)
+                return Product(library, self._operation, *operands, algorithm, self._form)
             case "plan":
-                return PlannedProduct(library, *operands, algorithm, element_type)
+                return PlannedProduct(library, *operands, algorithm, self._form)
             case "descriptor":
-                return DescribedProduct(library, *operands, algorithm, element_type)
+                return DescribedProduct(library, *operands, algorithm, self._form)
             case _:
                 assert_never(routine.function)
 
     def _dense_descriptor(self, library: CuSparse, array: "cupy.ndarray", num_rows: int) -> Descriptor:
         address, element_type = int(array.data.ptr), self._workload.element_type
-        if self._workload.operation == "spmv":
+        if self._operation == "spmv":
             return cusparse.dense_vector(library, num_rows, address, element_type)
         return cusparse.dense_matrix(library, num_rows, self._workload.num_dense_cols, address, element_type)
 
     def fill(self, draw: Draw) -> None:
-        """Puts a draw's values and dense operand in place and NaN into the output, on the stream.
+        """Puts a draw's values and dense operand in place, and into the output NaN or what is added to, on the stream.
 
         The values are shared by all routines on the matrix: to be called before a routine runs after another one.
         """
         with cuda_errors():
             self._matrix.fill(draw.values, self._kernels)
-            self._dense.data.copy_from_device_async(draw.dense.data, draw.dense.nbytes, self._kernels.stream)
+            dense = draw.inputs[self._input]
+            self._dense.data.copy_from_device_async(dense.data, dense.nbytes, self._kernels.stream)
             self._output.data.memset_async(0xFF, self._output.nbytes, self._kernels.stream)
+            if self._before is not None:
+                before = draw.inputs[draw.output]
+                self._before.data.copy_from_device_async(before.data, before.nbytes, self._kernels.stream)
+        self.restore()
+
+    def restore(self, _: int | None = None) -> None:
+        """Brings back what is added to, where something is, on the stream."""
+        if self._before is not None:
+            with cuda_errors():
+                self._output.data.copy_from_device_async(self._before.data, self._before.nbytes, self._kernels.stream)
+
+    @property
+    def _input(self) -> str:
+        """The operand that A is multiplied with."""
+        (operand,) = operands_with_role(operation_named(self._operation), "input")
+        return operand.name
 
     def renew(self) -> None:
         """After other values were filled in than the routine was prepared or captured with: a captured graph is not of
@@ -189,7 +233,7 @@ class PreparedRoutine:
         """What is wrong with the output for a draw that was filled in; empty when nothing is. Waits for the stream."""
         with cuda_errors():
             self._kernels.stream.synchronize()
-            length = self._num_rows * self._workload.num_dense_cols
+            length = self._num_results * self._workload.num_dense_cols
             output = self._output[:length].reshape(draw.reference.shape).copy()
         match judge(Ran({draw.output: output}, guards_intact=True, inputs_intact=True), draw):
             case Mismatch() as mismatch:
@@ -221,7 +265,7 @@ class LibraryRoutines:
         """
         routines = routines_for(
             self._workload.operation,
-            useful_block_sizes(self._pattern),
+            self._block_sizes(),
             deterministic=self._workload.deterministic,
             has=self._library.has,
         )
@@ -238,6 +282,10 @@ class LibraryRoutines:
         # The finals prepare the best routine again.
         self._matrices.keep_only(min(timed, key=lambda routine: timed[routine].timing.median_us).storage)
         return Baselines(default=self._default, routines=tuple(timed[each] for each in routines if each in timed))
+
+    def _block_sizes(self) -> tuple[int, ...]:
+        """Of blocks that are full enough; the same of A^T."""
+        return useful_block_sizes(self._pattern)
 
     def sequence(self, name: str, draw: Draw, budget: TimingBudget) -> TimedSequence:
         """A routine by name, ready to be timed until another one is asked for.
@@ -259,7 +307,9 @@ class LibraryRoutines:
         return DeviceMatrix(self._matrices.get(storage), self._pattern, self._workload.element_type)
 
     def _prepared(self, routine: Routine, matrix: DeviceMatrix) -> PreparedRoutine:
-        return PreparedRoutine(routine, matrix, self._library, self._workload, self._pattern.num_rows, self._kernels)
+        pattern = self._pattern
+        num_results = pattern.num_cols if self._workload.operation in TRANSPOSED else pattern.num_rows
+        return PreparedRoutine(routine, matrix, self._library, self._workload, num_results, self._kernels)
 
     def _sequence(self, prepared: PreparedRoutine, draw: Draw, budget: TimingBudget) -> TimedSequence:
         prepared.fill(draw)
@@ -267,7 +317,9 @@ class LibraryRoutines:
         with cuda_errors():
             prepared.enqueue(self._kernels.stream.ptr)
             self._kernels.stream.synchronize()
-        return TimedSequence(prepared.enqueue, self._instruments, budget)
+        if not self._workload.alpha_beta:
+            return TimedSequence(prepared.enqueue, self._instruments, budget)
+        return RestoredSequence(prepared.enqueue, prepared.restore, self._instruments, budget)
 
     def _time_on(
         self,

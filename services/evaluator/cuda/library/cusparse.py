@@ -23,7 +23,7 @@ _Int64 = ctypes.c_int64
 
 _INDEX_32I = 2
 _INDEX_BASE_ZERO = 0
-_NON_TRANSPOSE = 0
+_NON_TRANSPOSE, _TRANSPOSE = 0, 1  # cusparseOperation_t
 _ORDER_ROW = 2
 _DATA_TYPES: dict[ElementType, int] = {"float32": 0, "float64": 1}  # CUDA_R_32F, CUDA_R_64F
 _SCALARS: dict[ElementType, type[ctypes.c_float] | type[ctypes.c_double]] = {
@@ -268,6 +268,27 @@ def dense_matrix(
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Form:
+    """How a product is called: y = alpha op(A) x + beta y."""
+
+    element_type: ElementType
+    is_transposed: bool = False
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    @property
+    def operation(self) -> int:
+        """op, as the library numbers it."""
+        return _TRANSPOSE if self.is_transposed else _NON_TRANSPOSE
+
+    @property
+    def scalars(self) -> "tuple[ctypes.c_float | ctypes.c_double, ctypes.c_float | ctypes.c_double]":
+        """Alpha and beta in the host's memory."""
+        scalar = _SCALARS[self.element_type]
+        return scalar(self.alpha), scalar(self.beta)
+
+
 class Call(Protocol):
     """A routine ready to be launched."""
 
@@ -291,18 +312,17 @@ class Product:
         dense_input: Descriptor,
         dense_output: Descriptor,
         algorithm: int,
-        element_type: ElementType,
+        form: Form,
     ) -> None:
         """Raises CuSparseRefused where the routine does not support the format, the type or the shape."""
         self._library = library
         self._function = "cusparseSpMV" if operation == "spmv" else "cusparseSpMM"
         self._kept = (matrix, dense_input, dense_output)
-        scalar = _SCALARS[element_type]
-        self._alpha, self._beta = scalar(1.0), scalar(0.0)
-        transposes = (_NON_TRANSPOSE,) if operation == "spmv" else (_NON_TRANSPOSE, _NON_TRANSPOSE)
+        self._alpha, self._beta = form.scalars
+        transposes = (form.operation,) if operation == "spmv" else (form.operation, _NON_TRANSPOSE)
         self._arguments = (
             library.handle, *transposes, ctypes.addressof(self._alpha), matrix.pointer, dense_input.pointer,
-            ctypes.addressof(self._beta), dense_output.pointer, _DATA_TYPES[element_type], algorithm,
+            ctypes.addressof(self._beta), dense_output.pointer, _DATA_TYPES[form.element_type], algorithm,
         )  # fmt: skip
         self._buffer = _work_buffer(library, f"{self._function}_bufferSize", *self._arguments)
         self.preprocessed = self._preprocess()
@@ -340,17 +360,16 @@ class PlannedProduct:
         dense_input: Descriptor,
         dense_output: Descriptor,
         algorithm: int,
-        element_type: ElementType,
+        form: Form,
     ) -> None:
         """Raises CuSparseRefused, also where there is no nvJitLink."""
         self._library = library
         self._vectors = dense_input, dense_output
-        scalar = _SCALARS[element_type]
-        self._alpha, self._beta = scalar(1.0), scalar(0.0)
-        # Nothing is read of Y, as beta is 0: it may be Z.
+        self._alpha, self._beta = form.scalars
+        # What is added to is what is written: Y is Z.
         self._shape = (
-            _NON_TRANSPOSE, matrix.pointer, dense_input.pointer, dense_output.pointer, dense_output.pointer,
-            _DATA_TYPES[element_type], algorithm,
+            form.operation, matrix.pointer, dense_input.pointer, dense_output.pointer, dense_output.pointer,
+            _DATA_TYPES[form.element_type], algorithm,
         )  # fmt: skip
         self._matrix = matrix
         self._buffer = _work_buffer(library, "cusparseSpMVOp_bufferSize", library.handle, *self._shape)
@@ -399,19 +418,18 @@ class DescribedProduct:
         dense_input: Descriptor,
         dense_output: Descriptor,
         algorithm: int,
-        element_type: ElementType,
+        form: Form,
     ) -> None:
         """Raises CuSparseRefused."""
         self._library = library
         self._descriptor = Descriptor(library, "cusparseSpMV_createDescr", "cusparseSpMV_destroyDescr")
         self._kept = matrix, dense_input, dense_output
-        self._set(_PARAM_OPERATION, _Int(_NON_TRANSPOSE))
+        self._set(_PARAM_OPERATION, _Int(form.operation))
         self._set(_PARAM_ALGORITHM, _Int(algorithm))
-        scalar = _SCALARS[element_type]
-        self._alpha, self._beta = scalar(1.0), scalar(0.0)
+        self._alpha, self._beta = form.scalars
         self._arguments = (
             library.handle, ctypes.addressof(self._alpha), matrix.pointer, dense_input.pointer,
-            ctypes.addressof(self._beta), dense_output.pointer, dense_output.pointer, _DATA_TYPES[element_type],
+            ctypes.addressof(self._beta), dense_output.pointer, dense_output.pointer, _DATA_TYPES[form.element_type],
             self._descriptor.pointer,
         )  # fmt: skip
         self._buffer = _work_buffer(library, "cusparseSpMVGeneric_bufferSize", *self._arguments)

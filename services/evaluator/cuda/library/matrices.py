@@ -4,7 +4,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
@@ -105,7 +105,24 @@ class HostMatrices:
 
 
 def converted(pattern: Pattern, storage: Storage) -> HostMatrix:
-    """A in that format. Raises Unsuited."""
+    """A in that format, or A^T where that is what is stored. Raises Unsuited."""
+    if not storage.is_transposed:
+        return _converted(pattern, storage)
+    started = time.thread_time()
+    transpose, order = pattern.transposed
+    transposing_ms = (time.thread_time() - started) * 1e3
+    found = _converted(transpose, replace(storage, is_transposed=False))
+    sources = found.value_sources
+    places = order if sources is None else np.where(sources < 0, -1, order[np.maximum(sources, 0)])
+    return replace(
+        found,
+        storage=storage,
+        value_sources=places.astype(np.int32, copy=False),
+        conversion_ms=found.conversion_ms + transposing_ms,
+    )
+
+
+def _converted(pattern: Pattern, storage: Storage) -> HostMatrix:
     # The thread's own time: others convert beside it, a user's conversion runs alone.
     started = time.thread_time()
     num_rows, num_cols = pattern.num_rows, pattern.num_cols

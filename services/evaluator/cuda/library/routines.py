@@ -1,7 +1,7 @@
 """Which routines of cuSPARSE apply to an operation and a pattern (needs no device)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sparsesmith.formats.bsr import count_blocks
@@ -11,7 +11,11 @@ from sparsesmith_proto.message import Operation
 
 DEFAULT_ROUTINE = "cusparse_csr_default"
 """What a user gets who does not choose."""
-DETERMINISTIC_DEFAULTS: Mapping[Operation, str] = {"spmv": "cusparse_csr_alg2", "spmm": "cusparse_csr_alg3"}
+DETERMINISTIC_DEFAULTS: Mapping[Operation, str] = {
+    "spmv": "cusparse_csr_alg2",
+    "spmm": "cusparse_csr_alg3",
+    "spmv_t": "cusparse_copy_csr_alg2",
+}
 """What a user gets who asks for equal bits and chooses nothing else: CSR, as above."""
 BLOCK_SIZES = (2, 3, 4, 8)
 MIN_BLOCK_FILL = 0.4
@@ -64,6 +68,8 @@ class Storage:
     kind: Kind
     block_size: int = 1
     """Of bsr."""
+    is_transposed: bool = False
+    """Whether it is a copy of A^T that is stored."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,19 @@ _ROUTINES: Mapping[Operation, tuple[tuple[tuple[Kind, str], ...], Mapping[str, i
 }
 
 
+TRANSPOSED: Mapping[Operation, Operation] = {"spmv_t": "spmv"}
+"""Operations with A^T, and those that they are with A."""
+
+_OF_TRANSPOSED: tuple[tuple[Kind, str], ...] = (
+    ("csr", "default"), ("csr", "csr_alg1"), ("csr", "csr_alg2"),
+    ("coo", "default"), ("coo", "coo_alg1"), ("coo", "coo_alg2"),
+)  # fmt: skip
+"""With op(A) = T; the library's documentation promises equal bits of none of them."""
+
+_COPY = "cusparse_copy_"
+"""What names of routines on a copy of A^T begin with."""
+
+
 def default_routine(operation: Operation, *, deterministic: bool) -> str:
     """What a user gets who does not choose."""
     return DETERMINISTIC_DEFAULTS[operation] if deterministic else DEFAULT_ROUTINE
@@ -126,6 +145,9 @@ def routines_for(
 ) -> tuple[Routine, ...]:
     """The routines of an operation, or those of them that give equal bits in every run; those on BSR once for each
     block size. `has`: whether the library has one of the NEEDED symbols."""
+    if operation in TRANSPOSED:
+        plain = routines_for(TRANSPOSED[operation], block_sizes, deterministic=deterministic, has=has)
+        return (*_of_transposed(deterministic, has), *map(_on_a_copy, plain))
     pairs, algorithms = _ROUTINES.get(operation, ((), {}))
     if deterministic:
         pairs = tuple(pair for pair in pairs if pair[1] in _DETERMINISTIC[operation])
@@ -139,6 +161,22 @@ def routines_for(
     if operation == "spmv" and not deterministic:
         routines += [routine for routine in _BEYOND_PRODUCTS if has(NEEDED[routine.function])]
     return tuple(routines)
+
+
+def _of_transposed(deterministic: bool, has: Callable[[str], bool]) -> tuple[Routine, ...]:
+    """On A as it is stored."""
+    if deterministic:
+        return ()
+    products = tuple(
+        Routine(f"cusparse_{kind}_{algorithm.removeprefix(f'{kind}_')}", Storage(kind), SPMV_ALGORITHMS[algorithm])
+        for kind, algorithm in _OF_TRANSPOSED
+    )
+    return (*products, *(routine for routine in _BEYOND_PRODUCTS if has(NEEDED[routine.function])))
+
+
+def _on_a_copy(routine: Routine) -> Routine:
+    storage = replace(routine.storage, is_transposed=True)
+    return replace(routine, name=f"{_COPY}{routine.name.removeprefix('cusparse_')}", storage=storage)
 
 
 def useful_block_sizes(pattern: Pattern) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 The model, "sector-v2", adds up what a launch spends: the launch itself, the slower of DRAM and L2, atomics, issued
 instructions, wavefronts of shared memory, and its longest warp. From DRAM comes each sector once, unless the data of a
 repeated launch stays in the L2 cache. It is an estimate for ranking programs without a GPU; never report it as a
-measurement. benchmarks/calibrate_traffic.py fits its constants and says how good it is.
+measurement. benchmarks/measure/calibrate_traffic.py fits its constants and says how good it is.
 
 What it leaves out: overlap between what it adds, occupancy, instruction mix, tensor cores, TLB and row-buffer effects,
 clocks that change. It was fitted on matrices that stay in the L2.

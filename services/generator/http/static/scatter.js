@@ -14,6 +14,7 @@ const SOURCES = /** @type {Record<string, {words: string, colour: string, shape:
   sampled: { words: "policy", colour: "policy", shape: "diamond" },
   refined: { words: "refine", colour: "refine", shape: "triangle" },
   mutated: { words: "mutate", colour: "refine", shape: "triangle" },
+  written: { words: "language model", colour: "refine", shape: "diamond" },
   user: { words: "user", colour: "refine", shape: "square" },
   probe: { words: "probe", colour: "muted", shape: "square" },
 });

@@ -1,1 +1,0 @@
-"""Hostile programs by the thousand: what `benchmarks.attacker` tries."""

@@ -1,0 +1,1 @@
+"""Hostile programs by the thousand: what `benchmarks.judging.attacker` tries."""

@@ -1,0 +1,208 @@
+"""Courses of online learning as result files, tables and curves: which method pays at equal seconds?
+
+    python -m benchmarks.learning.online keep STATE [--out benchmarks/results]     a course's folder -> results/DEVICE/online-ARM-SEED.json
+    python -m benchmarks.learning.online table [benchmarks/results/h200]           arms beside the start and beside each other
+    python -m benchmarks.learning.online plot [benchmarks/results/h200]            plots/online-DEVICE.svg
+    python -m benchmarks.learning.online packs FOLDER LESSONS PROBES               packs of .npz: train side; core validation matrices
+
+Courses are made by `python -m services.trainer.course learn` (docs/training.md). Intervals are 95 % over workloads, by bootstrap of
+the paired differences.
+"""
+
+import argparse
+import csv
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from benchmarks.matrices.split import SPLIT_FILE
+from benchmarks.origin import RESULTS, folder_of, machine, source_commit
+from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PLOTS, STYLE
+from services.trainer.course.judging import Group, figures
+from sparsesmith.matrix.pack import encode_pattern, write_pack
+from sparsesmith.matrix.pattern import pattern_from_scipy
+
+Json = dict[str, Any]
+DRAWS = 2000
+NNZ = (3_000, 600_000)
+"""Of matrices to learn from."""
+SHOWN = (("log_speed", "speed of single samples"), ("best_of_n", "best of n"), ("pass_at_1", "pass@1"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    keeping = commands.add_parser("keep")
+    keeping.add_argument("state", type=Path)
+    keeping.add_argument("--out", type=Path, default=RESULTS)
+    keeping.add_argument(
+        "--device", default="", help="name of the GPU; without: the interpreter, whose times are estimates"
+    )
+    keeping.add_argument("--gpus", type=int, default=1)
+    keeping.add_argument("--commit", default="")
+    keeping.add_argument("--name", default="", help="instead of ARM-SEED")
+    keeping.set_defaults(run=lambda options: print(keep(options)))
+    for name, run in (("table", table), ("plot", plot)):
+        command = commands.add_parser(name)
+        command.add_argument("folder", type=Path, nargs="?", default=RESULTS / "h200")
+        command.set_defaults(run=lambda options, run=run: print(run(read(options.folder), options.folder.name)))
+    packing = commands.add_parser("packs")
+    packing.add_argument("matrices", type=Path)
+    packing.add_argument("lessons", type=Path)
+    packing.add_argument("probes", type=Path)
+    packing.add_argument("--count", type=int, default=150)
+    packing.set_defaults(run=packs)
+    options = parser.parse_args()
+    options.run(options)
+
+
+def keep(options: argparse.Namespace) -> Path:
+    """The result file of a course, as far as it came."""
+    told = json.loads((options.state / "curves.json").read_text(encoding="utf-8"))
+    judged = [_by_workload(each) for each in told.pop("judged")]
+    result = {
+        "kind": "online",
+        "device": options.device or "PTX interpreter (times are estimates)",
+        "machine": machine(),
+        "commit": options.commit or source_commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": "python -m services.trainer.course; python -m benchmarks.learning.online keep",
+        "course": {
+            key: value for key, value in _course(options.state).items() if key not in ("lessons", "probes", "policy")
+        },
+        "gpu_seconds": round(told["learned_s"] * options.gpus, 1) if options.device else 0.0,
+        **told,
+        "judged": judged,
+        "against_start": against(judged[-1], judged[0]) if judged else {},
+    }
+    folder = options.out / (folder_of(options.device) if options.device else "cpu")
+    folder.mkdir(parents=True, exist_ok=True)
+    name = options.name or f"{told['arm']}-{told['seed']}"
+    path: Path = folder / f"online-{name}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def _course(state: Path) -> Json:
+    found: Json = json.loads((state / "course.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _by_workload(judgement: Mapping[str, Any]) -> Json:
+    """Of each workload its means."""
+    workloads = {}
+    for fields in judgement["groups"]:
+        group = Group(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+        if group.rewards:
+            told = figures([group])
+            names = ("pass_at_1", "mean_reward", "log_speed", "best_of_n", "different")
+            workloads[group.lesson] = {name: round(getattr(told, name), 4) for name in names}
+    return {"at_s": judgement["at_s"], "version": judgement["version"], "workloads": workloads}
+
+
+def against(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Json:
+    """Mean difference of each figure over the workloads that both have, with its interval."""
+    common = sorted(ours["workloads"].keys() & theirs["workloads"].keys())
+    return {
+        name: interval([ours["workloads"][each][name] - theirs["workloads"][each][name] for each in common])
+        for name in ("pass_at_1", "mean_reward", "log_speed", "best_of_n", "different")
+        if common
+    }
+
+
+def interval(differences: Sequence[float]) -> Json:
+    """Mean, and 95 % of the means of resampled differences."""
+    values = np.array(differences)
+    chance = np.random.default_rng(0)
+    means = values[chance.integers(len(values), size=(DRAWS, len(values)))].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return {"mean": round(float(values.mean()), 4), "low": round(float(low), 4), "high": round(float(high), 4)}
+
+
+def read(folder: Path) -> list[Json]:
+    """Courses of a device, by arm and seed."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("online-*.json"))]
+    return [each for each in found if each.get("kind") == "online"]
+
+
+def table(results: Sequence[Json], device: str) -> str:
+    """An arm a line, over its start; seeds beside each other."""
+    lines = [
+        f"| {device}: arm | seed | seconds | updates | pass@1 | single samples over the start | best of n over the start | used | oldest |",
+        "|" + "---|" * 9,
+    ]
+    for each in results:
+        change = each["against_start"]
+        if not each["judgements"] or not change:
+            continue
+        last = each["judgements"][-1]["figures"]
+        lines.append(
+            f"| {each['arm']} | {each['seed']} | {each['learned_s']:.0f} | {len(each['updates'])} | {100 * last['pass_at_1']:.0f} % | "
+            f"{_ratio(change['log_speed'])} | {_ratio(change['best_of_n'])} | {100 * each['used_share']:.0f} % | {each['oldest_used']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def _ratio(change: Mapping[str, float]) -> str:
+    mean, low, high = (2 ** change[name] for name in ("mean", "low", "high"))
+    return f"{mean:.3f}x ({low:.3f} to {high:.3f})"
+
+
+def plot(results: Sequence[Json], device: str) -> str:
+    """Judgements over seconds of learning, a panel a figure, a line an arm; points are seeds."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(11, 3.4), layout="constrained")
+        panels = figure.subplots(1, len(SHOWN))
+        by_arm: defaultdict[str, list[Json]] = defaultdict(list)
+        for each in results:
+            by_arm[each["arm"]].append(each)
+        for panel, (name, label) in zip(panels, SHOWN, strict=True):
+            for (arm, courses), colour, mark in zip(by_arm.items(), _colours(), "os^Dvp*XPh", strict=False):
+                points = sorted((p["at_s"], p["figures"][name]) for each in courses for p in each["judgements"])
+                seconds = sorted({at for at, _ in points})
+                means = [float(np.mean([value for at, value in points if at == second])) for second in seconds]
+                if name != "pass_at_1":
+                    points, means = [(at, 2**value) for at, value in points], [2**value for value in means]
+                panel.plot(seconds, means, color=colour, label=arm)
+                panel.plot([at for at, _ in points], [value for _, value in points], mark, color=colour, markersize=4)
+            panel.set_xlabel("seconds of learning")
+            panel.set_title(label if name == "pass_at_1" else f"{label}, over the best routine", fontsize=10)
+        panels[0].legend(fontsize=8)
+        path = PLOTS / f"online-{device}.svg"
+        figure.savefig(path, metadata={"Date": None})
+    return str(path)
+
+
+def _colours() -> list[str]:
+    return [BLUE, ORANGE, GREEN, BLACK, GREY, "#CC79A7", "#56B4E9", "#E69F00", "#F0E442", "#666666"]
+
+
+def packs(options: argparse.Namespace) -> None:
+    """Matrices to learn from, in an order that says nothing of them; and the core validation ones."""
+    with SPLIT_FILE.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    train = [row["name"] for row in rows if row["split"] == "train" and NNZ[0] <= int(row["nnz"]) <= NNZ[1]]
+    train.sort(key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+    judged = [row["name"] for row in rows if row["split"] == "validation" and row["suite"] == "core"]
+    for path, names, most in ((options.lessons, train, options.count), (options.probes, judged, math.inf)):
+        files = [file for name in names if (file := options.matrices / f"{name}.npz").is_file()]
+        chosen = files if most == math.inf else files[: int(most)]
+        write_pack(
+            path, {file.stem: encode_pattern(pattern_from_scipy(scipy.sparse.load_npz(file))) for file in chosen}
+        )
+        print(f"{path}: {len(chosen)} patterns, {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

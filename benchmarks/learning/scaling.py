@@ -1,0 +1,188 @@
+"""What 1,000 evaluators and a million records a day need: from measured units, by a command.
+
+python -m benchmarks.learning.scaling measure [--records 4000]     the reward stream alone -> results/cpu/reward-stream.json
+python -m benchmarks.learning.scaling write                        docs/scaling.md anew from the result files
+python -m benchmarks.learning.scaling check                        exit 1 where it is not what they say
+"""
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.origin import RESULTS, ROOT, machine, source_commit
+
+PAGE = ROOT / "docs" / "scaling.md"
+BEGIN, END = "<!-- begin: benchmarks.learning.scaling -->", "<!-- end: benchmarks.learning.scaling -->"
+DAY_S = 86_400
+EVALUATORS = 1000
+RECORDS_A_DAY = 1_000_000
+PATTERN_BYTES = 12_000_004
+"""Of a matrix of a million rows and two million nonzeros, as stored (results/cpu/memory.json)."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """What was measured of single parts."""
+
+    graded_s: float
+    """Programs a second of one evaluator on an H200, means over matrices of the slowest kind of workload."""
+    record_bytes: float
+    published_s: float
+    """Records a second that one Valkey takes from one evaluator's process."""
+    learned_s: float
+    """... and that one trainer's process reads, parses and acknowledges."""
+    update_s: float
+    """Seconds of an update of `update_records` on two CPU cores; on a GPU it was not measured alone."""
+    update_records: int
+    tokens: float
+    """Of a program."""
+    canary_s: float
+    """Mean on an H200."""
+    weights_bytes: int
+    """Of a published version of the shipped policy."""
+
+
+def units() -> Units:
+    """From the result files."""
+    throughput, update = _result("h200/throughput.json"), _result("cpu/trainer-update.json")
+    stream, guard = _result("cpu/reward-stream.json"), _result("h200/online-guard.json")
+    canaries = guard["versions"]["canary_s"]
+    return Units(
+        graded_s=min(row["a_second"] for row in throughput["rows"]),
+        record_bytes=stream["record_bytes"],
+        published_s=stream["published_a_second"],
+        learned_s=stream["read_a_second"],
+        update_s=update["update_s"],
+        update_records=update["records"],
+        tokens=update["tokens"] / update["records"],
+        canary_s=math.fsum(canaries) / len(canaries),
+        weights_bytes=stream["weights_bytes"],
+    )
+
+
+def table(known: Units) -> str:
+    """Two loads, a column each."""
+    loads = (
+        (f"{RECORDS_A_DAY:,} records a day", RECORDS_A_DAY / DAY_S),
+        (f"{EVALUATORS:,} evaluators that never wait", EVALUATORS * known.graded_s),
+    )
+    rows: Sequence[tuple[str, Any]] = (
+        ("records a second", lambda rate: f"{rate:,.1f}"),
+        ("evaluators (H200)", lambda rate: f"{rate / known.graded_s:,.2f}"),
+        ("tokens a second to sample", lambda rate: f"{rate * known.tokens:,.0f}"),
+        ("bytes a second through the stream", lambda rate: _bytes(rate * known.record_bytes)),
+        ("processes that publish, at their fastest", lambda rate: f"{math.ceil(rate / known.published_s):,}"),
+        ("trainer processes that only read", lambda rate: f"{math.ceil(rate / known.learned_s):,}"),
+        (
+            "trainers on two CPU cores each",
+            lambda rate: f"{math.ceil(rate * known.update_s / known.update_records):,}",
+        ),
+        ("seconds until the stream's 100,000 records are full, unread", lambda rate: f"{100_000 / rate:,.0f}"),
+        (
+            "updates of 512 a canary's time (a version is at least so long in service)",
+            lambda rate: f"{rate * known.canary_s / 512:,.2f}",
+        ),
+    )
+    lines = ["| | " + " | ".join(name for name, _ in loads) + " |", "|---|" + "---|" * len(loads)]
+    lines += [f"| {name} | " + " | ".join(told(rate) for _, rate in loads) + " |" for name, told in rows]
+    unit_lines = [
+        f"Units: an evaluator grades {known.graded_s:.1f} programs a second (results/h200/throughput.json); a record is "
+        f"{known.record_bytes:,.0f} bytes, one Valkey on two shared cores takes {known.published_s:,.0f} of them a second from one process and "
+        f"gives {known.learned_s:,.0f} to one trainer (results/cpu/reward-stream.json); an update of {known.update_records} programs, "
+        f"{known.tokens:.0f} tokens each, takes {known.update_s:.0f} s on two CPU cores (results/cpu/trainer-update.json); a canary "
+        f"{known.canary_s:.1f} s on an H200 (results/h200/online-guard.json); a version's weights are {_bytes(known.weights_bytes)}.",
+    ]
+    return "\n".join([*lines, "", *unit_lines])
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Publish, read and acknowledge records of programs of the shipped policy's tokenizer."""
+    from benchmarks.learning.trainer_update import make_records
+    from services.trainer.service import load_networks
+    from sparsesmith.policy.checkpoint import language_model_weights
+    from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
+    from sparsesmith.transport.connection import connect
+    from sparsesmith.transport.stream import RewardStream
+
+    records = [each.record for each in make_records(options.policy, 32)]
+    networks = load_networks(options.policy)
+    weights = [*language_model_weights(networks.model).values(), *networks.encoder.state_dict().values()]
+    with tempfile.TemporaryDirectory(prefix="ss-scaling-") as folder:
+        server = EmbeddedValkey(Path(folder))
+        server.start()
+        stream = RewardStream(connect(server.address))
+        began = time.monotonic()
+        for number in range(options.records):
+            stream.publish(records[number % 32].model_copy(update={"record_id": f"r{number}"}))
+        published_s = options.records / (time.monotonic() - began)
+        began, read = time.monotonic(), 0
+        while deliveries := stream.read("trainer", 512, 10):
+            stream.acknowledge([each.entry_id for each in deliveries])
+            read += len(deliveries)
+        read_s = read / (time.monotonic() - began)
+        server.stop()
+    result = {
+        "kind": "reward_stream",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": source_commit(),
+        "command": "python -m benchmarks.learning.scaling measure",
+        "machine": machine(),
+        "records": options.records,
+        "record_bytes": round(sum(len(each.model_dump_json()) for each in records) / len(records)),
+        "published_a_second": round(published_s, 1),
+        "read_a_second": round(read_s, 1),
+        "weights_bytes": 2 * sum(each.numel() for each in weights),
+    }
+    path = RESULTS / "cpu" / "reward-stream.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=1))
+
+
+def page(text: str, told: str) -> str:
+    """The page with the table between its marks."""
+    return text[: text.index(BEGIN) + len(BEGIN)] + "\n" + told + "\n" + text[text.index(END) :]
+
+
+def _result(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / name).read_text(encoding="utf-8"))
+    return found
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure")
+    measuring.add_argument("--records", type=int, default=4000)
+    measuring.add_argument("--policy", type=Path, default=Path("models/sparsesmith-30m"))
+    commands.add_parser("write")
+    commands.add_parser("check")
+    options = parser.parse_args()
+    if options.command == "measure":
+        measure(options)
+        return 0
+    before = PAGE.read_text(encoding="utf-8")
+    after = page(before, table(units()))
+    if options.command == "check":
+        return int(before != after)
+    PAGE.write_text(after, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""One workload tuned and raced against every routine of the library, with the seconds that each stage took.
+
+The same parts as in production: the tuner proposes, `evaluate_kernel` grades, the race chooses finalists, which are
+timed again in turns with the best routine. What a job queue adds is not in these seconds (see `end_to_end`).
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from benchmarks.measure.preparation import Prepared
+from services.evaluator.candidates import Parsed
+from services.evaluator.checking.correctness import Correct
+from services.evaluator.compiling.compiler import Compiled
+from services.evaluator.device import RunFailure, Timing
+from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.grading import Outcomes, programs_of, run_finals
+from services.evaluator.isolation.sandbox import DeviceProcess
+from services.evaluator.isolation.workbench import FinalTimes, Stored, Workbench
+from services.evaluator.race import Race
+from sparsesmith.families import FAMILIES
+from sparsesmith.operations import Problem
+from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.kernel import (
+    Baselines,
+    Candidate,
+    DeviceDescription,
+    Evaluation,
+    FromFamily,
+    Passed,
+    Rejected,
+    Repeats,
+)
+
+BATCH = 8
+STORE_AHEAD_S = 30
+COMPILE_S = 120
+"""Longest wait for the programs of a batch."""
+
+
+@dataclass
+class StageSeconds:
+    """Wall seconds by stage. All but `compile_wait` pass while the device's process works."""
+
+    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    @contextmanager
+    def of(self, stage: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent[stage] += time.monotonic() - began
+
+
+@dataclass(frozen=True)
+class ClockedBench:
+    """A workbench that keeps account of its seconds."""
+
+    bench: Workbench
+    seconds: StageSeconds
+
+    def description(self) -> DeviceDescription:
+        return self.bench.description()
+
+    def baselines(self) -> Baselines:
+        with self.seconds.of("baselines"):
+            return self.bench.baselines()
+
+    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
+        with self.seconds.of("store"):
+            return self.bench.store(program)
+
+    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+        with self.seconds.of("store"):
+            self.bench.store_ahead(programs, limit_s)
+
+    def draw(self) -> None:
+        with self.seconds.of("draw"):
+            self.bench.draw()
+
+    def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        with self.seconds.of("check"):
+            return self.bench.check(kernel_id, program, binary)
+
+    def time(self, kernel_id: str) -> Timing | RunFailure:
+        with self.seconds.of("time"):
+            return self.bench.time(kernel_id)
+
+    def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
+        with self.seconds.of("finals"):
+            return self.bench.retime(kernel_ids, routine)
+
+    def draw_first(self) -> None:
+        with self.seconds.of("draw"):
+            self.bench.draw_first()
+
+    def check_first(self, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
+        with self.seconds.of("check"):
+            return self.bench.check_first(program, binary)
+
+    def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
+        with self.seconds.of("check"):
+            return self.bench.repeat(program, binary)
+
+    def unload(self, kernel_id: str) -> None:
+        with self.seconds.of("check"):
+            self.bench.unload(kernel_id)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What came of a workload."""
+
+    baselines: Baselines
+    families: tuple[Evaluation, ...]
+    policy: tuple[Evaluation, ...]
+    without_overlap: Evaluation | None
+    """The best program of a family, if it starts early, in the form that waits for the launch before it to end."""
+    seconds: dict[str, float]
+    """By stage, of the families' search; the policy's samples come after it."""
+    search_s: float
+    """Wall, from opening the workload to the end of the families' finals."""
+
+
+def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProcess) -> Contest:
+    """Tunes by families, then grades a policy's samples, each field with its own finals.
+
+    Raises what the evaluator raises where the workload does not fit the device or the device is lost.
+    """
+    seconds, began = StageSeconds(), time.monotonic()
+    bench = ClockedBench(process.open(Problem(prepared.workload, prepared.matrix.pattern)), seconds)
+    with prepared.ahead:
+        baselines = bench.baselines()
+        bench.draw()
+        families, baselines = _tune(prepared, bench, baselines)
+        search_s, spent = time.monotonic() - began, dict(seconds.spent)
+        without_overlap = _without_overlap(families, prepared, bench, baselines)
+        policy: tuple[Evaluation, ...] = ()
+        if samples:
+            policy = _graded_apart(samples, prepared, bench, baselines)
+    return Contest(baselines, families, policy, without_overlap, spent, search_s)
+
+
+def _tune(prepared: Prepared, bench: ClockedBench, baselines: Baselines) -> tuple[tuple[Evaluation, ...], Baselines]:
+    """The search to its end; the next batch is chosen and compiled while one is graded."""
+    race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
+    entered: list[Parsed] = []
+    batch = prepared.first
+    with ThreadPoolExecutor(1) as chooser:
+        while batch:
+            entered += batch
+            upcoming = chooser.submit(_chosen, prepared)
+            _grade(batch, prepared, bench, race, outcomes)
+            chosen = upcoming.result()
+            _tell(batch, outcomes, prepared)
+            batch = chosen or _chosen(prepared)
+    outcomes, baselines = run_finals(race, bench, entered, outcomes, baselines)
+    return _evaluations(entered, outcomes), baselines
+
+
+def _chosen(prepared: Prepared) -> tuple[Parsed, ...]:
+    """The search's next batch, given to the compilers."""
+    return prepared.started(prepared.search.next_batch(BATCH))
+
+
+def _tell(batch: Sequence[Parsed], outcomes: Outcomes, prepared: Prepared) -> None:
+    for candidate in (each.candidate for each in batch):
+        outcome = outcomes.get(candidate.program)
+        if outcome is not None:
+            prepared.search.tell(
+                candidate, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome
+            )
+
+
+def _without_overlap(
+    families: Sequence[Evaluation], prepared: Prepared, bench: ClockedBench, baselines: Baselines
+) -> Evaluation | None:
+    passed = [(each.outcome.standing, each) for each in families if isinstance(each.outcome, Passed)]
+    if not passed:
+        return None
+    origin = min(passed, key=lambda pair: pair[0])[1].candidate.origin
+    if not isinstance(origin, FromFamily) or origin.parameters["dependency"] == "full":
+        return None
+    parameters = {**origin.parameters, "dependency": "full"}
+    text = FAMILIES[origin.family].render(parameters, prepared.plan.element_type, prepared.plan.num_dense_cols)
+    candidate = Candidate(
+        candidate_id="without-overlap", program=text, origin=FromFamily(family=origin.family, parameters=parameters)
+    )
+    return next(iter(_graded_apart((candidate,), prepared, bench, baselines)), None)
+
+
+def _graded_apart(
+    candidates: tuple[Candidate, ...], prepared: Prepared, bench: ClockedBench, baselines: Baselines
+) -> tuple[Evaluation, ...]:
+    """Candidates that do not compete with the search's: a race and finals of their own."""
+    race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
+    parsed = prepared.started(candidates)
+    _grade(parsed, prepared, bench, race, outcomes)
+    outcomes, _ = run_finals(race, bench, parsed, outcomes, baselines)
+    return _evaluations(parsed, outcomes)
+
+
+def _grade(batch: Sequence[Parsed], prepared: Prepared, bench: ClockedBench, race: Race, outcomes: Outcomes) -> None:
+    """Grades a batch as its programs come out of the compilers."""
+    bench.store_ahead(programs_of(batch), STORE_AHEAD_S)
+    compiled = iter(prepared.ahead.as_compiled(batch, time.monotonic() + COMPILE_S))
+    while True:
+        with bench.seconds.of("compile_wait"):
+            parsed = next(compiled, None)
+        if parsed is None:
+            return
+        outcomes[parsed.candidate.program] = evaluate_kernel(parsed, prepared.ahead.result, bench, race)
+
+
+def _evaluations(entered: Sequence[Parsed], outcomes: Outcomes) -> tuple[Evaluation, ...]:
+    candidates = (each.candidate for each in entered)
+    return tuple(
+        Evaluation(candidate=each, outcome=outcomes[each.program]) for each in candidates if each.program in outcomes
+    )

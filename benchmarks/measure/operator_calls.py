@@ -1,0 +1,258 @@
+"""What a call of the operator costs the host, before the GPU does anything.
+
+    python -m benchmarks.measure.operator_calls [--calls 20000] [--turns 9]
+
+On a GPU: host time of a product of a small matrix (one launch) from C, from Python with `out=`, and of
+CuPy's own; scaled over plain products on the GPU; new values from the device in bytes a second. Without a GPU the
+driver is tests/operator/stand_in_driver.c, whose calls return at once: what is left is the library's own time, Python's
+way to it by ctypes, and `python_out`, a whole `matvec(x, out=y)` of torch's tensors with its checks. The least of `turns`
+means counts: on a busy machine many turns of few calls.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from benchmarks.origin import ROOT, folder_of, source_commit
+from sparsesmith.artifacts.launcher import current_architecture, import_cupy
+from sparsesmith.errors import Unavailable
+from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.operator import Operator
+from sparsesmith.operator.backend import Scale
+from sparsesmith.operator.directions import direction_of, plain_program
+from sparsesmith.operator.file import packed_sections
+from sparsesmith.operator.host import HostBackend
+from sparsesmith.operator.image import as_bytes, support_cubin
+from sparsesmith.operator.native.build import SOURCES, build, c_compiler
+from sparsesmith.operator.native.library import LIBRARY_VARIABLE, NativeOperator
+from sparsesmith_proto.kernel import Workload
+
+LOOP = """
+#include <time.h>
+#include "sparsesmith_op.h"
+double ns_a_call(const sparsesmith_op* op, double beta, void* x, void* y, void* stream, int calls) {
+  struct timespec start, end;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  for (int i = 0; i < calls; i++) if (sparsesmith_op_apply(op, 1.0, x, beta, y, stream)) return -1;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  return ((end.tv_sec - start.tv_sec) * 1e9 + (end.tv_nsec - start.tv_nsec)) / calls;
+}
+"""
+STAND_IN = "SPARSESMITH_BENCHMARK_STAND_IN"
+
+
+def main() -> None:
+    options = _options()
+    architecture = current_architecture()
+    if architecture is None and STAND_IN not in os.environ:
+        raise SystemExit(_on_the_stand_in())
+    matrix = scipy.sparse.random(2000, 2000, 0.005, format="csr", random_state=1)
+    calls = options.calls if architecture is None else min(options.calls, _IN_FLIGHT)
+    result = {
+        "kind": "operator_calls",
+        "device": _device(),
+        "commit": options.commit or source_commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "nnz": int(matrix.nnz),
+        "calls": calls,
+        "turns": options.turns,
+        "us_a_call": _host_times(matrix, architecture or "sm_90", calls, options.turns),
+    }
+    print(json.dumps(result["us_a_call"], indent=2), flush=True)
+    folder = ROOT / "benchmarks" / "results" / (folder_of(_device()) if architecture else "cpu")
+    path = options.out or folder / "operator-calls.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    if architecture is not None:
+        path.write_text(json.dumps(result | _on_the_gpu(options.turns), indent=2) + "\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--commit")
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+def _on_the_stand_in() -> int:
+    """Runs this again where the stand-in is found as the driver."""
+    with TemporaryDirectory() as folder:
+        flags = ["-std=c11", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
+        source = ROOT / "tests" / "operator" / "stand_in_driver.c"
+        subprocess.run([*c_compiler(), *flags, "-o", f"{folder}/libcuda.so.1", source], check=True)
+        library = build(Path(folder))
+        environment = {**os.environ, "LD_LIBRARY_PATH": folder, STAND_IN: "1", LIBRARY_VARIABLE: str(library)}
+        again = [sys.executable, "-m", "benchmarks.measure.operator_calls", *sys.argv[1:]]
+        return subprocess.run(again, env=environment, check=False).returncode
+
+
+def _device() -> str:
+    try:
+        properties = import_cupy().cuda.runtime.getDeviceProperties(0)
+    except Unavailable:
+        return "a driver that does nothing"
+    return str(properties["name"].decode())
+
+
+def _image(matrix: Any, architecture: str) -> bytes:
+    """With machine code of the GPU; any text where the driver does nothing."""
+    workload = Workload(pattern=pattern_from_scipy(matrix).digest, operation="spmv", element_type="float32")
+    compiled: dict[str, Any] = {"compiled": lambda source, name: b"code"} if STAND_IN in os.environ else {}
+    support = support_cubin("float32", architecture, **compiled)
+    sections = direction_of(matrix, workload, plain_program(workload)).sections(architecture, 132, **compiled)
+    return packed_sections({**sections, "support": support, "values": as_bytes(matrix.data.astype(np.float32))})
+
+
+def _host_times(matrix: Any, architecture: str, calls: int, turns: int) -> dict[str, float]:
+    operator = NativeOperator(_image(matrix, architecture))
+    x, y, wait = _vectors()
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "loop.c").write_text(LOOP)
+        path = f"{folder}/loop.so"
+        named = os.environ.get(LIBRARY_VARIABLE) or str(build(Path(folder)))
+        command = [*c_compiler(), "-O2", "-shared", "-fPIC", f"-I{SOURCES}", "-o", path, f"{folder}/loop.c", named]
+        subprocess.run([*command, f"-Wl,-rpath,{Path(named).parent}"], check=True)
+        loop = ctypes.CDLL(path)
+        loop.ns_a_call.restype = ctypes.c_double
+        loop.ns_a_call.argtypes = [ctypes.c_void_p, ctypes.c_double, *[ctypes.c_void_p] * 3, ctypes.c_int]
+
+        def in_c(beta: float) -> float:
+            ns = float(loop.ns_a_call(operator._handle, beta, x, y, None, calls))
+            wait()
+            if ns < 0:
+                raise Unavailable("a product from C was refused")
+            return ns / 1e3
+
+        plain = min(in_c(0) for _ in range(turns))
+        scaled = min(in_c(1) for _ in range(turns))
+    by_ctypes = min(_us_a_call(lambda: operator.apply(x, y, 0), calls, wait) for _ in range(turns))
+    found = {"c": plain, "c_scaled": scaled, "ctypes": by_ctypes}
+    if STAND_IN in os.environ:
+        found["python_out"] = _python_us(matrix, operator, calls, turns)
+    operator.close()
+    return found
+
+
+def _python_us(matrix: Any, native: NativeOperator, calls: int, turns: int) -> float:
+    import torch
+
+    operator = _operator(matrix)
+    operator._bound._backend = _OnTheStandIn(native)
+    x, y = torch.zeros(2000), torch.zeros(2000)
+    return min(_us_a_call(lambda: operator.matvec(x, out=y), calls, lambda: None) for _ in range(turns))
+
+
+class _OnTheStandIn(HostBackend):
+    """Products of tensors of the host, which is the stand-in's device, through the C library."""
+
+    def __init__(self, native: NativeOperator) -> None:
+        self._native = native
+
+    def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
+        self._native.apply(x.data_ptr(), out.data_ptr(), 0, scale.alpha, scale.beta)
+        return out
+
+
+def _vectors() -> tuple[int, int, Callable[[], None]]:
+    """Addresses of two vectors, and what waits for the device."""
+    if STAND_IN in os.environ:
+        driver = ctypes.CDLL("libcuda.so.1")
+        addresses = [ctypes.c_uint64(), ctypes.c_uint64()]
+        for address in addresses:
+            driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(8000))
+        return addresses[0].value, addresses[1].value, lambda: None
+    cupy = import_cupy()
+    held = cupy.zeros((2, 2000), "float32")
+    _vectors.held = held  # type: ignore[attr-defined]
+    return int(held[0].data.ptr), int(held[1].data.ptr), cupy.cuda.runtime.deviceSynchronize
+
+
+def _us_a_call(call: Callable[[], Any], calls: int, wait: Callable[[], None]) -> float:
+    wait()
+    started = time.perf_counter()
+    for _ in range(calls):
+        call()
+    seconds = time.perf_counter() - started
+    wait()
+    return seconds / calls * 1e6
+
+
+def _on_the_gpu(turns: int) -> dict[str, Any]:
+    """Python's calls, and what scaling and new values cost the GPU."""
+    cupy = import_cupy()
+    small = scipy.sparse.random(2000, 2000, 0.005, format="csr", random_state=1)
+    # By a Generator: a RandomState would permute all 1e12 places.
+    random = np.random.default_rng(1)
+    large = scipy.sparse.random(1_000_000, 1_000_000, 1e-5, format="csr", random_state=random)
+    wait = cupy.cuda.runtime.deviceSynchronize
+    operator, theirs = _operator(small), _of_cupyx(small)
+    x, y = cupy.zeros(2000, "float32"), cupy.zeros(2000, "float32")
+    python = {
+        "python_out": min(_us_a_call(lambda: operator.matvec(x, out=y), _IN_FLIGHT, wait) for _ in range(turns)),
+        "cupy": min(_us_a_call(lambda: theirs @ x, _IN_FLIGHT, wait) for _ in range(turns)),
+    }
+    operator = _operator(large)
+    x, y = cupy.ones(1_000_000, "float32"), cupy.ones(1_000_000, "float32")
+    values = cupy.ones(large.nnz, "float32")
+    plain = _gpu_us(lambda: operator.matvec(x, out=y), turns)
+    scaled = _gpu_us(lambda: operator.matvec(x, out=y, alpha=2, beta=1), turns)
+    update_us = _gpu_us(lambda: operator.update_values(values), turns)
+    return {
+        "python_us_a_call": python,
+        "scaled_over_plain": scaled / plain,
+        "update_values_gbs": values.nbytes * 2 / update_us / 1e3,
+        "large_nnz": int(large.nnz),
+    }
+
+
+_IN_FLIGHT = 500
+"""Calls before the device is waited for: its queue must not be full."""
+
+
+def _operator(matrix: Any) -> Operator:
+    from tests.artifacts.answers import make_report
+
+    workload = Workload(pattern=pattern_from_scipy(matrix).digest, operation="spmv", element_type="float32")
+    return Operator(make_report(matrix, plain_program(workload)), matrix)
+
+
+def _of_cupyx(matrix: Any) -> Any:
+    from cupyx.scipy.sparse import csr_matrix
+
+    return csr_matrix(matrix.astype(np.float32))
+
+
+def _gpu_us(call: Callable[[], Any], turns: int) -> float:
+    """The least of some means, by events."""
+    cupy = import_cupy()
+    call()
+    times: list[float] = []
+    for _ in range(turns):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        for _ in range(100):
+            call()
+        end.record()
+        end.synchronize()
+        times.append(float(cupy.cuda.get_elapsed_time(start, end)) * 10)
+    return min(times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,398 @@
+"""Measures library routines, the tuner's kernels and a policy's samples side by side, through the evaluator itself.
+
+    python -m benchmarks.measure.run                                  the examples and the generated matrices
+    python -m benchmarks.measure.run --pack CORE.pack [--samples SAMPLES.jsonl]     the core development matrices too
+    python -m benchmarks.measure.run --pack ALL.pack --held-out       only the validation matrices outside the core suite
+    python -m benchmarks.measure.run --layers [--pack ALL.pack]       pruned layers only, SpMM, dense cuBLAS float32 beside it
+
+One result file a plan under benchmarks/results/<device>/, written anew after every matrix, so that a run that is cut off
+leaves what it had; `--resume` goes on where such a run of the same commit stopped. Without a GPU the interpreter's
+estimates go to a folder of their own and into no report. `python -m benchmarks.report` turns the files into REPORT.md,
+the plots and the README's table.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.matrices.structure import vector_bytes
+from benchmarks.matrices.suites import (
+    Source,
+    core_sources,
+    example_sources,
+    generated_sources,
+    held_out_sources,
+    layer_sources,
+)
+from benchmarks.measure.contest import Contest, hold
+from benchmarks.measure.dense import dense_us
+from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepared_workloads
+from benchmarks.origin import ROOT, command, device_folder, source_commit
+from benchmarks.tuning.sweep import Plan, parse_plan
+from services.evaluator.candidates import fill_numbers, parse_text
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.devices import device_process
+from services.evaluator.isolation.sandbox import DeviceProcess
+from services.evaluator.settings import EvaluatorSettings
+from services.generator.search.verdict import Contender, break_even
+from sparsesmith.errors import SparsesmithError
+from sparsesmith.operations import Problem
+from sparsesmith.program.program import KernelProgram
+from sparsesmith.tuning.cost import AnalyticCost
+from sparsesmith.tuning.models import CostModels
+from sparsesmith_proto.kernel import (
+    Baselines,
+    BaselineTiming,
+    Candidate,
+    DeviceDescription,
+    Evaluation,
+    FromFamily,
+    MeasuredTiming,
+    Passed,
+    Timing,
+    UserWritten,
+    Workload,
+)
+
+PLANS = ("spmv:float32:1:32", "spmv:float64:1:32", "spmm:float32:8:24", "spmm:float32:32:24", "spmm:float32:128:24")
+LAYER_PLANS = tuple(plan for plan in PLANS if plan.startswith("spmm"))
+GENERATED_PRODUCTS = 3.3e8
+"""Multiply-adds of a product up to which generated matrices are measured: all with 8 columns, the smaller with 32."""
+SAMPLE_PREFIX = "policy"
+SWITCH_INTERVAL_S = 0.0005
+"""The thread that ranks the next workload must not keep the one that feeds the device waiting, as it would for 5 ms."""
+
+Row = dict[str, Any]
+Samples = dict[tuple[str, str, str, int], list[str]]
+
+
+def main() -> None:
+    options = _options()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    deadline = time.monotonic() + options.seconds
+    settings, samples = EvaluatorSettings(), _read_samples(options.samples)
+    commit = options.commit or source_commit()
+    with (
+        closing(device_process(settings)) as process,
+        Compiler(max(1, (os.cpu_count() or 1) - 1), timeout_s=settings.compile_limit_s) as compiler,
+    ):
+        device = process.start()
+        cost = CostModels(options.cost_model).on(device.name)
+        workshop = Workshop(cost, compiler, device.architecture, settings.compile_limit_s)
+        how = {
+            "commit": commit,
+            "cost_model": "analytic" if isinstance(cost, AnalyticCost) else options.cost_model.name,
+        }
+        suites = {plan: _suite(options, plan, device, how) for plan in map(parse_plan, options.plan)}
+        work = ((source, plan) for plan, (sources, result) in suites.items() for source in result.wanting(sources))
+        with closing(prepared_workloads(work, workshop)) as workloads:
+            _measure_all(workloads, samples, process, {plan: result for plan, (_, result) in suites.items()}, deadline)
+        for _, result in suites.values():
+            print(result.summary(), flush=True)
+
+
+def _suite(
+    options: argparse.Namespace, plan: Plan, device: DeviceDescription, how: Mapping[str, str]
+) -> tuple[list[Source], "SuiteResult"]:
+    """The matrices of a plan, and its result file with what an earlier run has measured."""
+    sources = _sources(options, plan)
+    kind = "held_out" if options.held_out else "layers" if options.layers else "suite"
+    result = SuiteResult(kind, options.out, plan, device, how, [source.name for source in sources])
+    if options.resume:
+        result.resume(options.resume)
+    return sources, result
+
+
+def _measure_all(
+    workloads: Iterable[Prepared | Unprepared],
+    samples: Samples,
+    process: DeviceProcess,
+    results: Mapping[Plan, "SuiteResult"],
+    deadline: float,
+) -> None:
+    """Row by row until the time is up; a workload that cannot be measured leaves a row that says why."""
+    began = time.monotonic()
+    for prepared in workloads:
+        if time.monotonic() > deadline:
+            return
+        row = _measured(prepared, samples, process)
+        if results[prepared.plan].compares_dense and isinstance(prepared, Prepared) and "failed" not in row:
+            row["dense"] = {
+                "routine": "cublas_sgemm",
+                "us": dense_us(prepared.matrix.pattern, prepared.plan.num_dense_cols),
+            }
+        now = time.monotonic()
+        row["wall_s"], began = now - began, now
+        print(_line(row), flush=True)
+        results[prepared.plan].add(row)
+
+
+def _measured(prepared: Prepared | Unprepared, samples: Samples, process: DeviceProcess) -> Row:
+    if isinstance(prepared, Unprepared):
+        return {"name": prepared.name, "failed": prepared.message}
+    try:
+        device = process.description()
+        contest = hold(prepared, _samples_of(samples, prepared, device.num_sms), process)
+        return measured_row(prepared, contest, device)
+    except SparsesmithError as error:
+        return {"name": prepared.matrix.name, "failed": error.message}
+
+
+class SuiteResult:
+    """The result file of a plan."""
+
+    def __init__(
+        self, kind: str, out: Path, plan: Plan, device: DeviceDescription, how: Mapping[str, str], names: list[str]
+    ) -> None:
+        self._file = out / device_folder(device) / _file_name(kind, plan)
+        self._kind, self._plan, self._device, self._how, self._wanted = kind, plan, device, how, names
+        self._rows: list[Row] = []
+
+    @property
+    def compares_dense(self) -> bool:
+        """Whether the dense product is timed as well: of layers on a GPU, where cuBLAS is."""
+        return self._kind == "layers" and self._device.kind == "cuda"
+
+    def resume(self, folder: Path) -> None:
+        """Takes over the rows of an earlier run of this commit, if there are any, but not those that failed."""
+        path = folder / device_folder(self._device) / self._file.name
+        if not path.exists():
+            return
+        before = json.loads(path.read_text(encoding="utf-8"))
+        asked = {**self._how, "candidates": self._plan.limit}
+        if all(before[name] == value for name, value in asked.items()):
+            self._rows = [row for row in before["rows"] if row["name"] in self._wanted and "failed" not in row]
+            self._write()
+
+    def wanting(self, sources: Iterable[Source]) -> Iterator[Source]:
+        """Those that are not measured yet."""
+        known = {row["name"] for row in self._rows}
+        return (source for source in sources if source.name not in known)
+
+    def add(self, row: Row) -> None:
+        self._rows.append(row)
+        self._write()
+
+    def _write(self) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self._file.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(self._content(), indent=1) + "\n", encoding="utf-8")
+        unfinished.replace(self._file)
+
+    def missing(self) -> list[str]:
+        """Matrices of the suite that were not measured."""
+        measured = {row["name"] for row in self._rows}
+        return [name for name in self._wanted if name not in measured]
+
+    def summary(self) -> str:
+        missing = self.missing()
+        lacks = f"; not reached: {', '.join(missing)}" if missing else ""
+        return f"{self._file.stem}: {len(self._rows)} of {len(self._wanted)} matrices{lacks}"
+
+    def _content(self) -> dict[str, Any]:
+        order = {name: place for place, name in enumerate(self._wanted)}
+        return {
+            "kind": self._kind,
+            "operation": self._plan.operation,
+            "element_type": self._plan.element_type,
+            "num_dense_cols": self._plan.num_dense_cols,
+            "candidates": self._plan.limit,
+            "device": self._device.model_dump(),
+            **self._how,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+            "cpu_cores": os.cpu_count(),
+            "command": command("benchmarks.measure.run"),
+            "missing": self.missing(),
+            "rows": sorted(self._rows, key=lambda row: order[row["name"]]),
+        }
+
+
+def measured_row(prepared: Prepared, contest: Contest, device: DeviceDescription) -> Row:
+    """What is kept of a contest; times in microseconds, warm (`us`) and cold (`cold_us`)."""
+    matrix, plan, baselines = prepared.matrix, prepared.plan, contest.baselines
+    element_bytes = np.dtype(plan.element_type).itemsize
+    default, best = baselines.default_routine(), baselines.best_routine()
+    tuning_s = prepared.prepare_s + contest.search_s
+    return {
+        "name": matrix.name,
+        "class": matrix.matrix_class,
+        "split": matrix.split,
+        "num_rows": matrix.pattern.num_rows,
+        "num_cols": matrix.pattern.num_cols,
+        "nnz": matrix.pattern.nnz,
+        "structure": asdict(prepared.structure),
+        "csr_bytes": Problem(prepared.workload, matrix.pattern).compared_bytes,
+        "vector_bytes": vector_bytes(matrix.pattern, prepared.structure, element_bytes, plan.num_dense_cols),
+        "default": _routine(default),
+        "best_baseline": {"routine": best.routine, **_routine(best)},
+        "routines": {each.routine: _routine(each) for each in baselines.routines},
+        "families": _summary(contest.families, prepared.workload, baselines, device, tuning_s),
+        "without_overlap": _times_of(contest.without_overlap),
+        "policy": _summary(contest.policy, prepared.workload, baselines, device, tuning_s),
+        "search": {
+            "candidates": len(contest.families),
+            "prepare_s": prepared.prepare_s,
+            "search_s": contest.search_s,
+            "device_s": sum(s for stage, s in contest.seconds.items() if stage != "compile_wait"),
+            "stages_s": contest.seconds,
+        },
+    }
+
+
+def _summary(
+    evaluations: tuple[Evaluation, ...],
+    workload: Workload,
+    baselines: Baselines,
+    device: DeviceDescription,
+    tuning_s: float,
+) -> dict[str, Any]:
+    """Outcomes counted, and the fastest that passed."""
+    outcomes = dict(sorted(Counter(each.outcome.outcome for each in evaluations).items()))
+    passed = [(each, each.outcome) for each in evaluations if isinstance(each.outcome, Passed)]
+    if not passed:
+        return {"outcomes": outcomes, "best": None}
+    evaluation, outcome = min(passed, key=lambda pair: pair[1].standing)
+    origin = evaluation.candidate.origin
+    written = {"family": origin.family, "parameters": origin.parameters} if isinstance(origin, FromFamily) else {}
+    repaid = break_even(Contender(evaluation, outcome, baselines, device), tuning_s)
+    return {
+        "outcomes": outcomes,
+        "best": {
+            **written,
+            **_times(outcome.timing),
+            "storage_format": outcome.storage_format,
+            "format_bytes": outcome.format_bytes,
+            "launches": _num_launches(evaluation.candidate, workload),
+            "registers": outcome.resources.registers,
+            "conversion_ms": outcome.conversion_ms,
+            "tuning_s": repaid.tuning_s,
+            "products_against_best": repaid.products_against_best,
+            "products_against_default": repaid.products_against_default,
+        },
+    }
+
+
+def _num_launches(candidate: Candidate, workload: Workload) -> int:
+    program = parse_text(candidate.program, workload)
+    assert isinstance(program, KernelProgram), "it passed"
+    return len(program.launches)
+
+
+def _times_of(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    """None where there is no such program, or where it did not pass."""
+    passed = evaluation.outcome if evaluation else None
+    return _times(passed.timing) if isinstance(passed, Passed) else None
+
+
+def _routine(routine: BaselineTiming) -> dict[str, Any]:
+    return {**_times(routine.timing), "preparation_ms": routine.preparation_ms}
+
+
+def _times(timing: Timing) -> dict[str, float | bool | str | list[float]]:
+    match timing:
+        case MeasuredTiming():
+            return {"us": timing.median_us, "low_us": timing.low_us, "high_us": timing.high_us,
+                    "cold_us": timing.cold_us, "stable": timing.stable,
+                    "placements_us": list(timing.placements_us)}  # fmt: skip
+        case _:
+            return {"us": timing.median_us, "traffic_model": timing.traffic_model}
+
+
+def _line(row: Row) -> str:
+    if "failed" in row:
+        return f"{row['name']:44s} FAILED {row['failed'][:200]}"
+    best, baseline = row["families"]["best"], row["best_baseline"]
+    ours = f"{best['us']:9.2f} {best['family']:22s} x{baseline['us'] / best['us']:.2f}" if best else "none passed"
+    policy, search = row["policy"], row["search"]
+    num_samples = sum(policy["outcomes"].values())
+    sampled = ""
+    if policy["best"]:
+        passed = policy["outcomes"]["passed"]
+        sampled = f" policy {passed}/{num_samples} x{baseline['us'] / policy['best']['us']:.2f}"
+    spent = f"{search['candidates']} in {search['search_s']:.1f} s, device {search['device_s']:.1f}, all {row['wall_s']:.1f}"
+    return f"{row['name']:44s} {row['nnz']:9d} {baseline['us']:9.2f} {baseline['routine']:22s} {ours}{sampled} {spent}"
+
+
+def _sources(options: argparse.Namespace, plan: Plan) -> list[Source]:
+    chosen: list[Source]
+    if options.layers:
+        chosen = layer_sources(options.pack)
+    elif options.held_out:
+        chosen = [*held_out_sources(options.pack)]
+    else:
+        chosen = [*(example_sources() if options.pack is None else core_sources(options.pack))]
+    if not (options.held_out or options.layers or options.no_generated):
+        affordable = options.generated_products / plan.num_dense_cols
+        chosen += [source for source in generated_sources() if source.nnz <= affordable]
+    return [source for source in chosen if options.names is None or source.name in options.names]
+
+
+def _samples_of(samples: Samples, prepared: Prepared, num_sms: int) -> tuple[Candidate, ...]:
+    plan, problem = prepared.plan, Problem(prepared.workload, prepared.matrix.pattern)
+    programs = samples.get((prepared.matrix.name, plan.operation, plan.element_type, plan.num_dense_cols), [])
+    return candidates_of(programs, problem, num_sms)
+
+
+def candidates_of(programs: Sequence[str], problem: Problem, num_sms: int) -> tuple[Candidate, ...]:
+    """With their open numbers filled in, knobs at their first values; what cannot be filled in stays, and is refused."""
+    written = [
+        Candidate(candidate_id=f"{SAMPLE_PREFIX}-{number}", program=program, origin=UserWritten())
+        for number, program in enumerate(programs)
+    ]
+    return tuple(each.candidate for each in fill_numbers(written, problem, num_sms))
+
+
+def _read_samples(path: Path | None) -> Samples:
+    lines: Iterable[str] = path.read_text(encoding="utf-8").splitlines() if path else ()
+    parsed: Iterator[Mapping[str, Any]] = map(json.loads, lines)
+    return {(e["pattern"], e["operation"], e["element_type"], e["num_dense_cols"]): e["programs"] for e in parsed}
+
+
+def _file_name(kind: str, plan: Plan) -> str:
+    columns = f"-{plan.num_dense_cols}" if plan.operation == "spmm" else ""
+    return f"{kind.replace('_', '-')}-{plan.operation}{columns}-{plan.element_type}.json"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pack", type=Path, help="pack of development patterns (benchmarks.matrices.matrix_pack)")
+    parser.add_argument("--samples", type=Path, help="a policy's programs (benchmarks.learning.sample_policy)")
+    parser.add_argument("--plan", nargs="+", help="operation:type:columns:candidates, in this order")
+    parser.add_argument(
+        "--candidates", type=int, help="most programs of the search, in place of the plans' own numbers"
+    )
+    parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200", help="missing: by estimates")
+    parser.add_argument("--names", nargs="+", help="only these matrices")
+    parser.add_argument("--seconds", type=float, default=3600, help="no new workload is begun after this time")
+    parser.add_argument("--commit", default="", help="of the code, where git does not say")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--resume", type=Path, help="results of this commit that are taken over instead of measured")
+    parser.add_argument("--generated-products", type=float, default=GENERATED_PRODUCTS, help="nnz x columns at most")
+    parser.add_argument("--no-generated", action="store_true")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--held-out", action="store_true", help="validation matrices outside the core suite, no others")
+    only.add_argument("--layers", action="store_true", help="pruned layers, no others; DLMC's where the pack has them")
+    options = parser.parse_args()
+    options.plan = options.plan or (LAYER_PLANS if options.layers else PLANS)
+    if options.held_out and options.pack is None:
+        parser.error("--held-out needs --pack: a pack of all development patterns")
+    if options.candidates:
+        options.plan = [f"{plan.rpartition(':')[0]}:{options.candidates}" for plan in options.plan]
+    return options
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""Tunes each task by the system's own means (first programs and their knobs) and compares with its naive program.
+
+    python -m benchmarks.measure.tasks [--device auto] [--sizes published] [--tasks dot,sum] [--candidates 24] [--seconds 60]
+        [--mutants 16] [--all-seconds S] [--out benchmarks/results]
+
+On a GPU at the five published sizes, with PyTorch's time beside it; on the interpreter at the small ragged size of each
+task's own, where times are estimates of a model and no statement about a device. What is right of a size is found on the host:
+one of more than `--most-operations` is left out, and says so. With `--mutants` the best is then changed so many times, one
+change on top of what has paid. A row is written as soon as it is there: a run that is cut off is taken up where it ended,
+on the same device and the same commit.
+"""
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.origin import RESULTS, device_folder, machine, source_commit
+from benchmarks.report.results import geometric_mean
+from services.evaluator.checking.draws import draw, kinds_of
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.cores import num_cores
+from services.evaluator.devices import device_process
+from services.evaluator.jobs import Grader
+from services.evaluator.settings import EvaluatorSettings
+from sparsesmith.errors import SparsesmithError
+from sparsesmith.families import FamilyInstance
+from sparsesmith.mutation import drawn, subject_of
+from sparsesmith.operations import Problem
+from sparsesmith.operations.catalogue import our_tasks
+from sparsesmith.operations.task import Task
+from sparsesmith.tuning.cost import AnalyticCost
+from sparsesmith.tuning.grid import grid_of_problem
+from sparsesmith.tuning.tuner import Tuner, TuningLimits
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import Candidate, DeviceDescription, FromFamily, Passed, UserWritten, Workload
+
+BATCH = 8
+REDUCTIONS = ("mse", "sum", "dot", "monte_carlo", "cross_entropy", "histogram", "least_squares")
+"""FSR's seven reduction-like tasks, whose naive programs add up by atomics."""
+UNCOMPARED = ("bubble_sort", "softmax")
+"""Left out of ratios: one whose algorithm is prescribed, one that is not among the twenty."""
+
+
+class Tasks:
+    """What a grader asks for problems."""
+
+    def problem(self, workload: Workload) -> Problem:
+        return Problem(workload)
+
+
+def main() -> None:
+    options = _parsed()
+    end = time.monotonic() + options.all_seconds
+    settings = EvaluatorSettings(device=options.device)
+    num_compilers = max(2, num_cores() - 1)
+    with (
+        closing(device_process(settings)) as process,
+        Compiler(num_compilers, timeout_s=settings.compile_limit_s) as compiler,
+    ):
+        grader = Grader(process, compiler, compile_limit_s=settings.compile_limit_s)
+        process.start()
+        device = process.description()
+        path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "tasks.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        commit = options.commit or source_commit()
+        rows = _rows_before(path, device, commit)
+        for task, axes in _asked(options, device):
+            if time.monotonic() > end:
+                break
+            if any((row["task"], row["axes"]) == (task, dict(axes)) for row in rows):
+                continue
+            rows.append(tuned(grader, task, axes, options, device))
+            print(json.dumps(rows[-1]), flush=True)
+            result = told(rows, device, options) | {"commit": commit}
+            path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps({name: value for name, value in told(rows, device, options).items() if name != "rows"}, indent=1))
+
+
+def tuned(
+    grader: Grader, task: str, axes: Mapping[str, int], options: argparse.Namespace, device: DeviceDescription
+) -> dict[str, Any]:
+    """One task at one size. What cannot be done at all is told in the row."""
+    started = time.monotonic()
+    problem = Problem(Workload(operation=task, element_type="float32", axes=dict(axes)))
+    row: dict[str, Any] = {"task": task, "axes": dict(axes), "bytes": problem.floor.bytes_moved}
+    if problem.floor.flops > options.most_operations:
+        return row | {"left_out": f"{problem.floor.flops} operations on the host", "seconds": 0.0}
+    try:
+        row |= _searched(grader, problem, options)
+    except SparsesmithError as error:
+        row |= {"failed": error.message}
+    if device.kind == "cuda":
+        row |= _library_row(problem)
+    return row | {"seconds": round(time.monotonic() - started, 2)}
+
+
+def _searched(grader: Grader, problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
+    limits = TuningLimits(candidates=options.candidates, least=min(16, options.candidates))
+    tuner = Tuner(grid_of_problem(problem), AnalyticCost(), limits)
+    outcomes: Counter[str] = Counter()
+    naive_us, best, end = 0.0, None, time.monotonic() + options.seconds
+    while not tuner.done and time.monotonic() < end and (batch := tuner.next_batch(BATCH)):
+        report = _graded(grader, problem, _of_families(batch), end)
+        naive_us = naive_us or report.baselines.best_routine().timing.median_us
+        for instance, evaluation in zip(batch, report.evaluations, strict=True):
+            outcome = evaluation.outcome
+            outcomes[outcome.outcome] += 1
+            tuner.tell(instance, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome)
+            if isinstance(outcome, Passed) and (best is None or outcome.timing.median_us < best[1].timing.median_us):
+                best = instance, outcome, evaluation.candidate.program
+    row = {"naive_us": naive_us, "outcomes": dict(outcomes), "best": None if best is None else _told_of(*best[:2])}
+    if best is None or not options.mutants:
+        return row
+    return row | {"mutated": _mutated(grader, problem, best[2], best[1].timing.median_us, options)}
+
+
+def _mutated(
+    grader: Grader, problem: Problem, program: str, before_us: float, options: argparse.Namespace
+) -> dict[str, Any]:
+    """The best that changes have made of a program, each drawn with a seed of its number."""
+    workload, best_us, deeds = problem.workload, before_us, list[str]()
+    parent = subject_of(program, None, workload.operation, workload.element_type)
+    outcomes, end = Counter[str](), time.monotonic() + options.seconds
+    for first in range(0, options.mutants, BATCH):
+        numbers = range(first, min(first + BATCH, options.mutants))
+        found = {each.text: each for each in (drawn(parent, str(number)) for number in numbers) if each is not None}
+        if not found or time.monotonic() > end:
+            break
+        candidates = [
+            Candidate(candidate_id=str(place), program=text, origin=UserWritten()) for place, text in enumerate(found)
+        ]
+        report = _graded(grader, problem, candidates, end)
+        outcomes.update(each.outcome.outcome for each in report.evaluations)
+        better = [
+            (outcome.timing.median_us, mutant)
+            for mutant, evaluation in zip(found.values(), report.evaluations, strict=True)
+            if isinstance(outcome := evaluation.outcome, Passed) and outcome.timing.median_us < best_us
+        ]
+        if better:
+            best_us, mutant = min(better, key=lambda each: each[0])
+            parent, deeds = mutant.subject, [*deeds, mutant.deed]
+    return {"us": best_us, "deeds": deeds, "outcomes": dict(outcomes)}
+
+
+def _of_families(batch: Sequence[FamilyInstance]) -> list[Candidate]:
+    return [
+        Candidate(
+            candidate_id=str(place),
+            program=instance.program,
+            origin=FromFamily(family=instance.family, parameters=dict(instance.parameters)),
+        )
+        for place, instance in enumerate(batch)
+    ]
+
+
+def _graded(grader: Grader, problem: Problem, candidates: Sequence[Candidate], end: float) -> EvaluationReport:
+    budget_s = max(60.0, end - time.monotonic())
+    job = EvaluationJob(job_id="tasks", workload=problem.workload, candidates=tuple(candidates), budget_s=budget_s)
+    return grader.grade(job, Tasks())
+
+
+def _told_of(instance: FamilyInstance, passed: Passed) -> dict[str, Any]:
+    return {
+        "family": instance.family,
+        "parameters": dict(instance.parameters),
+        "us": passed.timing.median_us,
+        "timing": passed.timing.model_dump(mode="json"),
+    }
+
+
+def _library_row(problem: Problem) -> dict[str, Any]:
+    """PyTorch's time on inputs of the kind that is timed."""
+    from benchmarks.measure.task_libraries import ROUTINES, library_us
+
+    task = problem.workload.operation
+    if task not in ROUTINES:
+        return {}
+    inputs = draw(kinds_of(problem)[0], problem, np.random.default_rng(1)).inputs
+    try:
+        return {"torch_us": library_us(task, inputs, problem.sizes)}
+    except RuntimeError as error:
+        return {"torch_failed": str(error)[:200]}
+
+
+def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> dict[str, Any]:
+    """The result file."""
+    compared = [row for row in rows if row.get("best") and row["task"] not in UNCOMPARED]
+    reductions = [row for row in compared if row["task"] in REDUCTIONS]
+    others = [row for row in compared if row["task"] not in REDUCTIONS]
+    tasks = {row["task"] for row in rows}
+    asked = [row for row in rows if "left_out" not in row]
+    solved = {row["task"] for row in asked} - {row["task"] for row in asked if not row.get("best")}
+    return {
+        "kind": "tasks",
+        "times": "measured" if device.kind == "cuda" else "estimated",
+        "device": device.model_dump(mode="json"),
+        "machine": machine(),
+        "commit": source_commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": f"benchmarks.measure.tasks --device {options.device} --sizes {options.sizes} --candidates "
+        f"{options.candidates} --seconds {options.seconds:g} --mutants {options.mutants}",
+        "tasks": len(tasks),
+        "solved": len(solved),
+        "unsolved": sorted(tasks - solved),
+        "sizes_left_out": len(rows) - len(asked),
+        "longest_s": max((row["seconds"] for row in rows), default=0.0),
+        "over_naive": {
+            "all": _over(compared, "naive_us"),
+            "reductions": _over(reductions, "naive_us"),
+            "others": _over(others, "naive_us"),
+        },
+        "mutated_over_best": _mutated_over_best(asked),
+        "over_torch": _over([row for row in compared if "torch_us" in row], "torch_us"),
+        "rows": list(rows),
+    }
+
+
+def _over(rows: Sequence[dict[str, Any]], other: str) -> float | None:
+    """Geometric mean; None of none. Where nothing is faster than the naive program, that is what a user gets. Left
+    out where a program could not be told from the copy that brings its input back."""
+    timed = ((row[other], min(row["best"]["us"], row["naive_us"])) for row in rows)
+    ratios = [theirs / ours for theirs, ours in timed if ours > 0]
+    return round(geometric_mean(ratios), 4) if ratios else None
+
+
+def _mutated_over_best(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Geometric mean; None where nothing was changed."""
+    ratios = [row["best"]["us"] / row["mutated"]["us"] for row in rows if "mutated" in row]
+    return round(geometric_mean(ratios), 4) if ratios else None
+
+
+def _asked(options: argparse.Namespace, device: DeviceDescription) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """The smallest size of every task, then the next: a run that is cut off has some of each."""
+    chosen = options.tasks.split(",") if options.tasks else [task.name for task in our_tasks()]
+    sizes = options.sizes if options.sizes != "auto" else "published" if device.kind == "cuda" else "trial"
+    wanted = [task for task in our_tasks() if task.name in chosen]
+    asked = [[(task.name, axes) for axes in _sizes_of(task, sizes)] for task in wanted]
+    return (each for of_a_place in zip_longest(*asked) for each in of_a_place if each is not None)
+
+
+def _sizes_of(task: Task, sizes: str) -> Sequence[Mapping[str, int]]:
+    return task.published if sizes == "published" else (task.trial,)
+
+
+def _rows_before(path: Path, device: DeviceDescription, commit: str) -> list[dict[str, Any]]:
+    """Of a run on the same device and commit."""
+    if not path.exists():
+        return []
+    before = json.loads(path.read_text(encoding="utf-8"))
+    same = before["commit"] == commit and before["device"]["name"] == device.name
+    return list(before["rows"]) if same else []
+
+
+def _parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto", choices=("auto", "cuda", "interpreter"))
+    parser.add_argument("--sizes", default="auto", choices=("auto", "published", "trial"))
+    parser.add_argument("--tasks", default="", help="names with commas between; all by default")
+    parser.add_argument("--candidates", type=int, default=24, help="programs tried of a task at a size, at most")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of a task at a size, at most")
+    parser.add_argument("--mutants", type=int, default=0, help="changes of the best of each size")
+    parser.add_argument("--most-operations", type=int, default=3 * 10**11, help="of what is right, on the host")
+    parser.add_argument("--all-seconds", type=float, default=24 * 3600, help="no size is begun after this time")
+    parser.add_argument("--commit", help="of the code, where there is no git")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

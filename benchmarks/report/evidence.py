@@ -1,0 +1,411 @@
+"""Sections for what is measured beside the suites; each appears only where its result file is there."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from benchmarks.report.results import Json
+
+MOST_DEEDS = 20
+"""Shown of those that were faster."""
+
+EVIDENCE = {
+    "tuner": (
+        "The search against a draw of its prospects",
+        "Of each workload some prospects were measured, likely ones and a random draw of the rest; the tuner is then run on these records, as "
+        "if it measured them. Regret: the time of the best program found over the best of the records, less one, after a share of the "
+        "programs and after a number of them. Aim: 2 % at 5 % of the cost.",
+    ),
+    "tuner_grids": (
+        "The search against whole grids",
+        "Everything that the families offer for a workload was measured; the tuner is then run on these records, as if it "
+        "measured them. Regret as above, over the optimum of the grid: what is faster lies outside of it. Times are brief ones, good to a few per "
+        "cent. The cost model was fitted to draws of the train matrices.",
+    ),
+    "harvest": (
+        "What mutators gain",
+        "The tuner's best programs of train-side matrices, changed by mutators; what passed was timed at length in turns with its "
+        "parent. Faster: share of all mutants, failed ones included.",
+    ),
+    "strategy_worth": (
+        "What each strategy is worth",
+        "Leave one out: how much slower, in geometric mean, the best recorded program would be without a family. Families "
+        "whose parameters cover another's programs hide each other's worth.",
+    ),
+    "throughput": (
+        "Candidates graded a second",
+        "Jobs through a real queue to one evaluator, one matrix each, from the first submission to the last report: opening "
+        "the workload, the library's routines, formats, inputs and finals included.",
+    ),
+    "repeatability": (
+        "Repeatability",
+        "Two full runs of the suite. Aim: within 2 % in geometric mean, and within 5 % for more than 95 % of the matrices.",
+    ),
+    "order_independence": (
+        "Order of candidates",
+        "The same candidates graded in different orders: no result depends on what ran before.",
+    ),
+    "fixed_values": (
+        "Fixed values",
+        'Requests with `values="fixed"`: programs may know the values and compress them without loss.',
+    ),
+}
+"""Kind of result file -> title and what it shows, in the order of the report."""
+
+
+def sections(results: Iterable[Json]) -> list[str]:
+    """What supports the numbers of the suites."""
+    known = list(results)
+    lines: list[str] = []
+    for kind, (title, intro) in EVIDENCE.items():
+        for result in known:
+            if result.get("kind") == kind and _is_measured(result):
+                shown_as = RENDERED.get(kind, _facts)(result)
+                lines += [f"## {title}", "", intro, "", f"{_origin(result)}.", "", *shown_as, ""]
+    return lines
+
+
+def _regrets(result: Json) -> list[str]:
+    """Mean and 90th percentile of the regret by workload kind."""
+    kinds: dict[str, Json] = result["kinds"]
+    first = next(iter(kinds.values()))
+    heads = [f"{float(share):.0%}" for share in first["regret_at_share"]] + list(first["regret_after"])
+    lines = [
+        f"Cost model {result['cost_model']}, {result['split']} matrices; mean (90th percentile).",
+        "",
+        f"| workload | workloads | programs of each | {' | '.join(heads)} | where it stops | after | GPU s | exhaustive, s |",
+        "|---" * (len(heads) + 7) + "|",
+    ]
+    for name, entry in kinds.items():
+        cells = [*entry["regret_at_share"].values(), *entry["regret_after"].values(), entry["regret_at_stop"]]
+        regrets = " | ".join(f"{cell['mean']:.1%} ({cell['p90']:.1%})" for cell in cells)
+        lines.append(
+            f"| {name} | {entry['workloads']} | {entry['prospects_median']:,.0f} | {regrets} | "
+            f"{entry['asked_until_stop_median']:.0f} | {shown(entry['seconds_until_stop_median'])} | "
+            f"{shown(entry['seconds_exhaustive_median'])} |"
+        )
+    return lines
+
+
+def _regrets_by_matrix(result: Json) -> list[str]:
+    """Whole grids are few: each is shown."""
+    lines = [
+        "",
+        "| matrix | split | nnz | workload | programs | grid's fastest, us | of family | within 5 % of it | the tuner stops after "
+        "| behind | place |",
+        "|---" * 11 + "|",
+    ]
+    for row in result["rows"]:
+        lines.append(
+            f"| {row['name']} | {row['split']} | {row['nnz']:,} | {row['workload']} | {row['prospects']:,} | {row['oracle_us']:.3f} | "
+            f"{row['oracle_family']} | {row['within_5_percent']} | {row['asked_until_stop']} | {row['regret_at_stop']:.1%} | "
+            f"{row['place_at_stop']} |"
+        )
+    return [*_regrets(result), *lines]
+
+
+def _harvest(result: Json) -> list[str]:
+    """By kind of workload and size, by mutator, and the deeds that were faster most often."""
+    lines = [f"{result['workloads']} workloads, {result['parents']} parents.", ""]
+    for title, groups in (("workload", result["by_workload_and_size"]), ("mutator", result["by_mutator"])):
+        lines += [*_shares_table(title, {**groups, "all": result["all"]}), ""]
+    deeds = {name: entry for name, entry in result["by_deed"].items() if entry["faster_2"] > 0}
+    best = sorted(deeds, key=lambda name: -deeds[name]["faster_2"])[:MOST_DEEDS]
+    return lines + _shares_table("deed, alone", {name: deeds[name] for name in best}) if best else lines[:-1]
+
+
+def _shares_table(title: str, groups: Mapping[str, Json]) -> list[str]:
+    lines = [
+        f"| {title} | mutants | passed | faster by 2 % | by 5 % | median of parent over child | best |",
+        "|---" * 7 + "|",
+    ]
+    for name, entry in groups.items():
+        lines.append(
+            f"| {name} | {entry['mutants']:,} | {entry['passed']:.0%} | {entry['faster_2']:.1%} | {entry['faster_5']:.1%} | "
+            f"{shown(entry['median_gain'])} | {shown(entry['best_gain'])} |"
+        )
+    return lines
+
+
+def _worth(result: Json) -> list[str]:
+    """Families by workload kind, those that lose most first; families without any loss in one line."""
+    lines = ["| workload | family | fastest on | loss without it | largest loss |", "|---|---|---|---|---|"]
+    idle: list[str] = []
+    for kind, families in result["kinds"].items():
+        for entry in families:
+            if entry["wins"]:
+                lines.append(
+                    f"| {kind} | {entry['family']} | {entry['wins']} of {entry['measured']} | {entry['loss']:.2%} | "
+                    f"{entry['largest_loss']:.1%} |"
+                )
+        without = [entry["family"] for entry in families if not entry["wins"]]
+        if without:
+            idle.append(f"Nowhere the fastest, {kind}: {', '.join(sorted(without))}.")
+    return [*lines, *(line for text in idle for line in ("", text))]
+
+
+def _fixed_values(result: Json) -> list[str]:
+    """Each workload with open and with fixed values."""
+    lines = [
+        "| matrix | type | nnz | best routine us | any values us | family | fixed values us | family | fixed over any |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in result["rows"]:
+        if "failed" in row:
+            continue
+        open_, fixed = row["any"]["best"], row["fixed"]["best"]
+        ours = [f"{best['us']:.2f} | {best['family']}" if best else "- | -" for best in (open_, fixed)]
+        gain = f"{open_['us'] / fixed['us']:.2f}x" if open_ and fixed else "-"
+        lines.append(
+            f"| {row['name']} | {row['element_type']} | {row['nnz']:,} | {row['best_baseline']['us']:.2f} | "
+            f"{' | '.join(ours)} | {gain} |"
+        )
+    return lines
+
+
+def services(results: Iterable[Json]) -> list[str]:
+    """The service as a whole: what mutators write, answers over HTTP, memory, the command line, the interpreter's
+    estimates."""
+    known = list(results)
+    return [
+        *_mutants(known),
+        *_end_to_end(known),
+        *_soak(known),
+        *_budgets(known),
+        *_memory(known),
+        *_command_line(known),
+        *_traffic_models(known),
+    ]
+
+
+def _is_measured(result: Json) -> bool:
+    """Estimates of the interpreter are not shown."""
+    device = result.get("device")
+    return not isinstance(device, dict) or device.get("kind") == "cuda"
+
+
+def _origin(result: Json) -> str:
+    device = result.get("device", "")
+    parts = [result.get("date", ""), f"commit {result['commit']}" if "commit" in result else ""]
+    parts += [device["name"] if isinstance(device, dict) else device]
+    origin = ", ".join(part for part in parts if part)
+    return f"{origin}. `{result['command']}`" if "command" in result else origin
+
+
+RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
+    "tuner": _regrets,
+    "tuner_grids": _regrets_by_matrix,
+    "harvest": _harvest,
+    "strategy_worth": _worth,
+    "fixed_values": _fixed_values,
+}
+"""How a kind is shown; the others as lists and tables of what is in the file."""
+
+_ORIGIN_KEYS = ("kind", "date", "commit", "device", "command", "python", "cpu_cores")
+
+
+def _facts(result: Json) -> list[str]:
+    """The file's single values as a list, its lists of records as tables."""
+    facts = flat({name: value for name, value in result.items() if name not in _ORIGIN_KEYS})
+    lines = [f"- {_words(name)}: {shown(value)}" for name, value in facts.items()]
+    for name, value in result.items():
+        if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+            lines += ["", *_table(_words(name), [flat(entry) for entry in value])]
+    return lines
+
+
+def _table(name: str, records: list[dict[str, Any]]) -> list[str]:
+    columns = list(dict.fromkeys(column for record in records for column in record))
+    lines = [f"{name}:", "", f"| {' | '.join(map(_words, columns))} |", "|---" * len(columns) + "|"]
+    for record in records:
+        cells = [shown(record[column]) if column in record else "-" for column in columns]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Single values by their path; lists and longer texts are left out."""
+    values: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, dict):
+            values |= flat(value, f"{prefix}{name} ")
+        elif not isinstance(value, list) and not (isinstance(value, str) and len(value) > 80):
+            values[f"{prefix}{name}"] = value
+    return values
+
+
+def shown(value: Any) -> str:
+    """A value for people: four digits, no more."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _mutants(results: list[Json]) -> list[str]:
+    """Right or not is for any device to say."""
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "mutants":
+            continue
+        summary = result["summary"]
+        lines += [
+            f"## Mutants, judged by the {result['device']['name']}",
+            "",
+            f"{summary['winners']} family winners of {summary['families']} families, each changed by every mutator; "
+            f"{result['date']}, commit {result['commit']}. `{result['command']}`.",
+            "",
+            "| mutator | mutants | compiled, within the contract | right | other machine code |",
+            "|---|---|---|---|---|",
+        ]
+        for name, entry in summary["mutators"].items():
+            shares = " | ".join(f"{entry[share]:.1%}" for share in ("compiled", "passed", "other_code"))
+            lines.append(f"| {name} | {entry['mutants']:,} | {shares} |")
+        lines.append("")
+    return lines
+
+
+def _end_to_end(results: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "end_to_end":
+            continue
+        lines += [f"## From POST to answer, {result['device']['name']}", ""]
+        lines += [
+            f"{result['date']}, commit {result['commit']}; the stack was ready after {result['ready_s']:.0f} s.",
+            "",
+        ]
+        lines += ["| matrix | nnz | candidates | first graded s | answer s | answer |", "|---|---|---|---|---|---|"]
+        for row in result["requests"]:
+            speedup = f", {row['speedup_over_best']:.2f}x" if row["speedup_over_best"] else ""
+            lines.append(
+                f"| {row['name']} | {row['nnz']:,} | {row['candidates']} | {row['first_graded_s']:.2f} | "
+                f"{row['seconds']:.1f} | {row['answer']}{speedup} |"
+            )
+        learning = result["learning"]
+        lines += ["", f"Learning: policy version {learning['version']} served after {learning['seconds']:.0f} s and "
+                  f"{learning['requests']} requests of {learning['samples_a_request']} samples; candidates carried "
+                  f"versions {', '.join(map(str, learning['versions_sampled']))}.", ""]  # fmt: skip
+    return lines
+
+
+def _soak(results: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "soak" or "ended_once" not in result:  # Earlier ones did not look for that.
+            continue
+        kills = ", ".join(f"{kind} {count}" for kind, count in result["kills"].items())
+        ended = ", ".join(f"{count:,} {state}" for state, count in result["ended"].items())
+        lines += [
+            "## Answers while processes are killed",
+            "",
+            f"{result['date']}, commit {result['commit']}; {result['machine']}. `{result['command']}`.",
+            "",
+            f"- killed with SIGKILL: {kills}; and generator and Valkey once more when all had ended",
+            f"- jobs accepted: {result['jobs']:,}; {ended}",
+            f"- ended once, by their streams of events: {result['ended_once']:,}; with the same answer after the last "
+            f"kills: {result['same_after_the_end']:,}",
+            f"- requests that nobody answered: {result['unreachable']:,}; asked to come again (503): "
+            f"{result['statuses'].get('503', 0):,}",
+            *_tracebacks(result["tracebacks_in_logs"]),
+            "",
+        ]
+    return lines
+
+
+def _tracebacks(found: int | dict[str, int]) -> list[str]:
+    """Earlier runs only counted them."""
+    if isinstance(found, int):
+        return [f"- tracebacks in the logs: {found:,}"]
+    return [f"- in the log of {said}: {count:,} times" for said, count in found.items()]
+
+
+def _budgets(results: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "budgets":
+            continue
+        lines += [
+            "## Requests beyond their budget",
+            "",
+            f"{result['date']}, commit {result['commit']}; {result['graded_on']}, {result['machine']}, load average "
+            f"{result['load_average']:.1f}. `{result['command']}`.",
+            "",
+            "| request | bytes | budget s | ended after s | it said | a job of a few rows behind it: s |",
+            "|---|---|---|---|---|---|",
+        ]
+        for row in result["requests"]:
+            lines.append(
+                f"| {row['request']} | {row['body_bytes']:,} | {result['budget_s']:g} | {row['ended_s']:.1f} | "
+                f"{row['said']} | {row['small_ended_s']:.1f} |"
+            )
+        lines.append("")
+    return lines
+
+
+def _memory(results: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "memory":
+            continue
+        lines += ["## Memory of the generator", "", f"Idle: {result['idle_bytes'] / 2**20:.0f} MiB.", ""]
+        lines += ["| request | nnz | pattern MiB | peak above idle MiB | ratio |", "|---|---|---|---|---|"]
+        for row in result["uploads"]:
+            pattern, peak = row["pattern_bytes"], row["accepted_peak_bytes"]
+            lines.append(
+                f"| {row['name']} | {row['nnz']:,} | {pattern / 2**20:.1f} | {peak / 2**20:.1f} | {peak / pattern:.1f}x |"
+            )
+        lines.append("")
+    return lines
+
+
+def _command_line(results: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for result in results:
+        if result.get("kind") != "command_line":
+            continue
+        lines += ["## Start of the command line", ""]
+        lines += [
+            f"{result['date']}, commit {result['commit']}; {result['machine']}, load average {result['load_average']:.1f}; "
+            f"medians of {result['runs']} runs. `{result['command']}`.",
+            "",
+            "| invocation | s | worst s | processor s |",
+            "|---|---|---|---|",
+        ]
+        for row in result["invocations"]:
+            seconds = f"{row['wall_s']:.2f} | {row['wall_worst_s']:.2f} | {row['processor_s']:.2f}"
+            lines.append(f"| {row['invocation']} | {seconds} |")
+        lines.append("")
+    return lines
+
+
+def _traffic_models(results: list[Json]) -> list[str]:
+    models = sorted((result for result in results if result.get("kind") == "traffic_model"), key=lambda r: r["model"])
+    if not models:
+        return []
+    device = models[0]["measured_on"]
+    lines = [
+        "## The interpreter's traffic model",
+        "",
+        f"Estimates against times of an {device}, float32 SpMV, on patterns",
+    ]
+    lines += ["that no constant was fitted to (`python -m benchmarks.measure.calibrate_traffic`).", ""]
+    lines += [
+        "| model | patterns | programs | median error | rank correlation within a pattern | its pick over the best |"
+    ]
+    lines += ["|---|---|---|---|---|---|"]
+    for result in models:
+        judged = result["validation"]
+        lines.append(
+            f"| {result['model']} | {judged['patterns']} | {judged['programs']} | {judged['median_relative_error']:.0%} "
+            f"| {judged['rank_correlation_within_a_pattern']:.2f} | {judged['time_of_the_pick_over_the_best']:.2f}x |"
+        )
+    return [*lines, ""]

@@ -1,0 +1,60 @@
+"""Result files that are written after every row: a run that is cut off leaves what it had, the next goes on there."""
+
+import argparse
+import json
+import platform
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.origin import command, device_folder, source_commit
+from sparsesmith_proto.kernel import DeviceDescription
+
+Row = dict[str, Any]
+
+
+class RowFile:
+    """Rows by name, of one benchmark on one device. Rows of other settings are not gone on with."""
+
+    def __init__(
+        self,
+        kind: str,
+        device: DeviceDescription,
+        options: argparse.Namespace,
+        settings: Row,
+        summary: Callable[[list[Row]], Row],
+    ) -> None:
+        """`summary`: what the rows come to, beside them in the file."""
+        folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
+        self.path: Path = folder / f"{kind.replace('_', '-')}.json"
+        self._summary = summary
+        self._head: Row = {
+            "kind": kind,
+            "device": device.model_dump(),
+            "commit": options.commit or source_commit(),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+            "command": command(f"benchmarks.solvers.{kind}"),
+            "settings": settings,
+        }
+        self.rows = self._kept(settings)
+
+    def _kept(self, settings: Row) -> list[Row]:
+        if not self.path.is_file():
+            return []
+        found = json.loads(self.path.read_text(encoding="utf-8"))
+        return list(found["rows"]) if found["settings"] == settings else []
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Those without a row, in order."""
+        known = {row["name"] for row in self.rows}
+        return [name for name in names if name not in known]
+
+    def add(self, row: Row) -> None:
+        """And write."""
+        self.rows.append(row)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({**self._head, **self._summary(self.rows), "rows": self.rows}, indent=1)
+        self.path.write_text(text + "\n", encoding="utf-8")
+        print(json.dumps(row), flush=True)

@@ -1,0 +1,298 @@
+"""The story of a course: judge, learn for a while, judge again, until the minutes are over.
+
+Everything runs as `sparsesmith up` runs it; the course posts workloads and looks on. It may be killed at any moment and
+started again on its folder: trainer and jobs go on where they were, and so do the seconds of learning.
+"""
+
+import json
+import math
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import httpx
+
+from services.trainer.course import curves
+from services.trainer.course.admission import Admission
+from services.trainer.course.curriculum import Curriculum
+from services.trainer.course.judging import Group, figures, judge
+from services.trainer.course.ledger import Ledger
+from services.trainer.course.lessons import Lesson
+from services.trainer.course.posting import Poster, PostingOptions
+from sparsesmith.cli.local_stack import wait_until_ready
+from sparsesmith.client import Client
+from sparsesmith.errors import InvalidOption, Unavailable
+from sparsesmith.runtime.ports import free_port
+from sparsesmith.runtime.stack import Stack, StackOptions
+from sparsesmith.transport.connection import connect
+from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith.transport.stream import RewardStream
+from sparsesmith_proto.api import Fleet
+
+POLL_S = 0.5
+SETTLE_S = 90.0
+"""Longest wait for a canary that is under way, before a judgement."""
+
+
+@dataclass(frozen=True)
+class CourseOptions:
+    """What to learn, for how long, and where it is kept."""
+
+    state: Path
+    """Folder of one course: the stack's state, ledger.jsonl, curves.json, events/."""
+    policy: Path
+    arm: str = "ppo"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the arm: settings of the trainer by name."""
+    seed: int = 0
+    seconds: float = 720.0
+    """Of learning, all pieces together; 0: the policy is judged as it is."""
+    piece_s: float = math.inf
+    """Wall time after which this piece begins nothing more."""
+    judge_every_s: float = 300.0
+    judge_samples: int = 16
+    judge_s: float = 120.0
+    """Longest time of a judgement; what was not begun by then is left out."""
+    group: int = 16
+    batch_groups: int = 32
+    """Of an update."""
+    max_policy_age: int = 2
+    at_once: int = 16
+    """Lessons drawn or graded at a time."""
+    num_evaluators: int = 1
+    job_s: float = 120.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of the services, beyond what the course sets."""
+
+    @property
+    def batch_records(self) -> int:
+        return self.group * self.batch_groups
+
+
+def run_course(
+    options: CourseOptions,
+    lessons: Sequence[Lesson],
+    probes: Sequence[Lesson],
+    tell: Callable[[str], None] = print,
+) -> curves.Curves:
+    """What is known of the course now. Raises InvalidOption where the folder is another course's."""
+    _check_identity(options, lessons, probes)
+    held_out = options.state / "held-out"
+    held_out.write_text("".join(f"{lesson.pattern.digest}\n" for lesson in probes), encoding="utf-8")
+    ledger, piece_ends = Ledger(options.state / "ledger.jsonl"), time.monotonic() + options.piece_s
+    stack_options = StackOptions(
+        options.state, free_port(), options.num_evaluators, environment=_environment(options, held_out)
+    )
+    with Stack(stack_options, on_event=tell) as stack, Client(stack.url) as client:
+        wait_until_ready(client, stack, is_whole=True)
+        ledger.write("began", ledger.seconds, at=time.time())
+        course = Course(options, stack, client, ledger, Curriculum(lessons, options.seed), probes, tell)
+        course.judge_if_due()
+        while ledger.seconds < options.seconds and time.monotonic() < piece_ends:
+            course.learn(until_s=course.next_judgement_s(), wall_end=piece_ends)
+            course.judge_if_due()
+            curves.write(options.state, course.curves())
+    told = course.curves()
+    curves.write(options.state, told)
+    return told
+
+
+class Course:
+    """A course whose stack runs."""
+
+    def __init__(
+        self,
+        options: CourseOptions,
+        stack: Stack,
+        client: Client,
+        ledger: Ledger,
+        curriculum: Curriculum,
+        probes: Sequence[Lesson],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._stack = stack
+        self._client = client
+        self._ledger = ledger
+        self._curriculum = curriculum
+        self._probes = probes
+        self._tell = tell
+        self._updates = Tail(stack.state / "trainer" / "updates.jsonl", len(ledger.events("updated")))
+        self._verdicts = Tail(stack.state / "trainer" / "verdicts.jsonl", len(ledger.events("vetted")))
+
+    def next_judgement_s(self) -> float:
+        """Of learning."""
+        judged = self._ledger.events("judged")
+        return float(judged[-1]["at_s"]) + self._options.judge_every_s if judged else 0.0
+
+    def learn(self, until_s: float, wall_end: float) -> None:
+        """Post lessons until the seconds are over, and see what the trainer makes of them."""
+        options, ledger = self._options, self._ledger
+        connection = connect(self._stack.redis_url)
+        admission = Admission(
+            RewardStream(connection), PolicyChannel(connection), options.batch_records, options.max_policy_age
+        )
+        began, earlier = time.monotonic(), ledger.seconds
+        end_s = min(until_s, options.seconds)
+
+        def clock() -> float:
+            return min(end_s, earlier + time.monotonic() - began)
+
+        posting = PostingOptions(options.group, options.at_once, options.job_s)
+        poster = Poster(self._stack.url, self._curriculum, admission, ledger, posting, clock)
+        busy_s = self._evaluators_busy_s()
+        poster.start()
+        while clock() < end_s and time.monotonic() < wall_end:
+            time.sleep(POLL_S)
+            self._look(clock())
+        poster.stop()
+        seconds = time.monotonic() - began
+        ledger.write(
+            "learned",
+            clock(),
+            seconds=round(seconds, 3),
+            generator_held=round(poster.held_s / (seconds * options.at_once), 4),
+            evaluators_busy=round((self._evaluators_busy_s() - busy_s) / (seconds * options.num_evaluators), 4),
+        )
+        connection.close()
+
+    def judge_if_due(self) -> None:
+        """Before, every `judge_every_s`, and when the seconds are over; once at each of these."""
+        judged, seconds = self._ledger.events("judged"), self._ledger.seconds
+        is_over = seconds >= self._options.seconds and (not judged or judged[-1]["at_s"] < seconds)
+        if not judged or seconds >= self.next_judgement_s() or is_over:
+            self._judge()
+
+    def _judge(self) -> None:
+        """The version in service, with the trainer standing still."""
+        options = self._options
+        end = time.monotonic() + SETTLE_S
+        while self._client.policy().under_probe is not None and time.monotonic() < end:
+            time.sleep(POLL_S)
+        with stopped(self._stack.pids()["trainer"]):
+            version, began = self._client.policy().version, time.monotonic()
+            groups = judge(
+                self._stack.url, self._probes, options.judge_samples, options.at_once, options.judge_s, self._tell
+            )
+        self._look(self._ledger.seconds)
+        self._write_judgement(version, groups, time.monotonic() - began)
+
+    def _write_judgement(self, version: int, groups: Sequence[Group], seconds: float) -> None:
+        if not any(each.rewards for each in groups):
+            raise Unavailable(f"no workload could be judged; see {self._stack.log_file('generator')}")
+        told = figures(groups)
+        self._ledger.write(
+            "judged",
+            self._ledger.seconds,
+            version=version,
+            seconds=round(seconds, 3),
+            figures=asdict(told),
+            groups=[asdict(each) for each in groups],
+        )
+        self._tell(
+            f"{self._ledger.seconds:.0f} s learned, version {version}: pass@1 {100 * told.pass_at_1:.0f} %, reward "
+            f"{told.mean_reward:.3f}, speed of single samples {2**told.log_speed:.3f}x, best of "
+            f"{most_samples(groups)} {2**told.best_of_n:.3f}x"
+        )
+
+    def _look(self, at_s: float) -> None:
+        """What the trainer wrote since the last look."""
+        for entry in self._updates.new():
+            self._ledger.write("updated", at_s, **{name: value for name, value in entry.items() if name != "event"})
+        for entry in self._verdicts.new():
+            self._ledger.write("vetted", at_s, **entry)
+
+    def _evaluators_busy_s(self) -> float:
+        answer = httpx.get(f"{self._stack.url}/v1/fleet", timeout=30)
+        return sum(each.job_seconds for each in Fleet.model_validate_json(answer.content).evaluators)
+
+    def curves(self) -> curves.Curves:
+        return curves.curves_of(self._ledger, self._options.arm, self._options.seed)
+
+
+def most_samples(groups: Sequence[Group]) -> int:
+    """Samples of a workload."""
+    return max((len(each.rewards) for each in groups), default=0)
+
+
+class Tail:
+    """Lines that a journal gained."""
+
+    def __init__(self, path: Path, num_seen: int) -> None:
+        self._path = path
+        self._num_seen = num_seen
+
+    def new(self) -> Iterator[Mapping[str, object]]:
+        """Since the last call; a line that is not whole yet comes with the next."""
+        text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
+        lines = text.split("\n")[:-1]
+        for line in lines[self._num_seen :]:
+            self._num_seen += 1
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:  # Torn by a kill.
+                continue
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process that stands still meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _environment(options: CourseOptions, held_out: Path) -> dict[str, str]:
+    """Of all services."""
+    trainer = {
+        "POLICY_DIR": str(options.policy),
+        "BATCH_RECORDS": str(options.batch_records),
+        "MIN_RECORDS": str(options.batch_records // 2),
+        "MAX_POLICY_AGE": str(options.max_policy_age),
+        "HELD_OUT_FILE": str(held_out.resolve()),
+        **options.settings,
+    }
+    generator = {
+        "POLICY_DIR": str(options.policy),
+        "MAX_RUNNING_JOBS": str(options.at_once),
+        "SAMPLES_IN_FLIGHT": str(options.group),
+        "BATCH_CANDIDATES": str(options.group),
+    }
+    return {
+        **{f"SPARSESMITH_TRAINER_{name}": value for name, value in trainer.items()},
+        **{f"SPARSESMITH_GENERATOR_{name}": value for name, value in generator.items()},
+        **options.environment,
+    }
+
+
+def _check_identity(options: CourseOptions, lessons: Sequence[Lesson], probes: Sequence[Lesson]) -> None:
+    """A folder is one course's: what was learned under other settings must not be gone on with."""
+    identity = {
+        "arm": options.arm,
+        "settings": dict(options.settings),
+        "seed": options.seed,
+        "policy": str(options.policy.resolve()),
+        "batch": [options.group, options.batch_groups, options.max_policy_age],
+        "lessons": [lesson.name for lesson in lessons],
+        "probes": [lesson.name for lesson in probes],
+    }
+    options.state.mkdir(parents=True, exist_ok=True)
+    path = options.state / "course.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else identity
+    for name, value in identity.items():
+        if known.get(name) != value:
+            raise InvalidOption(
+                f"{options.state} is the folder of another course: {name} differs", field=name, value=_short(value)
+            )
+    path.write_text(json.dumps(identity) + "\n", encoding="utf-8")
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 100 else text[:100] + "..."

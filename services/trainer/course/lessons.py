@@ -1,0 +1,80 @@
+"""What is asked of the policy while it learns, and what it is judged by."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sparsesmith.client.clients import matrix_file
+from sparsesmith.errors import InvalidOption
+from sparsesmith.matrix.pack import read_pack
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith_proto.api import Budget, TuningOptions
+from sparsesmith_proto.message import ElementType, Operation
+
+KINDS: tuple[tuple[Operation, ElementType, int], ...] = (
+    ("spmv", "float32", 1),
+    ("spmv", "float64", 1),
+    ("spmm", "float32", 32),
+)
+"""Operation, element type, dense columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """One workload."""
+
+    name: str
+    pattern: Pattern
+    operation: Operation = "spmv"
+    element_type: ElementType = "float32"
+    num_dense_cols: int = 1
+
+    def options(self, samples: int, seconds: float) -> TuningOptions:
+        """A job of policy samples alone."""
+        return TuningOptions(
+            operation=self.operation,
+            element_type=self.element_type,
+            num_dense_cols=self.num_dense_cols,
+            search="sample",
+            budget=Budget(candidates=samples, seconds=seconds),
+        )
+
+    def file(self) -> bytes:
+        """The matrix as it is posted; nobody looks at its values."""
+        return matrix_file(self.pattern.to_scipy(np.ones(self.pattern.nnz, np.float32)), None)
+
+
+def lessons_of(patterns: Iterable[tuple[str, Pattern]]) -> list[Lesson]:
+    """Each matrix with each of KINDS."""
+    return [
+        Lesson(f"{name}:{operation}:{element_type}:{num_dense_cols}", pattern, operation, element_type, num_dense_cols)
+        for name, pattern in patterns
+        for operation, element_type, num_dense_cols in KINDS
+    ]
+
+
+def packed_lessons(lessons: Path, probes: Path) -> tuple[list[Lesson], list[Lesson]]:
+    """Of two packs of matrices. Raises InvalidOption where one cannot be read or is empty, and for a matrix that is in
+    both: what the policy is judged by must not teach."""
+    learned, judged = _pack("lessons", lessons), _pack("probes", probes)
+    digests = {pattern.digest for _, pattern in judged}
+    for name, pattern in learned:
+        if pattern.digest in digests:
+            raise InvalidOption(
+                f"lessons: {name} of {lessons} is in {probes}, too: it would be learned from and judged by",
+                field="lessons",
+                value=name,
+            )
+    return lessons_of(learned), lessons_of(judged)
+
+
+def _pack(field: str, path: Path) -> Sequence[tuple[str, Pattern]]:
+    try:
+        patterns = list(read_pack(path))
+    except (OSError, ValueError) as error:
+        raise InvalidOption(f"{field}: {path} is no pack of matrices: {error}", field=field, value=str(path)) from error
+    if not patterns:
+        raise InvalidOption(f"{field}: {path} holds no matrices", field=field, value=str(path), limit="at least 1")
+    return patterns

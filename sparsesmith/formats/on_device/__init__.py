@@ -1,0 +1,1 @@
+"""Storage formats built where the matrix lies: the bits of the host's builders, from CSR on the device."""

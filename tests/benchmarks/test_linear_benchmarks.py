@@ -1,0 +1,80 @@
+"""The benchmarks of solvers, tiny: rows that are written one by one, loops that solve, a file that is gone on with."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from benchmarks.matrices.generated import stencil_2d
+from benchmarks.matrices.linear_programs import KINDS, linear_program, quadratic_assignment
+from benchmarks.solvers import linear_programs, linear_solvers
+from benchmarks.solvers.linear_programs import PrimalDual
+from benchmarks.solvers.linear_solvers import ConjugateGradients, positive_definite
+from benchmarks.solvers.products import Arrays, SparseProduct
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*SciPy computes the products:RuntimeWarning")
+QUICK = ["--candidates", "2", "--iterations", "3", "--turns", "1"]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return list(json.loads(path.read_text())["rows"])
+
+
+def test_iterations_of_conjugate_gradients_are_timed_and_gone_on_with(tmp_path: Path) -> None:
+    words = [*QUICK, "--nnz", "300", "--out", str(tmp_path)]
+    path = tmp_path / "cpu" / "linear-solvers.json"
+    linear_solvers.main([*words, "--matrices", "1"])
+    (only,) = rows(path)
+    assert only["name"] == "stencil2d5-3e2" and only["over_csr"] > 0 and only["over_best"] is None
+    assert only["residual"]["operator"] == pytest.approx(only["residual"]["csr"], rel=1e-6)
+    before = path.read_text()
+    linear_solvers.main([*words, "--matrices", "1"])
+    assert path.read_text() == before  # Nothing is missing.
+    linear_solvers.main([*words, "--matrices", "2", "--seconds", "0"])
+    assert path.read_text() == before  # No row is begun.
+
+
+@pytest.mark.parametrize("storage", ["copy", "shared"])
+def test_both_products_of_a_linear_programme_are_timed(storage: str, tmp_path: Path) -> None:
+    words = [*QUICK, "--sizes", "2e2", "--kinds", "transport", "--storage", storage, "--out", str(tmp_path)]
+    linear_programs.main(words)
+    (only,) = rows(tmp_path / "cpu" / "linear-programs.json")
+    assert only["objective"]["operator"] == pytest.approx(only["objective"]["library"])
+    assert only["extra_bytes"] > 0 and only["loop_over_library"] > 0
+
+
+def test_the_loop_of_conjugate_gradients_solves() -> None:
+    matrix, arrays = positive_definite(stencil_2d(12, 5)), Arrays()
+    loop = ConjugateGradients(SparseProduct(matrix, arrays), arrays, matrix.shape[0])
+    loop.run(40)
+    few = loop.residual(matrix)
+    loop.run(120)
+    assert loop.residual(matrix) < min(1e-6, few)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_solution_of_a_linear_programme_is_known_and_found(kind: str) -> None:
+    programme, arrays = linear_program(kind, 150), Arrays()
+    matrix = programme.matrix
+    found = scipy.optimize.linprog(programme.c, A_eq=matrix, b_eq=programme.b)
+    assert found.status == 0 and found.fun == pytest.approx(0, abs=1e-9)
+    pair = SparseProduct(matrix, arrays), SparseProduct(matrix.T.tocsr(), arrays)
+    loop = PrimalDual(programme, pair, arrays)
+    loop.run(3000)
+    assert loop.objective == pytest.approx(0, abs=0.05)
+    same = linear_program(kind, 150)
+    assert (same.matrix != matrix).nnz == 0 and np.array_equal(same.b, programme.b)
+
+
+def test_assignments_satisfy_their_linearisation() -> None:
+    matrix = quadratic_assignment(1000)
+    size = next(n for n in range(2, 12) if n * n + (n * (n - 1)) ** 2 == matrix.shape[1])
+    chosen = np.eye(size)[np.random.default_rng(1).permutation(size)]
+    i, j, k, m = (axis.reshape(-1) for axis in np.indices((size,) * 4))
+    is_pair = (i != k) & (j != m)
+    products = (chosen[i, j] * chosen[k, m])[is_pair]
+    results = matrix @ np.concatenate([chosen.reshape(-1), products])
+    assert set(results[: 2 * size]) == {1.0} and not results[2 * size :].any()

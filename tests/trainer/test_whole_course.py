@@ -1,0 +1,69 @@
+"""A policy learns online on this machine: real engine, interpreter, trainer and canary; toy size."""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.trainer.course import toy
+from services.trainer.course.course import run_course
+from services.trainer.course.curves import Curves
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
+
+SECONDS = 30.0
+
+
+def check(told: Curves) -> None:
+    """It was worth it, nothing was dropped for its age, and no step was made twice."""
+    assert [point.step for point in told.updates] == list(range(1, len(told.updates) + 1))
+    assert told.used_share >= 0.9
+    assert told.oldest_used <= 2
+    third = max(1, len(told.updates) // 3)
+    rewards = [point.figures["mean_reward"] for point in told.updates]
+    assert statistics.fmean(rewards[-third:]) > statistics.fmean(rewards[:third])
+
+
+def test_the_reward_of_a_policy_that_learns_online_rises(tmp_path: Path) -> None:
+    toy.make_policy(tmp_path)
+    told = run_course(toy.course(tmp_path, SECONDS), toy.lessons(), toy.probes())
+    assert len(told.updates) >= 3
+    check(told)
+    first, last = told.judgements[0].figures, told.judgements[-1].figures
+    assert last["version"] > first["version"] == 0
+    assert last["mean_reward"] > first["mean_reward"]
+
+
+def events(state: Path, name: str) -> list[dict[str, Any]]:
+    path = state / "ledger.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [entry for entry in map(json.loads, lines) if entry["event"] == name]
+
+
+@pytest.mark.skipif(
+    "SPARSESMITH_SLOW_TESTS" not in os.environ,
+    reason="takes minutes: SPARSESMITH_SLOW_TESTS=1 (`make test-slow`) runs it",
+)
+def test_a_course_that_is_killed_goes_on_with_the_next_step(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "services.trainer.course", "demo", str(tmp_path), "--minutes", "1"]
+    with (tmp_path / "log").open("w") as log:
+        running = subprocess.Popen(command, stdout=log, stderr=log)
+        while len(events(tmp_path, "updated")) < 3:
+            assert running.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.1)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        subprocess.run(command, stdout=log, stderr=log, check=True)
+    steps = [json.loads(line)["step"] for line in (tmp_path / "trainer" / "updates.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, len(steps) + 1)), "a step was lost, or made twice"
+    assert len(events(tmp_path, "began")) == 2
+    assert [entry["step"] for entry in events(tmp_path, "updated")] == steps
+    jobs = [entry["job"] for entry in events(tmp_path, "graded")]
+    assert len(jobs) == len(set(jobs))
