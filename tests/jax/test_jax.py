@@ -158,6 +158,19 @@ def test_what_xla_calls_on_a_gpu_launches_on_its_stream(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (0, "right\n"), ran.stdout + ran.stderr[-4000:]
 
 
+@pytest.mark.gpu
+def test_on_a_gpu_products_and_gradients_are_bcoos() -> None:
+    if jax.default_backend() != "gpu":
+        pytest.skip("this JAX was built without CUDA")
+    operator, x, values = operator_of(CSR_PROGRAM, element_type="float32"), normal(30, kind="float32"), normal(NNZ)
+    values = values.astype("float32")
+    found = jax.jit(jax.grad(lambda x, values: jnp.sum(product(operator, x, values) ** 2), (0, 1)))(x, values)
+    expected = jax.grad(lambda x, values: jnp.sum((theirs(values) @ x) ** 2), (0, 1))(x, values)
+    for ours, own in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, own, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(product(operator, x), theirs().astype("float32") @ x, rtol=1e-4, atol=1e-4)
+
+
 def test_the_example_runs(tmp_path: Path) -> None:
     operator_of().save(tmp_path / "A.operator")
     command: list[str | Path] = [sys.executable, ROOT / "examples" / "jax_gradient.py", tmp_path / "A.operator"]
