@@ -100,7 +100,8 @@ def _by_workload(judgement: Mapping[str, Any]) -> Json:
     """Of each workload its means."""
     workloads = {}
     for fields in judgement["groups"]:
-        group = Group(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+        read: Json = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        group = Group(**read)
         if group.rewards:
             told = figures([group])
             names = ("pass_at_1", "mean_reward", "log_speed", "best_of_n", "different")

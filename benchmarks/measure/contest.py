@@ -24,6 +24,7 @@ from services.evaluator.race import Race
 from sparsesmith.families import FAMILIES
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.evaluation import LaunchProfile
 from sparsesmith_proto.kernel import (
     Baselines,
     Candidate,
@@ -105,6 +106,10 @@ class ClockedBench:
     def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
         with self.seconds.of("check"):
             return self.bench.repeat(program, binary)
+
+    def profile(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> tuple[LaunchProfile, ...]:
+        with self.seconds.of("check"):
+            return self.bench.profile(kernel_id, program, binary)
 
     def unload(self, kernel_id: str) -> None:
         with self.seconds.of("check"):

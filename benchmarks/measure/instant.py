@@ -3,8 +3,8 @@
 <<<<<<< HEAD:benchmarks/measure/instant.py
     python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--seconds S] [--out FOLDER]
 =======
-    python -m benchmarks.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--literal] [--seconds S] [--out FOLDER]
->>>>>>> w/instant:benchmarks/instant.py
+    python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--literal] [--seconds S] [--out FOLDER]
+>>>>>>> w/instant:benchmarks/measure/instant.py
 
 The choice is made in this process, as the generator makes it; format, compilation, input and check are an evaluator's
 (`Grader.hand_out`), without a queue between. Each run is of a pattern that nothing is remembered of; the stack is warm: the

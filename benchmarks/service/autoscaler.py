@@ -255,7 +255,7 @@ def _num_answers(connection: Redis, job_id: str) -> int:
 
 def is_right(result: dict[str, Any]) -> bool:
     """Whether every job was answered, once."""
-    return result["ended"] == {"answered": result["jobs"]} and result["answered_once"] == result["jobs"]
+    return bool(result["ended"] == {"answered": result["jobs"]} and result["answered_once"] == result["jobs"])
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ programme and gone on with. Without a GPU the operator and SciPy compute on the 
 
 import argparse
 import time
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -79,7 +80,7 @@ class Bench:
         }
         products, loops, objectives = {}, {}, {}
         for kind, pair in pairs.items():
-            products[kind] = arrays.us_a_step(lambda steps, pair=pair: _both(pair, steps), *self._timed)
+            products[kind] = arrays.us_a_step(partial(_both, pair), *self._timed)
             loop = PrimalDual(programme, pair, arrays)
             loops[kind] = arrays.us_a_step(loop.run, *self._timed)
             objectives[kind] = loop.objective

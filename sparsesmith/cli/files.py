@@ -26,8 +26,9 @@ def program_file(path: Path) -> str:
 def save_artifacts(client: Client, job_id: str, report: KernelReport, folder: Path) -> list[Path]:
     """Write the files of an answer into the folder, which is there; their paths."""
     paths = []
-    for each in (report, report.transposed):
-        for kind in () if each is None else kinds_of(each):
+    reports = (report,) if report.transposed is None else (report, report.transposed)
+    for each in reports:
+        for kind in kinds_of(each):
             path = folder / artifact_name(each.workload, kind)
             path.write_bytes(client.artifact(job_id, kind, transposed=each is not report))
             paths.append(path)

@@ -130,7 +130,7 @@ class Cells(Format):
         slots = _runs((cell_offsets[:-1, None] + bounds[:, :-1]).reshape(-1), widths)
         first_rows[slots] = np.repeat((cell // num_panels * strips + strip) * height, widths)
         first_cols[slots] = np.repeat(cell % num_panels * cell_cols, widths)
-        columns = first_cols + layout.indices["col_indices"]
+        columns = first_cols + layout.indices["col_indices"].astype(np.int64)
         slot_rows = (first_rows[:, None] + np.arange(height)).reshape(-1)
         return pattern_of_slots(num_rows, num_cols, slot_rows, np.repeat(columns, height), layout)
 

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-import sparsesmith
 from sparsesmith.errors import Conflict, InvalidInput, NotFound, Unavailable
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.transport.connection import Redis, answering, connect, is_answering
@@ -47,9 +46,9 @@ class Contents:
 _CONTENTS = TypeAdapter(Contents)
 
 
-def back_up(state: Path, target: Path) -> Contents:
-    """Copies a state folder into a new one. Raises NotFound where there is no state, Conflict for a target that is not
-    empty, Unavailable where Valkey cannot write its snapshot."""
+def back_up(state: Path, target: Path, release: str) -> Contents:
+    """Copies the state folder of a release of ours into a new one. Raises NotFound where there is no state, Conflict
+    for a target that is not empty, Unavailable where Valkey cannot write its snapshot."""
     if not (state / "valkey").is_dir():
         raise NotFound(f"{state} is no state folder: it has no valkey/", field="state", value=state)
     _make_empty(target)
@@ -59,7 +58,7 @@ def back_up(state: Path, target: Path) -> Contents:
         if (state / name).is_dir():
             shutil.copytree(state / name, target / name, copy_function=_copy_if_there)
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    contents = Contents(sparsesmith.__version__, made_at, {name: _sha256(target / name) for name in _names(target)})
+    contents = Contents(release, made_at, {name: _sha256(target / name) for name in _names(target)})
     (target / CONTENTS).write_text(json.dumps(asdict(contents), indent=1) + "\n")
     return contents
 

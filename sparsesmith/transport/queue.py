@@ -211,7 +211,7 @@ class EvaluationQueue:
     def num_running(self) -> int:
         """Jobs that a worker has in hand, or had when it died a moment ago. Raises Unavailable."""
         with answering():
-            return self._connection.zcard(StartedJobRegistry(queue=self._queue).key)
+            return int(self._connection.zcard(StartedJobRegistry(queue=self._queue).key))
 
     def _enqueue(self, rq_id: str, job: EvaluationJob | InstantJob) -> None:
         num_retries = self._limits.max_attempts - 1

@@ -21,7 +21,7 @@ from services.evaluator.isolation.workbench import FinalTimes, Stored
 from services.evaluator.race import MAX_FINALISTS, Race
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
-from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, LaunchProfile
 from sparsesmith_proto.kernel import (
     Baselines,
     BaselineTiming,
@@ -243,6 +243,9 @@ class TimedBench:
         raise NotImplementedError
 
     def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
+        raise NotImplementedError
+
+    def profile(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> tuple[LaunchProfile, ...]:
         raise NotImplementedError
 
     def unload(self, kernel_id: str) -> None:

@@ -241,7 +241,11 @@ def test_a_request_names_its_writer_and_the_answer_tells_what_it_cost(redis_url:
         "budget": {"candidates": 12, "seconds": 30},
     }
     with endpoint_that(lambda messages: fenced(f"// {next(numbers)}")) as address:
-        settings = {"endpoint_url": address.url, "endpoint_model": "kernel-writer-1", "endpoint_retries": 0}
+        settings: dict[str, Any] = {
+            "endpoint_url": address.url,
+            "endpoint_model": "kernel-writer-1",
+            "endpoint_retries": 0,
+        }
         with live_service(redis_url, Evaluators(), **settings) as client:
             unknown = client.post("/v1/kernels", json={**request, "refine": {"writer": "text"}}).json()
             answer = client.post("/v1/kernels", json=request, headers={"Prefer": "wait=25"}).json()

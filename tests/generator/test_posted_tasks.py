@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -49,7 +50,7 @@ def test_a_posted_definition_is_a_task_that_is_marked_as_posted(client: httpx.Cl
     assert (again.status_code, again.json()["field"]) == (422, "definition.name")
 
 
-WRONG = {
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a field that there is not": ({"tests": 3}, "tests"),
     "no program": ({"program": ""}, "program"),
     "a definition without a reference": ({"definition": {"name": "x"}}, "axes"),

@@ -30,7 +30,7 @@ from tests.generator.conftest import LivePolicy
 from tests.generator.orders import make_pattern, make_prompt, make_task, make_workload
 from tests.generator.tiny_policy import make_policy, make_tokenizer, reference_logprobs, write_policy
 
-BOS_ID = make_tokenizer().token_to_id("<bos>")
+BOS_ID = make_tokenizer().token_to_id("<bos>") or 0
 RLOO = LearnerOptions(algorithm="rloo")
 
 

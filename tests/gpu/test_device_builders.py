@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from benchmarks.instant import named_patterns
 
+from benchmarks.measure.instant import named_patterns
 from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.on_device.catalogue import build_on_device
 from sparsesmith.formats.on_device.machine import DeviceCsr

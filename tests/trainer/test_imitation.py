@@ -21,8 +21,8 @@ from sparsesmith_proto.kernel import Candidate, EstimatedTiming, FromFamily, Mut
 from sparsesmith_proto.reward import RewardRecord
 from tests.generator.tiny_policy import make_policy, make_tokenizer, write_policy
 from tests.trainer.generators import generator
-from tests.trainer.records import MISMATCH, PASSED, PATTERN, make_reader, make_record, make_sampled
-from tests.trainer.test_learner import arms, logprob_of, make_batch, make_learner, pull
+from tests.trainer.records import MISMATCH, PASSED, PATTERN, make_batch, make_reader, make_record, make_sampled
+from tests.trainer.test_learner import arms, logprob_of, make_learner, pull
 
 FAMILY = FromFamily(family="csr_vector", parameters={})
 MUTATED = Mutated(parent="c1", deed="hints: x ldcg", seed="s", generation=1, report="passed 2 us")

@@ -19,7 +19,7 @@ from tests.generator.tiny_policy import make_policy, make_tokenizer, write_polic
 from tests.trainer.records import make_batch, make_record, make_sampled
 from tests.trainer.test_learner import make_learner
 
-BOS = make_tokenizer().token_to_id("<bos>")
+BOS = make_tokenizer().token_to_id("<bos>") or 0
 
 
 def make_value_model() -> ValueModel:

@@ -3,7 +3,8 @@
 An answer serves a request for the same pattern, operation (scaled or not), element type, dense columns and axes, and
 the same values where they are fixed, on the device and by the toolchain that were reported last, by the same search,
 with at least the request's budget. Where the search samples, the policy version must be the same too; where it uses
-families, the release of this package. `Cache-Control: no-cache` passes the cache by, and its answer replaces what was kept.
+families, the release of this package. `Cache-Control: no-cache` passes the cache by, and its answer replaces what was
+kept.
 """
 
 import asyncio

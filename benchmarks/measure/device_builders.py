@@ -1,6 +1,6 @@
 """Milliseconds that a storage format takes to be built: by the GPU from CSR in its memory, and by the host.
 
-    python -m benchmarks.device_builders [--nnz 1e5 1e6 1e7] [--runs 5] [--seconds S] [--host-only] [--out FOLDER]
+    python -m benchmarks.measure.device_builders [--nnz 1e5 1e6 1e7] [--runs 5] [--seconds S] [--host-only] [--out FOLDER]
 
 `device_ms`: until the last array is written in the GPU's memory, what is read back on the way included. `fetched_ms`: with a
 copy for the host, as an evaluator makes it. `host_ms`: one thread. Medians; the first run of each, which compiles, is not
@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.instant import named_patterns
-from benchmarks.origin import command, source_commit
-from benchmarks.suites import ROOT
+from benchmarks.measure.instant import named_patterns
+from benchmarks.origin import ROOT, command, source_commit
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.bin_limits import best_limits
@@ -117,7 +116,7 @@ def _write(rows: list[dict[str, Any]], device: Device | None, options: argparse.
         "kind": "device_builders",
         "device": None if device is None else device.name,
         "commit": options.commit or source_commit(),
-        "command": command("benchmarks.device_builders"),
+        "command": command("benchmarks.measure.device_builders"),
         "cpu_cores": os.cpu_count(),
         "rows": rows,
     }

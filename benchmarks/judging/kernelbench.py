@@ -1,6 +1,6 @@
 """KernelBench problems as tasks: whether each imports, and whether what is right of it is told from what is nearly right.
 
-    python -m benchmarks.kernelbench FOLDER [--out benchmarks/results/cpu] [--problems 1,19] [--full-size] [--seconds S]
+    python -m benchmarks.judging.kernelbench FOLDER [--out benchmarks/results/cpu] [--problems 1,19] [--full-size] [--seconds S]
 
 FOLDER holds the problems of a level, as their repository has them. Each is imported with its sizes scaled down to what
 a CPU does in seconds, unless `--full-size`. On every kind of inputs that the import allows: what torch finds in float32
@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.origin import machine, source_commit
-from benchmarks.results import RESULTS
+from benchmarks.origin import RESULTS, machine, source_commit
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.interpreter.device import InterpreterDevice
@@ -225,7 +224,9 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernelbench", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.judging.kernelbench", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS / "cpu")
     parser.add_argument("--problems", default="", help="numbers, with commas between")
