@@ -42,7 +42,7 @@ def test_every_option_that_is_shown_exists() -> None:
 
 
 def test_commands_that_talk_to_a_server_take_the_same_options_for_it() -> None:
-    local = {"backup", "check", "demo", "gpus", "keys", "new-kernel", "restore", "train", "up"}
+    local = {"backup", "calibrate", "check", "demo", "gpus", "keys", "new-kernel", "restore", "train", "up"}
     for name, command in COMMANDS.items():
         for part, each in getattr(command, "commands", {name: command}).items():
             is_local = name in local or (name, part) in (("tasks", "import"), ("tasks", "export"))

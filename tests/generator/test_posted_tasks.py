@@ -51,6 +51,7 @@ def test_a_posted_definition_is_a_task_that_is_marked_as_posted(client: httpx.Cl
     assert (again.status_code, again.json()["field"]) == (422, "definition.name")
 
 
+MANY = json.dumps(workload(axes={"Batch": "many"}))
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a field that there is not": ({"tests": 3}, "tests"),
     "no program": ({"program": ""}, "program"),
