@@ -79,11 +79,17 @@ def matrix_entries() -> dict[str, MatrixEntry]:
 
 
 def read_measured(
-    sweeps: Sequence[Path], packs: Sequence[Path], words: Mapping[str, int], split: str | None = None, least: int = 2
+    sweeps: Sequence[Path],
+    packs: Sequence[Path],
+    words: Mapping[str, int],
+    split: str | None = None,
+    least: int = 2,
+    entries: Mapping[str, MatrixEntry] | None = None,
 ) -> list[Measured]:
     """Every workload with at least `least` measured prospects, pattern by pattern. Records of prospects that are no
-    longer offered are left out. `split`: only matrices of this side."""
-    entries = matrix_entries()
+    longer offered are left out. `split`: only matrices of this side. `entries`: those there are, by name; else
+    `matrix_entries`."""
+    entries = matrix_entries() if entries is None else entries
     pack_of = {name: pack for pack in packs for name in pack_index(pack)}
     by_pattern: dict[str, list[Record]] = defaultdict(list)
     for record in read_records(sweeps):
@@ -120,9 +126,9 @@ def _measured(entry: MatrixEntry, pattern: Pattern, joined: _Joined) -> Measured
 
 
 def read_records(sweeps: Sequence[Path]) -> Iterator[Record]:
-    """Lines of the files, as they are."""
+    """Lines of the files, packed (`.xz`) or not, as they are."""
     for sweep in sweeps:
-        with lzma.open(sweep, "rt", encoding="utf-8") as lines:
+        with (lzma.open if sweep.suffix == ".xz" else open)(sweep, "rt", encoding="utf-8") as lines:
             yield from map(json.loads, lines)
 
 

@@ -11,7 +11,7 @@ import argparse
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure.measured import Record, matrix_entries, read_records
+from benchmarks.measure.measured import MatrixEntry, Record, matrix_entries, read_records
 from sparsesmith.families import FAMILIES
 
 NNZ_CLASSES = (("< 1e5", 0.0, 1e5), ("1e5-1e6", 1e5, 1e6), (">= 1e6", 1e6, math.inf))
@@ -73,9 +73,12 @@ def main() -> None:
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def best_times(records: Iterable[Record], split: str | None = None) -> list[BestTimes]:
-    """One a workload whose matrix the development split knows. `split`: only matrices of this side."""
-    entries = matrix_entries()
+def best_times(
+    records: Iterable[Record], split: str | None = None, entries: Mapping[str, MatrixEntry] | None = None
+) -> list[BestTimes]:
+    """One a workload whose matrix is among `entries`, the development split if none are given. `split`: only matrices
+    of this side."""
+    entries = matrix_entries() if entries is None else entries
     families: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for record in records:
         entry = entries.get(record["pattern"])

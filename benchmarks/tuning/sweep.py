@@ -133,7 +133,7 @@ def main() -> None:
         work = [(name, plan) for plan in map(parse_plan, options.plan) for name in names]
         print(f"{device.name}: {len(work)} workloads, {num_workers} compilers", flush=True)
         for number, proposals in enumerate(_proposed(options.pack, work, choice), start=1):
-            for line in _measure(proposals, process, compiler, settings, outcomes, failures):
+            for line in measured_records(proposals, process, compiler, settings, outcomes, failures):
                 records.write(json.dumps(line) + "\n")
             if number % 50 == 0:
                 print(
@@ -173,7 +173,11 @@ def _proposed(pack: Path, work: list[tuple[str, Plan]], choice: Choice) -> Itera
 
 
 def _propose(pack: Path, name: str, plan: Plan, choice: Choice) -> Proposals:
-    pattern = dict(read_pack(pack, [name]))[name]
+    return proposals_of(name, dict(read_pack(pack, [name]))[name], plan, choice)
+
+
+def proposals_of(name: str, pattern: Pattern, plan: Plan, choice: Choice) -> Proposals:
+    """The plan's programs for a pattern, written."""
     work = work_of(pattern, plan.element_type, plan.num_dense_cols)
     chosen = choice.prospects(prospects_of(work, plan.operation, plan.element_type), plan.limit, name)
     instances = different(entry.instance(plan.element_type, plan.num_dense_cols) for entry in chosen)
@@ -181,7 +185,7 @@ def _propose(pack: Path, name: str, plan: Plan, choice: Choice) -> Proposals:
     return Proposals(name, plan, pattern, list(islice(instances, limit)))
 
 
-def _measure(
+def measured_records(
     proposals: Proposals,
     process: DeviceProcess,
     compiler: Compiler,

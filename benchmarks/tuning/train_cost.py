@@ -10,12 +10,13 @@ import argparse
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure.measured import Measured, read_measured, read_records
+from benchmarks.measure.measured import MatrixEntry, Measured, matrix_entries, read_measured, read_records
 from benchmarks.origin import ROOT
 from benchmarks.tuning.strategy_worth import best_times, never_fastest, seldom_measured
 from sparsesmith.tuning.boosted import (
@@ -44,6 +45,25 @@ PLACES = (1, 2, 4, 8, 16)
 Ranking = Callable[[Measured], FloatArray]
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a model's card says of where its records come from."""
+
+    matrices: str
+    """Those that it was fitted on."""
+    commands: tuple[str, ...]
+    """Which make it again."""
+
+
+OF_THE_SPLIT = Origin(
+    "the train side of benchmarks/split.csv",
+    (
+        "python -m benchmarks.tuning.sweep PATTERNS.pack RECORDS.jsonl.xz --random 0.5",
+        "python -m benchmarks.tuning.train_cost RECORDS.jsonl.xz --pack PATTERNS.pack --out models/cost-h200",
+    ),
+)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", type=Path, nargs="+")
@@ -53,8 +73,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
     parser.add_argument("--device", default="NVIDIA H200", help="as the evaluator names it")
     options = parser.parse_args()
+    card = train_cost_model(options.device, options.records, options.pack, options.out, matrix_entries())
+    print(card)
+
+
+def train_cost_model(
+    device: str,
+    records: Sequence[Path],
+    packs: Sequence[Path],
+    out: Path,
+    entries: Mapping[str, MatrixEntry],
+    origin: Origin = OF_THE_SPLIT,
+) -> str:
+    """Fits, writes the folder of the model and gives its card."""
     words = all_words()
-    measured = read_measured(options.records, options.pack, words)
+    measured = read_measured(records, packs, words, entries=entries)
     training = [each for each in measured if each.matrix.split == "train"]
     held_out = [each for each in measured if each.matrix.split == "validation"]
     names = sorted({name for each in training for name in each.columns})
@@ -62,9 +95,9 @@ def main() -> None:
     doubt = fitted_doubt(_errors(training, names))
     print(f"doubt {described(doubt)}", flush=True)
     booster = train([_table(each) for each in training], names)
-    best = best_times(read_records(options.records), "train")
+    best = best_times(read_records(records), "train", entries)
     description = Description(
-        device=options.device,
+        device=device,
         columns=names,
         words=words,
         doubt=described(doubt),
@@ -73,14 +106,14 @@ def main() -> None:
         num_patterns=len({each.matrix.name for each in training}),
         left_out=never_fastest(best),
         seldom_seen=seldom_measured(best),
-        sources=[path.name for path in options.records],
+        sources=[path.name for path in records],
     )
-    BoostedCost(booster, description).save(options.out)
+    BoostedCost(booster, description).save(out)
     learned = _regret_table(held_out, lambda each: predicted(booster, names, each.columns))
     analytic = _regret_table(held_out, lambda each: each.columns["log_estimate"])
-    card = model_card(description, doubt, {"learned": learned, "analytic": analytic}, len(held_out))
-    (options.out / "README.md").write_text(card, encoding="utf-8")
-    print(card)
+    card = model_card(description, doubt, {"learned": learned, "analytic": analytic}, len(held_out), origin)
+    (out / "README.md").write_text(card, encoding="utf-8")
+    return card
 
 
 def regrets(measured: Sequence[Measured], ranking: Ranking) -> dict[str, list[float]]:
@@ -103,7 +136,10 @@ def _errors(training: Sequence[Measured], names: list[str]) -> list[Errors]:
     """Of models that did not see the matrix."""
     errors = []
     for fold in range(NUM_FOLDS):
-        booster = train([_table(each) for each in training if fold_of(each.matrix.name) != fold], names)
+        others = [_table(each) for each in training if fold_of(each.matrix.name) != fold]
+        if not others:
+            continue
+        booster = train(others, names)
         for each in training:
             if fold_of(each.matrix.name) == fold:
                 errors.append(_error(each, predicted(booster, names, each.columns)))
@@ -127,7 +163,11 @@ def _regret_table(measured: Sequence[Measured], ranking: Ranking) -> dict[str, l
 
 
 def model_card(
-    description: Description, doubt: Doubt, tables: Mapping[str, Mapping[str, list[float]]], num_held_out: int
+    description: Description,
+    doubt: Doubt,
+    tables: Mapping[str, Mapping[str, list[float]]],
+    num_held_out: int,
+    origin: Origin,
 ) -> str:
     """Data, command and metrics."""
     lines = [
@@ -139,7 +179,7 @@ def model_card(
         "how it is used.",
         "",
         f"**Data**: {description.num_programs} programs of {description.num_workloads} workloads on {description.num_patterns} matrices",
-        f"of the train side of benchmarks/split.csv, measured on one {description.device} by `benchmarks.tuning.sweep`",
+        f"of {origin.matrices}, measured on one {description.device} by `benchmarks.tuning.sweep`",
         f"({', '.join(description.sources)}).",
         "",
         f"**Left out of the search** (fastest of no training workload): {', '.join(description.left_out) or 'none'}.",
@@ -165,12 +205,11 @@ def model_card(
             f"**Doubt** (standard deviations of the log error, fitted across {NUM_FOLDS} folds of the training matrices): {parts}.",
             "",
             "**Limits**: one device; families and parameters that the records do not hold are ranked by the analytic estimate",
-            "alone; matrices far from those of the split are ranked less well, which the measurements of a search correct.",
+            "alone; matrices far from those that it saw are ranked less well, which the measurements of a search correct.",
             "",
             "**Reproduce**:",
             "",
-            "    python -m benchmarks.tuning.sweep PATTERNS.pack RECORDS.jsonl.xz --random 0.5",
-            "    python -m benchmarks.tuning.train_cost RECORDS.jsonl.xz --pack PATTERNS.pack --out models/cost-h200",
+            *(f"    {command}" for command in origin.commands),
             "",
         ]
     )

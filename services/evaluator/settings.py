@@ -21,6 +21,9 @@ class EvaluatorSettings(BaseSettings):
     )
     """Where jobs come from: redis://, rediss:// or unix://."""
 
+    traces_endpoint: str = Field(default="", max_length=2000)
+    """Where traces of jobs go, OTLP by HTTP: http://HOST:4318/v1/traces (extra `tracing`). Empty: nowhere."""
+
     device: Literal["auto", "cuda", "interpreter"] = "auto"
     """auto: a GPU where there is one, else the interpreter."""
     cuda_device: int = Field(default=0, ge=0, le=63)

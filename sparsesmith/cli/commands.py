@@ -99,6 +99,13 @@ def tune(  # noqa: PLR0913
     transposed_storage: StorageOfTransposed = "copy",
     alpha_beta: AlphaBeta = False,
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
+    writer: Annotated[
+        str | None,
+        typer.Option(help="With --search refine: mutate, text or endpoint", metavar="NAME"),
+    ] = None,
+    preset: Annotated[
+        Literal["fsr"] | None, typer.Option(help="With --search refine: how far it goes, as a known loop does")
+    ] = None,
     candidates: Annotated[int, typer.Option(help="Kernels to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to search at most", metavar="SECONDS")] = 120,
     wait: Annotated[
@@ -127,6 +134,7 @@ def tune(  # noqa: PLR0913
         alpha_beta=alpha_beta,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
+        refine={"writer": writer, "preset": preset},
     )
     with connection(url, header) as client:
         if detach:
@@ -380,6 +388,14 @@ def restore(
 
     contents = restored(folder, state)
     print(f"{state}: as it was at {contents.made_at}, of release {contents.release}")
+
+
+@app.command(context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)
+def calibrate(context: typer.Context) -> None:
+    """Train a cost model of this GPU on what it measures (all options go to benchmarks.tuning.calibrate)."""
+    if importlib.util.find_spec("benchmarks") is None:
+        raise Unavailable("this command measures by benchmarks/, which are in the repository alone: use a clone")
+    _become("benchmarks.tuning.calibrate", context.args)
 
 
 @train_app.command("pretrain", context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)

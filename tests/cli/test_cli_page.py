@@ -41,7 +41,7 @@ def test_every_option_that_is_shown_exists() -> None:
 
 
 def test_commands_that_talk_to_a_server_take_the_same_options_for_it() -> None:
-    local = {"backup", "check", "demo", "gpus", "keys", "new-kernel", "restore", "train", "up"}
+    local = {"backup", "calibrate", "check", "demo", "gpus", "keys", "new-kernel", "restore", "train", "up"}
     for name, command in COMMANDS.items():
         for each in getattr(command, "commands", {}).values() or [command]:
             assert name in local or {"--url", "--header", "--json"} <= options_of(each), name
