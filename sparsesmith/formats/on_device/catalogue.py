@@ -1,15 +1,19 @@
 """Which formats are built on a device."""
 
-from sparsesmith.formats.format import Format, Layout, Parameters
+from sparsesmith.formats.format import MAX_OFFSET, Format, Layout, Parameters
 from sparsesmith.formats.on_device.blocks import build_bsell, build_bsr
 from sparsesmith.formats.on_device.csr_tiles import build_csr_tiles
 from sparsesmith.formats.on_device.dia import build_dia
-from sparsesmith.formats.on_device.machine import DeviceCsr, Machine
+from sparsesmith.formats.on_device.machine import WARP, DeviceCsr, Machine
 from sparsesmith.formats.on_device.padded import build_ell, build_sell
 from sparsesmith.formats.on_device.row_bins import build_row_bins
 from sparsesmith.matrix.pattern import Pattern
 
 FORMATS = ("row_bins", "ell", "sell", "csr_tiles", "dia", "bsr", "bsell")
+
+
+MAX_ROWS = MAX_OFFSET // WARP - 1
+"""Some kernels give each row a warp, and count threads in 32 bits."""
 
 
 def build_on_device(
@@ -20,6 +24,8 @@ def build_on_device(
 
     Raises InvalidProgram where the pattern does not fit, in the host's words.
     """
+    if csr.num_rows > MAX_ROWS:
+        return None
     match format_.name:
         case "row_bins":
             return build_row_bins(machine, csr, parameters)

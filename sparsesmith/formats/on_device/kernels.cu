@@ -6,7 +6,8 @@
 constexpr int CHUNK = 1024;
 constexpr int DIGITS = 16;
 
-__device__ int thread_number() { return blockIdx.x * 256 + threadIdx.x; }
+// The largest integer behind all that can be counted.
+__device__ int thread_number() { return min(blockIdx.x * 256u + threadIdx.x, (unsigned)NONE); }
 
 __device__ int least_of_warp(int number) {
   for (int step = 16; step > 0; step /= 2) number = min(number, __shfl_xor_sync(FULL, number, step));
