@@ -34,8 +34,9 @@ DIST ?= dist
 wheel: $(INSTALLED) ## The client and the library as a wheel in dist/, for machines that use a server elsewhere
 	$(PYTHON) -m hatchling build -t wheel -d $(DIST)
 
-test: $(INSTALLED) ## All tests that need no GPU
-	$(PYTHON) -m pytest -m "not gpu"
+TEST_PROCESSES ?= 2
+test: $(INSTALLED) ## All tests that need no GPU, in TEST_PROCESSES processes (2)
+	$(PYTHON) -m pytest -m "not gpu" -n $(TEST_PROCESSES) --dist loadfile
 
 check: $(INSTALLED) ## ruff, mypy --strict, import-linter, freshness of generated files
 	$(PYTHON) -m ruff check .

@@ -2,7 +2,7 @@
 
     python -m benchmarks.learning.online keep STATE [--out benchmarks/results]     a course's folder -> results/DEVICE/online-ARM-SEED.json
     python -m benchmarks.learning.online table [benchmarks/results/h200]           arms beside the start and beside each other
-    python -m benchmarks.learning.online plot [benchmarks/results/h200]            plots/online-DEVICE.svg
+    python -m benchmarks.learning.online plot [benchmarks/results/h200]            online.svg beside the results
     python -m benchmarks.learning.online packs FOLDER LESSONS PROBES               packs of .npz: train side; core validation matrices
 
 Courses are made by `python -m services.trainer.course learn` (docs/training.md). Intervals are 95 % over workloads, by bootstrap of
@@ -25,7 +25,7 @@ import scipy.sparse
 
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import RESULTS, folder_of, machine, source_commit
-from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PLOTS, STYLE
+from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
 from services.trainer.course.judging import Group, figures
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import pattern_from_scipy
@@ -34,7 +34,14 @@ Json = dict[str, Any]
 DRAWS = 2000
 NNZ = (3_000, 600_000)
 """Of matrices to learn from."""
-SHOWN = (("log_speed", "speed of single samples"), ("best_of_n", "best of n"), ("pass_at_1", "pass@1"))
+SHOWN = (
+    ("mean_reward", "reward"),
+    ("pass_at_1", "pass@1"),
+    ("log_speed", "speed of single samples"),
+    ("best_of_n", "best of n"),
+)
+RATIOS = ("log_speed", "best_of_n")
+"""Binary logarithms of speeds over the best routine."""
 
 
 def main() -> None:
@@ -53,7 +60,7 @@ def main() -> None:
     for name, run in (("table", table), ("plot", plot)):
         command = commands.add_parser(name)
         command.add_argument("folder", type=Path, nargs="?", default=RESULTS / "h200")
-        command.set_defaults(run=lambda options, run=run: print(run(read(options.folder), options.folder.name)))
+        command.set_defaults(run=lambda options, run=run: print(run(read(options.folder), options.folder)))
     packing = commands.add_parser("packs")
     packing.add_argument("matrices", type=Path)
     packing.add_argument("lessons", type=Path)
@@ -134,10 +141,10 @@ def read(folder: Path) -> list[Json]:
     return [each for each in found if each.get("kind") == "online"]
 
 
-def table(results: Sequence[Json], device: str) -> str:
+def table(results: Sequence[Json], folder: Path) -> str:
     """An arm a line, over its start; seeds beside each other."""
     lines = [
-        f"| {device}: arm | seed | seconds | updates | pass@1 | single samples over the start | best of n over the start | used | oldest |",
+        f"| {folder.name}: arm | seed | seconds | updates | pass@1 | single samples over the start | best of n over the start | used | oldest |",
         "|" + "---|" * 9,
     ]
     for each in results:
@@ -157,13 +164,13 @@ def _ratio(change: Mapping[str, float]) -> str:
     return f"{mean:.3f}x ({low:.3f} to {high:.3f})"
 
 
-def plot(results: Sequence[Json], device: str) -> str:
+def plot(results: Sequence[Json], folder: Path) -> str:
     """Judgements over seconds of learning, a panel a figure, a line an arm; points are seeds."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(11, 3.4), layout="constrained")
+        figure = Figure(figsize=(12, 3.0), layout="constrained")
         panels = figure.subplots(1, len(SHOWN))
         by_arm: defaultdict[str, list[Json]] = defaultdict(list)
         for each in results:
@@ -173,14 +180,14 @@ def plot(results: Sequence[Json], device: str) -> str:
                 points = sorted((p["at_s"], p["figures"][name]) for each in courses for p in each["judgements"])
                 seconds = sorted({at for at, _ in points})
                 means = [float(np.mean([value for at, value in points if at == second])) for second in seconds]
-                if name != "pass_at_1":
+                if name in RATIOS:
                     points, means = [(at, 2**value) for at, value in points], [2**value for value in means]
                 panel.plot(seconds, means, color=colour, label=arm)
                 panel.plot([at for at, _ in points], [value for _, value in points], mark, color=colour, markersize=4)
             panel.set_xlabel("seconds of learning")
-            panel.set_title(label if name == "pass_at_1" else f"{label}, over the best routine", fontsize=10)
+            panel.set_title(f"{label}, over the best routine" if name in RATIOS else label, fontsize=9)
         panels[0].legend(fontsize=8)
-        path = PLOTS / f"online-{device}.svg"
+        path = folder / "online.svg"
         figure.savefig(path, metadata={"Date": None})
     return str(path)
 

@@ -8,10 +8,11 @@ python -m benchmarks.learning.scaling check                        exit 1 where 
 import argparse
 import json
 import math
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,11 +35,8 @@ class Units:
 
     graded_s: float
     """Programs a second of one evaluator on an H200, means over matrices of the slowest kind of workload."""
-    record_bytes: float
-    published_s: float
-    """Records a second that one Valkey takes from one evaluator's process."""
-    learned_s: float
-    """... and that one trainer's process reads, parses and acknowledges."""
+    stream: "StreamUnits | None"
+    """None: not measured."""
     update_s: float
     """Seconds of an update of `update_records` on two CPU cores; on a GPU it was not measured alone."""
     update_records: int
@@ -46,26 +44,40 @@ class Units:
     """Of a program."""
     canary_s: float
     """Mean on an H200."""
-    weights_bytes: int
-    """Of a published version of the shipped policy."""
+
+
+@dataclass(frozen=True)
+class StreamUnits:
+    """Of the reward stream alone."""
+
+    record_bytes: float
+    published_s: float
+    """Records a second that one Valkey takes from one evaluator's process."""
+    read_s: float
+    """... and that one trainer's process reads, parses and acknowledges."""
+    load_average: float
+    """Of the machine's, where nothing else should run."""
 
 
 def units() -> Units:
     """From the result files."""
     throughput, update = _result("h200/throughput.json"), _result("cpu/trainer-update.json")
-    stream, guard = _result("cpu/reward-stream.json"), _result("h200/online-guard.json")
-    canaries = guard["versions"]["canary_s"]
+    canaries = _result("h200/online-guard.json")["versions"]["canary_s"]
     return Units(
         graded_s=min(row["a_second"] for row in throughput["rows"]),
-        record_bytes=stream["record_bytes"],
-        published_s=stream["published_a_second"],
-        learned_s=stream["read_a_second"],
+        stream=_stream_units(),
         update_s=update["update_s"],
         update_records=update["records"],
         tokens=update["tokens"] / update["records"],
         canary_s=math.fsum(canaries) / len(canaries),
-        weights_bytes=stream["weights_bytes"],
     )
+
+
+def _stream_units() -> StreamUnits | None:
+    if not (RESULTS / "cpu" / "reward-stream.json").is_file():
+        return None
+    told = _result("cpu/reward-stream.json")
+    return StreamUnits(told["record_bytes"], told["published_a_second"], told["read_a_second"], told["load_average"])
 
 
 def table(known: Units) -> str:
@@ -74,47 +86,52 @@ def table(known: Units) -> str:
         (f"{RECORDS_A_DAY:,} records a day", RECORDS_A_DAY / DAY_S),
         (f"{EVALUATORS:,} evaluators that never wait", EVALUATORS * known.graded_s),
     )
-    rows: Sequence[tuple[str, Any]] = (
+    rows: list[tuple[str, Callable[[float], str]]] = [
         ("records a second", lambda rate: f"{rate:,.1f}"),
         ("evaluators (H200)", lambda rate: f"{rate / known.graded_s:,.2f}"),
         ("tokens a second to sample", lambda rate: f"{rate * known.tokens:,.0f}"),
-        ("bytes a second through the stream", lambda rate: _bytes(rate * known.record_bytes)),
-        ("processes that publish, at their fastest", lambda rate: f"{math.ceil(rate / known.published_s):,}"),
-        ("trainer processes that only read", lambda rate: f"{math.ceil(rate / known.learned_s):,}"),
-        (
-            "trainers on two CPU cores each",
-            lambda rate: f"{math.ceil(rate * known.update_s / known.update_records):,}",
-        ),
+        ("trainers on two CPU cores each", lambda rate: f"{math.ceil(rate * known.update_s / known.update_records):,}"),
         ("seconds until the stream's 100,000 records are full, unread", lambda rate: f"{100_000 / rate:,.0f}"),
-        (
-            "updates of 512 a canary's time (a version is at least so long in service)",
-            lambda rate: f"{rate * known.canary_s / 512:,.2f}",
-        ),
-    )
+        ("updates of 512 within one canary's time", lambda rate: f"{rate * known.canary_s / 512:,.2f}"),
+        *([] if known.stream is None else _stream_rows(known.stream)),
+    ]
     lines = ["| | " + " | ".join(name for name, _ in loads) + " |", "|---|" + "---|" * len(loads)]
     lines += [f"| {name} | " + " | ".join(told(rate) for _, rate in loads) + " |" for name, told in rows]
-    unit_lines = [
-        f"Units: an evaluator grades {known.graded_s:.1f} programs a second (results/h200/throughput.json); a record is "
-        f"{known.record_bytes:,.0f} bytes, one Valkey on two shared cores takes {known.published_s:,.0f} of them a second from one process and "
-        f"gives {known.learned_s:,.0f} to one trainer (results/cpu/reward-stream.json); an update of {known.update_records} programs, "
-        f"{known.tokens:.0f} tokens each, takes {known.update_s:.0f} s on two CPU cores (results/cpu/trainer-update.json); a canary "
-        f"{known.canary_s:.1f} s on an H200 (results/h200/online-guard.json); a version's weights are {_bytes(known.weights_bytes)}.",
+    return "\n".join([*lines, "", _told(known)])
+
+
+def _stream_rows(stream: StreamUnits) -> list[tuple[str, Callable[[float], str]]]:
+    return [
+        ("bytes a second through the stream", lambda rate: _bytes(rate * stream.record_bytes)),
+        ("processes that publish, at their fastest", lambda rate: f"{math.ceil(rate / stream.published_s):,}"),
+        ("trainer processes that only read", lambda rate: f"{math.ceil(rate / stream.read_s):,}"),
     ]
-    return "\n".join([*lines, "", *unit_lines])
+
+
+def _told(known: Units) -> str:
+    """The units in words."""
+    words = (
+        f"Units: an evaluator grades {known.graded_s:.1f} programs a second (results/h200/throughput.json); an update of "
+        f"{known.update_records} programs, {known.tokens:.0f} tokens each, takes {known.update_s:.0f} s on two CPU cores "
+        f"(results/cpu/trainer-update.json); a canary {known.canary_s:.1f} s on an H200 (results/h200/online-guard.json)"
+    )
+    if known.stream is None:
+        return f"{words}. What the stream itself takes was not measured yet."
+    return (
+        f"{words}; a record is {known.stream.record_bytes:,.0f} bytes, one Valkey takes {known.stream.published_s:,.0f} of them a second "
+        f"from one process and gives {known.stream.read_s:,.0f} to one trainer, on two cores that {known.stream.load_average:.0f} "
+        "processes shared (results/cpu/reward-stream.json)."
+    )
 
 
 def measure(options: argparse.Namespace) -> None:
     """Publish, read and acknowledge records of programs of the shipped policy's tokenizer."""
     from benchmarks.learning.trainer_update import make_records
-    from services.trainer.service import load_networks
-    from sparsesmith.policy.checkpoint import language_model_weights
     from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
     from sparsesmith.transport.connection import connect
     from sparsesmith.transport.stream import RewardStream
 
     records = [each.record for each in make_records(options.policy, 32)]
-    networks = load_networks(options.policy)
-    weights = [*language_model_weights(networks.model).values(), *networks.encoder.state_dict().values()]
     with tempfile.TemporaryDirectory(prefix="ss-scaling-") as folder:
         server = EmbeddedValkey(Path(folder))
         server.start()
@@ -139,7 +156,7 @@ def measure(options: argparse.Namespace) -> None:
         "record_bytes": round(sum(len(each.model_dump_json()) for each in records) / len(records)),
         "published_a_second": round(published_s, 1),
         "read_a_second": round(read_s, 1),
-        "weights_bytes": 2 * sum(each.numel() for each in weights),
+        "load_average": os.getloadavg()[0],
     }
     path = RESULTS / "cpu" / "reward-stream.json"
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

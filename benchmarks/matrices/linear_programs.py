@@ -115,7 +115,8 @@ def _sums_are_x(row: npt.NDArray[np.integer], x: npt.NDArray[np.integer], y: npt
 
 
 def _stacked(blocks: list[Entries], num_cols: int) -> scipy.sparse.csr_matrix:
-    offset, parts = 0, []
+    offset = 0
+    parts: list[Entries] = []
     for rows, cols, values in blocks:
         parts.append((rows + offset, cols, values))
         offset += int(rows.max()) + 1

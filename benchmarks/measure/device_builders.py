@@ -36,6 +36,7 @@ def choices(pattern: Pattern) -> Iterator[tuple[str, Mapping[str, ParameterValue
     yield "sell", {"sigma": 0}
     yield "csr_tiles", {"long_rows": "split"}
     yield "dia", {}
+    yield "bsell", {"block_rows": 3, "block_cols": 3}
 
 
 def main() -> None:

@@ -1,10 +1,7 @@
 """A kernel at once: from the pattern in memory to a program that may be launched, by stage; and what it is worth.
 
-<<<<<<< HEAD:benchmarks/measure/instant.py
-    python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--seconds S] [--out FOLDER]
-=======
-    python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--literal] [--seconds S] [--out FOLDER]
->>>>>>> w/instant:benchmarks/measure/instant.py
+    python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--literal] [--seconds S]
+                                         [--out FOLDER]
 
 The choice is made in this process, as the generator makes it; format, compilation, input and check are an evaluator's
 (`Grader.hand_out`), without a queue between. Each run is of a pattern that nothing is remembered of; the stack is warm: the

@@ -4,8 +4,9 @@
 
 On a GPU: host time of a product of a small matrix (one launch) from C, from Python with `out=`, and of
 CuPy's own; scaled over plain products on the GPU; new values from the device in bytes a second. Without a GPU the
-driver is tests/operator/stand_in_driver.c, whose calls return at once: what is left is the library's own time, and Python's
-way to it by ctypes. The least of `turns` means counts: the machine may be busy.
+driver is tests/operator/stand_in_driver.c, whose calls return at once: what is left is the library's own time, Python's
+way to it by ctypes, and `python_out`, a whole `matvec(x, out=y)` of torch's tensors with its checks. The least of `turns`
+means counts: on a busy machine many turns of few calls.
 """
 
 import argparse
@@ -30,8 +31,10 @@ from sparsesmith.artifacts.launcher import current_architecture, import_cupy
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operator import Operator
+from sparsesmith.operator.backend import Scale
 from sparsesmith.operator.directions import direction_of, plain_program
 from sparsesmith.operator.file import packed_sections
+from sparsesmith.operator.host import HostBackend
 from sparsesmith.operator.image import as_bytes, support_cubin
 from sparsesmith.operator.native.build import SOURCES, build, c_compiler
 from sparsesmith.operator.native.library import LIBRARY_VARIABLE, NativeOperator
@@ -139,8 +142,31 @@ def _host_times(matrix: Any, architecture: str, calls: int, turns: int) -> dict[
         plain = min(in_c(0) for _ in range(turns))
         scaled = min(in_c(1) for _ in range(turns))
     by_ctypes = min(_us_a_call(lambda: operator.apply(x, y, 0), calls, wait) for _ in range(turns))
+    found = {"c": plain, "c_scaled": scaled, "ctypes": by_ctypes}
+    if STAND_IN in os.environ:
+        found["python_out"] = _python_us(matrix, operator, calls, turns)
     operator.close()
-    return {"c": plain, "c_scaled": scaled, "ctypes": by_ctypes}
+    return found
+
+
+def _python_us(matrix: Any, native: NativeOperator, calls: int, turns: int) -> float:
+    import torch
+
+    operator = _operator(matrix)
+    operator._bound._backend = _OnTheStandIn(native)
+    x, y = torch.zeros(2000), torch.zeros(2000)
+    return min(_us_a_call(lambda: operator.matvec(x, out=y), calls, lambda: None) for _ in range(turns))
+
+
+class _OnTheStandIn(HostBackend):
+    """Products of tensors of the host, which is the stand-in's device, through the C library."""
+
+    def __init__(self, native: NativeOperator) -> None:
+        self._native = native
+
+    def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
+        self._native.apply(x.data_ptr(), out.data_ptr(), 0, scale.alpha, scale.beta)
+        return out
 
 
 def _vectors() -> tuple[int, int, Callable[[], None]]:

@@ -1,9 +1,11 @@
 """The stack under load while its processes are killed: is every accepted job answered, once, and nothing else broken?
 
-    make soak        (python -m benchmarks.service.soak [--seconds 180] [--clients 12] [--kills 14] [--out benchmarks/results])
+    make soak
+    python -m benchmarks.service.soak --seconds 3600 --clients 200 --slow 20 --vanishing 20 --uploading 2 --kills 100
 
 The real stack of this machine. Clients post small matrices of their own under idempotency keys, some for samples of the
-policy, again and again until they are told a job; cancel some; and wait. Meanwhile processes are killed with SIGKILL, one
+policy, again and again until they are told a job; cancel some; and wait. Others send by drops, leave in the middle of a
+body, before an answer or in the middle of events, or send large matrices. Meanwhile processes are killed with SIGKILL, one
 after the other, every kind of them at least once: evaluators, trainer, Valkey, the generator and the engine's own process,
 which takes long to return and is not killed more than twice. Then nothing is killed any more until all jobs have ended,
 generator and Valkey are killed a last time, and each job is looked at again.
@@ -16,7 +18,6 @@ request got a status that is none of ours.
 import argparse
 import json
 import os
-import platform
 import random
 import re
 import signal
@@ -27,14 +28,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from benchmarks.origin import RESULTS, source_commit
+from benchmarks.origin import RESULTS, command, machine, source_commit
+from benchmarks.service.load import ENDED, PAUSE_S, Job, Load
+from benchmarks.service.odd_clients import slow, uploading, vanishing
 from sparsesmith.cli.local_stack import wait_until_ready
 from sparsesmith.client.clients import Client
 from sparsesmith.errors import Unavailable
@@ -45,27 +49,10 @@ ENGINE = "engine"
 """The generator's child that samples."""
 SLOW = {"generator": 2, ENGINE: 2}
 """Kinds whose return takes long, and how often they are killed at most."""
-CANCELLED_SHARE = 0.1
-SAMPLED_SHARE = 0.03
-"""Of the jobs: policy samples, which take long on a CPU."""
-ENDED = ("finished", "graded", "failed", "cancelled")
-LAST_WAIT_S = 600
 RETURN_S = 600
 """Of a process that was killed, on a busy machine."""
-PAUSE_S = 0.5
 EXPECTED = frozenset({200, 202, 204, 404, 409, 429, 503})
 """Of requests of this load; a connection that is refused or cut counts apart: somebody killed the server."""
-
-
-@dataclass
-class Job:
-    """An accepted job, as its client knows it."""
-
-    job_id: str
-    is_cancelled: bool = False
-    """We were told so: 204."""
-    end: dict[str, Any] | None = None
-    """Its status when it was first seen to have ended."""
 
 
 @dataclass(frozen=True)
@@ -75,97 +62,6 @@ class Look:
     status: Mapping[str, Any]
     ends: tuple[str, ...]
     """States of its stream of events that end a job, also beyond the first."""
-
-
-@dataclass
-class Load:
-    """What the clients saw; shared by their threads."""
-
-    url: str
-    jobs: dict[str, Job] = field(default_factory=dict)
-    statuses: Counter[int] = field(default_factory=Counter)
-    unreachable: int = 0
-    stop: threading.Event = field(default_factory=threading.Event)
-    _counting: threading.Lock = field(default_factory=threading.Lock)
-
-    def ask(self, client: httpx.Client, method: str, path: str, **options: Any) -> httpx.Response | None:
-        """None where nobody answered."""
-        try:
-            response = client.request(method, self.url + path, timeout=60, **options)
-        except httpx.TransportError:
-            with self._counting:
-                self.unreachable += 1
-            time.sleep(PAUSE_S)
-            return None
-        with self._counting:
-            self.statuses[response.status_code] += 1
-        return response
-
-    def one_client(self, seed: int) -> None:
-        """Posts, now and then cancels, and waits for a while."""
-        chosen = random.Random(seed)
-        with httpx.Client() as client:
-            while not self.stop.is_set():
-                job = self._accepted(client, f"soak-{seed}-{chosen.getrandbits(64)}", small_request(chosen))
-                if job is None:
-                    continue
-                self.jobs[job.job_id] = job
-                if chosen.random() < CANCELLED_SHARE:
-                    response = self.ask(client, "DELETE", f"/v1/kernels/{job.job_id}")
-                    job.is_cancelled = response is not None and response.status_code == 204
-                self.ask(client, "GET", f"/v1/kernels/{job.job_id}")
-                time.sleep(chosen.uniform(0, 2 * PAUSE_S))
-
-    def _accepted(self, client: httpx.Client, key: str, body: Mapping[str, Any]) -> Job | None:
-        """Asks under one key until told a job, also once the load is over; None where nobody would say in the end."""
-        deadline = time.monotonic() + LAST_WAIT_S
-        while time.monotonic() < deadline:
-            response = self.ask(client, "POST", "/v1/kernels", json=body, headers={"Idempotency-Key": key})
-            if response is not None and response.status_code == 202:
-                return Job(response.json()["job_id"])
-            time.sleep(PAUSE_S)
-        return None
-
-    def wait_for_ends(self) -> None:
-        """Of all jobs, for as long as some end within `LAST_WAIT_S`."""
-        deadline = time.monotonic() + LAST_WAIT_S
-        with httpx.Client() as client:
-            while (open_jobs := [each for each in self.jobs.values() if each.end is None]) and (
-                time.monotonic() < deadline
-            ):
-                for job in open_jobs:
-                    response = self.ask(client, "GET", f"/v1/kernels/{job.job_id}")
-                    if response is not None and response.status_code == 200:
-                        status = response.json()
-                        if status["status"]["state"] in ENDED:
-                            job.end, deadline = status, time.monotonic() + LAST_WAIT_S
-                time.sleep(PAUSE_S)
-
-    def listed(self) -> set[str]:
-        """Ids of all jobs that the service knows."""
-        found: set[str] = set()
-        before: dict[str, str] = {}
-        with httpx.Client() as client:
-            while True:
-                page = client.get(f"{self.url}/v1/kernels", params={"limit": 200, **before}, timeout=60).json()
-                found |= {each["job_id"] for each in page["jobs"]}
-                if page["next_before"] is None:
-                    return found
-                before = {"before": page["next_before"]}
-
-
-def small_request(chosen: random.Random) -> dict[str, Any]:
-    """A matrix that nobody sent before, and two candidates."""
-    size = chosen.randrange(20, 60)
-    entries = sorted({(chosen.randrange(size), chosen.randrange(size)) for _ in range(4 * size)})
-    matrix = {
-        "num_rows": size,
-        "num_cols": size,
-        "row_indices": [row for row, _ in entries],
-        "col_indices": [col for _, col in entries],
-    }
-    search = "sample" if chosen.random() < SAMPLED_SHARE else "families"
-    return {"matrix": matrix, "search": search, "budget": {"candidates": 2, "seconds": 120}}
 
 
 def schedule(kinds: Sequence[str], count: int, chosen: random.Random) -> list[str]:
@@ -279,6 +175,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=180)
     parser.add_argument("--clients", type=int, default=12)
+    parser.add_argument("--slow", type=int, default=4, help="clients that send by drops")
+    parser.add_argument("--vanishing", type=int, default=4, help="clients that leave in the middle")
+    parser.add_argument("--uploading", type=int, default=1, help="clients that send large matrices")
+    parser.add_argument("--upload-nnz", type=int, default=300_000)
     parser.add_argument("--kills", type=int, default=14)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -301,12 +201,12 @@ def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], l
     with Stack(stack_options, on_event=lambda told: print(told, flush=True)) as stack:
         with Client(stack.url) as client:
             wait_until_ready(client, stack, is_whole=True)
-        running = process_ids(stack)
+        running, memory_before = process_ids(stack), memory_mib(stack)
         if ENGINE not in running:
             raise Unavailable("everything works, and the engine's own process is not found: nobody could kill it")
         kinds = schedule(sorted(running), options.kills, random.Random(options.seed))
         load = Load(stack.url)
-        by_kind = under_load(load, options.clients, lambda: killed(stack, kinds, options.seconds))
+        by_kind = under_load(load, all_clients(load, options), lambda: killed(stack, kinds, options.seconds))
         load.wait_for_ends()
         for kind in ("generator", "valkey"):
             kill(stack, kind)
@@ -314,6 +214,8 @@ def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], l
             wait_until_ready(client, stack)
         print(f"{len(load.jobs)} jobs are looked at again", flush=True)
         looks = {job_id: looked_at(stack.url, job_id) for job_id, job in load.jobs.items() if job.end is not None}
+        memory_after = memory_mib(stack)
+        valkey_bytes = sum(path.stat().st_size for path in (folder / "valkey").rglob("*") if path.is_file())
         doubles = load.listed() - load.jobs.keys()
         defects = [
             f"{path.stem}: {last}"
@@ -328,8 +230,8 @@ def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], l
         "kind": "soak",
         "commit": source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, no GPU",
-        "command": f"benchmarks.service.soak --seconds {options.seconds:g} --clients {options.clients} --kills {options.kills}",
+        "machine": machine(),
+        "command": command("benchmarks.service.soak"),
         "kills": dict(sorted(by_kind.items())),
         "jobs": len(load.jobs),
         "ended": dict(sorted(ended.items())),
@@ -338,13 +240,36 @@ def soaked(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Any], l
         "failures": failures([*load.jobs.values()]),
         "statuses": {str(status): count for status, count in sorted(load.statuses.items())},
         "unreachable": load.unreachable,
+        "odd_clients": dict(sorted(load.deeds.items())),
+        "memory_mib": {"before": memory_before, "after": memory_after},
+        "valkey_bytes": valkey_bytes,
         "tracebacks_in_logs": dict(sorted(Counter(defects).items())),
     }, wrong
 
 
-def under_load(load: Load, num_clients: int, trouble: Callable[[], Counter[str]]) -> Counter[str]:
+def all_clients(load: Load, options: argparse.Namespace) -> list[Callable[[], None]]:
+    """One for each thread."""
+    return [
+        *(partial(load.one_client, seed) for seed in range(options.clients)),
+        *(partial(slow, load, seed) for seed in range(options.slow)),
+        *(partial(vanishing, load, seed) for seed in range(options.vanishing)),
+        *(partial(uploading, load, seed, options.upload_nnz) for seed in range(options.uploading)),
+    ]
+
+
+def memory_mib(stack: Stack) -> dict[str, int]:
+    """What each kind of process holds now."""
+    found = {}
+    for kind, pid in sorted(process_ids(stack).items()):
+        with suppress(OSError):
+            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            found[kind] = pages * os.sysconf("SC_PAGE_SIZE") // 2**20
+    return found
+
+
+def under_load(load: Load, clients: Sequence[Callable[[], None]], trouble: Callable[[], Counter[str]]) -> Counter[str]:
     """Clients at work while there is trouble, and until each of their requests is answered."""
-    threads = [threading.Thread(target=load.one_client, args=(seed,)) for seed in range(num_clients)]
+    threads = [threading.Thread(target=client) for client in clients]
     for thread in threads:
         thread.start()
     try:

@@ -78,7 +78,9 @@ class Bench:
             "operator": (OperatorProduct(operator, arrays), OperatorProduct(operator.T, arrays)),
             "library": _of_library(matrix, reports, arrays),
         }
-        products, loops, objectives = {}, {}, {}
+        products: dict[str, float] = {}
+        loops: dict[str, float] = {}
+        objectives: dict[str, float] = {}
         for kind, pair in pairs.items():
             products[kind] = arrays.us_a_step(partial(_both, pair), *self._timed)
             loop = PrimalDual(programme, pair, arrays)

@@ -10,7 +10,7 @@ Without a GPU the operator and SciPy compute on the host: times of a machine tha
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,8 @@ class Bench:
         }
         if arrays.is_on_gpu:
             products["routine"] = Routines().product(best, matrix)
-        times, residuals = {}, {}
+        times: dict[str, float] = {}
+        residuals: dict[str, float] = {}
         for kind, product in products.items():
             loop = ConjugateGradients(product, arrays, matrix.shape[0])
             times[kind] = arrays.us_a_step(loop.run, self._options.iterations, self._options.turns)
@@ -126,7 +127,8 @@ def _patterns(options: argparse.Namespace) -> Iterator[tuple[str, Pattern]]:
     """Real ones first, then made ones, so many in all."""
     made = dict(_made(options.nnz))
     room, names = max(0, options.matrices - len(made)), 0
-    for name, pattern in () if options.pack is None else read_pack(options.pack):
+    packed: Iterable[tuple[str, Pattern]] = () if options.pack is None else read_pack(options.pack)
+    for name, pattern in packed:
         if names < room and pattern.num_rows == pattern.num_cols and pattern.nnz <= options.max_nnz:
             whole = pattern_from_scipy(pattern.to_scipy(np.ones(pattern.nnz)) + scipy.sparse.identity(pattern.num_rows))
             if whole.transposed[0].digest == whole.digest:

@@ -30,6 +30,7 @@ from sparsesmith_proto.api import (
     SigningKey,
     TaskCard,
     TaskPage,
+    TaskPosting,
     TuningOptions,
 )
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
@@ -59,6 +60,7 @@ MESSAGES: tuple[type[Message], ...] = (
     RollbackRequest,
     TaskCard,
     TaskPage,
+    TaskPosting,
     EvaluationJob,
     EvaluationReport,
     InstantJob,

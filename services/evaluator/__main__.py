@@ -72,7 +72,9 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from sparsesmith.transport.quarantine import Quarantine
     from sparsesmith.transport.queue import evaluation_worker
     from sparsesmith.transport.stream import RewardStream
+    from sparsesmith.transport.traces import traces_to
 
+    traces = traces_to(settings.traces_endpoint, "sparsesmith-evaluator")
     connection = connect(settings.redis_url)
     quarantine = Quarantine(connection)
     chosen = chosen_device(settings, quarantine.uuids)
@@ -111,8 +113,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         held = {part: is_held and kernel.is_whole for part, is_held in parts.items()}
         metrics = EvaluatorMetrics(device, held, ecc is not None and ecc.is_counting)
         channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
-        service = jobs.GradingService(grader, *channels, metrics.graded, memory, _told_of(settings))
-        jobs.install(service)
+        told_to = metrics.graded, memory, _told_of(settings), traces
+        jobs.install(jobs.GradingService(grader, *channels, *told_to))
         with published(metrics.registry, MetricsChannel(connection), worker.name):
             worker.work(burst=burst, logging_level="WARNING")
     if worker.is_retiring:

@@ -31,6 +31,7 @@ from sparsesmith.reward import rewards, standard_of
 from sparsesmith.transport.accounts import Accounts
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.stream import RewardStream
+from sparsesmith.transport.traces import NO_TRACES, Traces, span
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -209,9 +210,11 @@ class GradingService:
         on_report: Callable[[EvaluationReport], None] = lambda report: None,
         memory: MemoryWatch = UNWATCHED,
         told_of: Origins = (),
+        traces: Traces = NO_TRACES,
     ) -> None:
         """`told_of`: origins beside the policy's whose programs are recorded where they passed."""
         self._told_of = told_of
+        self._traces = traces
         self._grader = grader
         self._memory = memory
         self._patterns = patterns
@@ -226,19 +229,22 @@ class GradingService:
         """
         began = time.monotonic()
         try:
-            with self._memory.over(job.job_id):
+            with span(self._traces, "grade", job.job_id) as told, self._memory.over(job.job_id):
                 report = self._grader.grade(job, self._patterns)
+                told.update({"device": report.device.name, "candidates": len(report.evaluations)})
         finally:
             self._charge(job.job_id, time.monotonic() - began)
         self._on_report(report)
         for record in reward_records(job, report, self._known.rival(job, report), self._told_of):
-            self._stream.publish(record)
+            with span(self._traces, "reward", job.job_id) as told:
+                told.update({"record": record.record_id, "outcome": record.outcome.outcome})
+                self._stream.publish(record)
         self._known.take_in(job, report)
         return report
 
     def hand_out(self, job: InstantJob) -> InstantReport:
         """Checks the program of a job once; nobody learns from it, as it is graded in full later."""
-        with self._memory.over(job.job_id):
+        with span(self._traces, "hand out", job.job_id), self._memory.over(job.job_id):
             report = self._grader.hand_out(job, self._patterns)
         self._charge(job.job_id, report.seconds)
         return report

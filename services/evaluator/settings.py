@@ -21,6 +21,9 @@ class EvaluatorSettings(BaseSettings):
     )
     """Where jobs come from: redis://, rediss:// or unix://."""
 
+    traces_endpoint: str = Field(default="", max_length=2000)
+    """Where traces of jobs go, OTLP by HTTP: http://HOST:4318/v1/traces (extra `tracing`). Empty: nowhere."""
+
     device: Literal["auto", "cuda", "interpreter"] = "auto"
     """auto: a GPU where there is one, else the interpreter."""
     cuda_device: int = Field(default=0, ge=0, le=63)
@@ -63,8 +66,8 @@ class EvaluatorSettings(BaseSettings):
     """Whether programs of families and mutators that pass go on the trainer's stream, too, for a trainer that imitates
     (SPARSESMITH_TRAINER_IMITATION_SHARE). Off: no GPU has shown yet that it pays."""
     builds_formats: bool = False
-    """Whether a GPU builds the formats of matrices from 100,000 nonzeros itself (row_bins, ell, sell, csr_tiles, dia).
-    Off: the same bits are certain, the time on a GPU was not measured yet."""
+    """Whether a GPU builds the formats of matrices from 100,000 nonzeros itself (`formats/on_device`). Off: the bits are
+    the host's, but the time on a GPU was not measured yet."""
     records_written: bool = False
     """Whether programs that other models wrote (`refine` with `text` or `endpoint`) and that pass go on the stream of
     reward records, too. Online training leaves them out in any case: it has no log-probabilities of them."""

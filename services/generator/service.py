@@ -40,6 +40,7 @@ from services.generator.writing.text import ChatPrompts, TextModel
 from sparsesmith.artifacts.signing import kept_signer
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.prompts.brief import Gpu
+from sparsesmith.transport.traces import Traces, traces_to
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import Fleet, KernelReport, PolicyStatus, Readiness, SigningKey
 from sparsesmith_proto.message import PolicyVersion
@@ -56,7 +57,8 @@ NUM_THREADS = 32
 class Service:
     """Made in `__main__`, handed to the application; `running` is its life."""
 
-    def __init__(self, settings: GeneratorSettings, channels: Channels) -> None:
+    def __init__(self, settings: GeneratorSettings, channels: Channels, traces: Traces | None = None) -> None:
+        """`traces`: in the place of what the settings say."""
         self.settings = settings
         self.channels = channels
         self.ledger = Ledger(channels.jobs, channels.patterns)
@@ -75,7 +77,8 @@ class Service:
         self.endpoint = model_endpoint(settings)
         self.writers = Writers(self._models(), model_options(settings))
         answers = Answers(self._tools(), self._policy_version, self.metrics)
-        self.jobs = Jobs(self.ledger, answers, JobLimits(settings.max_waiting_jobs, settings.max_running_jobs))
+        limits = JobLimits(settings.max_waiting_jobs, settings.max_running_jobs)
+        self.jobs = Jobs(self.ledger, answers, limits, traces or traces_to(settings.traces_endpoint, "sparsesmith"))
         for collector in (
             Gauges(self.jobs, self.sampler, self.watch),
             SharedGauges(channels),

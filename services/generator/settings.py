@@ -48,6 +48,9 @@ class GeneratorSettings(BaseSettings):
     """Address of Redis: redis://, rediss://, unix:///path.
     From SPARSESMITH_REDIS_URL, else REDIS_URL."""
 
+    traces_endpoint: str = Field(default="", max_length=2000)
+    """Where traces of jobs go, OTLP by HTTP: http://HOST:4318/v1/traces (extra `tracing`). Empty: nowhere."""
+
     policy_dir: Path | None = Path("models/sparsesmith-30m")
     """Folder of the policy. Empty: no policy, `families` is all there is."""
     policy_kind: str = Field(default="auto", pattern=r"^[a-z][a-z0-9_]{0,31}$")

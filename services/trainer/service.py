@@ -27,6 +27,7 @@ from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith.transport.stream import RewardStream
+from sparsesmith.transport.traces import traces_to
 
 SEED = 0
 
@@ -62,6 +63,7 @@ def open_workshop(settings: TrainerSettings, connection: Redis, on_update: OnEnt
         vouching=Vouching(learner, reader),
         journal=Journal(settings.state_dir / "updates.jsonl", on_update),
         verdicts=Journal(settings.state_dir / "verdicts.jsonl"),
+        traces=traces_to(settings.traces_endpoint, "sparsesmith-trainer"),
         imitated_programs=settings.imitated_programs,
     )
 

@@ -18,6 +18,9 @@ class TrainerSettings(BaseSettings):
         default="redis://127.0.0.1:6379/0", validation_alias=AliasChoices("SPARSESMITH_REDIS_URL", "REDIS_URL")
     )
     """Where records come from: redis://, rediss:// or unix://."""
+    traces_endpoint: str = Field(default="", max_length=2000)
+    """Where traces of jobs go, OTLP by HTTP: http://HOST:4318/v1/traces (extra `tracing`). Empty: nowhere."""
+
     policy_dir: Path = Path("models/sparsesmith-30m")
     """Folder of the policy to improve, which is also the reference that KL pulls to."""
     exchange_dir: Path = Path(".sparsesmith/policy")

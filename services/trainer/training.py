@@ -23,6 +23,7 @@ from services.trainer.online.learner import Learner, Metrics, Stopped
 from services.trainer.online.publishing import Edition, Publisher
 from services.trainer.online.vouching import Vouching
 from sparsesmith.transport.policy_channel import PolicyChannel
+from sparsesmith.transport.traces import NO_TRACES, Traces, job_of
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class Workshop:
     vouching: Vouching
     journal: Journal
     verdicts: Journal
+    traces: Traces = NO_TRACES
     imitated_programs: int = 0
     """Of an update."""
 
@@ -75,6 +77,7 @@ def train(workshop: Workshop, must_stop: Callable[[], bool], max_updates: int | 
         if metrics["policy_moved"]:
             workshop.publisher.publish(workshop.learner.networks, _edition(state))
         workshop.intake.acknowledge(collected)
+        _trace(workshop.traces, state, collected, time.monotonic() - started)
         _report(workshop.journal, state, collected, time.monotonic() - started)
         num_updates += 1
     return num_updates
@@ -96,6 +99,12 @@ def resume(workshop: Workshop) -> Checkpoint:
         state = replace(state, version=version, given=version)
         workshop.checkpoints.save(state)
     return state
+
+
+def _trace(traces: Traces, state: Checkpoint, collected: Collected, seconds: float) -> None:
+    """A span in the trace of each job that was learned from."""
+    for job in sorted({job_of(record_id) for record_id in collected.record_ids}):
+        traces.told("learn", job, time.time() - seconds, {"version": state.newest, "update": state.step})
 
 
 def _examples(workshop: Workshop, state: Checkpoint) -> SampleBatch | None:

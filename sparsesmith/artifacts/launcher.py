@@ -277,6 +277,11 @@ def current_architecture() -> str | None:
     return f"sm_{device.compute_capability}"
 
 
+def num_multiprocessors() -> int:
+    """Of the current device. Raises Unavailable."""
+    return int(import_cupy().cuda.Device().attributes["MultiProcessorCount"])
+
+
 def values_of(matrix: scipy.sparse.csr_matrix, element_type: ElementType) -> npt.NDArray[np.floating[Any]]:
     """In CSR order, in the element type."""
     return np.ascontiguousarray(matrix.data, dtype=dtype_of(element_type))

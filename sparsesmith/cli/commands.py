@@ -99,6 +99,13 @@ def tune(  # noqa: PLR0913
     transposed_storage: StorageOfTransposed = "copy",
     alpha_beta: AlphaBeta = False,
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
+    writer: Annotated[
+        str | None,
+        typer.Option(help="With --search refine: mutate, text or endpoint", metavar="NAME"),
+    ] = None,
+    preset: Annotated[
+        Literal["fsr"] | None, typer.Option(help="With --search refine: how far it goes, as a known loop does")
+    ] = None,
     candidates: Annotated[int, typer.Option(help="Kernels to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to search at most", metavar="SECONDS")] = 120,
     wait: Annotated[
@@ -127,6 +134,7 @@ def tune(  # noqa: PLR0913
         alpha_beta=alpha_beta,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
+        refine={"writer": writer, "preset": preset},
     )
     with connection(url, header) as client:
         if detach:

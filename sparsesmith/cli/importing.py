@@ -1,4 +1,5 @@
-"""`sparsesmith tasks import`: asks an evaluator's importer, in a process of its own, and shows what came of it."""
+"""`sparsesmith tasks import` asks an evaluator's importer, in a process of its own, and shows what came of it; `tasks
+export` writes answers for what was imported."""
 
 import json
 import subprocess
@@ -7,9 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from sparsesmith.cli.authoring import last_line
-from sparsesmith.errors import InvalidInput, InvalidOption
+from sparsesmith.cuda.nvrtc import NvrtcNotFound
+from sparsesmith.errors import InvalidInput, InvalidOption, Unavailable
 from sparsesmith.operations.imported.folder import VARIABLE, imported_folder
+from sparsesmith_proto.api import KernelReport
 
 IMPORTER = "services.evaluator.references"
 
@@ -50,6 +55,26 @@ def print_imported(card: Mapping[str, Any], *, as_json: bool) -> None:
         print("programs   none: import it with --program NAIVE.cu to have it graded")
     axes = ",".join(f"{name}={size}" for name, size in card["trial"].items())
     print(f"try        sparsesmith tune --task {card['name']}{f' --axes {axes}' if axes else ''}")
+
+
+def export(answer: Path, out: Path | None) -> Path:
+    """The file. Raises InvalidInput for what is no report, Conflict for a task that was not imported, Unavailable
+    without a compiler."""
+    from sparsesmith.artifacts.exports import exported
+
+    try:
+        report = KernelReport.model_validate_json(answer.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise InvalidInput(f"{answer} is no report: {field}: {first['msg']}", field=field) from error
+    try:
+        name, text = exported(report)
+    except NvrtcNotFound as error:
+        raise Unavailable(f"an export holds machine code, and there is no compiler: {error}") from error
+    path = Path(name) if out is None else out
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def _check_constant(text: str) -> None:

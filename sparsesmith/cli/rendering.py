@@ -24,6 +24,7 @@ from sparsesmith_proto.api import (
     PolicyStatus,
     SearchReport,
     TunedAnswer,
+    WritingReport,
 )
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -279,10 +280,24 @@ def describe_break_even(break_even: BreakEven) -> str:
     )
 
 
+def describe_writing(writing: WritingReport) -> str:
+    """What a model's answers cost, and what was wrong with them."""
+    tokens = f"{writing.prompt_tokens:,} tokens read, {writing.completion_tokens:,} written"
+    told = f"{writing.model}: {writing.answers} answers in {writing.seconds:.1f} s ({tokens})"
+    if writing.repairs:
+        told += f"; {writing.repaired} of {writing.repairs} repairs passed"
+    if writing.failures:
+        told += "; no answer: " + ", ".join(f"{count} {reason}" for reason, count in sorted(writing.failures.items()))
+    return told
+
+
 def _show_search(console: Console, search: SearchReport) -> None:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(search.outcomes.items()))
     tried = f"{search.strategy}: {search.num_candidates} candidates in {search.seconds:.1f} s"
     show_line(console, "search", f"{tried}, the first graded after {search.first_graded_s:.1f} s ({outcomes})")
+    for source in search.sources:
+        if source.writing is not None:
+            show_line(console, source.source, describe_writing(source.writing))
     if search.policy_versions:
         show_line(console, "policy", f"versions {', '.join(map(str, search.policy_versions))}")
 

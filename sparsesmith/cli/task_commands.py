@@ -1,4 +1,4 @@
-"""`sparsesmith tasks list, show, import`: what kernels may be asked for without a matrix."""
+"""`sparsesmith tasks list, show, import, export`: what kernels may be asked for without a matrix."""
 
 from pathlib import Path
 from typing import Annotated
@@ -66,3 +66,14 @@ def import_task(
     from sparsesmith.cli.importing import imported, print_imported
 
     print_imported(imported(path, into, name, constants or [], program), as_json=as_json)
+
+
+@app.command("export")
+def export_answer(
+    answer: Annotated[Path, typer.Argument(help="The report that `tune --out` wrote (.json)", metavar="ANSWER.json")],
+    out: Annotated[Path | None, typer.Option(help="The file; else one in this folder", show_default=False)] = None,
+) -> None:
+    """Write an answer for an imported task as its suite has it: a flashinfer-bench Solution, a KernelBench module."""
+    from sparsesmith.cli.importing import export
+
+    print(f"wrote      {export(answer, out)}")

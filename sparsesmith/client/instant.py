@@ -1,17 +1,15 @@
 """A kernel that was handed out before the search, in a user's hands."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import scipy.sparse
 
-from sparsesmith.errors import Conflict, Unavailable
+from sparsesmith.errors import Conflict
 from sparsesmith.operator import Operator, arrays
 from sparsesmith.operator.backend import PLAIN, Backend
-from sparsesmith.operator.device import DeviceBackend, Tuned
-from sparsesmith.operator.host import HostBackend
-from sparsesmith.operator.parts import NO_PARTS
+from sparsesmith.operator.device import Tuned
+from sparsesmith.operator.operator import backend_for
 from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import Finished, InstantKernel, JobStatus, KernelReport, Running
 
@@ -45,11 +43,9 @@ class InstantOperator:
         kernel was withdrawn, InvalidInput for what is no such operand."""
         if self.kernel.state == "withdrawn":
             raise Conflict(f"the kernel was withdrawn: {self.kernel.withdrawn_because}", field="kernel")
-        x = arrays.real_array(dense, "x")
-        num_cols = self._matrix.shape[1]
-        arrays.check_shape(x, "x", [(num_cols,), (num_cols, x.shape[1] if x.ndim > 1 else 1)])
+        x = arrays.operand(dense, self._matrix.shape[1], (1, 2))
         if self._backend is None:
-            self._backend = self._new_backend(x)
+            self._backend = backend_for(x, self._matrix, Tuned(self.kernel.workload, self.program))
         return self._backend.product(x, None, PLAIN, transposed=False)
 
     def refresh(self) -> InstantKernel:
@@ -64,13 +60,3 @@ class InstantOperator:
     def best(self) -> Operator:
         """The matrix with what the search found, once it has ended. Raises what went wrong."""
         return Operator(self._wait(), self._matrix)
-
-    def _new_backend(self, x: Any) -> Backend:
-        try:
-            return DeviceBackend(self._matrix, Tuned(self.kernel.workload, self.program), NO_PARTS)
-        except Unavailable as error:
-            if getattr(x, "is_cuda", False):
-                raise
-            message = f"{error.message}: SciPy computes the products of this kernel on the CPU instead"
-            warnings.warn(message, RuntimeWarning, stacklevel=3)
-            return HostBackend(self._matrix, self.kernel.workload.element_type)

@@ -12,6 +12,7 @@ from sparsesmith.families.family import Family
 from sparsesmith.families.sddmm import entries
 from sparsesmith.families.spmm import balanced, blocks, cells, resident, rows, splits
 from sparsesmith.families.spmm import hyb as spmm_hyb
+from sparsesmith.families.spmm import packed as spmm_packed
 from sparsesmith.families.spmm import structured as spmm_structured
 from sparsesmith.families.spmm import tiles as spmm_tiles
 from sparsesmith.families.spmv import (
@@ -22,6 +23,7 @@ from sparsesmith.families.spmv import (
     hubs,
     hyb,
     merge,
+    packed,
     padded,
     panels,
     row_bins,
@@ -48,6 +50,7 @@ _LISTED = (
     *panels.FAMILIES,
     *hubs.FAMILIES,
     *hyb.FAMILIES,
+    *packed.FAMILIES,
     *rows.FAMILIES,
     *balanced.FAMILIES,
     *spmm_structured.FAMILIES,
@@ -57,6 +60,7 @@ _LISTED = (
     *blocks.FAMILIES,
     *spmm_hyb.FAMILIES,
     *cells.FAMILIES,
+    *spmm_packed.FAMILIES,
     *scatter.FAMILIES,
     *gather.FAMILIES,
     *entries.FAMILIES,

@@ -12,7 +12,7 @@ from pkgutil import iter_modules
 from typing import get_args
 
 from sparsesmith.errors import InvalidOption
-from sparsesmith.operations.imported.folder import imported_folder, imported_tasks
+from sparsesmith.operations.imported.folder import imported_tasks, is_imported
 from sparsesmith.operations.operand import Dtype
 from sparsesmith.operations.operation import (
     RESERVED_OPERATION_IDS,
@@ -109,11 +109,16 @@ def checked_catalogue(listed: Iterable[Operation]) -> Mapping[str, Operation]:
     return found
 
 
+def is_task_name(name: str) -> bool:
+    """Whether an operation may be called so."""
+    return _NAME.fullmatch(name) is not None
+
+
 def operation_named(name: str, field: str = "operation") -> Operation:
     """Raises InvalidOption, listing what there is and naming the nearest."""
     found = operations().get(name)
-    if found is None and imported_folder() is not None:
-        operations.cache_clear()  # It may have been imported, or posted, since.
+    if found is None and is_task_name(name) and is_imported(name):
+        operations.cache_clear()  # It was imported, or posted, since.
         found = operations().get(name)
     if found is None:
         known, near = ", ".join(operations()), get_close_matches(name, operations(), n=3)

@@ -1,7 +1,8 @@
 """What a request fixes: an operation and its sizes, on a matrix or on none."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidOption
@@ -32,6 +33,10 @@ class Problem:
         if (self.matrix is None) != (self.workload.pattern is None):
             given = "none" if self.matrix is None else "a pattern"
             raise InvalidOption(f"pattern: {given} for a workload that says otherwise", field="pattern", value=given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the fields: operations, which hold functions, do not travel between processes."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def operation(self) -> Operation:

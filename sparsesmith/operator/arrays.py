@@ -5,7 +5,7 @@ Whatever is wrong with one is an InvalidInput that names the argument.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from numbers import Real
 from typing import Any, Literal
@@ -17,13 +17,19 @@ from sparsesmith_proto.message import ElementType
 
 Kind = Literal["numpy", "cupy", "torch"]
 Shape = tuple[int, ...]
+Signature = tuple[Any, ...]
 
 _REAL = re.compile(r"bool_?|u?int\d+|b?float\d+")
 
 
 def kind_of(array: Any) -> Kind:
     """Of an array; what is none counts as NumPy's."""
-    return _KINDS.get(type(array).__module__.partition(".")[0], "numpy")
+    return _kind_of_type(array.__class__)
+
+
+@cache
+def _kind_of_type(kind: type) -> Kind:
+    return _KINDS.get(kind.__module__.partition(".")[0], "numpy")
 
 
 def type_name(array: Any) -> str:
@@ -56,6 +62,15 @@ def real_array(given: Any, name: str) -> Any:
     if not _is_real(type_name(array)):
         raise refused(name, f"holds {type_name(array)}, not real numbers", type_name(array), "real numbers")
     return array
+
+
+def operand(given: Any, num_given: int, dimensions: Sequence[int]) -> Any:
+    """x as an array with `num_given` rows, of one or of two dimensions as these allow; one column counts as a vector.
+    Raises InvalidInput."""
+    x = real_array(given, "x")
+    columns = x.shape[1] if x.ndim == 2 and 2 in dimensions else 1
+    check_shape(x, "x", [*([(num_given,)] if 1 in dimensions else []), (num_given, columns)])
+    return x
 
 
 def check_shape(array: Any, name: str, expected: Sequence[Shape]) -> None:
@@ -130,8 +145,52 @@ def check_out(out: Any, x: Any, shape: Shape, element_type: ElementType) -> None
     if getattr(out, "requires_grad", False):
         raise refused("out", "requires a gradient, which what is written into cannot have", "requires_grad", "none")
     check_place(out, "out", x)
-    if _overlap(out, x):
+    check_apart(out, x)
+
+
+def check_apart(out: Any, x: Any) -> None:
+    """Raises InvalidInput where contiguous arrays in one place overlap."""
+    at, from_x = address_of(out), address_of(x)
+    if at < from_x + x.nbytes and from_x < at + out.nbytes:
         raise refused("out", "overlaps x in memory", "overlapping", "other memory")
+
+
+def signature(array: Any) -> Signature | None:
+    """All that checks look at but for where it lies; None for what is no array."""
+    read = _SIGNATURES.get(type(array)) or _signature_of(type(array))
+    return read(array)
+
+
+def _signature_of(kind: type) -> Callable[[Any], Signature | None]:
+    match _KINDS.get(kind.__module__.partition(".")[0]):
+        case "cupy":
+            read = _signature_of_cupy
+        case "torch":
+            read = _signature_of_torch
+        case _:
+            read = _signature_of_numpy if issubclass(kind, np.ndarray) else _no_signature
+    return _SIGNATURES.setdefault(kind, read)
+
+
+def _signature_of_numpy(array: Any) -> Signature | None:
+    return type(array), array.dtype, array.shape, array.strides, array.flags.writeable
+
+
+def _signature_of_cupy(array: Any) -> Signature | None:
+    return type(array), array.dtype, array.shape, array.strides, array.device.id
+
+
+def _signature_of_torch(array: Any) -> Signature | None:
+    if array.is_sparse or array.is_sparse_csr:
+        return None
+    return type(array), array.dtype, array.shape, array.stride(), array.device, array.requires_grad
+
+
+def _no_signature(array: Any) -> Signature | None:
+    return None
+
+
+_SIGNATURES: dict[type, Callable[[Any], Signature | None]] = {}
 
 
 def scalar(given: Any, name: str) -> float:
@@ -163,13 +222,19 @@ def refused(name: str, reason: str, value: object, limit: object) -> InvalidInpu
 
 def address_of(array: Any) -> int:
     """Of its first element."""
-    match kind_of(array):
-        case "numpy":
-            return int(array.__array_interface__["data"][0])
-        case "cupy":
-            return int(array.data.ptr)
-        case "torch":
-            return int(array.data_ptr())
+    return address_reader(array)(array)
+
+
+def address_reader(array: Any) -> Callable[[Any], int]:
+    """What gives the address of an array of its kind."""
+    return _ADDRESSES[kind_of(array)]
+
+
+_ADDRESSES: Mapping[Kind, Callable[[Any], int]] = {
+    "numpy": lambda array: int(array.__array_interface__["data"][0]),
+    "cupy": lambda array: int(array.data.ptr),
+    "torch": lambda array: int(array.data_ptr()),
+}
 
 
 def strides_of(array: Any) -> tuple[int, ...]:
@@ -179,12 +244,3 @@ def strides_of(array: Any) -> tuple[int, ...]:
 
 def _is_contiguous(array: Any) -> bool:
     return bool(array.is_contiguous() if kind_of(array) == "torch" else array.flags.c_contiguous)
-
-
-def _overlap(left: Any, right: Any) -> bool:
-    """Of contiguous arrays in one place."""
-    return address_of(left) < _end(right) and address_of(right) < _end(left)
-
-
-def _end(array: Any) -> int:
-    return address_of(array) + int(array.nbytes)

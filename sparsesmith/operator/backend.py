@@ -1,5 +1,6 @@
 """Who computes products: SciPy on the host, the tuned kernel on a GPU."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,10 +17,13 @@ class Scale:
 
     @property
     def is_plain(self) -> bool:
-        return self == PLAIN
+        return self is PLAIN or self == PLAIN
 
 
 PLAIN = Scale()
+
+BoundProduct = Callable[[Any, Any, Scale], Any]
+"""Of x, out and their scale; gives out back."""
 
 
 class Backend(Protocol):
@@ -31,6 +35,11 @@ class Backend(Protocol):
         x has a right shape and holds real numbers. `out`: None, or an array that x may be written to without a copy of
         either; it is what is given back then.
         """
+        ...
+
+    def bound(self, x: Any, out: Any, *, transposed: bool) -> BoundProduct:
+        """The product of arrays like these, which differ from them in where they lie only. What the likeness decides
+        is decided here, once."""
         ...
 
     def set_values(self, values: Any) -> None:

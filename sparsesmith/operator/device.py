@@ -7,7 +7,7 @@ With `out` on the GPU a plain product allocates nothing once the first of its di
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from sparsesmith.artifacts.launcher import (
     stream_of,
     values_of,
 )
-from sparsesmith.operator.arrays import address_of, kind_of, place_of, refused
-from sparsesmith.operator.backend import OneWay, Scale
+from sparsesmith.operator.arrays import address_of, address_reader, kind_of, place_of, refused
+from sparsesmith.operator.backend import BoundProduct, OneWay, Scale
 from sparsesmith.operator.directions import Order, is_of_stored, plain_program, transposed_matrix, transposed_workload
 from sparsesmith.operator.native.products import NativeProducts, native_products, shared_products
 from sparsesmith.operator.parts import NO_PARTS, Parts
@@ -62,10 +62,9 @@ class DeviceBackend:
     def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
         """See Backend.product."""
         launcher = self._backward.products if transposed else self._forward
-        direct = launcher if isinstance(launcher, NativeProducts) and self._is_of_the_kernel(x) else None
+        direct = self._direct(launcher, x)
         if direct is not None and out is not None and _is_on_a_gpu(x):
-            self._directly(direct, x, out, scale)
-            return out
+            return self.bound(x, out, transposed=transposed)(x, out, scale)
         num_results = self._matrix.shape[1 if transposed else 0]
         with self._device, stream_of(x, self._cupy):
             operand = device_operand(x, self._cupy, tuple(x.shape), self._workload.element_type)
@@ -81,17 +80,35 @@ class DeviceBackend:
                 found *= operand.dtype.type(scale.alpha)
             return like(x, found) if out is None else self._add(found, out, result, scale)
 
+    def bound(self, x: Any, out: Any, *, transposed: bool) -> BoundProduct:
+        """See Backend.bound. Where the kernel takes them as they are: addresses and the current stream of x's kind are
+        all that is asked for in a call."""
+        direct = self._direct(self._backward.products if transposed else self._forward, x)
+        if direct is None or not _is_on_a_gpu(x):
+            return partial(self.product, transposed=transposed)
+        here, device, run = self._device.id, self._device, direct.scaled
+        if place_of(x) != f"cuda:{here}":
+            raise refused("x", f"lies on {place_of(x)}, the matrix on cuda:{here}", place_of(x), here)
+        address, stream = address_reader(x), _stream_reader(x, self._cupy)
+        current_device = self._cupy.cuda.runtime.getDevice
+
+        def product(x: Any, out: Any, scale: Scale) -> Any:
+            if current_device() == here:
+                run(address(x), address(out), stream(), scale)
+            else:
+                with device:
+                    run(address(x), address(out), stream(), scale)
+            return out
+
+        return product
+
+    def _direct(self, launcher: OneWay, x: Any) -> NativeProducts | None:
+        """What runs through the C library, where x has as many columns as the kernel takes at once."""
+        return launcher if isinstance(launcher, NativeProducts) and self._is_of_the_kernel(x) else None
+
     def _directly(self, products: NativeProducts, x: Any, out: Any, scale: Scale) -> None:
-        """Arrays on the GPU as the kernel takes them, on the stream that is current for x's kind."""
-        if place_of(x) != f"cuda:{self._device.id}":
-            raise refused(
-                "x", f"lies on {place_of(x)}, the matrix on cuda:{self._device.id}", place_of(x), self._device.id
-            )
-        if self._cupy.cuda.runtime.getDevice() == self._device.id:
-            products.scaled(address_of(x), address_of(out), _stream_handle(x, self._cupy), scale)
-            return
-        with self._device:
-            products.scaled(address_of(x), address_of(out), _stream_handle(x, self._cupy), scale)
+        """CuPy's arrays on this device, on CuPy's current stream."""
+        products.scaled(address_of(x), address_of(out), self._cupy.cuda.get_current_stream().ptr, scale)
 
     def set_values(self, values: Any) -> None:
         """See Backend.set_values. In place: a captured graph multiplies with the new ones."""
@@ -216,13 +233,15 @@ def _products(matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts, order
     return native or program_launcher(tuned.program, matrix, tuned.workload, layout=parts.layout, cubin=parts.cubin)
 
 
-def _stream_handle(x: Any, cupy: Any) -> int:
-    """Of the stream that is current for arrays of x's kind."""
+def _stream_reader(x: Any, cupy: Any) -> Callable[[], int]:
+    """The handle of the stream that is current for arrays of x's kind."""
     if kind_of(x) != "torch":
-        return int(cupy.cuda.get_current_stream().ptr)
+        current = cupy.cuda.get_current_stream
+        return lambda: int(current().ptr)
     import torch
 
-    return int(torch.cuda.current_stream(x.device).cuda_stream)
+    index, current_of_torch = x.device, torch.cuda.current_stream
+    return lambda: int(current_of_torch(index).cuda_stream)
 
 
 def _is_on_a_gpu(array: Any) -> bool:

@@ -1,5 +1,6 @@
 """The same products without a GPU: SciPy on the host."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import scipy.sparse
 
 from sparsesmith.artifacts.launcher import is_torch, sum_type, tensor_of, values_of
 from sparsesmith.elements import dtype_of
-from sparsesmith.operator.backend import Scale
+from sparsesmith.operator.backend import BoundProduct, Scale
 from sparsesmith_proto.message import ElementType
 
 
@@ -35,6 +36,10 @@ class HostBackend:
             result += matrix.dtype.type(scale.beta) * target.astype(matrix.dtype, copy=False)
         target[...] = result
         return out
+
+    def bound(self, x: Any, out: Any, *, transposed: bool) -> BoundProduct:
+        """See Backend.bound."""
+        return partial(self.product, transposed=transposed)
 
     def set_values(self, values: Any) -> None:
         """See Backend.set_values."""

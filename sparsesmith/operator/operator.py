@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,7 +13,7 @@ import numpy as np
 import scipy.sparse
 
 from sparsesmith.artifacts import ArtifactKind, artifact
-from sparsesmith.artifacts.launcher import checked_values, current_architecture, values_of
+from sparsesmith.artifacts.launcher import checked_values, current_architecture, num_multiprocessors, values_of
 from sparsesmith.cuda.nvrtc import NvrtcNotFound, compile_cubin
 from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Conflict, InvalidInput, InvalidMatrix, Unavailable
@@ -21,7 +22,7 @@ from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith.operator import arrays
-from sparsesmith.operator.backend import PLAIN, Backend, Scale
+from sparsesmith.operator.backend import PLAIN, Backend, BoundProduct, Scale
 from sparsesmith.operator.device import DeviceBackend, Tuned
 from sparsesmith.operator.directions import (
     direction_of,
@@ -30,9 +31,9 @@ from sparsesmith.operator.directions import (
     transposed_matrix,
     transposed_workload,
 )
-from sparsesmith.operator.file import Sections, refused_file
+from sparsesmith.operator.file import Sections, packed_sections, refused_file
 from sparsesmith.operator.host import HostBackend, host_array
-from sparsesmith.operator.image import Direction, support_cubin
+from sparsesmith.operator.image import Direction, as_bytes, support_cubin
 from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith.operator.parts import NO_PARTS, Parts
 from sparsesmith.operator.registry import new_handle
@@ -40,9 +41,14 @@ from sparsesmith.operator.saved import Saved, read_saved, write_saved
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+from sparsesmith_proto.message import Architecture
 
 PRODUCTS = ("spmv", "spmm")
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parents[1])
+_MOST_KNOWN = 64
+
+Likeness = tuple[Any, Any, bool, bool, tuple[int, ...]]
+"""Signatures of x and out, whether A^T is asked for and of which view, the dimensions that are allowed."""
 
 
 class Operator:
@@ -257,24 +263,33 @@ class Operator:
     def _product(
         self, x: Any, out: Any, alpha: float, beta: float, *, adjoint: bool, dimensions: tuple[int, ...]
     ) -> Any:
-        transposed = adjoint != self._is_transposed
+        bound, likeness = self._bound, None
+        if out is not None:
+            likeness = arrays.signature(x), arrays.signature(out), adjoint, self._is_transposed, dimensions
+            if (known := bound.known.get(likeness)) is not None:
+                arrays.check_apart(out, x)
+                return known(x, out, _scale(alpha, beta))
         num_results, num_given = self.shape[::-1] if adjoint else self.shape
-        x = arrays.real_array(x, "x")
-        columns = x.shape[1] if x.ndim == 2 else 1
-        shapes = [(num_given,)] if 1 in dimensions else []
-        arrays.check_shape(x, "x", [*shapes, (num_given, columns if 2 in dimensions else 1)])
-        scale = Scale(arrays.scalar(alpha, "alpha"), arrays.scalar(beta, "beta"))
-        follows = bool(getattr(x, "requires_grad", False)) and autograd_follows()
+        x = arrays.operand(x, num_given, dimensions)
+        scale = _scale(alpha, beta)
+        requires_gradient = bool(getattr(x, "requires_grad", False))
+        follows = requires_gradient and autograd_follows()
         if follows and out is None:
             return self._followed(x, scale, adjoint=adjoint)
         if follows:
             raise arrays.refused("out", "cannot have the gradient that x requires", "a gradient of x", "no out=")
+        transposed = adjoint != self._is_transposed
         if out is not None:
-            arrays.check_exact(x, "x", self._bound.element_type)
-            arrays.check_out(out, x, (num_results, *x.shape[1:]), self._bound.element_type)
+            arrays.check_exact(x, "x", bound.element_type)
+            arrays.check_out(out, x, (num_results, *x.shape[1:]), bound.element_type)
         elif scale.beta:
             raise arrays.refused("beta", f"is {scale.beta}, and there is no out= for it to scale", scale.beta, 0)
-        return self._bound.backend(x).product(x, out, scale, transposed=transposed)
+        backend = bound.backend(x)
+        if likeness is None or requires_gradient:
+            return backend.product(x, out, scale, transposed=transposed)
+        product = backend.bound(x, out, transposed=transposed)
+        bound.remember(likeness, product)
+        return product(x, out, scale)
 
     def _followed(self, x: Any, scale: Scale, *, adjoint: bool) -> Any:
         """The product of a tensor that autograd follows, in the operator's type."""
@@ -297,6 +312,8 @@ class Bound:
         self.element_type = report.workload.element_type
         self.matrix = matrix
         """Its values are those that it was made with, until `present_matrix` is asked for."""
+        self.known: dict[Likeness, BoundProduct] = {}
+        """Products whose arguments were checked, by all that was looked at but where they lie."""
         self._parts = parts
         self._backend: Backend | None = None
         self._is_closed = False
@@ -306,6 +323,11 @@ class Bound:
     @property
     def program(self) -> str | None:
         return program_of(self.report)
+
+    @property
+    def has_fixed_values(self) -> bool:
+        """Whether the kernel is right for the values that it was tuned with only."""
+        return self.program is not None and self.report.workload.values is not None
 
     @property
     def has_scratch(self) -> bool:
@@ -325,6 +347,17 @@ class Bound:
             if self._backend is None:
                 self._backend = self._new_backend(x)
             return self._backend
+
+    def remember(self, likeness: Likeness, product: BoundProduct) -> None:
+        """For arguments like these, once they were found right."""
+        if None in likeness[:2]:
+            return
+        with self._lock:
+            if self._is_closed:
+                return
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
+            self.known[likeness] = product
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -360,7 +393,7 @@ class Bound:
         """`of_view`: they are those of A^T."""
         self._check_open()
         ordered = self._ordered(values, of_view)
-        if self.program is not None and self.report.workload.values is not None:
+        if self.has_fixed_values:
             checked_values(host_array(ordered, self.element_type), self.report.workload)
         with self._lock:
             if self._backend is None:
@@ -372,8 +405,7 @@ class Bound:
         """With the present values, in the element type."""
         self._check_open()
         with self._lock:
-            is_fixed = self.program is not None and self.report.workload.values is not None
-            if self._backend is None or is_fixed:
+            if self._backend is None or self.has_fixed_values:
                 return _with_values(self.matrix, values_of(self.matrix, self.element_type))
             return _with_values(self.matrix, self._backend.values())
 
@@ -399,13 +431,31 @@ class Bound:
         """What the C library needs beside; nothing where there is no program or no compiler."""
         if self.program is None or not parts.cubin or parts.architecture is None:
             return {}
-        workload, num_sms = self.report.workload, self.report.device.num_sms
-        forward = direction_of(matrix, workload, self.program, parts)
-        sections = dict(forward.sections(parts.architecture, num_sms))
+        return self._sections(matrix, parts, (parts.architecture, self.report.device.num_sms), transposed)
+
+    def native_image(self) -> bytes:
+        """For the C library on the current GPU, both directions with the present values; plain programs where nothing
+        was tuned. Raises Unavailable without CuPy, a GPU or a compiler."""
+        architecture, matrix = current_architecture(), self.present_matrix()
+        if architecture is None:
+            raise Unavailable("there is no GPU")
+        parts = self._parts if self._parts.architecture == architecture else replace(self._parts, cubin=b"")
+        try:
+            sections = self._sections(matrix, parts, (architecture, num_multiprocessors()), True)
+        except NvrtcNotFound as error:
+            raise Unavailable(f"compiling for the GPU: {error}") from error
+        return packed_sections({**sections, "values": as_bytes(matrix.data)})
+
+    def _sections(
+        self, matrix: scipy.sparse.csr_matrix, parts: Parts, gpu: tuple[Architecture, int], transposed: bool
+    ) -> Sections:
+        workload = self.report.workload
+        forward = direction_of(matrix, workload, self.program or plain_program(workload), parts)
+        sections = dict(forward.sections(*gpu))
         if transposed:
             backward = self._backward_direction(matrix)
-            sections |= backward.sections(parts.architecture, num_sms, "T.")
-        return {**sections, "support": support_cubin(self.element_type, parts.architecture)}
+            sections |= backward.sections(*gpu, "T.")
+        return {**sections, "support": support_cubin(self.element_type, gpu[0])}
 
     def _backward_direction(self, matrix: scipy.sparse.csr_matrix) -> Direction:
         """What A^T is multiplied with: what was found for it, from A as it is stored or from a copy of A^T, else a
@@ -422,6 +472,7 @@ class Bound:
     def close(self) -> None:
         with self._lock:
             self._is_closed, self._backend, self._parts = True, None, NO_PARTS
+            self.known.clear()
 
     def _ordered(self, values: Any, of_view: bool) -> Any:
         """As an array of all nonzeros in order. Raises InvalidInput."""
@@ -445,25 +496,31 @@ class Bound:
         return csr.data
 
     def _new_backend(self, x: Any) -> Backend:
-        workload = self.report.workload
-        try:
-            backward = None if self.transposed is None else Tuned(self.transposed.workload, program_of(self.transposed))
-            return DeviceBackend(self.matrix, Tuned(workload, self.program), self._parts, backward)
-        except Unavailable as error:
-            if getattr(x, "is_cuda", False):
-                raise
-            if workload.operation not in PRODUCTS:
-                raise Unavailable(
-                    f"without CuPy and a GPU only {' and '.join(PRODUCTS)} are computed",
-                    field="operation",
-                    value=workload.operation,
-                ) from error
-            _warn(f"{error.message}: SciPy computes the products of this kernel on the CPU instead")
-            return HostBackend(self.matrix, workload.element_type)
+        tuned = Tuned(self.report.workload, self.program)
+        backward = None if self.transposed is None else Tuned(self.transposed.workload, program_of(self.transposed))
+        return backend_for(x, self.matrix, tuned, self._parts, backward)
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise Conflict("operator: it has been closed", field="operator", value="closed")
+
+
+def backend_for(
+    x: Any, matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts = NO_PARTS, backward: Tuned | None = None
+) -> Backend:
+    """On the current GPU; without CuPy or a GPU SciPy's, which a RuntimeWarning says. Raises Unavailable where x lies
+    on a GPU all the same, and for other operations than products."""
+    try:
+        return DeviceBackend(matrix, tuned, parts, backward)
+    except Unavailable as error:
+        if getattr(x, "is_cuda", False):
+            raise
+        operation = tuned.workload.operation
+        if operation not in PRODUCTS:
+            reason = f"without CuPy and a GPU only {' and '.join(PRODUCTS)} are computed"
+            raise Unavailable(reason, field="operation", value=operation) from error
+        _warn(f"{error.message}: SciPy computes the products of this kernel on the CPU instead")
+        return HostBackend(matrix, tuned.workload.element_type)
 
 
 def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Operator:
@@ -505,6 +562,13 @@ def program_of(report: KernelReport) -> str | None:
             return extract_program(best.candidate.program)
         case LibraryAnswer():
             return None
+
+
+def _scale(alpha: float, beta: float) -> Scale:
+    """Raises InvalidInput."""
+    if type(alpha) is float and type(beta) is float and alpha == 1 and beta == 0:
+        return PLAIN
+    return Scale(arrays.scalar(alpha, "alpha"), arrays.scalar(beta, "beta"))
 
 
 def _with_values(matrix: scipy.sparse.csr_matrix, values: Any) -> scipy.sparse.csr_matrix:

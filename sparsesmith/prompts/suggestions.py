@@ -202,8 +202,7 @@ SUGGESTIONS: tuple[Suggestion, ...] = (
         "coalesce_loads",
         _wide_gathers,
         "Lanes of a warp read places far apart: let neighbouring threads read neighbouring addresses, or stage a "
-        "tile in shared "
-        "memory.",
+        "tile in shared memory.",
     ),
     Suggestion(
         "coalesce_stores",
@@ -215,8 +214,7 @@ SUGGESTIONS: tuple[Suggestion, ...] = (
         "reuse_data",
         _read_again,
         "The same data are read many times: keep them in registers, or tile them in shared memory and compute "
-        "several results "
-        "from each.",
+        "several results from each.",
     ),
     Suggestion(
         "vector_loads",
@@ -228,8 +226,7 @@ SUGGESTIONS: tuple[Suggestion, ...] = (
         "fewer_atomics",
         _atomics,
         "Reduce in registers, then in the warp by __shfl_down_sync, then in the block, and do one atomic (or one "
-        "partial sum in "
-        "scratch) a block.",
+        "partial sum in scratch) a block.",
     ),
     Suggestion(
         "avoid_bank_conflicts",
@@ -280,8 +277,7 @@ SUGGESTIONS: tuple[Suggestion, ...] = (
         "fuse_launches",
         _many_launches,
         "Each launch costs about a microsecond: fuse launches; the block that is the last to finish (an atomic "
-        "counter in scratch "
-        "that an earlier launch sets to zero) can join partial results.",
+        "counter in scratch that an earlier launch sets to zero) can join partial results.",
     ),
     Suggestion(
         "shorten_chains",

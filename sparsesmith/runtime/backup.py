@@ -47,8 +47,8 @@ _CONTENTS = TypeAdapter(Contents)
 
 
 def back_up(state: Path, target: Path, release: str) -> Contents:
-    """Copies the state folder of a release of ours into a new one. Raises NotFound where there is no state, Conflict
-    for a target that is not empty, Unavailable where Valkey cannot write its snapshot."""
+    """Copies a state folder into a new one; `release`: of who copies it. Raises NotFound where there is no state,
+    Conflict for a target that is not empty, Unavailable where Valkey cannot write its snapshot."""
     if not (state / "valkey").is_dir():
         raise NotFound(f"{state} is no state folder: it has no valkey/", field="state", value=state)
     _make_empty(target)

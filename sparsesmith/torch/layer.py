@@ -22,7 +22,7 @@ class SparseLayer(torch.nn.Module):
         self._handle, self._transposed = operator.handle, operator.is_transposed
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = torch.ops.sparsesmith.product(x, self.values, self._handle, self._transposed)
+        found: torch.Tensor = torch.ops.sparsesmith.product.default(x, self.values, self._handle, self._transposed)
         return found
 
     def extra_repr(self) -> str:

@@ -4,11 +4,14 @@ import random
 import threading
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
 
-from benchmarks.service.soak import SLOW, Job, Load, Look, complaints, last_lines, looked_at, schedule, under_load
+from benchmarks.service.load import Job, Load
+from benchmarks.service.odd_clients import slow, uploading, vanishing
+from benchmarks.service.soak import SLOW, Look, complaints, last_lines, looked_at, schedule, under_load
 from sparsesmith.transport.connection import Redis
 from tests.generator.live_service import Evaluators, live_service
 
@@ -67,11 +70,29 @@ def test_clients_know_each_job_that_the_service_knows_and_how_it_ended(redis_url
     with live_service(redis_url, Evaluators(seconds=0.05)) as http:
         url = str(http.base_url).rstrip("/")
         load = Load(url)
-        under_load(load, 3, wait)
+        under_load(load, [partial(load.one_client, seed) for seed in range(3)], wait)
         load.wait_for_ends()
         assert load.listed() == load.jobs.keys() != set()
         assert all(complaints(job, looked_at(url, job.job_id)) == [] for job in load.jobs.values())
     assert load.unreachable == 0
+
+
+def test_clients_that_do_not_behave_harm_no_job_and_make_none_twice(redis_url: str) -> None:
+    with live_service(redis_url, Evaluators(seconds=0.05), body_timeout_s=0.5) as http:
+        load = Load(str(http.base_url).rstrip("/"))
+        odd = [partial(slow, load, 0), partial(vanishing, load, 0), partial(uploading, load, 0, 20_000)]
+        under_load(load, [*odd, partial(load.one_client, 0)], wait)
+        load.wait_for_ends()
+        assert load.listed() == load.jobs.keys() != set()
+        assert all(complaints(job, looked_at(load.url, job.job_id)) == [] for job in load.jobs.values())
+    assert load.unreachable == 0
+    assert load.deeds.keys() == {
+        "slow client ended by the server",
+        "left in the middle of a body",
+        "left before the answer",
+        "left in the middle of events",
+        "large uploads",
+    }
 
 
 def test_an_end_that_was_written_twice_is_found(redis_url: str, redis_connection: Redis) -> None:

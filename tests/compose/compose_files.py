@@ -10,6 +10,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 GPU_FILE = ROOT / "docker-compose.yml"
 CPU_FILE = ROOT / "docker-compose.cpu.yml"
+GVISOR_FILE = ROOT / "docker-compose.gvisor.yml"
 OWN_SERVICES = ("generator", "evaluator", "trainer")
 
 Document = dict[str, Any]
@@ -48,6 +49,15 @@ def cpu_document() -> Document:
     """Both files, merged."""
     merged: Document = _plain(_merged(_load(GPU_FILE), _load(CPU_FILE)))
     return merged
+
+
+def gvisor_document(*files: Path) -> Document:
+    """The files given, with gVisor's over them."""
+    merged = _load(files[0])
+    for file in (*files[1:], GVISOR_FILE):
+        merged = _merged(merged, _load(file))
+    plain: Document = _plain(merged)
+    return plain
 
 
 def _load(path: Path) -> Document:

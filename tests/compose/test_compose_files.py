@@ -17,7 +17,7 @@ from services.generator.http.access import asks_for_keys
 from services.generator.settings import GeneratorSettings
 from services.trainer.settings import TrainerSettings
 from sparsesmith.runtime.stack import Stack, StackOptions
-from tests.compose.compose_files import CPU_FILE, GPU_FILE, OWN_SERVICES, ROOT, cpu_document, document
+from tests.compose.compose_files import CPU_FILE, GPU_FILE, OWN_SERVICES, ROOT, cpu_document, document, gvisor_document
 from tests.compose.dockerfiles import dockerfile
 
 EVERY_SERVICE = ("keys", "redis", *OWN_SERVICES, "queue")
@@ -48,6 +48,18 @@ def test_the_files_follow_the_compose_specification(name: str, tmp_path: Path) -
     content = {"gpu": document(GPU_FILE), "cpu": document(CPU_FILE), "merged": cpu_document()}[name]
     checked = check_against_specification(content, tmp_path)
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("files", [[GPU_FILE], [GPU_FILE, CPU_FILE]], ids=["gpu", "cpu"])
+def test_with_gvisor_evaluators_alone_have_another_runtime(files: list[Path], tmp_path: Path) -> None:
+    content = gvisor_document(*files)
+    checked = check_against_specification(content, tmp_path)
+    assert checked.returncode == 0, checked.stdout
+    assert {name: service["runtime"] for name, service in content["services"].items() if "runtime" in service} == {
+        "evaluator": "runsc"
+    }
+    del content["services"]["evaluator"]["runtime"]
+    assert content == (document(GPU_FILE) if files == [GPU_FILE] else cpu_document())
 
 
 def test_a_file_outside_the_specification_is_noticed(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def run(folder: Path, python: str, *arguments: str, **environment: str) -> "subp
     command = ["bash", str(SCRIPT), *arguments]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARSESMITH_")}
     return subprocess.run(
-        command, env={**kept, **told}, cwd=ROOT, capture_output=True, text=True, check=False, timeout=250
+        command, env={**kept, **told}, cwd=ROOT, capture_output=True, text=True, check=False, timeout=800
     )
 
 
@@ -94,7 +94,7 @@ def test_a_task_whose_evaluator_fails_again_and_again_ends(tmp_path: Path) -> No
 
 
 @pytest.mark.stack
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_task_grades_what_is_queued(tmp_path: Path, redis_url: str, redis_connection: Redis) -> None:
     PatternStore(redis_connection).put(small_pattern())
     queue = EvaluationQueue(connect(redis_url))

@@ -89,6 +89,8 @@ CHOICES: dict[str, tuple[dict[str, ParameterValue], ...]] = {
         {"chunks": 3, "vector": 1},
     ),
     "dia": ({}, {"slice": 32}),
+    "bsr": ({}, {"block_rows": 3, "block_cols": 4}, {"block_rows": 5, "block_cols": 5}),
+    "bsell": ({}, {"block_rows": 3, "block_cols": 2, "slice": 4, "sigma": 64, "index": "u16"}),
 }
 
 
@@ -134,7 +136,7 @@ def is_built_there(name: str, parameters: Parameters) -> bool:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), pattern=patterns())
 def test_any_pattern_gets_the_bits_of_the_host(
     machine: Interpreted, name: str, data: st.DataObject, pattern: Pattern

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
+from sparsesmith.elements import WIDE_TYPES, dtype_of
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.families import FAMILIES, Family
 from sparsesmith.formats.format import (
@@ -33,8 +34,9 @@ from sparsesmith.operations.sddmm import sampled
 from sparsesmith.program.program import KernelProgram, parse_program
 from sparsesmith_proto.message import ElementType
 
-TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
-SMALLEST = 1e-300
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12, "float16": 2.0**-11 + 1e-5, "bfloat16": 2.0**-8 + 1e-5}
+SMALLEST = {"float32": 1e-300, "float64": 1e-300, "float16": 2.0**-25, "bfloat16": 1e-300}
+"""Half of float16's smallest number: where its results lose digits."""
 FEW_SMS = 3
 """So that resident grids have to stride."""
 CHOICES_A_FAMILY = 8
@@ -85,8 +87,10 @@ PATTERNS: dict[str, Pattern] = {
 
 
 def workloads(family: Family) -> list[Workload]:
+    """Wide types where the family takes them, else those of 16 bits."""
     dense_cols = {"spmm": (8, 32), "sddmm": (5, 40)}.get(family.operation, (1,))
-    return [(element_type, columns) for element_type in ("float32", "float64") for columns in dense_cols]
+    types = [name for name in WIDE_TYPES if name in family.element_types] or family.element_types
+    return [(element_type, columns) for element_type in types for columns in dense_cols]
 
 
 def some_choices(family: Family, workload: Workload) -> list[Choice]:
@@ -138,21 +142,22 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
 def run(program: KernelProgram, module: PtxModule, layout: Layout, pattern: Pattern, workload: Workload) -> None:
     """Runs every launch in order and compares with SciPy in float64."""
     element_type, num_dense_cols = workload
+    dtype = dtype_of(element_type)
     generator = np.random.default_rng(2)
-    values = generator.uniform(-1, 1, pattern.nnz).astype(element_type)
+    values = generator.uniform(-1, 1, pattern.nnz).astype(dtype)
     if "sddmm" in {step.kernel for step in program.launches}:
         u, v = (generator.uniform(-1, 1, (size, num_dense_cols)) for size in (pattern.num_rows, pattern.num_cols))
-        check_sampled(program, module, layout, pattern, u.astype(element_type), v.astype(element_type))
+        check_sampled(program, module, layout, pattern, u.astype(dtype), v.astype(dtype))
         return
     is_transposed = "spmv_t" in {step.kernel for step in program.launches}
     num_given, num_results = (pattern.num_cols, pattern.num_rows)[:: -1 if is_transposed else 1]
-    dense = generator.uniform(-1, 1, (num_given, num_dense_cols)).astype(element_type)
-    output = np.full(num_results * num_dense_cols, np.nan, element_type)
+    dense = generator.uniform(-1, 1, (num_given, num_dense_cols)).astype(dtype)
+    output = np.full(num_results * num_dense_cols, np.nan, dtype)
     launch_all(program, module, layout, pattern, {"x": dense, "b": dense, "y": output, "c": output}, values)
     stored = pattern.to_scipy(values.astype(np.float64))
     matrix = stored.T.tocsr() if is_transposed else stored
-    reference, scale = matrix @ dense.astype(np.float64), abs(matrix) @ abs(dense).astype(np.float64)
-    bound = TOLERANCE[element_type] * scale + SMALLEST
+    reference, scale = matrix @ dense.astype(np.float64), abs(matrix) @ abs(dense.astype(np.float64))
+    bound = TOLERANCE[element_type] * scale + SMALLEST[element_type]
     np.testing.assert_array_less(abs(output.reshape(reference.shape) - reference), bound)
 
 
@@ -168,7 +173,7 @@ def check_sampled(
     z = np.full(pattern.nnz, np.nan, u.dtype)
     launch_all(program, module, layout, pattern, {"u": u, "v": v, "z": z}, np.ones(pattern.nnz, u.dtype))
     reference, scale = sampled(pattern, u, v)
-    np.testing.assert_array_less(abs(z - reference), TOLERANCE[u.dtype.name] * scale + SMALLEST)
+    np.testing.assert_array_less(abs(z - reference), TOLERANCE[u.dtype.name] * scale + SMALLEST[u.dtype.name])
 
 
 def launch_all(
@@ -299,3 +304,13 @@ def test_every_family_is_right_on_awkward_patterns(compiler: Compiler, family: F
     ]
     assert sum(map(len, tried)) >= len(tried)
     run_all(compiler, [*itertools.chain(*tried)])
+
+
+def test_one_compiled_program_with_its_bins_as_arguments_serves_every_pattern(compiler: Compiler) -> None:
+    family = FAMILIES["row_bins_any"]
+    choice: Choice = {name: spec.default for name, spec in family.parameters.items()}
+    choice |= {"steps": 2, "max_lanes": 512, "batch": 4, "block": 512, "dependency": "programmatic"}
+    tried = [*trials(family, choice, ("float32", 1))]
+    assert len(tried) == len(PATTERNS)
+    assert len(set(map(source_of, tried))) == 1
+    run_all(compiler, tried)

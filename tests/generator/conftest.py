@@ -45,7 +45,7 @@ class LivePolicy:
 def live_policy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePolicy]:
     policy = make_policy(seed=0)
     folder = PolicyFolder(write_policy(tmp_path_factory.mktemp("policy"), policy))
-    options = EngineOptions(folder.language_model_dir(), max_context_tokens=1024, max_samples=16)
+    options = EngineOptions(folder.language_model_dir(), max_context_tokens=2048, max_samples=16)
     with asyncio.Runner() as runner:
         live = LivePolicy(runner, folder, policy, folder.prompt_writer(), EngineHost(options, restart_s=0.1))
 

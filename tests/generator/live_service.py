@@ -18,6 +18,7 @@ from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import NotFound
 from sparsesmith.transport.job_store import JobStore
 from sparsesmith.transport.shelf import ShelfLimits
+from sparsesmith.transport.traces import Traces
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, FirstOutcome, InstantJob, InstantReport
 from sparsesmith_proto.kernel import Outcome
 from tests.generator.reports import instant_report_for, make_checked, make_passed, make_timing, report_for
@@ -64,15 +65,21 @@ class Evaluators:
 
 @contextmanager
 def live_service(
-    redis_url: str, evaluators: Evaluators, listen_port: int = 0, jobs: JobStore | None = None, **settings: Any
+    redis_url: str,
+    evaluators: Evaluators,
+    listen_port: int = 0,
+    jobs: JobStore | None = None,
+    traces: Traces | None = None,
+    **settings: Any,
 ) -> Iterator[httpx.Client]:
-    """A client of a service without a policy. Leaving stops the service as SIGTERM does. `jobs`: instead of its own."""
+    """A client of a service without a policy. Leaving stops the service as SIGTERM does. `jobs`, `traces`: instead of
+    its own."""
     defaults = {"redis_url": redis_url, "policy_dir": None, "exchange_dir": Path(), "stop_grace_s": 2}
     chosen = GeneratorSettings(**{**defaults, **settings})
     channels = Channels(redis_url, ShelfLimits(max_bytes=chosen.max_stored_bytes))
     channels.evaluations = evaluators
     channels.jobs = jobs or channels.jobs
-    service = Service(chosen, channels)
+    service = Service(chosen, channels, traces)
     config = server_config(create_app(service), chosen, service.metrics)
     config.port = listen_port
     server = uvicorn.Server(config)

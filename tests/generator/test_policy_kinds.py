@@ -10,10 +10,11 @@ from services.generator.policy.engine import TokenPrompt
 from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.kinds import kind_of
 from services.generator.policy.matrix_policy import MatrixPolicy
-from services.generator.policy.text_policy import TextPolicy
+from services.generator.policy.text_policy import TextPolicy, TextPrompts
 from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import InvalidOption
 from sparsesmith.policy.checkpoint import DESCRIPTION_FILE, ENCODER_FILE
+from sparsesmith.prompts.dialogue import Line
 from tests.generator.orders import make_prompt, make_task
 from tests.generator.tiny_policy import make_policy, write_policy
 
@@ -53,6 +54,14 @@ def test_a_language_model_of_ours_that_is_asked_in_text_has_no_encoder_to_publis
     folder = write_policy(tmp_path, make_policy())
     assert any(name.startswith("encoder.") for name in PolicyFolder(folder).shapes)
     assert not any(name.startswith("encoder.") for name in PolicyFolder(folder, "text").shapes)
+
+
+def test_a_dialogue_goes_through_the_chat_template_line_by_line(tmp_path: Path) -> None:
+    folder = write_chat_model(tmp_path)
+    prompts, tokenizer = TextPrompts(folder), AutoTokenizer.from_pretrained(folder)
+    asked = (Line("user", "Write."), Line("assistant", "y = 0;"), Line("user", "Faster."))
+    expected = tokenizer("<bos>Write.<bos>y = 0;<bos>Faster.>", add_special_tokens=False)["input_ids"]
+    assert prompts.chat(asked) == TokenPrompt(tuple(expected))
 
 
 def test_an_unknown_kind_is_refused_with_what_there_is(tmp_path: Path) -> None:

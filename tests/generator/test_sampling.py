@@ -137,7 +137,7 @@ def test_auto_is_families_alone_without_a_policy(live_policy: LivePolicy) -> Non
 
 
 def test_auto_goes_on_with_families_where_the_policy_takes_no_prompt(live_policy: LivePolicy) -> None:
-    too_long = make_sampler(live_policy, max_program_tokens=1020)
+    too_long = make_sampler(live_policy, max_program_tokens=2044)
     assert {candidate.origin.kind for candidate in collect(live_policy, "auto", 8, too_long)} == {"family"}
     with pytest.raises(Unavailable, match="do not fit"):
         collect(live_policy, "sample", 8, too_long)

@@ -1,5 +1,6 @@
 """Operations as things: what each has, and which registered ones are refused."""
 
+import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -7,14 +8,15 @@ import pytest
 
 import sparsesmith.operations
 from sparsesmith.errors import InvalidOption
-from sparsesmith.operations import Operand, check_axes, operation_named, operations
-from sparsesmith.operations.catalogue import ON_MATRICES, checked_catalogue
+from sparsesmith.operations import Operand, Problem, check_axes, operation_named, operations
+from sparsesmith.operations.catalogue import ON_MATRICES, checked_catalogue, our_tasks
 from sparsesmith.operations.conv2d import OPERATION as CONV2D
 from sparsesmith.operations.operation import RESERVED_OPERATION_IDS
 from sparsesmith.operations.product import SparseProduct
 from sparsesmith.operations.spmv import SPMV
 from sparsesmith.operations.texts import with_element_type
 from sparsesmith.program.program import parse_program
+from sparsesmith_proto.kernel import Workload
 
 NUM_SIZES = {"num_rows": 5, "num_cols": 7, "nnz": 11, "num_dense_cols": 3}
 
@@ -135,3 +137,12 @@ def test_kernels_take_the_sizes_that_follow_behind_the_axes_and_launch_lines_kno
     sizes = ["rows", "cols", "kernel_rows", "kernel_cols", "out_rows", "out_cols"]
     assert [argument.name for argument in program.signature if argument.role == "size"] == sizes
     assert program.launches[0].resolve({"out_rows": 17, "out_cols": 33}).grid == (2, 3, 1)
+
+
+@pytest.mark.parametrize("name", [task.name for task in our_tasks()])
+def test_a_problem_that_was_looked_at_still_goes_to_the_devices_process(name: str) -> None:
+    axes = dict(operation_named(name).trial)
+    problem = Problem(Workload(operation=name, element_type="float32", axes=axes))
+    assert problem.floor.bytes_moved > 0
+    again = pickle.loads(pickle.dumps(problem))
+    assert (again.workload, again.sizes, again.operation) == (problem.workload, problem.sizes, problem.operation)

@@ -16,6 +16,7 @@ from sparsesmith.transport.keys import KeyStore
 from sparsesmith_proto.keys import Quotas
 from tests.generator.live_service import Evaluators, live_service
 
+RELEASE = "1.2.3"
 MATRIX = {"num_rows": 3, "num_cols": 4, "row_indices": [0, 0, 1, 2], "col_indices": [0, 3, 1, 2]}
 REQUEST = {"matrix": MATRIX, "budget": {"candidates": 2, "seconds": 20}}
 
@@ -43,7 +44,7 @@ def test_jobs_permalinks_keys_and_signed_reports_outlive_the_folder(valkey: Embe
         secret = {"X-Job-Secret": http.get(f"{job}/permalink", headers=key).json()["secret"]}
         before, public = http.get(job, headers=key).json(), http.get("/v1/signing-key").content
         assert before["status"]["state"] == "finished"
-        contents = back_up(state, copy, "0.1.0")  # While the stack runs.
+        contents = back_up(state, copy, RELEASE)  # While the stack runs.
     valkey.stop()
     shutil.rmtree(state)
 
@@ -70,7 +71,7 @@ def test_a_stack_that_does_not_run_is_copied_too_and_a_restored_one_goes_on_writ
 ) -> None:
     connect(valkey.address).set("x", "1")
     valkey.stop()
-    back_up(tmp_path / "state", tmp_path / "copy", "0.1.0")
+    back_up(tmp_path / "state", tmp_path / "copy", RELEASE)
     restore(tmp_path / "copy", tmp_path / "fresh")
     for value in (b"1", b"2"):  # A change after the restoration outlives the server, too.
         again = EmbeddedValkey(tmp_path / "fresh" / "valkey")
@@ -86,7 +87,7 @@ def test_a_stack_that_does_not_run_is_copied_too_and_a_restored_one_goes_on_writ
 def test_a_damaged_backup_is_refused_by_the_name_of_the_file_and_nothing_is_written(
     valkey: EmbeddedValkey, tmp_path: Path
 ) -> None:
-    back_up(tmp_path / "state", tmp_path / "copy", "0.1.0")
+    back_up(tmp_path / "state", tmp_path / "copy", RELEASE)
     with (tmp_path / "copy" / SNAPSHOT).open("ab") as file:
         file.write(b"x")
     with pytest.raises(InvalidInput, match=f"{SNAPSHOT} is missing or damaged"):
@@ -101,10 +102,10 @@ def test_a_damaged_backup_is_refused_by_the_name_of_the_file_and_nothing_is_writ
 
 
 def test_nothing_that_is_there_is_written_over(valkey: EmbeddedValkey, tmp_path: Path) -> None:
-    back_up(tmp_path / "state", tmp_path / "copy", "0.1.0")
+    back_up(tmp_path / "state", tmp_path / "copy", RELEASE)
     with pytest.raises(Conflict, match="is not empty"):
-        back_up(tmp_path / "state", tmp_path / "copy", "0.1.0")
+        back_up(tmp_path / "state", tmp_path / "copy", RELEASE)
     with pytest.raises(Conflict, match="is there already"):
         restore(tmp_path / "copy", tmp_path / "state")
     with pytest.raises(NotFound, match="no state folder"):
-        back_up(tmp_path / "nothing", tmp_path / "other", "0.1.0")
+        back_up(tmp_path / "nothing", tmp_path / "other", RELEASE)

@@ -45,6 +45,7 @@ def test_of_each_workload_the_fastest_program_that_beats_the_library_is_kept_who
     assert not wins.offer(example(measured("slow", 2.0))), "as slow as the best routine"
     assert wins.offer(example(measured("first", 1.5)))
     assert not wins.offer(example(measured("second", 1.6)))
+    assert wins.offer(example(measured("first", 1.5))), "an abandoned update's records come again"
     assert wins.offer(example(measured("third", 1.2, MUTATED)))
     assert wins.offer(example(measured("fourth", 1.1, make_sampled())))
     assert not wins.offer(example(make_record("failed", origin=make_sampled(), outcome=MISMATCH)))

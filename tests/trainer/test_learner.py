@@ -391,7 +391,7 @@ def test_without_a_critic_the_rewarded_program_becomes_likely_too() -> None:
 def test_micro_batches_change_nothing_in_an_average_over_programs() -> None:
     whole, parts = make_learner(algorithm="rloo"), make_learner(algorithm="rloo", micro_batch_tokens=64)
     batch = make_batch(*arms(whole))
-    assert parts.update(batch) == pytest.approx(whole.update(batch), rel=1e-4, abs=1e-6)
+    assert parts.update(batch) == pytest.approx(whole.update(batch), rel=1e-4, abs=1e-5)
 
 
 def test_a_state_of_an_algorithm_with_a_critic_is_gone_on_from_without_one_and_back(
@@ -407,5 +407,5 @@ def test_a_state_of_an_algorithm_with_a_critic_is_gone_on_from_without_one_and_b
     with caplog.at_level(logging.WARNING):
         again.load_state_dict(copy.deepcopy(without.state_dict()))
     assert torch.equal(again.logprobs(batch), with_critic.logprobs(batch))
-    assert "without a critic" in caplog.text
+    assert "without this critic" in caplog.text
     assert math.isfinite(again.update(batch)["value_loss"])

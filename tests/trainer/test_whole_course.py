@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -14,31 +13,24 @@ import pytest
 
 from services.trainer.course import toy
 from services.trainer.course.course import run_course
-from services.trainer.course.curves import Curves
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
 
-SECONDS = 30.0
+SECONDS = 45.0
+"""Of learning: some eight updates on a quiet machine."""
 
 
-def check(told: Curves) -> None:
-    """It was worth it, nothing was dropped for its age, and no step was made twice."""
+def test_a_policy_that_learns_online_becomes_better(tmp_path: Path) -> None:
+    """Nothing is dropped for its age, and no step is made twice."""
+    toy.make_policy(tmp_path)
+    told = run_course(toy.course(tmp_path, SECONDS), toy.lessons(), toy.probes())
     assert [point.step for point in told.updates] == list(range(1, len(told.updates) + 1))
     assert told.used_share >= 0.9
     assert told.oldest_used <= 2
-    third = max(1, len(told.updates) // 3)
-    rewards = [point.figures["mean_reward"] for point in told.updates]
-    assert statistics.fmean(rewards[-third:]) > statistics.fmean(rewards[:third])
-
-
-def test_the_reward_of_a_policy_that_learns_online_rises(tmp_path: Path) -> None:
-    toy.make_policy(tmp_path)
-    told = run_course(toy.course(tmp_path, SECONDS), toy.lessons(), toy.probes())
-    assert len(told.updates) >= 3
-    check(told)
     first, last = told.judgements[0].figures, told.judgements[-1].figures
     assert last["version"] > first["version"] == 0
     assert last["mean_reward"] > first["mean_reward"]
+    assert last["pass_at_1"] > first["pass_at_1"]
 
 
 def events(state: Path, name: str) -> list[dict[str, Any]]:

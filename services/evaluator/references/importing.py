@@ -17,6 +17,7 @@ from services.evaluator.references.client import source_of
 from services.evaluator.references.flags import flags_of
 from services.evaluator.references.matching import Solved, solved_by
 from sparsesmith.errors import InvalidInput, InvalidOption
+from sparsesmith.operations.catalogue import ON_MATRICES, is_task_name, our_tasks
 from sparsesmith.operations.imported.bound import expected_of
 from sparsesmith.operations.imported.card import MAX_OPERANDS, Card, DrawKind, GivenType, ImportedOperand
 from sparsesmith.operations.imported.flashinfer import Definition, card_of_definition, read_definition, read_workloads
@@ -54,6 +55,10 @@ class ImportOptions:
 
 def import_task(path: Path, into: Path, options: ImportOptions, references: DescribesReferences) -> Card:
     """Writes the folder. Raises InvalidInput and InvalidOption naming what is wrong, and Unavailable."""
+    if options.name and not is_task_name(options.name):
+        raise InvalidOption(
+            f"name: {options.name}: lower-case letters, digits and _, 32 at most", field="name", value=options.name
+        )
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -68,12 +73,24 @@ def import_task(path: Path, into: Path, options: ImportOptions, references: Desc
             reference = definition.reference
         case other:
             raise InvalidOption(f"{path}: .py (KernelBench) or .json (flashinfer-bench)", field="path", value=other)
+    _check_free(card, options)
     folder = free_folder(into, card.name)
     try:
         return _written(folder, card, reference, definition, options, references)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _check_free(card: Card, options: ImportOptions) -> None:
+    """Raises InvalidOption for a name that another task has, and for a program that is for another one."""
+    ours = [task.name for task in our_tasks()]
+    if card.name in (*ours, *(each.name for each in ON_MATRICES)):
+        raise InvalidOption(f"name: there is an operation {card.name}", field="name", value=card.name)
+    if options.program and f"//@ task {card.name}\n" not in options.program:
+        raise InvalidOption(
+            f"program: `//@ task {card.name}` is needed", field="program", limit=f"//@ task {card.name}"
+        )
 
 
 def _written(

@@ -7,6 +7,7 @@ service that was stopped or killed finds it there and starts it over.
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from services.generator.problems import problem_of
 from sparsesmith.errors import Conflict, SparsesmithError, Unavailable
 from sparsesmith.operations import Problem as OrderedProblem
 from sparsesmith.transport.job_store import Asker
+from sparsesmith.transport.traces import NO_TRACES, Traces
 from sparsesmith_proto.api import Cancelled, Failed, JobState, JobStatus, Problem, Queued
 
 log = logging.getLogger(__name__)
@@ -44,7 +46,8 @@ class JobLimits:
 class Jobs:
     """The queue and its runners. All methods belong to one event loop."""
 
-    def __init__(self, ledger: Ledger, answers: Answers, limits: JobLimits) -> None:
+    def __init__(self, ledger: Ledger, answers: Answers, limits: JobLimits, traces: Traces = NO_TRACES) -> None:
+        self._traces = traces
         self._ledger = ledger
         self._answers = answers
         self._limits = limits
@@ -82,7 +85,7 @@ class Jobs:
             raise Unavailable(
                 f"{len(self._waiting)} jobs are waiting already", field="queue", limit=self._limits.max_waiting
             )
-        order = order.model_copy(update={"work": work_of(order, problem)})
+        order, began_s = order.model_copy(update={"work": work_of(order, problem)}), time.time()
         self._reserved += 1
         try:
             job, is_new = await self._ledger.accept(order, problem, idempotency_key, len(self._waiting), asker)
@@ -90,6 +93,7 @@ class Jobs:
             self._reserved -= 1
         if is_new:
             self._enqueue(job, asker.turn)
+            self._traces.told("accept", job.job_id, began_s, {"kind": order.kind})
         return await self.status(job.job_id)
 
     async def status(self, job_id: str) -> JobStatus:
@@ -180,11 +184,16 @@ class Jobs:
             await asyncio.wait([work])
             if not work.cancelled():
                 await self._record(job, work.result())
+                self._trace(job, work.result())
         finally:
             # Reached by the service's stop as well: the job is then left unfinished in the ledger.
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             del self._running[job.job_id]
+
+    def _trace(self, job: AcceptedJob, state: JobState) -> None:
+        attributes = {"kind": job.order.kind, "operation": job.order.workload.operation, "state": state.state}
+        self._traces.job_ended(job.job_id, job.accepted_at.timestamp(), attributes)
 
     async def _record(self, job: AcceptedJob, state: JobState) -> bool:
         """Through an outage of the store: a state that ends a job must not be lost. False: it has ended otherwise."""

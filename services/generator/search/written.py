@@ -29,7 +29,7 @@ class WrittenProposer:
     """
 
     def __init__(self, task: TuningTask, limit: int, loop: Refinement, writer: Writer) -> None:
-        """`loop`: how far it goes."""
+        """`limit`: candidates of the whole search. `loop`: how far it goes."""
         self._writer = writer
         self._limit = limit
         takes_time = writer.at_once is not None
@@ -46,7 +46,6 @@ class WrittenProposer:
         self._ready: deque[Candidate] = deque()
         self._knobs = SampledKnobs(task) if writer.repairs else None
         self._num_asked = 0
-        self._num_sent = 0
         self._num_failed = 0
         """Questions in a row."""
         self._num_read = 0
@@ -68,20 +67,21 @@ class WrittenProposer:
     @property
     def is_ready(self) -> bool:
         has_news = self._waits is not None and self._waits[0].num_back > self._waits[1]
-        return has_news or any(task.done() for task in self._writing)
+        return has_news or bool(self._ready) or any(task.done() for task in self._writing)
 
     async def propose(self, size: int, standing: Standing) -> Batch:
         """See Proposer."""
         self._waits, num_known = None, standing.num_back
         standing.of(self.name).writing = self._writer.account
         await asyncio.to_thread(self._read, standing)
-        size = min(size, self._limit - self._num_sent)
-        if size <= 0 or self._num_failed >= MOST_FAILURES:
-            raise Exhausted
+        left = self._limit - standing.num_back - standing.num_under_way
+        size = min(size, left)
         self._gather()
+        if size <= 0 or (self._num_failed >= MOST_FAILURES and not self._ready):
+            raise Exhausted
         if self._knobs is not None and (settings := await asyncio.to_thread(self._knobs.next_batch, size, standing)):
-            return self._sent(settings)
-        while self._ask(size - len(self._ready)) and self._writer.at_once is None:
+            return settings
+        while self._ask(size, left) and self._writer.at_once is None:
             await asyncio.wait(self._writing)
             self._gather()
         batch = tuple(islice(self._ready, size))
@@ -91,7 +91,7 @@ class WrittenProposer:
             raise Exhausted
         if not batch or self._writing:
             self._waits = standing, num_known
-        return self._sent(batch)
+        return batch
 
     async def ready(self) -> None:
         if self._waits is None:
@@ -108,15 +108,11 @@ class WrittenProposer:
             task.cancel()
         await asyncio.gather(*self._writing, return_exceptions=True)
 
-    def _sent(self, batch: Batch) -> Batch:
-        self._num_sent += len(batch)
-        return batch
-
-    def _ask(self, size: int) -> int:
-        """Start questions, the chains in turns, as far as there is room and something to change; their number."""
-        at_once = self._writer.at_once
-        left = self._limit - self._num_sent - len(self._ready) - len(self._writing)
-        room = size if at_once is None else min(at_once - len(self._writing), left)
+    def _ask(self, size: int, left: int) -> int:
+        """Start questions, the chains in turns, as far as there is room and something to change; their number. `left`:
+        candidates that may still be graded."""
+        at_once, num_made = self._writer.at_once, len(self._ready) + len(self._writing)
+        room = size - num_made if at_once is None else min(at_once - len(self._writing), left - num_made)
         started = 0
         while started < room and (found := self._next()) is not None:
             chain, node = found

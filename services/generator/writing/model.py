@@ -125,7 +125,8 @@ class ModelWriter:
         return Candidate(candidate_id=name, program=_program_in(answer.text), origin=written)
 
     async def _answer(self, words: str, turns: Sequence[Turn]) -> Answer:
-        """Without the turns before the last where the context is too small for all."""
+        """Without the turns before the last where the context is too small for all. Raises LimitExceeded where it is
+        too small for the words alone."""
         try:
             return await self._model.answer(dialogue(words, turns, self._options.history_characters))
         except TooLong:
@@ -133,6 +134,8 @@ class ModelWriter:
         try:
             return await self._model.answer(dialogue(words, turns[-1:], 0))
         except TooLong as error:
+            if turns:
+                raise NoAnswer("too long", f"a prompt of {error}") from error
             name = self._model.name
             raise LimitExceeded(
                 f"refine.writer: a prompt of {error.num_tokens} tokens does not fit the context of {name}, which "

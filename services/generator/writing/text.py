@@ -7,6 +7,7 @@ from services.generator.policy.engine import EngineFailed, TokenPrompt
 from services.generator.policy.sampling import MAX_DRAWS, PolicySampler
 from services.generator.writing.model import Answer, TooLong
 from services.generator.writing.writer import NoAnswer
+from sparsesmith.errors import Unavailable
 from sparsesmith.prompts.dialogue import Dialogue
 
 ENGINE_PATIENCE_S = 120.0
@@ -36,6 +37,8 @@ class TextModel:
         """See Model."""
         options = self._sampler.options
         prompt = await asyncio.to_thread(self._prompts.chat, asked)
+        if self._sampler.is_broken:
+            raise Unavailable("the engine could not be loaded", field="refine.writer", value=self.name)
         for _ in range(MAX_DRAWS):
             engine = await self._sampler.host.serving()
             limit = engine.max_context_tokens - options.max_program_tokens

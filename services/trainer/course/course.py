@@ -34,6 +34,8 @@ from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.api import Fleet
 
 POLL_S = 0.5
+CRITIC_WARMUP = 4
+"""Updates that the policy waits for its critic at most: a course of minutes has some tens in all."""
 SETTLE_S = 90.0
 """Longest wait for a canary that is under way, before a judgement."""
 
@@ -255,6 +257,9 @@ def _environment(options: CourseOptions, held_out: Path) -> dict[str, str]:
         "BATCH_RECORDS": str(options.batch_records),
         "MIN_RECORDS": str(options.batch_records // 2),
         "MAX_POLICY_AGE": str(options.max_policy_age),
+        "MINIBATCH_RECORDS": str(max(8, options.batch_records // 8)),
+        "MICRO_BATCH_TOKENS": "16384",
+        "CRITIC_WARMUP": str(CRITIC_WARMUP),
         "HELD_OUT_FILE": str(held_out.resolve()),
         **options.settings,
     }
@@ -263,6 +268,7 @@ def _environment(options: CourseOptions, held_out: Path) -> dict[str, str]:
         "MAX_RUNNING_JOBS": str(options.at_once),
         "SAMPLES_IN_FLIGHT": str(options.group),
         "BATCH_CANDIDATES": str(options.group),
+        "ENGINE_MAX_SAMPLES": str(min(1024, options.group * options.at_once)),
     }
     return {
         **{f"SPARSESMITH_TRAINER_{name}": value for name, value in trainer.items()},

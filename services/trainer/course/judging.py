@@ -3,8 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from services.trainer.course.lessons import Lesson
 from sparsesmith.client import Client
@@ -125,10 +124,6 @@ def sampled(client: Client, lesson: Lesson, samples: int, seconds: float) -> Gro
     """Raises SparsesmithError."""
     job = client.submit(f"{lesson.name.split(':')[0]}.npz", lesson.file(), lesson.options(samples, seconds))
     return grouped(lesson, client.wait(job.job_id), client.candidates(job.job_id))
-
-
-def as_json(group: Group) -> dict[str, Any]:
-    return asdict(group)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -24,12 +24,15 @@ class Wins:
         return len(self._best)
 
     def offer(self, found: UsableRecord) -> bool:
-        """Keeps it where it passed, beats the library's best routine and is the best known of its workload."""
+        """Keeps it where it passed, beats the library's best routine and is the best known of its workload; whether it
+        is kept, also where it was before."""
         record = found.record
         if found.median_us is None or found.median_us >= record.best_baseline_us:
             return False
         key = record.workload.model_dump_json(), record.device.kind
         known = self._best.get(key)
+        if known is not None and known.record.record_id == record.record_id:
+            return True
         if known is not None and known.median_us is not None and known.median_us <= found.median_us:
             return False
         self._best[key] = found

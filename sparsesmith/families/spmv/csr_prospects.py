@@ -32,7 +32,7 @@ def _row_indices(work: Work) -> tuple[ParameterValue, ...]:
     return (*eight, *indices(statistics.narrow))
 
 
-def _rows(work: Work, values: Values, lanes: int, unroll: int) -> Prospect:
+def rows_of_lanes(work: Work, values: Values, lanes: int, unroll: int) -> Prospect:
     """A row of CSR for each `lanes` lanes."""
     statistics = work.statistics
     step = lanes * unroll
@@ -53,14 +53,14 @@ def scalar(work: Work) -> Iterator[Prospect]:
     unrolls = near(min(work.statistics.mean, 8), (1, 2, 4, 8, 16), 3)
     blocks = (32, 64, 128) if work.rows < 30_000 else (128, 256)
     for values in combine(unroll=unrolls, block=blocks, load=loads(work), index=_row_indices(work)):
-        yield _rows(work, values, 1, number(values, "unroll"))
+        yield rows_of_lanes(work, values, 1, number(values, "unroll"))
 
 
 def vector(work: Work) -> Iterator[Prospect]:
     lanes = near(work.statistics.mean / 2, LANES, 3)
     blocks = (64, 128) if work.nnz < 300_000 else (128, 256)
     for values in combine(lanes=lanes, unroll=(2, 1, 4), block=blocks, load=loads(work), index=_row_indices(work)):
-        yield _rows(work, values, number(values, "lanes"), number(values, "unroll"))
+        yield rows_of_lanes(work, values, number(values, "lanes"), number(values, "unroll"))
 
 
 def vector_persistent(work: Work) -> Iterator[Prospect]:
@@ -72,7 +72,7 @@ def vector_persistent(work: Work) -> Iterator[Prospect]:
         index=_row_indices(work)[:1],
         blocks_per_sm=(8, 16),
     ):
-        prospect = _rows(work, values, number(values, "lanes"), number(values, "unroll"))
+        prospect = rows_of_lanes(work, values, number(values, "lanes"), number(values, "unroll"))
         yield Prospect(1.05 * prospect.estimated_us, prospect.parameters)
 
 
@@ -84,7 +84,7 @@ def vector_wide(work: Work) -> Iterator[Prospect]:
         load=loads(work),
         index=_row_indices(work),
     ):
-        yield _rows(work, values, number(values, "lanes"), width)
+        yield rows_of_lanes(work, values, number(values, "lanes"), width)
 
 
 def block(work: Work) -> Iterator[Prospect]:
@@ -94,7 +94,7 @@ def block(work: Work) -> Iterator[Prospect]:
         load=loads(work),
         index=_row_indices(work)[:1],
     ):
-        yield _rows(work, values, number(values, "block"), number(values, "unroll"))
+        yield rows_of_lanes(work, values, number(values, "block"), number(values, "unroll"))
 
 
 def shared_x(work: Work) -> Iterator[Prospect]:
@@ -108,6 +108,6 @@ def shared_x(work: Work) -> Iterator[Prospect]:
         load=loads(work),
         index=_row_indices(work)[:1],
     ):
-        prospect = _rows(work, values, number(values, "lanes"), number(values, "unroll"))
+        prospect = rows_of_lanes(work, values, number(values, "lanes"), number(values, "unroll"))
         copying = 1.0 + capacity * work.element_bytes / 32e3
         yield Prospect(0.9 * prospect.estimated_us + copying, prospect.parameters)

@@ -1,6 +1,7 @@
 """Which formats are built on a device."""
 
 from sparsesmith.formats.format import Format, Layout, Parameters
+from sparsesmith.formats.on_device.blocks import build_bsell, build_bsr
 from sparsesmith.formats.on_device.csr_tiles import build_csr_tiles
 from sparsesmith.formats.on_device.dia import build_dia
 from sparsesmith.formats.on_device.machine import DeviceCsr, Machine
@@ -8,7 +9,7 @@ from sparsesmith.formats.on_device.padded import build_ell, build_sell
 from sparsesmith.formats.on_device.row_bins import build_row_bins
 from sparsesmith.matrix.pattern import Pattern
 
-FORMATS = ("row_bins", "ell", "sell", "csr_tiles", "dia")
+FORMATS = ("row_bins", "ell", "sell", "csr_tiles", "dia", "bsr", "bsell")
 
 
 def build_on_device(
@@ -30,5 +31,9 @@ def build_on_device(
             return build_csr_tiles(machine, csr, parameters, pattern)
         case "dia":
             return build_dia(machine, csr, parameters)
+        case "bsr":
+            return build_bsr(machine, csr, parameters)
+        case "bsell":
+            return build_bsell(machine, csr, parameters)
         case _:
             return None

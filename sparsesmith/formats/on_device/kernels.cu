@@ -268,3 +268,40 @@ extern "C" __global__ void fill_dia(const int* row_offsets, const int* col_indic
     sources[slice ? (row / slice * num_diagonals + rank) * slice + row % slice : rank * num_rows + row] = j;
   }
 }
+
+// A warp a row: the block of each nonzero, counted row by row of blocks, and its row.
+extern "C" __global__ void key_by_block(const int* row_offsets, const int* col_indices, int num_rows, int block_rows, int block_cols, int num_block_cols, int* keys, int* rows) {
+  int row = thread_number() / 32;
+  if (row >= num_rows) return;
+  for (int j = row_offsets[row] + threadIdx.x % 32; j < row_offsets[row + 1]; j += 32) {
+    keys[j] = row / block_rows * num_block_cols + col_indices[j] / block_cols;
+    rows[j] = row;
+  }
+}
+
+// Which elements in order are the first of their key.
+extern "C" __global__ void mark_first(const int* keys, const int* order, int length, int* is_first) {
+  int i = thread_number();
+  if (i < length) is_first[i] = i == 0 || keys[order[i]] != keys[order[i - 1]];
+}
+
+// Puts each nonzero into its block. before: firsts before each.
+extern "C" __global__ void fill_blocks(const int* keys, const int* order, const int* is_first, const int* before, int nnz, const int* rows, const int* col_indices, int block_rows, int block_cols, int num_block_cols, int* counts, int* block_col_indices, int* sources) {
+  int i = thread_number();
+  if (i >= nnz) return;
+  int nonzero = order[i], key = keys[nonzero], block = before[i] + is_first[i] - 1;
+  if (is_first[i]) {
+    block_col_indices[block] = key % num_block_cols;
+    atomicAdd(counts + key / num_block_cols, 1);
+  }
+  sources[(block * block_rows + rows[nonzero] % block_rows) * block_cols + col_indices[nonzero] % block_cols] = nonzero;
+}
+
+// Elements of the blocks in the slots of slices, `vector` of a block side by side, lane by lane.
+extern "C" __global__ void fill_planes(const int* of_blocks, const int* block_of_slot, int num_elements, int size, int slice, int vector, int* sources) {
+  int i = thread_number();
+  if (i >= num_elements) return;
+  int within = i % (slice * size), lane = within / vector % slice, element = within / vector / slice * vector + within % vector;
+  int block = block_of_slot[i / (slice * size) * slice + lane];
+  sources[i] = block < 0 ? -1 : of_blocks[block * size + element];
+}

@@ -33,6 +33,12 @@ def imported_folder() -> Path | None:
     return Path(named) if named else None
 
 
+def is_imported(name: str) -> bool:
+    """Whether there is a folder of this name, which is a task's."""
+    folder = imported_folder()
+    return folder is not None and (folder / name / CARD).is_file()
+
+
 def imported_tasks() -> Iterator[ImportedTask]:
     """By name. Raises InvalidOption naming the folder and the field of the first that cannot be read."""
     folder = imported_folder()

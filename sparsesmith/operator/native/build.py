@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,26 +18,31 @@ from sparsesmith.errors import Unavailable
 
 SOURCES = Path(__file__).parent
 NAME = "libsparsesmith_op.so"
-FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{NAME}")
-_FILES = ("sparsesmith_op.c", "sparsesmith_op.h")
+FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror")
+_FILES = (SOURCES / "sparsesmith_op.c", SOURCES / "sparsesmith_op.h")
 
 
 def build(folder: Path) -> Path:
     """Compiles it into a folder, whole or not at all. `CC` names another compiler. Raises Unavailable without one, or
     with its words."""
-    compiler = c_compiler()
+    return compiled(_FILES[0], folder / NAME, "-ldl", "-lpthread")
+
+
+def compiled(source: Path, library: Path, *options: str) -> Path:
+    """A C source as a library of that path; as `build`."""
+    compiler, folder, name = c_compiler(), library.parent, library.name
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder) as apart:
-        built = Path(apart) / NAME
-        command = [*compiler, *FLAGS, "-o", str(built), str(SOURCES / "sparsesmith_op.c"), "-ldl", "-lpthread"]
+        built = Path(apart) / name
+        command = [*compiler, *FLAGS, f"-Wl,-soname,{name}", "-o", str(built), str(source), *options]
         try:
             ran = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:
-            raise Unavailable(f"building libsparsesmith_op: {error}") from error
+            raise Unavailable(f"building {library.stem}: {error}") from error
         if ran.returncode:
-            raise Unavailable(f"building libsparsesmith_op: {ran.stderr[-2000:]}")
-        built.replace(folder / NAME)
-    return folder / NAME
+            raise Unavailable(f"building {library.stem}: {ran.stderr[-2000:]}")
+        built.replace(library)
+    return library
 
 
 def c_compiler() -> list[str]:
@@ -46,13 +52,13 @@ def c_compiler() -> list[str]:
         or [path for path in map(shutil.which, ("cc", "gcc", "clang")) if path is not None][:1]
     )
     if not found:
-        raise Unavailable("building libsparsesmith_op needs a C compiler: cc, gcc or clang, or CC")
+        raise Unavailable("there is no C compiler, which this needs: cc, gcc or clang, or CC")
     return found
 
 
-def cache_folder() -> Path:
+def cache_folder(sources: Iterable[Path] = _FILES) -> Path:
     """Of this release's sources, in XDG_CACHE_HOME or ~/.cache."""
-    digest = hashlib.sha256(b"".join((SOURCES / name).read_bytes() for name in _FILES)).hexdigest()[:16]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "sparsesmith" / "native" / digest
 

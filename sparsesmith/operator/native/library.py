@@ -80,6 +80,11 @@ class NativeOperator:
         self._check(self._library.sparsesmith_op_read_values(self._handle, into.ctypes.data, into.size))
 
     @property
+    def handle(self) -> int:
+        """The sparsesmith_op's address; for as long as this object lives."""
+        return int(self._handle.value or 0)
+
+    @property
     def info(self) -> Info:
         info = Info()
         self._check(self._library.sparsesmith_op_describe(self._handle, ctypes.byref(info)))

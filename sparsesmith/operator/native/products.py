@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from sparsesmith.artifacts.launcher import current_architecture, import_cupy, values_of
+from sparsesmith.artifacts.launcher import current_architecture, import_cupy, num_multiprocessors, values_of
 from sparsesmith.cuda.nvrtc import NvrtcNotFound
 from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Unavailable
@@ -119,7 +119,7 @@ def _sections(
     known = parts if parts.architecture == architecture else replace(parts, cubin=b"")
     direction = direction_of(matrix, workload, text, known, order)
     return {
-        **direction.sections(architecture, _num_sms()),
+        **direction.sections(architecture, num_multiprocessors()),
         "support": support_cubin(workload.element_type, architecture),
         "values": as_bytes(stored if order is None else _put_back(stored, order)),
     }
@@ -130,11 +130,7 @@ def _turned(matrix: scipy.sparse.csr_matrix, kernel: Kernel) -> dict[str, bytes 
     architecture = current_architecture()
     if architecture is None:
         raise Unavailable("there is no GPU")
-    return direction_of(matrix, *kernel).sections(architecture, _num_sms(), "T.")
-
-
-def _num_sms() -> int:
-    return int(import_cupy().cuda.Device().attributes["MultiProcessorCount"])
+    return direction_of(matrix, *kernel).sections(architecture, num_multiprocessors(), "T.")
 
 
 def _put_back(values: npt.NDArray[Any], order: Order) -> npt.NDArray[Any]:

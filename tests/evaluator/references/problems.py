@@ -46,6 +46,38 @@ def get_init_inputs():
 """
 
 
+WEIGHTED = """//@ task weighted
+//@ scratch sums = x_0 float
+//@ launch add grid=ceil_div(x_0,32) block=32 shared=128
+//@ launch move grid=1 block=64
+extern "C" __global__ void add(int x_0, int x_1, int keep_0, int keep_1, int weight_0, int y_0,
+    const float* x, const float* scale, const int* keep, const float* weight, float* y, float* sums) {
+  int row = blockIdx.x * 32 + threadIdx.x;
+  if (row >= x_0) return;
+  float sum = 0;
+  for (int i = 0; i < x_1; i++) sum += keep[row * x_1 + i] ? x[row * x_1 + i] * weight[i] * scale[0] : 0;
+  sums[row] = sum;
+}
+extern "C" __global__ void move(int x_0, int x_1, int keep_0, int keep_1, int weight_0, int y_0,
+    const float* x, const float* scale, const int* keep, const float* weight, float* y, float* sums) {
+  if (threadIdx.x < x_0) y[threadIdx.x] = sums[threadIdx.x];
+}
+"""
+"""For SCALED with six rows, as a task of this name."""
+
+NORM = """//@ task row_norm_d5
+//@ launch row_norm grid=batch block=32
+extern "C" __global__ void row_norm(int batch, int hidden, const float* x, const float* eps, float* y) {
+  if (threadIdx.x) return;
+  float sum = 0;
+  for (int i = 0; i < hidden; i++) sum += x[blockIdx.x * hidden + i] * x[blockIdx.x * hidden + i];
+  for (int i = 0; i < hidden; i++)
+    y[blockIdx.x * hidden + i] = x[blockIdx.x * hidden + i] / sqrtf(sum / hidden + eps[0]);
+}
+"""
+"""For `definition()`."""
+
+
 def forward(body: str, *, before: str = "", result: str = "x") -> str:
     """A problem whose model does something else."""
     return f"""

@@ -109,6 +109,20 @@ def test_a_size_that_a_module_does_not_name_is_refused_with_those_that_it_does(i
     assert caught.value.field == "set"
 
 
+@pytest.mark.parametrize(("name", "reason"), [("Plus", "name: Plus: lower-case"), ("dot", "there is an operation dot")])
+def test_a_name_that_no_task_can_have_is_refused(imported: Import, name: str, reason: str) -> None:
+    with pytest.raises(InvalidOption, match=reason):
+        imported(forward("pass", result="x + 1"), name)
+
+
+def test_a_program_for_another_task_is_refused(references: ReferenceProcess, tmp_path: Path) -> None:
+    path = tmp_path / "plus.py"
+    path.write_text(forward("pass", result="x + 1"))
+    options = ImportOptions("plus", {}, "//@ task minus\n")
+    with pytest.raises(InvalidOption, match="`//@ task plus` is needed"):
+        import_task(path, tmp_path / "tasks", options, references)
+
+
 def test_a_reference_that_does_not_end_is_ended_and_the_next_one_answers(tmp_path: Path) -> None:
     path = tmp_path / "slow.py"
     path.write_text(forward("import time; time.sleep(60)"))

@@ -1,0 +1,240 @@
+"""What telling a writer more is worth: the loop of `refine` with its time alone, with a profile, and with suggestions.
+
+    python -m benchmarks.tuning.refine_ablation --endpoint https://.../v1 --model NAME [--key-file FILE] [--tasks dot,sum,...]
+        [--preset fsr] [--candidates 40] [--seconds 120] [--all-seconds S] [--device auto] [--out benchmarks/results]
+    python -m benchmarks.tuning.refine_ablation --writer mutate --candidates 24        # no model, which is told nothing: the control
+
+Each task at one size (the trial axes on the interpreter, where times are estimates of a model and no statement about a device; the
+middle published size on a GPU), each level with the same budget of candidates and seconds, the levels in another order for each
+task. A row is written as soon as it is there: a run that is cut off is taken up where it ended, on the same device and commit with
+the same writer. Every search begins with the same first programs; the gain is over the fastest of those.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+from benchmarks.measure.tasks import Tasks
+from benchmarks.origin import RESULTS, device_folder, machine, source_commit
+from benchmarks.report.results import geometric_mean
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.cores import num_cores
+from services.evaluator.devices import device_process
+from services.evaluator.jobs import Grader
+from services.evaluator.settings import EvaluatorSettings
+from services.generator.orders import KernelOrder
+from services.generator.search import STRATEGIES, Sources, Standing
+from services.generator.search.grading import GradingLimits, graded
+from services.generator.search.standing import source_of
+from services.generator.task import TuningTask
+from services.generator.writing import Writers
+from services.generator.writing.endpoint import Endpoint, EndpointOptions
+from services.generator.writing.model import ModelOptions
+from sparsesmith.errors import SparsesmithError
+from sparsesmith.operations import Problem
+from sparsesmith.operations.catalogue import our_tasks
+from sparsesmith.prompts.brief import Gpu
+from sparsesmith_proto.api import Budget, Feedback, Refinement, TuningOptions
+from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
+from sparsesmith_proto.kernel import DeviceDescription, Evaluation, Passed, Workload
+
+TASKS = (
+    "dot",
+    "sum",
+    "softmax",
+    "transpose",
+    "layer_norm",
+    "histogram",
+    "prefix_sum",
+    "cross_entropy",
+    "conv2d",
+    "top_k",
+)
+LEVELS: tuple[Feedback, ...] = get_args(Feedback)
+PATIENCE_S = 600.0
+"""For the first grades of a search, behind the start of a device."""
+
+
+class Here:
+    """Evaluations on this machine's device, one job at a time."""
+
+    def __init__(self, grader: Grader) -> None:
+        self._grader = grader
+        self._turn = asyncio.Lock()
+
+    async def grade(self, job: EvaluationJob) -> EvaluationReport:
+        async with self._turn:
+            return await asyncio.to_thread(self._grader.grade, job, Tasks())
+
+
+def main() -> None:
+    options = _parsed()
+    end = time.monotonic() + options.all_seconds
+    settings = EvaluatorSettings(device=options.device)
+    with (
+        closing(device_process(settings)) as process,
+        Compiler(max(2, num_cores() - 1), timeout_s=settings.compile_limit_s) as compiler,
+    ):
+        process.start()
+        device, grader = process.description(), Grader(process, compiler, compile_limit_s=settings.compile_limit_s)
+        path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "refine-ablation.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = _rows_before(path, device, options)
+        for task, axes, level in _asked(options, device):
+            if time.monotonic() > end:
+                break
+            if any((row["task"], row["feedback"]) == (task, level) for row in rows):
+                continue
+            rows.append(asyncio.run(refined(grader, device, task, axes, level, options)))
+            print(json.dumps(rows[-1]), flush=True)
+            path.write_text(json.dumps(told(rows, device, options), indent=1) + "\n", encoding="utf-8")
+    print(json.dumps({name: value for name, value in told(rows, device, options).items() if name != "rows"}, indent=1))
+
+
+async def refined(
+    grader: Grader,
+    device: DeviceDescription,
+    name: str,
+    axes: Mapping[str, int],
+    level: Feedback,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """One task at one level."""
+    task = _task(name, axes, level, options)
+    standing, evaluations = Standing(), list[Evaluation]()
+    row: dict[str, Any] = {"task": name, "axes": dict(axes), "feedback": level}
+    endpoint = _endpoint(options)
+    gpu = Gpu(device.architecture, num_sms=device.num_sms, copy_bandwidth_gbs=device.copy_bandwidth_gbs)
+    writers = Writers([] if endpoint is None else [endpoint], ModelOptions(gpu, options.history_characters))
+    batches = STRATEGIES["refine"](task, Sources(None, 8, 16, writers=writers), options.candidates, standing)
+    try:
+        async for report in graded(batches, task, Here(grader), GradingLimits(2, PATIENCE_S), standing.lost):
+            standing.add(report)
+            evaluations += report.evaluations
+    except SparsesmithError as error:
+        row |= {"failed": error.message}
+    finally:
+        if endpoint is not None:
+            await endpoint.close()
+    first_us, best_us = _best_us(evaluations, first=True), _best_us(evaluations, first=False)
+    sources = [source.model_dump(mode="json") for source in standing.sources()]
+    return row | {"first_us": first_us, "best_us": best_us, "seconds": round(task.elapsed_s, 2), "sources": sources}
+
+
+def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> dict[str, Any]:
+    """The result file."""
+    whole = [name for name in {row["task"] for row in rows} if len(_levels_of(rows, name)) == len(_levels(options))]
+    return {
+        "kind": "refine_ablation",
+        "times": "measured" if device.kind == "cuda" else "estimated",
+        "device": device.model_dump(mode="json"),
+        "machine": machine(),
+        "commit": options.commit or source_commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "writer": _writer(options),
+        "budget": {"candidates": options.candidates, "seconds": options.seconds, "preset": options.preset},
+        "tasks": len(whole),
+        "over_first_programs": {level: _gain(rows, whole, level) for level in _levels(options)},
+        "rows": list(rows),
+    }
+
+
+def _gain(rows: Sequence[dict[str, Any]], tasks: Sequence[str], level: str) -> float | None:
+    """Geometric mean over the tasks that every level was run on; None of none."""
+    chosen = [row for row in rows if row["feedback"] == level and row["task"] in tasks]
+    ratios = [row["first_us"] / row["best_us"] for row in chosen if row["first_us"] and row["best_us"]]
+    return round(geometric_mean(ratios), 4) if ratios else None
+
+
+def _levels_of(rows: Sequence[dict[str, Any]], task: str) -> set[str]:
+    return {row["feedback"] for row in rows if row["task"] == task}
+
+
+def _best_us(evaluations: Sequence[Evaluation], *, first: bool) -> float | None:
+    """Of the first programs, or of all; None where none passed."""
+    times = [
+        each.outcome.timing.median_us
+        for each in evaluations
+        if isinstance(each.outcome, Passed) and (not first or source_of(each.candidate) == "families")
+    ]
+    return min(times, default=None)
+
+
+def _task(name: str, axes: Mapping[str, int], level: Feedback, options: argparse.Namespace) -> TuningTask:
+    workload = Workload(operation=name, element_type="float32", axes=dict(axes))
+    chosen = {"preset": options.preset} if options.preset else {}
+    refine = Refinement.model_validate({**chosen, "writer": _writer(options)["name"], "feedback": level})
+    asked = TuningOptions(
+        operation=name,
+        axes=dict(axes),
+        search="refine",
+        refine=refine,
+        budget=Budget(candidates=options.candidates, seconds=options.seconds),
+    )
+    run_id = f"ablation-{name}-{level}"
+    return TuningTask(run_id, run_id, KernelOrder(workload=workload, options=asked), Problem(workload))
+
+
+def _writer(options: argparse.Namespace) -> dict[str, str]:
+    return {"name": "endpoint", "model": options.model} if options.endpoint else {"name": options.writer, "model": ""}
+
+
+def _endpoint(options: argparse.Namespace) -> Endpoint | None:
+    if not options.endpoint:
+        return None
+    return Endpoint(EndpointOptions(url=options.endpoint, model=options.model, key_file=options.key_file))
+
+
+def _levels(options: argparse.Namespace) -> tuple[Feedback, ...]:
+    """A writer without a model is told nothing: one level is all there is."""
+    return LEVELS if options.endpoint else LEVELS[:1]
+
+
+def _asked(options: argparse.Namespace, device: DeviceDescription) -> Iterator[tuple[str, Mapping[str, int], Feedback]]:
+    levels, chosen = _levels(options), options.tasks.split(",")
+    for place, task in enumerate(task for task in our_tasks() if task.name in chosen):
+        has_sizes = device.kind == "cuda" and task.published
+        axes = task.published[len(task.published) // 2] if has_sizes else task.trial
+        for number in range(len(levels)):
+            yield task.name, axes, levels[(number + place) % len(levels)]
+
+
+def _rows_before(path: Path, device: DeviceDescription, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Of a run on the same device and commit with the same writer."""
+    if not path.exists():
+        return []
+    before = json.loads(path.read_text(encoding="utf-8"))
+    commit = options.commit or source_commit()
+    is_same = (before["commit"], before["device"]["name"], before["writer"]) == (commit, device.name, _writer(options))
+    return list(before["rows"]) if is_same else []
+
+
+def _parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--endpoint", default="", help="address of a model, up to /v1")
+    parser.add_argument("--model", default="", help="as that address calls it")
+    parser.add_argument("--key-file", type=Path, help="file with its key")
+    parser.add_argument("--writer", default="mutate", choices=("mutate",), help="where there is no address")
+    parser.add_argument("--tasks", default=",".join(TASKS), help="names with commas between")
+    parser.add_argument("--preset", default="", choices=("", "fsr"))
+    parser.add_argument("--history-characters", type=int, default=24_000)
+    parser.add_argument("--candidates", type=int, default=40, help="of a search, first programs included")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of a search")
+    parser.add_argument("--all-seconds", type=float, default=24 * 3600, help="no search is begun after this time")
+    parser.add_argument("--device", default="auto", choices=("auto", "cuda", "interpreter"))
+    parser.add_argument("--commit", help="of the code, where there is no git")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if options.endpoint and not options.model:
+        parser.error("--model: needed with --endpoint")
+    return options
+
+
+if __name__ == "__main__":
+    main()
