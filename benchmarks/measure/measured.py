@@ -128,7 +128,8 @@ def _measured(entry: MatrixEntry, pattern: Pattern, joined: _Joined) -> Measured
 def read_records(sweeps: Sequence[Path]) -> Iterator[Record]:
     """Lines of the files, packed (`.xz`) or not, as they are."""
     for sweep in sweeps:
-        with (lzma.open if sweep.suffix == ".xz" else open)(sweep, "rt", encoding="utf-8") as lines:
+        is_packed = sweep.suffix == ".xz"
+        with lzma.open(sweep, "rt", encoding="utf-8") if is_packed else sweep.open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
 
 

@@ -13,7 +13,6 @@ Given = dict[str, int | str]
 FOR_EVERY_PATTERN: tuple[tuple[str, Given], ...] = (
     ("bsr", {"block_rows": 3, "block_cols": 2}),
     ("hubs", {"hub_cols": 100}),
-    ("cells", {"strips": 4, "height": 8, "cell_cols": 256, "pad": 1}),
     ("panels", {"panel_cols": 512, "bins": 40, "parts": 8, "rounds": 2}),
     ("row_bins", {}),
     ("row_bins", {"steps": 1, "index": "u16"}),
