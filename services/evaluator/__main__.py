@@ -113,8 +113,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         held = {part: is_held and kernel.is_whole for part, is_held in parts.items()}
         metrics = EvaluatorMetrics(device, held, ecc is not None and ecc.is_counting)
         channels = PatternStore(connection), RewardStream(connection), Accounts(connection)
-        told_to = metrics.graded, memory, _told_of(settings), traces
-        jobs.install(jobs.GradingService(grader, *channels, *told_to))
+        service = jobs.GradingService(grader, *channels, metrics.graded, memory, _told_of(settings), traces)
+        jobs.install(service)
         with published(metrics.registry, MetricsChannel(connection), worker.name):
             worker.work(burst=burst, logging_level="WARNING")
     if worker.is_retiring:
