@@ -66,13 +66,8 @@ class EvaluatorSettings(BaseSettings):
     """Whether programs of families and mutators that pass go on the trainer's stream, too, for a trainer that imitates
     (SPARSESMITH_TRAINER_IMITATION_SHARE). Off: no GPU has shown yet that it pays."""
     builds_formats: bool = False
-<<<<<<< HEAD
-    """Whether a GPU builds the formats of matrices from 100,000 nonzeros itself (`formats/on_device`). Off: bits are
-    the host's, but the time on a GPU was not measured yet."""
-=======
     """Whether a GPU builds the formats of matrices from 100,000 nonzeros itself (`formats/on_device`). Off: the bits
     are the host's, but the time on a GPU was not measured yet."""
->>>>>>> w/writers
     records_written: bool = False
     """Whether programs that other models wrote (`refine` with `text` or `endpoint`) and that pass go on the stream of
     reward records, too. Online training leaves them out in any case: it has no log-probabilities of them."""
