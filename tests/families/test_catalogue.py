@@ -90,23 +90,33 @@ def test_every_program_keeps_the_contract_and_stays_short(family: Family) -> Non
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
 def test_every_parameter_value_changes_the_program(family: Family) -> None:
-    num_dense_cols = 128 if family.operation == "spmm" else 1
+    element_type, num_dense_cols = family.element_types[0], 128 if family.operation == "spmm" else 1
     for name, spec in family.parameters.items():
-        differ = False
-        for choice in choices(family, "float32", num_dense_cols):
+        differ = is_decided_by_the_type(family, name, num_dense_cols)
+        for choice in choices(family, element_type, num_dense_cols):
             texts = {
-                family.render(changed, "float32", num_dense_cols)
+                family.render(changed, element_type, num_dense_cols)
                 for value in values_of(spec)
-                if family.accepts(changed := {**choice, name: value}, "float32", num_dense_cols)
+                if family.accepts(changed := {**choice, name: value}, element_type, num_dense_cols)
             }
             differ = differ or len(texts) > 1
         assert differ, f"{name} never changes the text"
 
 
+def is_decided_by_the_type(family: Family, name: str, num_dense_cols: int) -> bool:
+    """Whether one value of a parameter is legal with each element type, and another with another."""
+    legal = [
+        {choice[name] for choice in choices(family, element_type, num_dense_cols)}
+        for element_type in family.element_types
+    ]
+    return all(len(values) == 1 for values in legal) and len(set.union(*legal)) > 1
+
+
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
 def test_rendering_is_deterministic(family: Family) -> None:
-    choice = choices(family, "float64", 32)[0]
-    assert family.render(choice, "float64", 32) == family.render(choice, "float64", 32)
+    element_type = family.element_types[-1]
+    choice = choices(family, element_type, 32)[0]
+    assert family.render(choice, element_type, 32) == family.render(choice, element_type, 32)
 
 
 def test_a_missing_parameter_is_refused_with_the_limits_named() -> None:
