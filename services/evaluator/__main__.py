@@ -85,7 +85,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     ):
         device = process.start()
         compiler.warm_up(device.architecture)
-        if device.kind != "interpreter":
+        if settings.compiles_common and device.kind != "interpreter":
             compile_common(compiler, device.architecture)
         kernel = available()
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())

@@ -89,6 +89,12 @@ def some_of_each(instances: list[FamilyInstance]) -> list[FamilyInstance]:
     return list(kept.values())[:FAMILIES_AT_MOST]
 
 
+def shape_of(pattern: Pattern, workload: Workload) -> tuple[int, int]:
+    """Of the matrix as it is multiplied with."""
+    shape = pattern.num_rows, pattern.num_cols
+    return shape[::-1] if workload.operation == "spmv_t" else shape
+
+
 def run(
     text: str, module: PtxModule, pattern: Pattern, values: FixedValues, workload: Workload
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -96,8 +102,9 @@ def run(
     program = parse_program(text, workload.operation, workload.element_type)
     layout = build_layout(program.format, program.parameters, pattern, values)
     columns, element = workload.num_dense_cols, np.dtype(workload.element_type)
-    dense = np.random.default_rng(3).uniform(-1, 1, pattern.num_cols * columns).astype(element)
-    output = np.full(pattern.num_rows * columns, np.nan, element)
+    num_read, num_written = reversed(shape_of(pattern, workload))
+    dense = np.random.default_rng(3).uniform(-1, 1, num_read * columns).astype(element)
+    output = np.full(num_written * columns, np.nan, element)
     arrays = {**layout.indices, "x": dense, "b": dense, "y": output, "c": output}
     arrays |= {name: np.full(columns * size, np.nan, element) for name, size in layout.scratch.items()}
     sizes = {"num_rows": pattern.num_rows, "num_cols": pattern.num_cols, "nnz": pattern.nnz, **layout.sizes}
@@ -146,7 +153,8 @@ def check(compiler: Compiler, text: str, pattern: Pattern, values: FixedValues, 
     compiled = compiler.compile(program.source, "sm_90")
     assert isinstance(compiled, Compiled), compiled.log
     output, dense = run(text, load_module(compiled.ptx), pattern, values, workload)
-    wide = pattern.to_scipy(values.array.astype(np.float64))
+    stored = pattern.to_scipy(values.array.astype(np.float64))
+    wide = stored.T if workload.operation == "spmv_t" else stored
     bound = TOLERANCE[workload.element_type] * (abs(wide) @ abs(dense.astype(np.float64))) + 1e-300
     np.testing.assert_array_less(abs(output - wide @ dense.astype(np.float64)), bound)
 

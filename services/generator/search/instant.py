@@ -43,7 +43,7 @@ class InstantTools:
     checks: FirstChecks
     devices: Callable[[], Awaitable[Sequence[str]]]
     """Names of the devices that work now."""
-    stands_in: bool = True
+    stands_in: bool = False
     """See `tuning.instant.choices`."""
 
 
