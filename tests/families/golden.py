@@ -228,10 +228,15 @@ def choices(family: KernelFamily, element_type: ElementType, columns: int) -> It
     return itertools.islice((choice for choice in drawn if family.accepts(choice, element_type, columns)), CHOICES)
 
 
+def types_of(family: KernelFamily) -> tuple[ElementType, ...]:
+    """Both of 32 and 64 bits; its own of a family for 16 bits alone."""
+    is_short = isinstance(family, Family) and "float32" not in family.element_types
+    return family.element_types if is_short else ("float32", "float64")
+
+
 def texts_of(family: KernelFamily) -> Iterator[tuple[str, str]]:
     """What is written, and the text: a part of the grid, and the compressed forms of some."""
-    element_types: tuple[ElementType, ...] = ("float32", "float64")
-    for element_type, columns in itertools.product(element_types, (8, 32, 100) if family.operation == "spmm" else (1,)):
+    for element_type, columns in itertools.product(types_of(family), (8, 32, 100) if family.operation == "spmm" else (1,)):
         for place, choice in enumerate(choices(family, element_type, columns)):
             text = family.render(choice, element_type, columns)
             title = f"{family.name} {element_type} {columns} {choice}"
