@@ -236,7 +236,8 @@ def types_of(family: KernelFamily) -> tuple[ElementType, ...]:
 
 def texts_of(family: KernelFamily) -> Iterator[tuple[str, str]]:
     """What is written, and the text: a part of the grid, and the compressed forms of some."""
-    for element_type, columns in itertools.product(types_of(family), (8, 32, 100) if family.operation == "spmm" else (1,)):
+    widths = (8, 32, 100) if family.operation == "spmm" else (1,)
+    for element_type, columns in itertools.product(types_of(family), widths):
         for place, choice in enumerate(choices(family, element_type, columns)):
             text = family.render(choice, element_type, columns)
             title = f"{family.name} {element_type} {columns} {choice}"
