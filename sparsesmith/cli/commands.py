@@ -390,9 +390,13 @@ def restore(
     print(f"{state}: as it was at {contents.made_at}, of release {contents.release}")
 
 
-@app.command(context_settings=OPTIONS_OF_THE_SERVICE, add_help_option=False)
+@app.command(context_settings=OPTIONS_OF_THE_SERVICE)
 def calibrate(context: typer.Context) -> None:
-    """Train a cost model of this GPU on what it measures (all options go to benchmarks.tuning.calibrate)."""
+    """Train a cost model of this GPU on what it measures; run it again until it says that it has ended.
+
+    Options go to benchmarks.tuning.calibrate, which explains them: --out FOLDER, --seconds S, --nnz N ..., --kinds KIND
+    ..., --plan PLAN ..., --device NAME.
+    """
     if importlib.util.find_spec("benchmarks") is None:
         raise Unavailable("this command measures by benchmarks/, which are in the repository alone: use a clone")
     _become("benchmarks.tuning.calibrate", context.args)

@@ -36,6 +36,7 @@ PROGRAMS = [
     "bsr",
     "cells",
     "coo_atomics",
+    "csc",
     "csr_dynamic_shared",
     "csr_macros_and_conditions",
     "csr_merge_merge",

@@ -63,8 +63,8 @@ def test_every_starting_program_is_right(element_type: ElementType) -> None:
 def test_a_format_without_a_start_and_an_unknown_one_are_told_apart() -> None:
     with pytest.raises(InvalidOption, match=r"no starting program of format panels for spmv \(there are: bsell, bsr"):
         starting_program("panels", "spmv", "float32")
-    with pytest.raises(InvalidProgram, match="unknown format 'csc'"):
-        starting_program("csc", "spmv", "float32")
+    with pytest.raises(InvalidProgram, match="unknown format 'csx'"):
+        starting_program("csx", "spmv", "float32")
 
 
 def test_a_new_kernel_is_written_once(
@@ -74,7 +74,7 @@ def test_a_new_kernel_is_written_once(
     assert sparsesmith_command("new-kernel", "ell", "--type", "float64").code == 0
     assert (tmp_path / "ell.cu").read_text() == starting_program("ell", "spmv", "float64")
     assert_one_line(sparsesmith_command("new-kernel", "ell"), "ell.cu is there already", "--out")
-    assert_one_line(sparsesmith_command("new-kernel", "csc"), "unknown format 'csc'")
+    assert_one_line(sparsesmith_command("new-kernel", "csx"), "unknown format 'csx'")
 
 
 def test_a_wrong_question_is_one_line(sparsesmith_command: Shell, tmp_path: Path) -> None:
