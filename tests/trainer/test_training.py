@@ -177,7 +177,7 @@ def test_an_abandoned_update_leaves_no_trace_and_its_records_come_again(
 
 def killed(settings: TrainerSettings, moment: str) -> None:
     """Runs a trainer that is killed at its first update, at this moment."""
-    fields = settings.model_dump(mode="json", exclude={"redis_url"})
+    fields = settings.model_dump(mode="json", exclude={"redis_url"}, exclude_none=True)
     environment = {f"SPARSESMITH_TRAINER_{name.upper()}": str(value) for name, value in fields.items()}
     environment |= {"SPARSESMITH_REDIS_URL": settings.redis_url, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "tests.trainer.dying_trainer", moment]
