@@ -181,7 +181,7 @@ def killed(settings: TrainerSettings, moment: str) -> None:
     environment = {f"SPARSESMITH_TRAINER_{name.upper()}": str(value) for name, value in fields.items()}
     environment |= {"SPARSESMITH_REDIS_URL": settings.redis_url, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "tests.trainer.dying_trainer", moment]
-    done = subprocess.run(command, env={**os.environ, **environment}, timeout=60, check=False)
+    done = subprocess.run(command, env={**os.environ, **environment}, timeout=180, check=False)
     assert done.returncode == -signal.SIGKILL
 
 
