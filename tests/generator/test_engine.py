@@ -53,7 +53,7 @@ def test_log_probabilities_are_those_after_temperature(live_policy: LivePolicy) 
         (torch.full((4, HIDDEN), torch.nan), "finite"),
         (torch.full((4, HIDDEN), 1e300, dtype=torch.float64), "finite"),
         (torch.zeros(0, HIDDEN), "0 tokens"),
-        (torch.zeros(1000, HIDDEN), "1000 tokens"),
+        (torch.zeros(3000, HIDDEN), "3000 tokens"),
     ],
 )
 def test_bad_embeddings_are_refused_before_the_engine_sees_them(

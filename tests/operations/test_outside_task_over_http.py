@@ -120,7 +120,7 @@ def test_the_command_line_tunes_and_grades_a_task(url: str, tmp_path: Path) -> N
     assert tuned.returncode == 0, tuned.stderr
     assert "row_softmax float32, rows=64, cols=128" in tuned.stdout
     assert "the task's own program (thread_a_row)" in tuned.stdout
-    assert sorted(path.suffix for path in (tmp_path / "answer").iterdir()) == [".cu", ".json"]
+    assert sorted(path.suffix for path in (tmp_path / "answer").iterdir()) == [".cu", ".hpp", ".json", ".py"]
     graded = run("grade", "mine.cu", *task)
     assert graded.returncode == 0, graded.stderr
     refused = run("tune", *task, "matrix.mtx")
