@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sparsesmith.elements import ELEMENTS
-from sparsesmith.formats import format_named
+from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.format import Layout
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.operations import Problem
@@ -42,7 +42,8 @@ def _layout(problem: Problem, report: KernelReport) -> Layout:
             program = parse_program(text, problem.workload.operation, problem.element_type)
             return build_layout(program.format, program.parameters, problem.pattern, problem.values)
         case _:
-            return format_named("csr").build(problem.pattern, {})
+            csr = format_named("csr")
+            return csr.build(problem.pattern, complete_parameters(csr, {}))
 
 
 def _digest(array: "np.ndarray") -> str:
