@@ -5,6 +5,7 @@ python -m benchmarks.learning.sample_policy PACK OUT.jsonl [--policy models/spar
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 
@@ -40,7 +41,13 @@ def main() -> None:
     policy = load_policy(options.policy)
     networks = PolicyNetworks(policy.model, policy.encoder).to(device)
     tokenizer = load_tokenizer(options.policy / "tokenizer.json")
-    pool = build_pool({each.name: each.pattern for each in matrices}, policy.encoder.kind, options.samples, device, 2)
+    pool = build_pool(
+        {each.name: each.pattern for each in matrices},
+        policy.encoder.kind,
+        options.samples,
+        device,
+        os.cpu_count() or 1,
+    )
     settings = SamplingSettings(samples=options.samples, device=device)
     asked = [(each, workload) for each in matrices for workload in WORKLOADS for _ in range(options.samples)]
     generator, began, programs = np.random.default_rng(0), time.monotonic(), list[str]()
