@@ -105,7 +105,12 @@ def _regrets_by_matrix(result: Json) -> list[str]:
 
 def _harvest(result: Json) -> list[str]:
     """By kind of workload and size, by mutator, and the deeds that were faster most often."""
-    lines = [f"{result['workloads']} workloads, {result['parents']} parents.", ""]
+    over_tuner = result["over_tuner"]
+    lines = [
+        f"{result['workloads']} workloads, {result['parents']} parents. Each workload's best child over the tuner's best program: "
+        f"{over_tuner['geometric_mean']:.3f}x in geometric mean, {max(over_tuner['by_workload'].values()):.3f}x at most.",
+        "",
+    ]
     for title, groups in (("workload", result["by_workload_and_size"]), ("mutator", result["by_mutator"])):
         lines += [*_shares_table(title, {**groups, "all": result["all"]}), ""]
     deeds = {name: entry for name, entry in result["by_deed"].items() if entry["faster_2"] > 0}
