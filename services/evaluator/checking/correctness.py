@@ -111,11 +111,13 @@ def judge(ran: Ran, held: Draw) -> float | Mismatch:
     if held.residuals is not None:
         return _judged_by_residuals(ran, held)
     errors = {
-        name: held.largest_error(ran.outputs[name], each.reference, each.bound, each.magnitude)
+        name: held.largest_error(held.widened(ran.outputs[name]), each.reference, each.bound, each.magnitude)
         for name, each in held.expected.items()
     }
     wrong = next((name for name, error in errors.items() if error == math.inf), None)
-    return max(errors.values()) if wrong is None else Mismatch(message=_describe(wrong, ran.outputs[wrong], held))
+    if wrong is None:
+        return max(errors.values())
+    return Mismatch(message=_describe(wrong, held.widened(ran.outputs[wrong]), held))
 
 
 def _inputs_of(held: Draw) -> str:
