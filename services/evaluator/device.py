@@ -90,6 +90,11 @@ def largest_error(output: Array, reference: Array, bound: Array, magnitude: Arra
 Judge = Callable[[Array, Array, Array, Array], float]
 
 
+def as_it_is(output: Array) -> Array:
+    """NumPy computes with subnormal numbers."""
+    return output
+
+
 @dataclass(frozen=True, eq=False)
 class Draw:
     """One set of inputs with what is right of the outputs.
@@ -110,6 +115,8 @@ class Draw:
     """As the function of this name; a device may have a faster one for its own arrays."""
     residuals: Callable[[Mapping[str, Array]], Mapping[str, Residual]] | None = None
     """Of outputs: what is judged where they may differ though all are right, in the place of `expected`."""
+    widened: Callable[[Array], Array] = as_it_is
+    """An output as it is judged, no number rounded; a device whose library would round makes it wider first."""
 
     @property
     def right(self) -> Mapping[str, Array]:

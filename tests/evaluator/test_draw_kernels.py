@@ -216,6 +216,17 @@ def test_no_reference_takes_a_subnormal_value_for_zero(ptx: str) -> None:
     assert set(conversions) == {"cvt.f64.f32"}
 
 
+def test_a_result_is_widened_without_rounding_subnormal_numbers_included(ptx: str, module: PtxModule) -> None:
+    """Read from the PTX, too: the interpreter does not model flushing."""
+    numbers = np.array([1e-41, -1e-41, 1e-45, 2.0**-126, -0.0, 0.1, 3e38, np.inf, -np.inf, np.nan], np.float32)
+    wide = np.full(numbers.size, 7.0)
+    run(module, "widen_float32", 1, constant("numbers", numbers), output("wide", wide), numbers.size)
+    np.testing.assert_array_equal(wide, numbers.astype(np.float64))
+    entry = ptx[ptx.index(".entry widen_float32") :].split(".entry", 2)[1]
+    assert "cvt.f64.f32" in entry
+    assert ".ftz" not in entry
+
+
 def test_flushing_rewrites_the_whole_buffer(module: PtxModule) -> None:
     memory = np.zeros(4 * 1000, np.float32)
     run(module, "flush", 2, output("buffer", memory), 1000)

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from services.evaluator.checking.correctness import judge
 from services.evaluator.checking.draws import FULL_CHECK, choose_draws, system_generator
+from services.evaluator.device import Ran
 from sparsesmith.matrix.pattern import pattern_from_indices
 from sparsesmith.operations import Problem
+from sparsesmith.operations.draws import SPECIAL
 from sparsesmith.operations.sums import (
     ROUNDOFF,
     SINGLE_ROUNDOFFS,
@@ -15,7 +18,9 @@ from sparsesmith.operations.sums import (
     limit_to_single_products,
     product,
 )
+from sparsesmith_proto.kernel import Mismatch
 from tests.gpu.programs import make_pattern, make_workload
+from tests.operations.graded import make_problem
 
 if TYPE_CHECKING:
     from services.evaluator.cuda.device import CudaDevice
@@ -80,6 +85,23 @@ def test_references_are_the_same_bits_for_the_same_inputs(device: "CudaDevice") 
     once, again = (source._drawn("wide_range", key) for _ in range(2))
     assert bool((once.values == again.values).all())
     assert bool((once.reference == again.reference).all())
+
+
+def test_a_result_is_judged_with_its_subnormal_numbers(device: "CudaDevice") -> None:
+    """CuPy's own kernels take them for zero."""
+    import cupy
+
+    numbers = np.resize(SPECIAL, (37, 53)).astype(np.float32)
+    wide = device.kernels.widened(cupy.asarray(numbers))
+    np.testing.assert_array_equal(wide.get(), numbers.astype(np.float64))
+    drawn = device.open(make_problem("copy")).draw("special")
+    right = drawn.inputs["x"].copy()
+    assert not isinstance(judge(Ran({"y": right}, guards_intact=True, inputs_intact=True), drawn), Mismatch)
+    place = int(np.flatnonzero(right.get() == np.float32(1e-41))[0])
+    right.reshape(-1)[place] = 0
+    judged = judge(Ran({"y": right}, guards_intact=True, inputs_intact=True), drawn)
+    assert isinstance(judged, Mismatch)
+    assert "is 0, expected 9.99966584e-42 within 0; 1 of " in judged.message
 
 
 def test_a_write_into_a_draw_or_the_pattern_behind_it_breaks_the_seal(device: "CudaDevice") -> None:

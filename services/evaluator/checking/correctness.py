@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from services.evaluator.device import (
-    VALUES,
     Array,
     Draw,
     LoadedKernel,
@@ -105,21 +104,19 @@ def _spoil(output: Array, generator: np.random.Generator) -> None:
 def judge(ran: Ran, held: Draw) -> float | Mismatch:
     """The largest scaled error of a run, or what is wrong with it. Raises MemoryDamaged."""
     if not ran.inputs_intact:
-        raise MemoryDamaged(f"input {held.name}: the kernel changed {_inputs_of(held)}")
+        raise MemoryDamaged(f"input {held.name}: the kernel changed one of its inputs")
     if not ran.guards_intact:
         raise MemoryDamaged(f"input {held.name}: the kernel wrote outside its output")
     if held.residuals is not None:
         return _judged_by_residuals(ran, held)
     errors = {
-        name: held.largest_error(ran.outputs[name], each.reference, each.bound, each.magnitude)
+        name: held.largest_error(held.widened(ran.outputs[name]), each.reference, each.bound, each.magnitude)
         for name, each in held.expected.items()
     }
     wrong = next((name for name, error in errors.items() if error == math.inf), None)
-    return max(errors.values()) if wrong is None else Mismatch(message=_describe(wrong, ran.outputs[wrong], held))
-
-
-def _inputs_of(held: Draw) -> str:
-    return "A or the dense operand" if VALUES in held.inputs else "an input"
+    if wrong is None:
+        return max(errors.values())
+    return Mismatch(message=_describe(wrong, held.widened(ran.outputs[wrong]), held))
 
 
 def _judged_by_residuals(ran: Ran, held: Draw) -> float | Mismatch:

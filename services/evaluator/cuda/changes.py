@@ -1,11 +1,16 @@
-"""One entry of A or of the dense operand changed: what the kernels of replay_kernels.cu are told (needs no device)."""
+"""One entry of an input changed: where programs have it, and of A or the dense operand of a product what the kernels of
+replay_kernels.cu are told (needs no device)."""
 
 import ctypes
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from services.evaluator.device import Draw
+from sparsesmith.formats.format import Layout
 from sparsesmith.operations.sums import LONG_ROW, ROUNDOFF, SINGLE_ROUNDOFFS, TOLERANCES
+from sparsesmith.program.binding import BoundProgram
 from sparsesmith_proto.message import ElementType
 
 Number = int | ctypes.c_double
@@ -55,6 +60,33 @@ class Target:
     sources: int = 0
     """Address of the CSR position of each slot; 0: CSR order."""
     num_slots: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an entry is stored."""
+
+    buffer: str
+    offset: int
+    """In bytes."""
+
+
+def at_the_start(name: str) -> str:
+    """Of the buffer that keeps what an operand is before it is changed in place."""
+    return f"{name} at the start"
+
+
+def places_of(bound: BoundProgram, layout: Layout, operand: str, index: int) -> list[Place]:
+    """Where a program has an entry of an input, row-major: of the matrix's values (VALUES, in CSR order, where no
+    operand has that name) wherever the format stores it, of what is changed in place where it is at the start."""
+    given = next((buffer for buffer in bound.with_role("input", "inout") if buffer.name == operand), None)
+    if given is not None:
+        name = at_the_start(operand) if given.role == "inout" else operand
+        return [Place(name, index * np.dtype(given.dtype).itemsize)]
+    sources = layout.value_sources
+    slots = [index] if sources is None else np.flatnonzero(sources == index).tolist()
+    width = np.dtype(bound.element_type).itemsize
+    return [Place(stored.name, slot * width) for stored in bound.with_role("values") for slot in slots]
 
 
 def accuracy(element_type: ElementType, *, sees_single_products: bool) -> tuple[ctypes.c_double, ...]:

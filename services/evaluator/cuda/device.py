@@ -82,7 +82,7 @@ class CudaDevice:
         self.kernels = DeviceKernels(self.stream, self.num_sms)
         self.stopwatch = Stopwatch(self.kernels, self.l2_bytes)
         self.instruments = Instruments(self.stopwatch, self.clocks)
-        rehearse_judging()
+        rehearse_judging(self.kernels)
 
     @property
     def num_sms(self) -> int:
@@ -315,7 +315,7 @@ class CudaBench:
         cupy.get_default_memory_pool().free_all_blocks()
 
 
-def rehearse_judging() -> None:
+def rehearse_judging(kernels: DeviceKernels) -> None:
     """Makes CuPy compile what judging a result takes, before any stage's time limit runs (seconds on a new machine)."""
     for dtype in ("float32", "float64", "int32"):
         # Reductions of many entries are other kernels than those of few.
@@ -323,7 +323,8 @@ def rehearse_judging() -> None:
             ones, wide = cupy.zeros(shape, dtype), cupy.zeros(shape, "float64")
             expected = {"y": Expected(wide, wide, wide)}
             for error in (largest_error, largest_error_of_any):
-                rehearsal = Draw("rehearsal", {VALUES: ones, "x": ones}, expected, {"y": dtype}, error)
+                inputs = {VALUES: ones, "x": ones}
+                rehearsal = Draw("rehearsal", inputs, expected, {"y": dtype}, error, widened=kernels.widened)
                 judge(Ran({"y": ones}, guards_intact=True, inputs_intact=True), rehearsal)
                 judge(Ran({"y": ones + 1}, guards_intact=True, inputs_intact=True), rehearsal)
             # As check_as_timed does: a starting output with one entry spoiled.

@@ -9,12 +9,12 @@ import cupy
 import numpy as np
 
 from services.evaluator.cuda.arena import BufferPlan, Placement
-from services.evaluator.cuda.changes import Target
+from services.evaluator.cuda.changes import Target, at_the_start, places_of
 from services.evaluator.cuda.launch import Enqueue, Launch, LoadedModule
 from services.evaluator.cuda.memory import Arena
 from services.evaluator.cuda.own_kernels import LATE_LEAD_US, DeviceKernels
 from services.evaluator.cuda.residents import DeviceLayout
-from services.evaluator.device import VALUES, Draw, Starts
+from services.evaluator.device import Draw, Starts
 from sparsesmith.cuda.driver import KernelArguments
 from sparsesmith.formats.format import Argument
 from sparsesmith.program.binding import BoundBuffer, BoundProgram
@@ -36,11 +36,6 @@ class LaunchSequence:
     def enqueue(self, stream: int) -> None:
         for launch in self.launches:
             launch.enqueue(stream)
-
-
-def at_the_start(name: str) -> str:
-    """Of the buffer that keeps what an operand is before it is changed in place."""
-    return f"{name} at the start"
 
 
 class DeviceProgram:
@@ -130,9 +125,8 @@ class DeviceProgram:
             self.arena.poison(name)
 
     def put(self, operand: str, index: int, value: "cupy.ndarray") -> None:
-        """Writes one entry of an input (VALUES: wherever the format stores it; of what is changed in place: of what it
-        is at the start), on the stream."""
-        for address in self._places(operand, index):
+        """Writes one entry of an input wherever the program has it (see `places_of`), on the stream."""
+        for address in self._addresses(operand, index):
             self.arena.write(address, value)
 
     @property
@@ -143,22 +137,12 @@ class DeviceProgram:
     def late_write(self, operand: str, index: int, value: "cupy.ndarray") -> "cupy.ndarray":
         """What `DeviceKernels.write_late` is told to write one entry of one of `late_inputs`."""
         words = value.nbytes // WORD_BYTES
-        rows = [[int(value.data.ptr), address, words] for address in self._places(operand, index)]
+        rows = [[int(value.data.ptr), address, words] for address in self._addresses(operand, index)]
         return cupy.asarray(np.array(rows, dtype=np.uint64))
 
-    def _places(self, operand: str, index: int) -> list[int]:
-        """Device addresses of an entry."""
-        if operand in {changed.name for changed in self._changed}:
-            offset = index * np.dtype(self._bound.buffer(operand).dtype).itemsize
-            return [self.arena.address(at_the_start(operand)) + offset]
-        if operand != VALUES:
-            return [self.arena.address(operand) + index * np.dtype(self._bound.buffer(operand).dtype).itemsize]
-        if self._values_name is None:
-            return []
-        sources = self._layout.layout.value_sources
-        slots = [index] if sources is None else np.flatnonzero(sources == index).tolist()
-        width = np.dtype(self._bound.element_type).itemsize
-        return [self.arena.address(self._values_name) + slot * width for slot in slots]
+    def _addresses(self, operand: str, index: int) -> list[int]:
+        places = places_of(self._bound, self._layout.layout, operand, index)
+        return [self.arena.address(place.buffer) + place.offset for place in places]
 
     def rewrite_vectors(self) -> None:
         """Writes inputs, outputs and scratch as they are: the traffic of `renew_vectors`, and nothing new."""

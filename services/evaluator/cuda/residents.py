@@ -8,7 +8,7 @@ import secrets
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cupy
 import numpy as np
@@ -30,9 +30,10 @@ class HeldDraws:
         self._rows: list[tuple[int, int]] = []
 
     def hold(self, draw: Draw) -> Draw:
-        """The draw, whose arrays are in device memory, from now on hidden while programs run."""
-        self._held.append(weakref.ref(draw))
-        return draw
+        """The draw, whose arrays are in device memory, as it is judged there; from now on hidden while programs run."""
+        held = replace(draw, widened=self._kernels.widened)
+        self._held.append(weakref.ref(held))
+        return held
 
     def another(self, draw: Draw) -> Draw | None:
         """One at random of the draws with inputs that are held beside this one."""
