@@ -110,7 +110,7 @@ def over_tuner(lines: Sequence[Line]) -> dict[str, Any]:
     for line in lines:
         if line["kind"] == "parent":
             tuned[key_of(line)][line["number"]] = line["tuned_us"]
-    speeds = {key: 1.0 for key in tuned}
+    speeds = dict.fromkeys(tuned, 1.0)
     for line in lines:
         if line["kind"] == "mutant" and "gain" in line:
             parents = tuned[key_of(line)]
