@@ -12,6 +12,7 @@ from string import Template
 
 import numpy as np
 
+from sparsesmith.artifacts.device_constants import with_device_constants
 from sparsesmith.cuda.options import CODE_OPTIONS
 from sparsesmith.elements import c_type, sum_c_type
 from sparsesmith.formats.format import Argument, Format, NumberList, Parameters, ParameterValue, numbers
@@ -193,7 +194,8 @@ def without_extern_c(device_code: str) -> str:
 
 
 def program_apart(source: str) -> tuple[list[str], str]:
-    """As `_apart`, of any legal program: comments may hold what looks like an include."""
+    """As `_apart`, of any legal program as nvcc takes it: comments may hold what looks like an include."""
+    source = with_device_constants(source)
     numbers = {line.line - 1 for line in tokenize(source).preprocessor if line.name == "include"}
     lines = source.split("\n")
     rest = "\n".join("" if number in numbers else line for number, line in enumerate(lines))

@@ -78,24 +78,29 @@ def make_evaluation(program: str) -> Evaluation:
 def make_report(matrix: Any, program: str | None = CSR_PROGRAM, **workload: Any) -> KernelReport:
     """A report whose answer is the program; with None the library's routine."""
     pattern = pattern_from_scipy(matrix)
+    sizes = {"num_rows": pattern.num_rows, "num_cols": pattern.num_cols, "nnz": pattern.nnz}
+    return report_of(make_workload(pattern, **workload), program, **sizes)
+
+
+def report_of(workload: Workload, program: str | None, **sizes: int) -> KernelReport:
+    """As `make_report`; with None and for a task its naive program is the answer."""
     break_even = BreakEven(
         kind="measured", conversion_ms=1, tuning_s=1, products_against_best=9, products_against_default=8
     )
+    routine = "naive" if workload.pattern is None else "cusparse_csr_alg2"
     answer: TunedAnswer | LibraryAnswer
     if program is None:
-        answer = LibraryAnswer(routine="cusparse_csr_alg2", reason="none passed", closest=None, break_even=break_even)
+        answer = LibraryAnswer(routine=routine, reason="none passed", closest=None, break_even=break_even)
     else:
         answer = TunedAnswer(
             best=make_evaluation(program), speedup_over_best=2, speedup_over_default=3, break_even=break_even
         )
-    routine = BaselineTiming(routine="cusparse_csr_alg2", timing=make_timing(10), preparation_ms=0)
+    baseline = BaselineTiming(routine=routine, timing=make_timing(10), preparation_ms=0)
     return KernelReport(
-        workload=make_workload(pattern, **workload),
-        num_rows=pattern.num_rows,
-        num_cols=pattern.num_cols,
-        nnz=pattern.nnz,
+        workload=workload,
+        **sizes,
         answer=answer,
-        baselines=Baselines(default=routine.routine, routines=(routine,)),
+        baselines=Baselines(default=routine, routines=(baseline,)),
         device=make_device(),
         search=SearchReport(
             strategy="auto",

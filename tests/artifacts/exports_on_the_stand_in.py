@@ -17,7 +17,7 @@ from sparsesmith.operations import Problem, operations
 from sparsesmith.operations.imported.card import Card
 from sparsesmith.operations.imported.folder import VARIABLE
 from sparsesmith_proto.kernel import Workload
-from tests.artifacts.test_task_artifacts import report_of
+from tests.artifacts.answers import report_of
 from tests.evaluator.references.problems import NORM, WEIGHTED
 from tests.operator.native_operators import Driver, ptx_of
 
@@ -73,7 +73,7 @@ def made(program: str, **workload: Any) -> tuple[str, str]:
     os.environ[VARIABLE] = str(FOLDER)
     operations.cache_clear()
     problem = Problem(Workload(element_type="float32", **workload))
-    return exported(report_of(problem, program), ptx_of)
+    return exported(report_of(problem.workload, program), ptx_of)
 
 
 def test_a_model_of_kernelbench_computes_what_its_problem_does(driver: Driver) -> None:

@@ -1,6 +1,5 @@
 """Answers in the formats of the suites that their tasks came from, on a stand-in driver that interprets the kernels."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,11 +9,10 @@ import pytest
 
 from sparsesmith.artifacts.exports import exported
 from sparsesmith.errors import Conflict
-from tests.artifacts.test_task_artifacts import BUILT, report_of
+from tests.artifacts.answers import report_of
+from tests.artifacts.test_task_artifacts import BUILT
 from tests.evaluator.references.problems import SCALED, definition, workload, written_definition
-
-ROOT = Path(__file__).resolve().parents[2]
-STAND_IN = ROOT / "tests" / "operator" / "stand_in_driver.c"
+from tests.operator.stand_in import ROOT, run_on_the_stand_in
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -28,16 +26,11 @@ def test_exported_kernels_compute_what_their_suites_ask_for(tmp_path: Path) -> N
         command = [*importer, str(path), "--into", str(tmp_path / "tasks"), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         assert done.returncode == 0, done.stderr
-    flags = ["-std=c11", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
-    subprocess.run(["cc", *flags, "-o", str(tmp_path / "libcuda.so.1"), str(STAND_IN)], check=True)
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "EXPORTED_TASKS": str(tmp_path / "tasks")}
-    inner = str(Path(__file__).with_name("exports_on_the_stand_in.py"))
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", inner]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=280)
-    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
+    inner = Path(__file__).with_name("exports_on_the_stand_in.py")
+    run_on_the_stand_in(inner, tmp_path, EXPORTED_TASKS=str(tmp_path / "tasks"))
 
 
 def test_a_task_that_came_from_no_suite_goes_back_to_none() -> None:
     built = BUILT["dot"]
     with pytest.raises(Conflict, match="dot was not imported"):
-        exported(report_of(built.problem, built.text))
+        exported(report_of(built.problem.workload, built.text))

@@ -1,6 +1,8 @@
-"""The Python loader's text is executed; what needs a GPU is in tests/gpu."""
+"""The Python loader's text is executed, its kernels on a stand-in driver; what needs a GPU is in tests/gpu."""
 
+import shutil
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from sparsesmith.artifacts.python_loader import python_loader
 from sparsesmith.errors import InvalidMatrix, Unavailable
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix, make_report
+from tests.operator.stand_in import run_on_the_stand_in
 
 MATRIX = make_matrix()
 
@@ -58,3 +61,8 @@ def test_a_loader_of_the_library_names_the_routine() -> None:
     text = python_loader(make_report(MATRIX, None))
     assert "Nothing faster than cusparse_csr_alg2 was found" in text
     assert make_report(MATRIX, None).workload == loaded(text).WORKLOAD
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_loaders_of_good_programs_multiply_on_the_stand_in(tmp_path: Path) -> None:
+    run_on_the_stand_in(Path(__file__).with_name("loaders_on_the_stand_in.py"), tmp_path)

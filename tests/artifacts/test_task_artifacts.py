@@ -1,13 +1,10 @@
-"""Files of a task's answer: headers compiled by nvcc and run on the CUDA runtime of `host_cuda.cpp`, loaders run."""
+"""Files of a task's answer: headers on the CUDA runtime of `host_cuda.py`, loaders run."""
 
 import io
-import shutil
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,9 +21,8 @@ from sparsesmith.formats.format import EMPTY_LAYOUT
 from sparsesmith.operations import Problem
 from sparsesmith.program.binding import BoundProgram, bind
 from sparsesmith.program.program import parse_program
-from sparsesmith_proto.api import BreakEven, KernelReport, LibraryAnswer, SearchReport, TunedAnswer
-from sparsesmith_proto.kernel import Baselines, BaselineTiming
-from tests.artifacts.answers import make_device, make_evaluation, make_timing
+from tests.artifacts.answers import make_device, report_of
+from tests.artifacts.host_cuda import Case, HostProgram, build, check_launches
 from tests.operations.graded import filled, make_problem
 
 PROGRAMS = {
@@ -55,26 +51,14 @@ extern "C" __global__ void second(int n, const float* x, float* total, float* pa
   total[0] = partial[0];
 }
 """
-KINDS = {"int": "i", "int*": "I", "float*": "F"}
 
-MAIN = """
-#include <cstdio>
-#include <cstdlib>
-extern std::string argument_kinds;
-int num_allocated();
-int in_another_unit();
+ARRAY = """
 template <typename Word>
 Word* array(std::size_t count, int first) {
   void* pointer;
   cudaMalloc(&pointer, count * sizeof(Word));
   static_cast<Word*>(pointer)[0] = Word(first);
   return static_cast<Word*>(pointer);
-}
-int main(int, char** arguments) {
-  argument_kinds = arguments[2];
-  switch (std::atoi(arguments[1])) {
-CASES  }
-  std::printf("left %d\\n", num_allocated() + in_another_unit());
 }
 """
 
@@ -97,7 +81,7 @@ class Built:
         program = parse_program(self.text, workload.operation, workload.element_type)
         return bind(program, EMPTY_LAYOUT, self.problem, make_device().num_sms)
 
-    def case(self) -> str:
+    def case(self) -> Case:
         """Calls the kernel with arrays whose first entries tell them apart, and frees them."""
         arrays = {operand.name: operand for operand in self.problem.arrays}
         made = [
@@ -107,111 +91,56 @@ class Built:
         ]
         freed = [f"cudaFree({name});" for name in arrays]
         call = f"{self.namespace}::Kernel kernel; kernel({', '.join(arrays)});"
-        return f"    case {self.number}: {{ {' '.join((*made, call, *freed))} }} break;\n"
+        header = task_header(self.text, self.problem.workload, make_device())
+        return Case(self.namespace, header, " ".join((*made, call, *freed)))
 
-    def arguments(self) -> Iterator[npt.NDArray[Any]]:
+    def arguments(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        """The name and the contents of each."""
         sizes, plan = self.problem.sizes, self.plan
         names = [operand.name for operand in self.problem.arrays]
         operands = {operand.name: operand for operand in self.problem.arrays}
         for argument in plan.arguments:
             if argument.role == "size":
-                yield np.array([sizes[argument.name]])
+                yield argument.name, np.array([sizes[argument.name]])
             elif argument.role == "scratch":
                 type_ = np.dtype(argument.c_type.replace("float*", "float32").replace("int*", "int32"))
-                yield np.zeros(plan.own_scratch[argument.name] // type_.itemsize, type_)
+                yield argument.name, np.zeros(plan.own_scratch[argument.name] // type_.itemsize, type_)
             else:
                 operand = operands[argument.name]
                 array = np.zeros(operand.num_elements(sizes), operand.array_type("float32"))
                 array[0] = names.index(argument.name) + 3
-                yield array
+                yield argument.name, array
 
 
-def build(number: int, task: str, text: str = "") -> Built:
+def built_of(number: int, task: str, text: str = "") -> Built:
     problem = make_problem(task)
     return Built(number, problem, text or filled(problem, problem.operation.programs[PROGRAMS[task]]))
 
 
-BUILT = {name: build(number, name) for number, name in enumerate(PROGRAMS)}
-BUILT["sum"] = build(len(PROGRAMS), "sum", OWN_SCRATCH)
+BUILT = {name: built_of(number, name) for number, name in enumerate(PROGRAMS)}
+BUILT["sum"] = built_of(len(PROGRAMS), "sum", OWN_SCRATCH)
 
 
 @pytest.fixture(scope="module")
-def executable(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All headers, included by two translation units of one program."""
-    if shutil.which("nvcc") is None:
-        pytest.skip("nvcc is not installed")
-    folder = tmp_path_factory.mktemp("tasks")
-    includes = cases = uses = ""
-    for built in BUILT.values():
-        header = task_header(built.text, built.problem.workload, make_device())
-        (folder / f"{built.namespace}.hpp").write_text(header)
-        includes += f'#include "{built.namespace}.hpp"\n'
-        uses += f"  sum += sizeof({built.namespace}::Kernel) == 0;\n"
-        cases += built.case()
-    (folder / "main.cu").write_text(includes + MAIN.replace("CASES", cases))
-    (folder / "other.cu").write_text(f"{includes}int in_another_unit() {{\n  int sum = 0;\n{uses}  return sum;\n}}\n")
-    command = ["nvcc", "-std=c++17", "-arch=sm_90", "-cudart", "none", "-Xcompiler", "-Wall", "-t", "2"]
-    sources = [folder / "main.cu", folder / "other.cu", Path(__file__).with_name("host_cuda.cpp")]
-    run = subprocess.run([*command, "-o", folder / "program", *sources], capture_output=True, text=True, cwd=folder)
-    assert run.returncode == 0, run.stderr
-    assert "warning" not in run.stderr, run.stderr
-    return folder / "program"
+def program(tmp_path_factory: pytest.TempPathFactory) -> HostProgram:
+    return build(tmp_path_factory.mktemp("tasks"), [built.case() for built in BUILT.values()], ARRAY)
 
 
 @pytest.mark.parametrize("name", BUILT)
-def test_a_task_header_launches_its_program_with_the_arrays_of_the_call(name: str, executable: Path) -> None:
+def test_a_task_header_launches_its_program_with_the_arrays_of_the_call(name: str, program: HostProgram) -> None:
     built = BUILT[name]
-    kinds = "".join(KINDS[argument.c_type.removeprefix("const ")] for argument in built.plan.arguments)
-    command = [str(executable), str(built.number), kinds]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = iter([line for line in done.stdout.splitlines() if not line.startswith("shared ")])
-    for launch in built.plan.launches:
-        _, kernel, *configuration = next(lines).split()
-        assert launch.kernel in kernel
-        assert list(map(int, configuration)) == [*launch.grid, *launch.block, launch.shared_bytes]
-        for argument, expected in zip(built.plan.arguments, built.arguments(), strict=True):
-            given = np.array(next(lines).split(), expected.dtype)
-            np.testing.assert_array_equal(given, expected, err_msg=argument.name)
-    assert list(lines) == ["left 0"], "device memory was not given back"
+    printed = program.run(built.number, built.plan.arguments)
+    check_launches(printed, built.plan.launches, dict(built.arguments()))
 
 
 def test_macros_of_a_task_do_not_reach_whoever_includes_its_header() -> None:
     assert "#undef WIDTH\n" in task_header(OWN_SCRATCH, BUILT["sum"].problem.workload, make_device())
 
 
-def report_of(problem: Problem, program: str | None) -> KernelReport:
-    """With None: the naive program is the answer."""
-    break_even = BreakEven(
-        kind="measured", conversion_ms=0, tuning_s=1, products_against_best=9, products_against_default=8
-    )
-    answer: TunedAnswer | LibraryAnswer
-    if program is None:
-        answer = LibraryAnswer(routine="naive", reason="none passed", closest=None, break_even=break_even)
-    else:
-        answer = TunedAnswer(
-            best=make_evaluation(program), speedup_over_best=2, speedup_over_default=3, break_even=break_even
-        )
-    routine = BaselineTiming(routine="naive", timing=make_timing(10), preparation_ms=0)
-    return KernelReport(
-        workload=problem.workload,
-        answer=answer,
-        baselines=Baselines(default="naive", routines=(routine,)),
-        device=make_device(),
-        search=SearchReport(
-            strategy="auto",
-            num_candidates=1,
-            outcomes={"passed": 1},
-            policy_versions=(),
-            seconds=1,
-            first_graded_s=0.5,
-        ),
-    )
-
-
 @pytest.mark.parametrize("is_tuned", [True, False])
 def test_an_answer_for_a_task_has_every_file_that_one_for_a_matrix_has(is_tuned: bool) -> None:
     problem = make_problem("dot")
-    report = report_of(problem, BUILT["dot"].text if is_tuned else None)
+    report = report_of(problem.workload, BUILT["dot"].text if is_tuned else None)
     kinds = kinds_of(report)
     assert kinds == (("cu", "hpp", "py", "json") if is_tuned else ("py", "json"))
     with zipfile.ZipFile(io.BytesIO(artifact("zip", report, None).content)) as archive:
@@ -227,7 +156,7 @@ def test_an_answer_for_a_task_has_every_file_that_one_for_a_matrix_has(is_tuned:
 def test_a_loader_of_a_task_holds_a_program_that_is_right_and_asks_for_cupy(
     is_tuned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = report_of(make_problem("dot"), BUILT["dot"].text if is_tuned else None)
+    report = report_of(make_problem("dot").workload, BUILT["dot"].text if is_tuned else None)
     loader = ModuleType("loader")
     text = artifact("py", report, None).content.decode()
     exec(compile(text, "loader.py", "exec"), loader.__dict__)

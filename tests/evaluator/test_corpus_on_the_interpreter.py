@@ -22,9 +22,8 @@ from sparsesmith_proto.kernel import CompileFailed, Outcome, Passed, Rejected, T
 from sparsesmith_proto.message import ElementType, Operation
 from tests.evaluator.grading_tools import COMPILE_LIMIT_S, Evaluator, make_pattern, make_workload, message_of
 from tests.evaluator.misbehaving_device import program_text
-from tests.kernels.corpus import FOLDER, CorpusProgram, corpus, good_program, read_program
+from tests.kernels.corpus import FOLDER, CorpusProgram, corpus, good_program, num_dense_cols_of, read_program
 
-NUM_DENSE_COLS = 8
 PATIENCE_S = 120.0
 """For programs that do compile, on a machine that does more than this."""
 
@@ -64,7 +63,7 @@ class Grader:
     ) -> Outcome:
         # An odd number of columns: padding of blocks lies behind x.
         pattern = make_pattern(300, 301)
-        workload = make_workload(pattern, operation, element_type, NUM_DENSE_COLS if operation == "spmm" else 1)
+        workload = make_workload(pattern, operation, element_type, num_dense_cols_of(operation))
         if self._evaluator is None or self._evaluator.workload != workload:
             self._evaluator = Evaluator(workload, self._process.open(Problem(workload, pattern)), self._compiler)
         compiler = self._hasty if may_not_compile_in_time else self._compiler

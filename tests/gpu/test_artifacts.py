@@ -62,7 +62,7 @@ def workload_of(program: CorpusProgram) -> dict[str, Any]:
     return {
         "operation": program.operation,
         "element_type": program.element_type,
-        "num_dense_cols": 5 if program.operation == "spmm" else 1,
+        "num_dense_cols": program.num_dense_cols,
     }
 
 

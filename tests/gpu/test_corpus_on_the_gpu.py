@@ -37,7 +37,6 @@ COMPILE_LIMIT_S = 6.0
 TIME_TOLERANCE = 0.05
 COLD_TOLERANCE = 0.15
 RESOLUTION_US = 0.1
-NUM_DENSE_COLS = 8
 
 PATTERN = make_pattern(3000, 2501)
 """An odd number of columns: padding of blocks lies behind x."""
@@ -57,7 +56,7 @@ def workload_of(program: CorpusProgram) -> Workload:
         pattern_for(program),
         operation=program.operation,
         element_type=program.element_type,
-        num_dense_cols=NUM_DENSE_COLS if program.operation == "spmm" else 1,
+        num_dense_cols=program.num_dense_cols,
     )
 
 

@@ -12,10 +12,11 @@ import pytest
 from sparsesmith.artifacts.exports import exported
 from sparsesmith.artifacts.launcher import current_architecture
 from sparsesmith.artifacts.task_launcher import TaskFunction
-from sparsesmith.operations import Problem, operations
+from sparsesmith.operations import operations
 from sparsesmith.operations.imported.folder import VARIABLE
 from sparsesmith_proto.kernel import Workload
-from tests.artifacts.test_task_artifacts import BUILT, report_of
+from tests.artifacts.answers import report_of
+from tests.artifacts.test_task_artifacts import BUILT
 from tests.evaluator.references.problems import NORM, SCALED, WEIGHTED, definition, workload, written_definition
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -47,7 +48,7 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def export_of(program: str, **workload: Any) -> str:
-    report = report_of(Problem(Workload(element_type="float32", **workload)), program)
+    report = report_of(Workload(element_type="float32", **workload), program)
     device = report.device.model_copy(update={"architecture": current_architecture()})
     return exported(report.model_copy(update={"device": device}))[1]
 

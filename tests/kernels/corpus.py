@@ -11,6 +11,8 @@ from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import ElementType, Operation
 
 FOLDER = Path(__file__).parent
+NUM_DENSE_COLS = 8
+"""Of every product with several dense columns: `cells` is written for that many and no others."""
 _LINE = re.compile(r"// (expect|on a GPU|workload|words|twin): (.*)")
 
 
@@ -32,6 +34,15 @@ class CorpusProgram:
     @property
     def name(self) -> str:
         return f"{self.path.parent.name}/{self.path.stem}"
+
+    @property
+    def num_dense_cols(self) -> int:
+        return num_dense_cols_of(self.operation)
+
+
+def num_dense_cols_of(operation: Operation) -> int:
+    """That programs of this folder are graded with."""
+    return NUM_DENSE_COLS if operation == "spmm" else 1
 
 
 def read_program(path: Path) -> CorpusProgram:

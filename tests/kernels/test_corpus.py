@@ -37,7 +37,7 @@ def accepted(program: CorpusProgram) -> KernelProgram:
         pattern=pattern.digest,
         operation=program.operation,
         element_type=program.element_type,
-        num_dense_cols=8 if program.operation == "spmm" else 1,
+        num_dense_cols=program.num_dense_cols,
     )
     bind(parsed, parsed.format.build(pattern, parsed.parameters), Problem(workload, pattern), 132)
     return parsed

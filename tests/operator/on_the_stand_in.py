@@ -16,7 +16,7 @@ from sparsesmith.operations.texts import programs_for
 from sparsesmith.operator.native.library import Csr, NativeOperator
 from sparsesmith.program.starting import starting_formats, starting_program
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix
-from tests.kernels.corpus import corpus
+from tests.kernels.corpus import CorpusProgram, corpus
 from tests.operator.native_operators import DeviceArray, Driver, exact, make_image
 
 MATRIX = make_matrix()
@@ -85,14 +85,21 @@ def test_a_matrix_of_columns_is_multiplied(driver: Driver) -> None:
     check_product(driver, image, MATRIX, "float64", columns=5).close()
 
 
-@pytest.mark.parametrize(
-    "program", [each for each in corpus("good") if each.operation == "spmv"], ids=lambda each: each.name
-)
-def test_good_programs_multiply_and_scale(program: Any, driver: Driver) -> None:
-    matrix = make_matrix(100, 80, 0.05)
-    check_product(
-        driver, make_image(matrix, program.text, element_type=program.element_type), matrix, program.element_type
-    ).close()
+@pytest.mark.parametrize("program", corpus("good"), ids=lambda each: each.name)
+def test_good_programs_multiply_scale_and_take_new_values(program: CorpusProgram, driver: Driver) -> None:
+    matrix, kind = make_matrix(100, 80, 0.05), program.element_type
+    workload: Any = {"operation": program.operation, "element_type": kind, "num_dense_cols": program.num_dense_cols}
+    shape = (program.num_dense_cols,) if program.operation == "spmm" else ()
+    operator = check_product(driver, make_image(matrix, program.text, **workload), matrix, kind, *shape)
+    renewed, given = matrix.copy(), np.random.default_rng(2).standard_normal(matrix.nnz).astype(dtype_of(kind))
+    renewed.data = given.astype(np.float64)
+    values, x = driver.array(given), driver.array(np.ones((80, *shape), dtype_of(kind)))
+    y = driver.array(np.full((100, *shape), np.nan).astype(dtype_of(kind)))
+    operator.update_values(values.address, matrix.nnz, 0)
+    operator.apply(x.address, y.address, 0)
+    np.testing.assert_allclose(y.view, renewed @ x.view.astype(np.float64), rtol=1e-4, atol=1e-4)
+    operator.close()
+    free(values, x, y)
 
 
 def test_families_scale_where_they_store_but_for_those_that_add_atomically(driver: Driver) -> None:
