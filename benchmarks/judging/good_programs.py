@@ -110,7 +110,7 @@ def _outcome(text: str, workload: Workload, bench: LocalWorkbench, compiler: Com
         case CompileError():
             return "" if binary.reason == "timeout" else f"compile: {binary.log[:500]}"
         case Compiled():
-            bench.store(program)
+            bench.build(program)
             verdict = bench.check("kernel", program, binary)
             bench.unload("kernel")
             return getattr(verdict, "message", "")

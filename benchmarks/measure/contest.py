@@ -19,7 +19,7 @@ from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.grading import Outcomes, programs_of, run_finals
 from services.evaluator.isolation.sandbox import DeviceProcess
-from services.evaluator.isolation.workbench import FinalTimes, Stored, Workbench
+from services.evaluator.isolation.workbench import Built, FinalTimes, Workbench
 from services.evaluator.race import Race
 from sparsesmith.families import FAMILIES
 from sparsesmith.operations import Problem
@@ -37,7 +37,7 @@ from sparsesmith_proto.kernel import (
 )
 
 BATCH = 8
-STORE_AHEAD_S = 30
+BUILD_AHEAD_S = 30
 COMPILE_S = 120
 """Longest wait for the programs of a batch."""
 
@@ -71,13 +71,13 @@ class ClockedBench:
         with self.seconds.of("baselines"):
             return self.bench.baselines()
 
-    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
-        with self.seconds.of("store"):
-            return self.bench.store(program)
+    def build(self, program: KernelProgram) -> Built | Rejected | RunFailure:
+        with self.seconds.of("build"):
+            return self.bench.build(program)
 
-    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
-        with self.seconds.of("store"):
-            self.bench.store_ahead(programs, limit_s)
+    def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+        with self.seconds.of("build"):
+            self.bench.build_ahead(programs, limit_s)
 
     def draw(self) -> None:
         with self.seconds.of("draw"):
@@ -211,7 +211,7 @@ def _graded_apart(
 
 def _grade(batch: Sequence[Parsed], prepared: Prepared, bench: ClockedBench, race: Race, outcomes: Outcomes) -> None:
     """Grades a batch as its programs come out of the compilers."""
-    bench.store_ahead(programs_of(batch), STORE_AHEAD_S)
+    bench.build_ahead(programs_of(batch), BUILD_AHEAD_S)
     compiled = iter(prepared.ahead.as_compiled(batch, time.monotonic() + COMPILE_S))
     while True:
         with bench.seconds.of("compile_wait"):

@@ -125,7 +125,7 @@ def _steps(
     taken["start"] = time.monotonic() - began, _cpu_s(child)
     for name, body in (
         ("open", Open(workload, Problem(workload, pattern))),
-        ("formats", Call("store_ahead", (tuple(programs), LIMIT_S))),
+        ("formats", Call("build_ahead", (tuple(programs), LIMIT_S))),
         ("inputs", Call("draw")),
     ):
         began, before = time.monotonic(), _cpu_s(child)
@@ -154,9 +154,9 @@ def _graded(
     bench = process.open(Problem(workload, pattern))
     bench.draw()
     began = time.monotonic()
-    bench.store_ahead([program for program, _ in programs], LIMIT_S)
+    bench.build_ahead([program for program, _ in programs], LIMIT_S)
     for number, (program, binary) in enumerate(programs):
-        bench.store(program)
+        bench.build(program)
         bench.check(f"program-{number}", program, binary)
         bench.unload(f"program-{number}")
         if crashing is not None and number % CRASHING_EVERY == CRASHING_EVERY - 1:

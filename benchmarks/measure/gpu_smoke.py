@@ -24,7 +24,7 @@ import scipy.sparse
 from benchmarks.matrices.generated import fem_blocks, power_law, stencil_2d, uniform_rows
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
-from services.evaluator.isolation.workbench import LocalWorkbench, Stored
+from services.evaluator.isolation.workbench import Built, LocalWorkbench
 from sparsesmith.families import propose
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
@@ -71,7 +71,7 @@ CASES = (
 class Stages:
     """Wall time of each stage of each candidate, milliseconds."""
 
-    store: list[float] = field(default_factory=list)
+    build: list[float] = field(default_factory=list)
     check: list[float] = field(default_factory=list)
     quick: list[float] = field(default_factory=list)
     full: list[float] = field(default_factory=list)
@@ -183,10 +183,10 @@ def _graded(
 ) -> dict[str, Any]:
     if isinstance(binary, CompileError):
         return {"problem": binary.log}
-    with _clock(stages.store):
-        stored = bench.store(program)
-    if not isinstance(stored, Stored):
-        return {"problem": stored.message}
+    with _clock(stages.build):
+        built = bench.build(program)
+    if not isinstance(built, Built):
+        return {"problem": built.message}
     with _clock(stages.check):
         verdict = bench.check(kernel_id, program, binary)
     if not isinstance(verdict, Correct):
@@ -196,7 +196,7 @@ def _graded(
     if not isinstance(timing, MeasuredTiming):
         return {"problem": getattr(timing, "message", str(timing))}
     return {"median_us": timing.median_us, "timing": timing, "worst_error": verdict.worst_error,
-            "cold_us": timing.cold_us, "format_bytes": stored.format_bytes}  # fmt: skip
+            "cold_us": timing.cold_us, "format_bytes": built.format_bytes}  # fmt: skip
 
 
 @contextmanager

@@ -158,7 +158,7 @@ class Draw:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredMatrix:
+class BuiltMatrix:
     """The pattern in a program's format, without values unless the program has them compressed. Shared by all programs
     that ask for the same format."""
 
@@ -272,11 +272,11 @@ class Bench(Protocol):
         ...
 
     def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
-        """The pattern in a format, built by the device and held there under a StoredMatrix's key; None where the host
+        """The pattern in a format, built by the device and held there under a BuiltMatrix's key; None where the host
         has to build it. Raises InvalidProgram where the pattern does not fit."""
         ...
 
-    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> LoadedKernel | Rejected | Crashed:
+    def load(self, program: KernelProgram, matrix: BuiltMatrix, binary: Compiled) -> LoadedKernel | Rejected | Crashed:
         """Uploads the format and loads the module. Rejected where launch or memory limits do not allow it."""
         ...
 

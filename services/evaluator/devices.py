@@ -117,7 +117,7 @@ def device_process(settings: EvaluatorSettings, chosen: Chosen | None = None) ->
         start_s=settings.start_limit_s or (CUDA_START_LIMIT_S if kind == "cuda" else INTERPRETER_START_LIMIT_S),
         open_s=settings.open_limit_s,
         baselines_s=settings.baselines_limit_s,
-        store_s=settings.store_limit_s,
+        build_s=settings.build_limit_s,
         draw_s=settings.draw_limit_s,
         check_s=run_limit_s,
         time_s=run_limit_s,

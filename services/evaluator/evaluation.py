@@ -5,7 +5,7 @@ from collections.abc import Callable
 from services.evaluator.candidates import Parsed
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled
-from services.evaluator.isolation.workbench import Stored, Workbench
+from services.evaluator.isolation.workbench import Built, Workbench
 from services.evaluator.race import Race
 from sparsesmith.formats.values.compressed import storage_name
 from sparsesmith.program.program import KernelProgram
@@ -30,9 +30,9 @@ def evaluate_kernel(parsed: Parsed, compile_program: Compile, bench: Workbench, 
     kernel_id, program = parsed.candidate.candidate_id, parsed.program
     if isinstance(program, Rejected):
         return program
-    stored = bench.store(program)
-    if not isinstance(stored, Stored):
-        return stored
+    built = bench.build(program)
+    if not isinstance(built, Built):
+        return built
     binary = compile_program(program)
     if not isinstance(binary, Compiled):
         return binary
@@ -46,8 +46,8 @@ def evaluate_kernel(parsed: Parsed, compile_program: Compile, bench: Workbench, 
         timing=timing,
         resources=heaviest_kernel(binary),
         storage_format=storage_name(program.format),
-        format_bytes=stored.format_bytes,
-        conversion_ms=stored.conversion_ms,
+        format_bytes=built.format_bytes,
+        conversion_ms=built.conversion_ms,
         worst_error=verdict.worst_error,
         num_inputs=verdict.num_inputs,
         repeats=Repeats(runs=verdict.same_runs, contexts=1) if verdict.same_runs else None,

@@ -26,7 +26,7 @@ from sparsesmith_proto.kernel import (
     TimedOut,
 )
 
-STORE_AHEAD_SHARE = 0.25
+BUILD_AHEAD_SHARE = 0.25
 """Of a job's budget, for building formats on all cores before the first program is timed."""
 
 FINALS_SHARE = 0.1
@@ -62,7 +62,7 @@ def grade_batch(
     outcomes: Outcomes = {}
     profiles: dict[str, tuple[LaunchProfile, ...]] = {}
     with suppress(BudgetSpent):
-        bench.store_ahead(programs_of(candidates), STORE_AHEAD_SHARE * allowance.left_s)
+        bench.build_ahead(programs_of(candidates), BUILD_AHEAD_SHARE * allowance.left_s)
         for each in ahead.as_compiled(candidates, allowance.ends - finals_s(allowance)):
             if allowance.must_stop():
                 raise Stopped(f"job {job.job_id} was given back after {len(outcomes)} candidates")

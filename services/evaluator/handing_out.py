@@ -14,7 +14,7 @@ from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.evaluation import heaviest_kernel
-from services.evaluator.isolation.workbench import Stored, Workbench
+from services.evaluator.isolation.workbench import Built, Workbench
 from sparsesmith.formats.values.compressed import storage_name
 from sparsesmith_proto.evaluation import FirstOutcome
 from sparsesmith_proto.kernel import Checked, Rejected
@@ -47,9 +47,9 @@ def hand_out(parsed: Parsed, ahead: CompilationsAhead, bench: Workbench, stages:
     if isinstance(program, Rejected):
         return program
     with stages.of("format"):
-        stored = bench.store(program)
-    if not isinstance(stored, Stored):
-        return stored
+        built = bench.build(program)
+    if not isinstance(built, Built):
+        return built
     with stages.of("input"):
         bench.draw_first()
     with stages.of("compile_wait"):
@@ -63,7 +63,7 @@ def hand_out(parsed: Parsed, ahead: CompilationsAhead, bench: Workbench, stages:
     return Checked(
         resources=heaviest_kernel(binary),
         storage_format=storage_name(program.format),
-        format_bytes=stored.format_bytes,
-        conversion_ms=stored.conversion_ms,
+        format_bytes=built.format_bytes,
+        conversion_ms=built.conversion_ms,
         worst_error=verdict.worst_error,
     )

@@ -16,6 +16,7 @@ from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import (
     Array,
+    BuiltMatrix,
     DeviceLost,
     Draw,
     LoadedKernel,
@@ -23,7 +24,6 @@ from services.evaluator.device import (
     Retimed,
     RunFailure,
     Starts,
-    StoredMatrix,
 )
 from sparsesmith.errors import LimitExceeded
 from sparsesmith.formats.format import Format, Layout, Parameters
@@ -129,7 +129,7 @@ class MisbehavingBench:
     def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
         return None
 
-    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> "MisbehavingKernel":
+    def load(self, program: KernelProgram, matrix: BuiltMatrix, binary: Compiled) -> "MisbehavingKernel":
         return MisbehavingKernel(program.text.partition("// behaviour: ")[2].splitlines()[0])
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:

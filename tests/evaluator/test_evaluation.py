@@ -17,7 +17,7 @@ from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import heaviest_kernel
 from services.evaluator.grading import grade_batch, unreached
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
-from services.evaluator.isolation.workbench import FinalTimes, Stored
+from services.evaluator.isolation.workbench import Built, FinalTimes
 from services.evaluator.race import MAX_FINALISTS, Race
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
@@ -188,7 +188,7 @@ def test_a_brief_stage_that_began_in_time_is_let_end(process: DeviceProcess) -> 
     bench.draw()
     time.sleep(0.3)
     with pytest.raises(BudgetSpent):
-        bench.store_ahead([], 1)
+        bench.build_ahead([], 1)
     assert process.is_running()
     assert process.num_started == child
 
@@ -221,10 +221,10 @@ class TimedBench:
     def draw(self) -> None:
         pass
 
-    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
-        return Stored(1, 1.0)
+    def build(self, program: KernelProgram) -> Built | Rejected | RunFailure:
+        return Built(1, 1.0)
 
-    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+    def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         pass
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:

@@ -9,7 +9,7 @@ from services.evaluator.checking.correctness import Correct
 from services.evaluator.checking.draws import choose_draws, system_generator
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler
-from services.evaluator.device import Ran, StoredMatrix
+from services.evaluator.device import BuiltMatrix, Ran
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.interpreter import Finding
 from services.evaluator.interpreter.device import MAX_PRODUCTS, InterpretedKernel, InterpreterDevice, failure
@@ -101,7 +101,7 @@ def test_a_kernel_that_skips_zeros_is_timed_on_inputs_without_them(compiler: Com
     binary = compiler.compile(program.source, "sm_90")
     assert isinstance(binary, Compiled)
     bench = InterpreterDevice().open(Problem(workload_of("spmv", "float32"), make_pattern()))
-    matrix = StoredMatrix("csr", program.format.build(make_pattern(), program.parameters), 0, 0)
+    matrix = BuiltMatrix("csr", program.format.build(make_pattern(), program.parameters), 0, 0)
     full, mostly_zeros = bench.draw("uniform"), bench.draw("one_hot")
     times_us = []
     for inputs in ([full], [full, mostly_zeros], [mostly_zeros]):

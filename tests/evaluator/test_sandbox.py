@@ -15,7 +15,7 @@ import pytest
 
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench, StageLimits
-from services.evaluator.isolation.workbench import FinalTimes, Stored
+from services.evaluator.isolation.workbench import Built, FinalTimes
 from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.operations import Problem
@@ -30,7 +30,7 @@ from tests.evaluator.misbehaving_device import (
     program_text,
 )
 
-LIMITS = StageLimits(start_s=60, open_s=20, baselines_s=20, store_s=20, draw_s=20, check_s=1, time_s=1)
+LIMITS = StageLimits(start_s=60, open_s=20, baselines_s=20, build_s=20, draw_s=20, check_s=1, time_s=1)
 
 
 def make_pattern(num_rows: int = 16) -> Pattern:
@@ -234,7 +234,7 @@ def test_a_batch_behind_one_whose_kernels_ended_children_begins_with_warm_ones()
         assert isinstance(check(bench, "right"), Correct)
         wait_for_spares(process)
         bench = process.open(Problem(make_workload(other), other))
-        bench.store_ahead([make_program()], 1.0)
+        bench.build_ahead([make_program()], 1.0)
         wait_for_spares(process)
         assert isinstance(check(bench, "die", "third"), Crashed)
         child = process._running_child()
@@ -265,8 +265,8 @@ def test_a_spare_child_builds_formats_of_programs_that_are_still_to_come() -> No
     try:
         bench = process.open(Problem(make_workload(pattern), pattern))
         programs = [make_program(f"right {number}.5") for number in range(3)]
-        bench.store_ahead(programs, 1.0)
-        assert isinstance(bench.store(programs[1]), Stored)
+        bench.build_ahead(programs, 1.0)
+        assert isinstance(bench.build(programs[1]), Built)
         (ahead, _), _ = process._warmth.calls
         assert ahead.arguments[0] == (programs[0], programs[2])
     finally:

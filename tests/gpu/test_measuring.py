@@ -8,7 +8,7 @@ import scipy.sparse
 
 from benchmarks.matrices.generated import fem_blocks, stencil_2d
 from services.evaluator.compiling.compiler import Compiled
-from services.evaluator.device import Draw, Ran, StoredMatrix
+from services.evaluator.device import BuiltMatrix, Draw, Ran
 from services.evaluator.measuring.placements import NUM_PLACEMENTS, PLACED_BELOW_US
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
@@ -29,7 +29,7 @@ def loaded(text: str, bench: "CudaBench", pattern: Pattern, workload: Workload) 
     layout = program.format.build(pattern, program.parameters)
     binary = compiled(program)
     assert isinstance(binary, Compiled), binary
-    kernel = bench.load(program, StoredMatrix(program.format.name, layout, layout.num_bytes(4), 0.0), binary)
+    kernel = bench.load(program, BuiltMatrix(program.format.name, layout, layout.num_bytes(4), 0.0), binary)
     assert not isinstance(kernel, Rejected | Crashed), kernel
     return kernel
 

@@ -71,7 +71,7 @@ def what_is_wrong(subject: Subject, text: str, compiler: Compiler) -> str:
     if not isinstance(binary, Compiled):
         return binary.log
     bench = LocalWorkbench(InterpreterDevice(), Problem(workload, subject.matrix))
-    bench.store(program)
+    bench.build(program)
     verdict = bench.check("kernel", program, binary)
     bench.close()
     return "" if isinstance(verdict, Correct) else str(verdict)

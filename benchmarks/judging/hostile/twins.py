@@ -9,7 +9,7 @@ from typing import Literal
 from services.evaluator.candidates import parse_text
 from services.evaluator.checking.correctness import Correct, check
 from services.evaluator.compiling.compiler import Compiled, Compiler
-from services.evaluator.device import Draw, StoredMatrix
+from services.evaluator.device import BuiltMatrix, Draw
 from services.evaluator.interpreter.device import InterpretedKernel, InterpreterBench, InterpreterDevice
 from services.evaluator.interpreter.machine.report import Counts
 from sparsesmith.matrix.pattern import Pattern
@@ -68,7 +68,7 @@ class Twins:
         if not isinstance(binary, Compiled):
             return binary.log
         layout = program.format.build(self._bench.problem.pattern, program.parameters)
-        kernel = self._bench.load(program, StoredMatrix("program", layout, 0, 0), binary)
+        kernel = self._bench.load(program, BuiltMatrix("program", layout, 0, 0), binary)
         if not isinstance(kernel, InterpretedKernel):
             return kernel.message
         verdict = check(kernel, self._draws, len(self._draws))

@@ -34,7 +34,7 @@ from services.evaluator.cuda.replays import MANY
 from services.evaluator.cuda.residents import HeldDraws, LayoutCache, sealed_layout
 from services.evaluator.cuda.stopwatch import Stopwatch
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, measure_in_turns
-from services.evaluator.device import VALUES, Draw, LoadedKernel, Ran, Retimed, StoredMatrix
+from services.evaluator.device import VALUES, BuiltMatrix, Draw, LoadedKernel, Ran, Retimed
 from services.evaluator.device import largest_error as largest_error_of_any
 from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, TimingBudget, l2_bandwidth_bound_gbs
 from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
@@ -242,7 +242,7 @@ class CudaBench:
     def _machine(self) -> CudaMachine:
         return CudaMachine(self._device.stream)
 
-    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: "Compiled") -> CudaKernel | Rejected | Crashed:
+    def load(self, program: KernelProgram, matrix: BuiltMatrix, binary: "Compiled") -> CudaKernel | Rejected | Crashed:
         """See Bench.load."""
         try:
             kernel = self._loaded(program, matrix, binary.cubin)
@@ -255,7 +255,7 @@ class CudaBench:
         self._kernels.append(kernel)
         return kernel
 
-    def _loaded(self, program: KernelProgram, matrix: StoredMatrix, cubin: bytes) -> CudaKernel:
+    def _loaded(self, program: KernelProgram, matrix: BuiltMatrix, cubin: bytes) -> CudaKernel:
         device = self._device
         bound = bind(program, matrix.layout, self._problem, device.num_sms)
         loaded = DeviceProgram(bound, cubin, self._layouts.get(matrix), device.kernels)

@@ -16,7 +16,7 @@ import numpy as np
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.memory import SealedMemory, whole_array
 from services.evaluator.cuda.own_kernels import DeviceKernels
-from services.evaluator.device import Draw, StoredMatrix
+from services.evaluator.device import BuiltMatrix, Draw
 from sparsesmith.formats.format import Layout
 
 
@@ -117,7 +117,7 @@ class LayoutCache:
         self._layouts[key] = built
         self._make_room()
 
-    def get(self, matrix: StoredMatrix) -> DeviceLayout:
+    def get(self, matrix: BuiltMatrix) -> DeviceLayout:
         """The matrix's layout on the device, uploaded again where a kernel has damaged it.
 
         Raises cupy.cuda.memory.OutOfMemoryError.

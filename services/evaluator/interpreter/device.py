@@ -31,13 +31,13 @@ from services.evaluator.compiling.compiler import Compiled, compile_own
 from services.evaluator.compiling.log import KernelResources
 from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.device import (
+    BuiltMatrix,
     Draw,
     LoadedKernel,
     Ran,
     Retimed,
     RunFailure,
     Starts,
-    StoredMatrix,
     Timing,
 )
 from services.evaluator.interpreter import (
@@ -187,7 +187,7 @@ class InterpreterBench:
         return HostSeal(draws)
 
     def load(
-        self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled
+        self, program: KernelProgram, matrix: BuiltMatrix, binary: Compiled
     ) -> "InterpretedKernel | Rejected | Crashed":
         try:
             module = load_module(binary.ptx)
@@ -224,7 +224,7 @@ class InterpreterBench:
         matrix = problem.matrix
         layout = EMPTY_LAYOUT if matrix is None else build_layout(program.format, program.parameters, matrix, None)
         preparation_ms = (time.perf_counter() - started) * 1e3
-        kernel = self.load(program, StoredMatrix(name, layout, 0, preparation_ms), binary)
+        kernel = self.load(program, BuiltMatrix(name, layout, 0, preparation_ms), binary)
         if not isinstance(kernel, InterpretedKernel):
             raise Unavailable(f"the baseline {name} is refused: {kernel.message}")
         verdict = check(kernel, [checked], 0)
@@ -240,7 +240,7 @@ class InterpretedKernel:
         self,
         bench: InterpreterBench,
         program: KernelProgram,
-        matrix: StoredMatrix,
+        matrix: BuiltMatrix,
         module: PtxModule,
     ) -> None:
         """Raises InvalidProgram for a launch beyond CUDA's limits."""

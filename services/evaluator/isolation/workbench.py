@@ -16,7 +16,7 @@ from services.evaluator.checking.draws import choose_draws, kinds_of, system_gen
 from services.evaluator.checking.repetition import Bits, num_runs, repeated_bits
 from services.evaluator.compiling.contract.breach import breach
 from services.evaluator.device import Counting, Device, Draw, LoadedKernel, RunFailure, Seal, Timing
-from services.evaluator.isolation.built_formats import StoredMatrices
+from services.evaluator.isolation.built_formats import BuiltMatrices
 from sparsesmith.cuda.occupancy import occupancy
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.operations import Problem
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stored:
+class Built:
     """The program's format was built for the workload, and its launches are legal."""
 
     format_bytes: int
@@ -64,11 +64,11 @@ class Workbench(Protocol):
         """Times every library routine."""
         ...
 
-    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
+    def build(self, program: KernelProgram) -> Built | Rejected | RunFailure:
         """Builds the program's format. Rejected where the pattern does not fit it, a launch or scratch its limits."""
         ...
 
-    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+    def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         """Builds the formats of programs on all cores, while nothing is timed; begins none after the limit."""
         ...
 
@@ -120,7 +120,7 @@ class LocalWorkbench:
         self._problem = problem
         self._device = device
         self._bench = device.open(problem)
-        self._matrices = StoredMatrices(problem, elsewhere=self._bench.build)
+        self._matrices = BuiltMatrices(problem, elsewhere=self._bench.build)
         self._kernels: dict[str, LoadedKernel] = {}
         self._works: dict[str, tuple[LaunchWork, ...]] = {}
         """What was counted of the kernels of this batch, those that are no longer loaded among them."""
@@ -148,16 +148,16 @@ class LocalWorkbench:
         self._works = {}
         self._first = None
 
-    def store(self, program: KernelProgram) -> Stored | Rejected:
+    def build(self, program: KernelProgram) -> Built | Rejected:
         try:
             matrix = self._matrices.get(program)
             check_sizes(program, {**self._problem.sizes, **matrix.layout.sizes})
             bound = bind(program, matrix.layout, self._problem, self.description().num_sms)
         except InvalidProgram as error:
             return Rejected(message=error.message)
-        return Stored(matrix.format_bytes + sum(bound.own_scratch.values()), matrix.conversion_ms)
+        return Built(matrix.format_bytes + sum(bound.own_scratch.values()), matrix.conversion_ms)
 
-    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+    def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         self._matrices.build_ahead(programs, limit_s)
 
     def draw(self) -> None:
