@@ -92,9 +92,9 @@ class Ended:
 class Attacker:
     """Grades attempts on one workload."""
 
-    def __init__(self, workload: Workload, bench: Workbench, compiler: Compiler, twins: Twins) -> None:
+    def __init__(self, workload: Workload, workbench: Workbench, compiler: Compiler, twins: Twins) -> None:
         self._workload = workload
-        self._bench = bench
+        self._workbench = workbench
         self._compiler = compiler
         self._twins = twins
         self._codes: dict[str, str] = {}
@@ -122,7 +122,7 @@ class Attacker:
     def _outcome(self, text: str, ahead: CompilationsAhead) -> Outcome:
         candidate = Candidate(candidate_id="attempt", program=text, origin=UserWritten())
         return evaluate_kernel(
-            parse_candidate(candidate, self._workload), ahead.result, self._bench, Race(baseline_us=1e9)
+            parse_candidate(candidate, self._workload), ahead.result, self._workbench, Race(baseline_us=1e9)
         )
 
     def _share_of_time(self, outcome: Passed, twin: str) -> float | None:
@@ -166,11 +166,11 @@ def main() -> None:
         device = processes[0].description()
         pattern = _pattern(options.seed, is_timed=device.kind == "cuda")
         workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
-        benches = [process.open(Problem(workload, pattern)) for process in processes]
+        workbenches = [process.open(Problem(workload, pattern)) for process in processes]
         out = options.out or ROOT / "benchmarks" / "results" / device_folder(device) / "attacker.json"
         campaign = Campaign(out, device.model_dump(mode="json"), options.attempts, until)
         twins = Twins(workload, pattern, compiler)
-        attackers = [Attacker(workload, bench, compiler, twins) for bench in benches]
+        attackers = [Attacker(workload, workbench, compiler, twins) for workbench in workbenches]
         campaign.judge_again(attackers[0])
         with ThreadPoolExecutor(options.workers) as threads:
             runs = [threads.submit(campaign.run, attacker) for attacker in attackers]

@@ -151,19 +151,19 @@ def _graded(
     process: DeviceProcess, workload: Workload, pattern: Pattern, programs: Sequence[Graded], crashing: Graded | None
 ) -> float:
     """Seconds of a batch, from its first candidate on."""
-    bench = process.open(Problem(workload, pattern))
-    bench.draw()
+    workbench = process.open(Problem(workload, pattern))
+    workbench.draw()
     began = time.monotonic()
-    bench.build_ahead([program for program, _ in programs], LIMIT_S)
+    workbench.build_ahead([program for program, _ in programs], LIMIT_S)
     for number, (program, binary) in enumerate(programs):
-        bench.build(program)
-        bench.check(f"program-{number}", program, binary)
-        bench.unload(f"program-{number}")
+        workbench.build(program)
+        workbench.check(f"program-{number}", program, binary)
+        workbench.unload(f"program-{number}")
         if crashing is not None and number % CRASHING_EVERY == CRASHING_EVERY - 1:
             if process.description().kind == "interpreter":
                 _end(process)
             else:
-                bench.check(f"crash-{number}", *crashing)
+                workbench.check(f"crash-{number}", *crashing)
     return round(time.monotonic() - began, 3)
 
 

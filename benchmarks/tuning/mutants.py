@@ -90,7 +90,7 @@ def judged(winner: Winner, pattern: Pattern, each: int, process: DeviceProcess, 
     parent = parse_candidate(_candidate(len(chosen), winner.instance.program), workload)
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
         ahead.start((parent, *candidates))
-        bench, race, codes = process.open(Problem(workload, pattern)), Race(1e12), dict[str, bytes]()
+        workbench, race, codes = process.open(Problem(workload, pattern)), Race(1e12), dict[str, bytes]()
 
         def compile_program(program: Any) -> Any:
             binary = ahead.result(program)
@@ -98,11 +98,11 @@ def judged(winner: Winner, pattern: Pattern, each: int, process: DeviceProcess, 
                 codes[program.text] = binary.cubin
             return binary
 
-        outcome = evaluate_kernel(parent, compile_program, bench, race)
+        outcome = evaluate_kernel(parent, compile_program, workbench, race)
         row |= {"parent": outcome.outcome, "parent_us": _us(outcome)}
         for (name, mutant), candidate in zip(chosen, candidates, strict=True):
             began = time.monotonic()
-            outcome = evaluate_kernel(candidate, compile_program, bench, race)
+            outcome = evaluate_kernel(candidate, compile_program, workbench, race)
             entry: Row = {"mutator": name, "deed": mutant.deed, "outcome": outcome.outcome, "us": _us(outcome)}
             entry["is_other_code"] = codes.get(mutant.text) != codes.get(winner.instance.program)
             entry["seconds"] = round(time.monotonic() - began, 3)

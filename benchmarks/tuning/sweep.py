@@ -215,10 +215,10 @@ def measured_records(
     try:
         with CompilationsAhead(compiler, process.description().architecture, settings.compile_limit_s) as ahead:
             parsed = ahead.start(parse_candidate(each, workload) for each in candidates)
-            bench = process.open(Problem(workload, proposals.pattern))
+            workbench = process.open(Problem(workload, proposals.pattern))
             for each in ahead.as_compiled(parsed, time.monotonic() + patience_s):
                 began = time.monotonic()
-                outcome = evaluate_kernel(each, ahead.result, bench, race)
+                outcome = evaluate_kernel(each, ahead.result, workbench, race)
                 outcomes[outcome.outcome] += 1
                 instance = by_program[each.candidate.program]
                 if isinstance(outcome, Passed):

@@ -1,7 +1,7 @@
 """What stands between the evaluation and a machine that runs kernels: the protocol of a device, and its data.
 
     Device      one GPU, or the PTX interpreter
-    └── Bench   one workload on it: operands in its memory, baselines under its harness
+    └── DeviceWorkload   one workload on it: operands in its memory, baselines under its harness
         └── LoadedKernel   one program: format and module in its memory; runs, is timed, is run again as it was timed
 
 A device executes and measures. It judges nothing but memory: what is right is decided by `correctness`, one piece of
@@ -94,7 +94,7 @@ Judge = Callable[[Array, Array, Array, Array], float]
 class Draw:
     """One set of inputs with what is right of the outputs.
 
-    Made once a batch by `Bench.draw`, used for all candidates.
+    Made once a batch by `DeviceWorkload.draw`, used for all candidates.
     """
 
     name: str
@@ -163,7 +163,7 @@ class BuiltMatrix:
     that ask for the same format."""
 
     key: str
-    """Format and parameters as text: equal keys within a bench mean the same object, so uploads may be cached by it."""
+    """Format and parameters as text: equal keys within a workload mean the same object; uploads may be cached by it."""
     layout: Layout
     format_bytes: int
     conversion_ms: float
@@ -199,8 +199,9 @@ class LoadedKernel(Protocol):
 
         A, inputs and outputs lie at offsets (multiples of ALIGNMENT_BYTES) chosen anew for each call. Outputs start as
         `start`, or where that is None as NaN (-1 of whole numbers), what is changed in place as the draw has it;
-        scratch holds NaN or numbers that nobody knows. `draw` is one that the bench holds. A device that has a say in
-        which block and warp go first draws that anew for each call with a `start`, where the workload is deterministic.
+        scratch holds NaN or numbers that nobody knows. `draw` is one that is held for the workload. A device that has
+        a say in which block and warp go first chooses anew for each call with a `start`, where the workload is
+        deterministic.
         """
         ...
 
@@ -242,7 +243,7 @@ class Seal(Protocol):
         ...
 
 
-class Bench(Protocol):
+class DeviceWorkload(Protocol):
     """One workload on a device."""
 
     @property
@@ -294,7 +295,7 @@ class Device(Protocol):
 
     def description(self) -> DeviceDescription: ...
 
-    def open(self, problem: Problem) -> Bench:
+    def open(self, problem: Problem) -> DeviceWorkload:
         """Raises LimitExceeded where it does not fit the device's memory."""
         ...
 

@@ -155,9 +155,9 @@ def _works(process: DeviceProcess) -> bool:
     """Whether a device does what it must in a confined process, on a small matrix; a word in the log where not."""
     try:
         process.start()
-        bench = process.open(_trial_problem())
-        bench.baselines()
-        bench.draw()
+        workbench = process.open(_trial_problem())
+        workbench.baselines()
+        workbench.draw()
     except SparsesmithError as error:
         logger.warning("the device's process runs without confinement, for with it the device does not work: %s", error)
         return False

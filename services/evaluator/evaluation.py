@@ -25,21 +25,21 @@ Compile = Callable[[KernelProgram], Compiled | CompileFailed | TimedOut]
 """Compiles a program, or hands out what was compiled ahead."""
 
 
-def evaluate_kernel(parsed: Parsed, compile_program: Compile, bench: Workbench, race: Race) -> Outcome:
-    """What becomes of a candidate on the bench's workload. Raises Unavailable where there is no device to find out."""
+def evaluate_kernel(parsed: Parsed, compile_program: Compile, workbench: Workbench, race: Race) -> Outcome:
+    """What becomes of a candidate on that workload. Raises Unavailable where there is no device to find out."""
     kernel_id, program = parsed.candidate.candidate_id, parsed.program
     if isinstance(program, Rejected):
         return program
-    built = bench.build(program)
+    built = workbench.build(program)
     if not isinstance(built, Built):
         return built
     binary = compile_program(program)
     if not isinstance(binary, Compiled):
         return binary
-    verdict = bench.check(kernel_id, program, binary)
+    verdict = workbench.check(kernel_id, program, binary)
     if not isinstance(verdict, Correct):
         return verdict
-    timing = race.time(kernel_id, bench)
+    timing = race.time(kernel_id, workbench)
     if not isinstance(timing, MeasuredTiming | EstimatedTiming):
         return timing
     return Passed(

@@ -41,23 +41,23 @@ class Stages:
         return time.perf_counter() - self._started
 
 
-def hand_out(parsed: Parsed, ahead: CompilationsAhead, bench: Workbench, stages: Stages) -> FirstOutcome:
+def hand_out(parsed: Parsed, ahead: CompilationsAhead, workbench: Workbench, stages: Stages) -> FirstOutcome:
     """What becomes of a program whose compilation has begun. Raises Unavailable where there is no device."""
     program = parsed.program
     if isinstance(program, Rejected):
         return program
     with stages.of("format"):
-        built = bench.build(program)
+        built = workbench.build(program)
     if not isinstance(built, Built):
         return built
     with stages.of("input"):
-        bench.draw_first()
+        workbench.draw_first()
     with stages.of("compile_wait"):
         binary = ahead.result(program)
     if not isinstance(binary, Compiled):
         return binary
     with stages.of("check"):
-        verdict = bench.check_first(program, binary)
+        verdict = workbench.check_first(program, binary)
     if not isinstance(verdict, Correct):
         return verdict
     return Checked(

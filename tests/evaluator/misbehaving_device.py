@@ -95,16 +95,16 @@ class MisbehavingDevice:
             versions={"pid": str(os.getpid())},
         )
 
-    def open(self, problem: Problem) -> "MisbehavingBench":
+    def open(self, problem: Problem) -> "MisbehavingWorkload":
         if problem.nnz > MAX_NNZ:
             raise LimitExceeded(f"nnz is {problem.nnz}: at most {MAX_NNZ}", field="nnz")
-        return MisbehavingBench(problem, self._hold_s)
+        return MisbehavingWorkload(problem, self._hold_s)
 
     def close(self) -> None:
         pass
 
 
-class MisbehavingBench:
+class MisbehavingWorkload:
     max_products = 10**9
 
     def __init__(self, problem: Problem, hold_s: float) -> None:

@@ -27,9 +27,9 @@ NAMES = choose_draws(1, FULL_CHECK, system_generator())
 
 def test_sums_of_integers_in_a_long_row_are_held_to_exactness(device: "CudaDevice") -> None:
     pattern = pattern_from_indices(1, 100_000, [0] * 100_000, list(range(100_000)))
-    bench = device.open(Problem(make_workload(pattern), pattern))
-    assert bench.draw("integers").bound.get().tolist() == [0.5]
-    assert bench.draw("uniform").bound.get()[0] > 0.5
+    device_workload = device.open(Problem(make_workload(pattern), pattern))
+    assert device_workload.draw("integers").bound.get().tolist() == [0.5]
+    assert device_workload.draw("uniform").bound.get()[0] > 0.5
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,8 +64,8 @@ def test_a_draw_carries_the_product_of_scipy_and_its_bound(
 
 def test_two_draws_differ_everywhere(device: "CudaDevice") -> None:
     pattern = make_pattern()
-    bench = device.open(Problem(make_workload(pattern), pattern))
-    first, second = bench.draw("uniform"), bench.draw("uniform")
+    device_workload = device.open(Problem(make_workload(pattern), pattern))
+    first, second = device_workload.draw("uniform"), device_workload.draw("uniform")
     assert float((first.values == second.values).mean()) < 0.001
     assert float((first.dense == second.dense).mean()) < 0.001
 
@@ -84,10 +84,10 @@ def test_references_are_the_same_bits_for_the_same_inputs(device: "CudaDevice") 
 
 def test_a_write_into_a_draw_or_the_pattern_behind_it_breaks_the_seal(device: "CudaDevice") -> None:
     pattern = make_pattern()
-    bench = device.open(Problem(make_workload(pattern), pattern))
-    drawn = bench.draw("uniform")
-    for array in (drawn.values, drawn.bound, bench._source.pattern_arrays()["col_indices"]):
-        seal = bench.seal((drawn,))
+    device_workload = device.open(Problem(make_workload(pattern), pattern))
+    drawn = device_workload.draw("uniform")
+    for array in (drawn.values, drawn.bound, device_workload._source.pattern_arrays()["col_indices"]):
+        seal = device_workload.seal((drawn,))
         assert seal.is_intact()
         array[7] += 1
         assert not seal.is_intact()

@@ -80,8 +80,8 @@ def test_a_program_that_stores_twice_is_found_wrong() -> None:
 
 
 def test_the_baselines_are_scaled_too() -> None:
-    bench = InterpreterDevice().open(make_problem("spmm", num_dense_cols=3))
-    assert [each.routine for each in bench.baselines().routines] == ["plain_csr_vector", "plain_csr_scalar"]
+    device_workload = InterpreterDevice().open(make_problem("spmm", num_dense_cols=3))
+    assert [each.routine for each in device_workload.baselines().routines] == ["plain_csr_vector", "plain_csr_scalar"]
 
 
 @pytest.mark.parametrize(("operation", "element_type"), [("spmv", "float16"), ("copy", "float32")])

@@ -1,4 +1,4 @@
-"""What a bench keeps in device memory for all programs of a workload: the draws, and each format it has met.
+"""What is kept in device memory for all programs of a workload: the draws, and each format it has met.
 
 While a program runs, the references are XORed with a key that only the host knows: a kernel that reads out of bounds
 finds no result to copy. The key is drawn anew for every run.

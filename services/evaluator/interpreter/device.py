@@ -126,10 +126,10 @@ class InterpreterDevice:
             versions={"numba": metadata.version("numba"), **toolchain_versions()},
         )
 
-    def open(self, problem: Problem) -> "InterpreterBench":
+    def open(self, problem: Problem) -> "InterpreterWorkload":
         """See Device.open."""
         check_size(problem)
-        return InterpreterBench(self, problem)
+        return InterpreterWorkload(self, problem)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -148,7 +148,7 @@ def check_size(problem: Problem) -> None:
             )
 
 
-class InterpreterBench:
+class InterpreterWorkload:
     """One problem on the interpreter."""
 
     def __init__(self, device: InterpreterDevice, problem: Problem) -> None:
@@ -238,13 +238,13 @@ class InterpretedKernel:
 
     def __init__(
         self,
-        bench: InterpreterBench,
+        device_workload: InterpreterWorkload,
         program: KernelProgram,
         matrix: BuiltMatrix,
         module: PtxModule,
     ) -> None:
         """Raises InvalidProgram for a launch beyond CUDA's limits."""
-        problem = bench.problem
+        problem = device_workload.problem
         self._matrix = matrix
         self._module = module
         self._shuffle = system_generator() if problem.workload.deterministic else None
