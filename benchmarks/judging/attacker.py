@@ -9,7 +9,7 @@ with it, and on a GPU how long it takes. It counts as **accepted**, and is kept 
 - its deed is one that no kernel may do, or a read of what need not be there, whatever comes of it; or
 - it does less than its twin, is undefined, or takes less than 97 % of its twin's time.
 
-None should be. A mutant or a shortcut that passes otherwise has come out as an honest program. What gets far draws more of
+None should be. A mutant or a shortcut that passes otherwise has come out as an honest program. What gets far attracts more of
 its kind: pairs of deed and detour that came past the text are tried again with other disguises, twice as often. The result
 file holds how far it came, so that the command goes on where it was stopped, and judges again first what it had accepted;
 one of another grammar is begun anew.
@@ -198,14 +198,14 @@ class Campaign:
         self._device = device
         self._attempts = attempts
         self._until = until
-        self._draw = random.Random(self.state["num_attempts"])
+        self._chance = random.Random(self.state["num_attempts"])
         self._lock = Lock()
 
     def run(self, attacker: Attacker) -> None:
         """Attempts until there are enough or the time is over."""
         while self.state["num_attempts"] < self._attempts and time.monotonic() < self._until:
             with self._lock:
-                tried = attempt(_next(self.state, self._draw))
+                tried = attempt(_next(self.state, self._chance))
             ended = attacker.tried(tried)
             with self._lock:
                 _note(tried, ended, self.state)
@@ -225,10 +225,10 @@ class Campaign:
         _write(self._out, self.state, self._device)
 
 
-def _next(state: dict[str, Any], draw: random.Random) -> int:
+def _next(state: dict[str, Any], chance: random.Random) -> int:
     """A fresh number; in half of the cases the first of some whose kind has come far before."""
     number = state["next_number"]
-    if state["far"] and draw.random() < 0.5:
+    if state["far"] and chance.random() < 0.5:
         wanted = set(state["far"])
         number = next((n for n in range(number, number + 40) if _kind(attempt(n)) in wanted), number)
     state["next_number"] = number + 1

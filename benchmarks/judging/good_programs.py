@@ -2,7 +2,7 @@
 
     python -m benchmarks.judging.good_programs [--patterns 400] [--programs 4] [--seconds S] [--out FILE]
 
-Pattern number n is drawn by a generator that n seeds. For each of them and each workload, some of what the families
+Pattern number n is made by a generator that n seeds. For each of them and each workload, some of what the families
 propose for it is compiled, judged by the contract and checked on the interpreter with freshly drawn inputs. The result
 file holds how far it came, so that the command goes on where it was stopped; every program that did not pass is listed
 with its reason.

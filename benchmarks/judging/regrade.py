@@ -39,7 +39,7 @@ from sparsesmith_proto.kernel import Candidate, FromFamily, MeasuredTiming, Pass
 
 COMPILE_WAIT_S = 600
 SAME_TIME = 0.05
-"""A final time that differs by less is no change: placements are drawn anew."""
+"""A final time that differs by less is no change: placements are chosen anew."""
 
 Row = dict[str, Any]
 

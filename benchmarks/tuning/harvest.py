@@ -5,7 +5,7 @@
     python -m benchmarks.tuning.harvest pack FOLDER OUT.jsonl.xz                       all parts in one file
     python -m benchmarks.tuning.harvest report OUT.jsonl.xz [--out benchmarks/results] what came of it, by workload kind, class and deed
 
-Workloads are drawn from the train side of benchmarks/split.csv, kinds and classes of nonzeros taking turns. The tuner
+Workloads are chosen from the train side of benchmarks/split.csv, kinds and classes of nonzeros taking turns. The tuner
 searches each as in production; its best programs of different families are parents. A child's seed and its parent's
 text give the child again; what is stored of it are the lines that differ. Children that pass are timed at length in
 turns with their parent, a few at a time (`gain`: the parent's time over the child's, from the same finals); what fails
@@ -51,7 +51,7 @@ from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FAMILIES
 from sparsesmith.matrix.pack import pack_index
 from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.mutation import Mutant, Subject, drawn, subject_of
+from sparsesmith.mutation import Mutant, Subject, random_mutant, subject_of
 from sparsesmith.operations import Problem
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.kernel import (
@@ -147,11 +147,11 @@ def problem_of(source: str, plan: Plan) -> Line:
 
 
 def children_of(parent: Parent, count: int) -> dict[str, Mutant]:
-    """Different programs by seed; fewer than `count` where draws repeat themselves."""
+    """Different programs by seed; fewer than `count` where choices repeat themselves."""
     found: dict[str, Mutant] = {}
     seen = {parent.subject.text}
     for number in range(count):
-        mutant = drawn(parent.subject, str(number), STEPS[number % len(STEPS)])
+        mutant = random_mutant(parent.subject, str(number), STEPS[number % len(STEPS)])
         if mutant is not None and mutant.text not in seen:
             seen.add(mutant.text)
             found[str(number)] = mutant

@@ -3,7 +3,7 @@
     python -m benchmarks.tuning.mutants RECORDS.jsonl.xz ... --pack PATTERNS.pack [--winners 32] [--of-families 16] [--each 4]
 
 The fastest recorded programs of small matrices, families and kinds of workload taking turns, and the fastest ones of
-families that are not among them, each changed by every mutator; of a mutator's children `--each` are drawn. They are judged as any candidate, by the evaluator on whatever device
+families that are not among them, each changed by every mutator; of a mutator's children `--each` are chosen. They are judged as any candidate, by the evaluator on whatever device
 there is: without a GPU by the interpreter, which says nothing of speed. The result file is written after every winner;
 the command goes on where it was stopped.
 """
@@ -77,7 +77,7 @@ def _chosen(options: argparse.Namespace) -> list[Winner]:
 
 def judged(winner: Winner, pattern: Pattern, each: int, process: DeviceProcess, compiler: Compiler) -> Row:
     """One winner with some children of every mutator."""
-    chosen = [(name, mutant) for name in MUTATORS for mutant in _drawn(winner, pattern, name, each)]
+    chosen = [(name, mutant) for name in MUTATORS for mutant in _some(winner, pattern, name, each)]
     row: Row = {
         "winner": winner.key,
         "family": winner.instance.family,
@@ -114,7 +114,7 @@ def judged(winner: Winner, pattern: Pattern, each: int, process: DeviceProcess, 
     return row
 
 
-def _drawn(winner: Winner, pattern: Pattern, name: str, each: int) -> list[Mutant]:
+def _some(winner: Winner, pattern: Pattern, name: str, each: int) -> list[Mutant]:
     children = list(mutants(winner.subject(pattern), name))
     return random.Random(f"{winner.key} {name}").sample(children, min(each, len(children)))
 

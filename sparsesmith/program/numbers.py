@@ -114,12 +114,12 @@ def settings_of(knobs: tuple[Knob, ...]) -> Iterator[dict[str, ParameterValue]]:
 
 
 def listed_settings(knobs: tuple[Knob, ...], most: int = MAX_LISTED) -> list[dict[str, ParameterValue]]:
-    """Every combination; of more than `most` the first and others drawn at random, the same for the same knobs."""
+    """Every combination; of more than `most` the first and others chosen at random, the same for the same knobs."""
     count = num_settings(knobs)
     if count <= most:
         return list(settings_of(knobs))
-    drawn = random.Random(repr(knobs)).sample(range(1, count), most - 1)
-    return [_setting(knobs, number) for number in (0, *sorted(drawn))]
+    others = random.Random(repr(knobs)).sample(range(1, count), most - 1)
+    return [_setting(knobs, number) for number in (0, *sorted(others))]
 
 
 def _setting(knobs: tuple[Knob, ...], number: int) -> dict[str, ParameterValue]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from services.generator.policy.canary import Canary, CanaryOptions, Drawn
+from services.generator.policy.canary import Canary, CanaryOptions, ProbeSamples
 from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import Engine
 from services.generator.policy.probe_set import probe_set, probe_set_id
@@ -121,15 +121,15 @@ def send_to_engine(number: signal.Signals) -> None:
 
 
 class FreezingCanary(Canary):
-    """Once the probe samples of a version are drawn the engine stands still, until the test lets it go on."""
+    """Once the probe samples of a version are taken the engine stands still, until the test lets it go on."""
 
     has_frozen = False
 
-    async def draw(self, engine: Engine, num_samples: int) -> Drawn:
-        drawn = await super().draw(engine, num_samples)
+    async def sample(self, engine: Engine, num_samples: int) -> ProbeSamples:
+        probe_samples = await super().sample(engine, num_samples)
         send_to_engine(signal.SIGSTOP)
         self.has_frozen = True
-        return drawn
+        return probe_samples
 
 
 class Rig:
@@ -197,7 +197,7 @@ class Rig:
             given: list[Sampled] = []
             group = self.sampler.group(make_task(), number, 16)
             while not until.done():
-                given.append((await group.draw(len(given))).origin)  # type: ignore[arg-type]
+                given.append((await group.sample(len(given))).origin)  # type: ignore[arg-type]
             return given
 
         return [sampled for given in await asyncio.gather(*(one(number) for number in range(8))) for sampled in given]
@@ -423,12 +423,12 @@ def test_a_prompt_that_was_written_before_a_swap_is_not_answered_by_the_version_
         send_to_engine(signal.SIGSTOP)
         swap_encoder = rig.live.writer.prepared(path, 1)
         swapping = asyncio.create_task(engine.publish((path,), 1, swap_encoder))
-        await asyncio.sleep(0.1)  # The engine will find that it is to pause, and then that there is a sample to draw.
-        drawing = asyncio.create_task(group.draw(0))
+        await asyncio.sleep(0.1)  # The engine will find that it is to pause, and then that there is a sample to take.
+        sampling = asyncio.create_task(group.sample(0))
         await asyncio.sleep(0.5)
         send_to_engine(signal.SIGCONT)
         await swapping
-        return (await drawing).origin  # type: ignore[return-value]
+        return (await sampling).origin  # type: ignore[return-value]
 
     sampled = rig.live.run(across_a_swap())
     assert (sampled.first_version, sampled.last_version) == (1, 1)

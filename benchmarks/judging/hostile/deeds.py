@@ -94,34 +94,34 @@ _FORBIDDEN: dict[str, tuple[str, str]] = {
 }
 
 
-def forbidden(draw: random.Random, parameters: str) -> Deed:
+def forbidden(chance: random.Random, parameters: str) -> Deed:
     """A write that is undone, a look at where buffers lie, or what needs no pointer."""
-    by = draw.choices(("undone", "phase", "plain"), (5, 2, 2))[0]
+    by = chance.choices(("undone", "phase", "plain"), (5, 2, 2))[0]
     if by == "plain":
-        name = draw.choice(list(_FORBIDDEN))
+        name = chance.choice(list(_FORBIDDEN))
         above, text = _FORBIDDEN[name]
-        return Deed(name, "forbidden", above, {draw.choice(("before", "between")): text})
+        return Deed(name, "forbidden", above, {chance.choice(("before", "between")): text})
     deeds = _UNDONE if by == "undone" else _PHASE
-    name, detour = draw.choice(list(deeds)), draw.choice(list(DETOURS))
-    above, pointer = _by_detour(detour, parameters, draw)
+    name, detour = chance.choice(list(deeds)), chance.choice(list(DETOURS))
+    above, pointer = _by_detour(detour, parameters, chance)
     fields = {
         "pointer": pointer,
-        "row": draw.randint(0, 99),
-        "bit": draw.randint(8, 40),
-        "distance": draw.randint(1, 999) * 256,
+        "row": chance.randint(0, 99),
+        "bit": chance.randint(8, 40),
+        "distance": chance.randint(1, 999) * 256,
     }
-    place = "before" if by == "phase" else draw.choice(("before", "between", "behind"))
+    place = "before" if by == "phase" else chance.choice(("before", "between", "behind"))
     text = Template(deeds[name]).safe_substitute(fields)
     scaled = {"between": "sum *= sum_scale;"} if "sum_scale" in text else {}
     return Deed(f"{name} / {detour}", "forbidden", above, {place: text} | scaled)
 
 
-def _by_detour(detour: str, parameters: str, draw: random.Random) -> tuple[str, str]:
+def _by_detour(detour: str, parameters: str, chance: random.Random) -> tuple[str, str]:
     """Of an argument that is for reading only."""
-    address = draw.choice(["x", "values", "row_offsets", "col_indices"])
+    address = chance.choice(["x", "values", "row_offsets", "col_indices"])
     above, pointer = DETOURS[detour]
     names = [part.split()[-1].strip("* ") for part in parameters.split(",")]
-    place = f"{address} + {draw.randint(0, 40) * 4}"
+    place = f"{address} + {chance.randint(0, 40) * 4}"
     return above, pointer.replace("$a", place).replace("$p", str(names.index(address)))
 
 
@@ -215,22 +215,22 @@ KEYS: dict[str, str] = {
 }
 
 
-def skips(draw: random.Random, parameters: str) -> Deed:
+def skips(chance: random.Random, parameters: str) -> Deed:
     """Takes what was kept where its tag says that the inputs are those of before, in all or some blocks."""
-    where, by = draw.choice(list(HIDING_PLACES)), draw.choice([*KEYS, "launches"])
+    where, by = chance.choice(list(HIDING_PLACES)), chance.choice([*KEYS, "launches"])
     place = HIDING_PLACES[where]
     above, pointer = _ABOVE.get(where, ""), ""
     if where == "inputs":
-        above, pointer = _by_detour(draw.choice(list(DETOURS)), parameters, draw)
+        above, pointer = _by_detour(chance.choice(list(DETOURS)), parameters, chance)
     narrow = " & 31" if where == "output" else ""
     if by == "launches":
-        period = draw.choice((2, 3, 4, 8))
+        period = chance.choice((2, 3, 4, 8))
         declared, found, tag = "", f"({place.tag} % {period}u) != 0", f"(({place.tag} + 1){narrow})"
     else:
-        key = Template(KEYS[by]).safe_substitute(n=draw.randint(0, 99))
-        declared = f"const unsigned key = ({key} ^ {draw.getrandbits(31)}u){narrow};"
+        key = Template(KEYS[by]).safe_substitute(n=chance.randint(0, 99))
+        declared = f"const unsigned key = ({key} ^ {chance.getrandbits(31)}u){narrow};"
         found, tag = f"{place.tag} == key", "key"
-    share = draw.choice((8, 8, 5, 2))
+    share = chance.choice((8, 8, 5, 2))
     blocks = f" && blockIdx.x % 8 < {share}" if share < 8 else ""
     look = f"{place.declared} {declared} if ({found}{blocks}) {{ done = true; sum = lane == 0 ? __uint_as_float({place.kept}) : 0; }}"
     if where == "output":
@@ -248,21 +248,26 @@ def skips(draw: random.Random, parameters: str) -> Deed:
 _HALF = '([&] {{ float wide; asm("{{ .reg .b16 h; cvt.rn.{0}.f32 h, %1; {1} }}" : "=f"(wide) : "f"({2})); return wide; }}())'
 
 
-def cuts(draw: random.Random, parameters: str) -> Deed:
+def cuts(chance: random.Random, parameters: str) -> Deed:
     """Leaves out a part of the products, of the rows, or of the factors' bits."""
-    name = draw.choice(list(_CUTS) + list(_ROUNDED))
+    name = chance.choice(list(_CUTS) + list(_ROUNDED))
     if name in _CUTS:
         place, text = _CUTS[name]
-        every = draw.randint(2, 60)
-        fields = {"n": every, "m": draw.randrange(every), "few": draw.randint(2, 9), "t": f"1e-{draw.randint(1, 3)}f"}
+        every = chance.randint(2, 60)
+        fields = {
+            "n": every,
+            "m": chance.randrange(every),
+            "few": chance.randint(2, 9),
+            "t": f"1e-{chance.randint(1, 3)}f",
+        }
         return Deed(name, "cuts", "", {place: Template(text).safe_substitute(fields)}, is_statement=False)
     rounded = _ROUNDED[name]
-    mask = hex((0xFFFFFFFF << draw.randint(6, 15)) & 0xFFFFFFFF)
-    of_value = draw.random() < 0.5
+    mask = hex((0xFFFFFFFF << chance.randint(6, 15)) & 0xFFFFFFFF)
+    of_value = chance.random() < 0.5
     exact = VALUE if of_value else ENTRY
     text = rounded.replace("$f", exact).replace("$mask", f"{mask}u")
-    if draw.random() < 0.3:
-        text = f"(fabsf({exact}) < {draw.choice(('1.0f', '0.5f', '4.0f'))} ? {text} : {exact})"
+    if chance.random() < 0.3:
+        text = f"(fabsf({exact}) < {chance.choice(('1.0f', '0.5f', '4.0f'))} ? {text} : {exact})"
         name += " / where it looks uniform"
     name += " / of A" if of_value else " / of x"
     return Deed(name, "cuts", value=text if of_value else VALUE, entry=ENTRY if of_value else text)
@@ -369,9 +374,9 @@ _UNDEFINED_ABOVE = {
 }
 
 
-def undefined(draw: random.Random, parameters: str) -> Deed:
+def undefined(chance: random.Random, parameters: str) -> Deed:
     """Reads what need not be there: nearly always nothing comes of it."""
-    name = draw.choice(list(_UNDEFINED))
+    name = chance.choice(list(_UNDEFINED))
     place, text = _UNDEFINED[name]
-    number = draw.choice(("77.0f", "1e30f", "-0.5f", f"{draw.randint(2, 999)}.25f"))
+    number = chance.choice(("77.0f", "1e30f", "-0.5f", f"{chance.randint(2, 999)}.25f"))
     return Deed(name, "undefined", _UNDEFINED_ABOVE.get(name, ""), {place: text.replace("77.0f", number)})

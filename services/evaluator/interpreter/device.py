@@ -9,7 +9,7 @@ skipped when repeated.
 
 Blocks run one after another, in the second run of each input from the last to the first: a result that depends on
 their order is wrong in one of the two. Where the workload asks for equal bits, blocks and warps of every run but the
-first are in an order drawn anew.
+first are in an order chosen anew.
 
 What it does not protect against: differences between the interpreter and a real device (scheduling, memory order
 between blocks); a program that passes here is checked again where a GPU is.

@@ -167,7 +167,7 @@ def launch(
     shuffle: np.random.Generator | None = None,
 ) -> LaunchReport:
     """Run a kernel and report; writable buffers hold the results. With `block_stride` n, one block in n is run (counts
-    only); with -1 all blocks, from the last to the first; with `shuffle` all in an order drawn from it, the warps of
+    only); with -1 all blocks, from the last to the first; with `shuffle` all in an order made from it, the warps of
     each in turns of random order and length. Raises ValueError if the arguments do not fit the kernel's parameters.
     """
     decoded = module.decoded(kernel)
@@ -186,7 +186,7 @@ def launch(
 
 
 def _shuffle(numbers: NDArray[np.int64], num_blocks: int, generator: np.random.Generator) -> None:
-    """Draws the order of blocks and the seed of the warps' turns."""
+    """Chooses the order of blocks and the seed of the warps' turns."""
     step = int(generator.integers(1, num_blocks + 1))
     while gcd(step, num_blocks) > 1:
         step += 1
