@@ -27,7 +27,7 @@ from sparsesmith.program.program import parse_program
 from sparsesmith_proto.api import BreakEven, KernelReport, LibraryAnswer, SearchReport, TunedAnswer
 from sparsesmith_proto.kernel import Baselines, BaselineTiming
 from tests.artifacts.answers import make_device, make_evaluation, make_timing
-from tests.operations.graded import filled, make_problem
+from tests.operations.checked import filled, make_problem
 
 PROGRAMS = {
     "dot": "naive",

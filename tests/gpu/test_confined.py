@@ -10,7 +10,7 @@ from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Passed
 from tests.gpu.programs import GOOD, grade, make_pattern, make_workload
-from tests.operations.graded import make_problem
+from tests.operations.checked import make_problem
 
 pytestmark = [
     pytest.mark.gpu,

@@ -16,7 +16,7 @@ from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import MeasuredTiming, Mismatch
 from tests.gpu.programs import compiled
-from tests.operations.graded import filled, make_problem
+from tests.operations.checked import filled, make_problem
 
 if TYPE_CHECKING:
     from services.evaluator.cuda.device import CudaDevice
