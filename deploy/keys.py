@@ -3,10 +3,10 @@
     python keys.py REDIS_FOLDER SERVICES_FOLDER QUEUE_FOLDER
 
 Each folder is a volume that only those mount who need it. What is there is kept; a password that is given replaces the
-one that was drawn, and other names in QUEUE_HOSTS a certificate. Needs Python and the `openssl` command, nothing else.
+one that was made, and other names in QUEUE_HOSTS a certificate. Needs Python and the `openssl` command, nothing else.
 
-REDIS_PASSWORD  of the services; empty: one is drawn
-QUEUE_PASSWORD  of third parties, who may queue evaluations (docs/queue.md); empty: one is drawn
+REDIS_PASSWORD  of the services; empty: one is made
+QUEUE_PASSWORD  of third parties, who may queue evaluations (docs/queue.md); empty: one is made
 QUEUE_HOSTS     names and addresses by which third parties reach Redis, separated by commas
 QUEUE_PORT      the port that they reach
 """

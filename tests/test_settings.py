@@ -41,3 +41,11 @@ def test_every_setting_is_read(service: str) -> None:
 @pytest.mark.parametrize("kind", SETTINGS.values(), ids=SETTINGS)
 def test_every_setting_is_described(kind: type[BaseSettings]) -> None:
     assert [name for name, field in kind.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize("name", ["BUILD_LIMIT_S", "STORE_LIMIT_S"])
+def test_the_limit_of_building_a_format_is_read_by_its_name_of_earlier_releases_too(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"SPARSESMITH_EVALUATOR_{name}", "7")
+    assert EvaluatorSettings().build_limit_s == 7

@@ -9,7 +9,7 @@ with it, and on a GPU how long it takes. It counts as **accepted**, and is kept 
 - its deed is one that no kernel may do, or a read of what need not be there, whatever comes of it; or
 - it does less than its twin, is undefined, or takes less than 97 % of its twin's time.
 
-None should be. A mutant or a shortcut that passes otherwise has come out as an honest program. What gets far draws more of
+None should be. A mutant or a shortcut that passes otherwise has come out as an honest program. What gets far attracts more of
 its kind: pairs of deed and detour that came past the text are tried again with other disguises, twice as often. The result
 file holds how far it came, so that the command goes on where it was stopped, and judges again first what it had accepted;
 one of another grammar is begun anew.
@@ -92,9 +92,9 @@ class Ended:
 class Attacker:
     """Grades attempts on one workload."""
 
-    def __init__(self, workload: Workload, bench: Workbench, compiler: Compiler, twins: Twins) -> None:
+    def __init__(self, workload: Workload, workbench: Workbench, compiler: Compiler, twins: Twins) -> None:
         self._workload = workload
-        self._bench = bench
+        self._workbench = workbench
         self._compiler = compiler
         self._twins = twins
         self._codes: dict[str, str] = {}
@@ -122,7 +122,7 @@ class Attacker:
     def _outcome(self, text: str, ahead: CompilationsAhead) -> Outcome:
         candidate = Candidate(candidate_id="attempt", program=text, origin=UserWritten())
         return evaluate_kernel(
-            parse_candidate(candidate, self._workload), ahead.result, self._bench, Race(baseline_us=1e9)
+            parse_candidate(candidate, self._workload), ahead.result, self._workbench, Race(baseline_us=1e9)
         )
 
     def _share_of_time(self, outcome: Passed, twin: str) -> float | None:
@@ -166,11 +166,11 @@ def main() -> None:
         device = processes[0].description()
         pattern = _pattern(options.seed, is_timed=device.kind == "cuda")
         workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
-        benches = [process.open(Problem(workload, pattern)) for process in processes]
+        workbenches = [process.open(Problem(workload, pattern)) for process in processes]
         out = options.out or ROOT / "benchmarks" / "results" / device_folder(device) / "attacker.json"
         campaign = Campaign(out, device.model_dump(mode="json"), options.attempts, until)
         twins = Twins(workload, pattern, compiler)
-        attackers = [Attacker(workload, bench, compiler, twins) for bench in benches]
+        attackers = [Attacker(workload, workbench, compiler, twins) for workbench in workbenches]
         campaign.judge_again(attackers[0])
         with ThreadPoolExecutor(options.workers) as threads:
             runs = [threads.submit(campaign.run, attacker) for attacker in attackers]
@@ -198,14 +198,14 @@ class Campaign:
         self._device = device
         self._attempts = attempts
         self._until = until
-        self._draw = random.Random(self.state["num_attempts"])
+        self._chance = random.Random(self.state["num_attempts"])
         self._lock = Lock()
 
     def run(self, attacker: Attacker) -> None:
         """Attempts until there are enough or the time is over."""
         while self.state["num_attempts"] < self._attempts and time.monotonic() < self._until:
             with self._lock:
-                tried = attempt(_next(self.state, self._draw))
+                tried = attempt(_next(self.state, self._chance))
             ended = attacker.tried(tried)
             with self._lock:
                 _note(tried, ended, self.state)
@@ -225,10 +225,10 @@ class Campaign:
         _write(self._out, self.state, self._device)
 
 
-def _next(state: dict[str, Any], draw: random.Random) -> int:
+def _next(state: dict[str, Any], chance: random.Random) -> int:
     """A fresh number; in half of the cases the first of some whose kind has come far before."""
     number = state["next_number"]
-    if state["far"] and draw.random() < 0.5:
+    if state["far"] and chance.random() < 0.5:
         wanted = set(state["far"])
         number = next((n for n in range(number, number + 40) if _kind(attempt(n)) in wanted), number)
     state["next_number"] = number + 1

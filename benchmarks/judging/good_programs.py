@@ -2,7 +2,7 @@
 
     python -m benchmarks.judging.good_programs [--patterns 400] [--programs 4] [--seconds S] [--out FILE]
 
-Pattern number n is drawn by a generator that n seeds. For each of them and each workload, some of what the families
+Pattern number n is made by a generator that n seeds. For each of them and each workload, some of what the families
 propose for it is compiled, judged by the contract and checked on the interpreter with freshly drawn inputs. The result
 file holds how far it came, so that the command goes on where it was stopped; every program that did not pass is listed
 with its reason.
@@ -83,16 +83,16 @@ def _judge(number: int, num_programs: int, compiler: Compiler, state: dict[str, 
         workload = Workload(
             pattern=pattern.digest, operation=operation, element_type=element_type, num_dense_cols=num_dense_cols
         )
-        bench = LocalWorkbench(InterpreterDevice(), Problem(workload, pattern))
+        workbench = LocalWorkbench(InterpreterDevice(), Problem(workload, pattern))
         for instance in _chosen(pattern, workload, num_programs, number):
-            outcome = _outcome(instance.program, workload, bench, compiler)
+            outcome = _outcome(instance.program, workload, workbench, compiler)
             state["num_programs"] += 1
             if outcome:
                 state["refused"].append(
                     {"pattern": number, "workload": [operation, element_type, num_dense_cols], "reason": outcome}
                     | {"family": instance.family, "program": instance.program}
                 )
-        bench.close()
+        workbench.close()
 
 
 def _chosen(pattern: Pattern, workload: Workload, count: int, number: int) -> Iterator[FamilyInstance]:
@@ -102,7 +102,7 @@ def _chosen(pattern: Pattern, workload: Workload, count: int, number: int) -> It
     yield from (every[index] for index in order)
 
 
-def _outcome(text: str, workload: Workload, bench: LocalWorkbench, compiler: Compiler) -> str:
+def _outcome(text: str, workload: Workload, workbench: LocalWorkbench, compiler: Compiler) -> str:
     """Why a program did not pass; empty where it did."""
     program = parse_program(text, workload.operation, workload.element_type)
     binary = compiler.compile(program.source, "sm_90")
@@ -110,9 +110,9 @@ def _outcome(text: str, workload: Workload, bench: LocalWorkbench, compiler: Com
         case CompileError():
             return "" if binary.reason == "timeout" else f"compile: {binary.log[:500]}"
         case Compiled():
-            bench.store(program)
-            verdict = bench.check("kernel", program, binary)
-            bench.unload("kernel")
+            workbench.build(program)
+            verdict = workbench.check("kernel", program, binary)
+            workbench.unload("kernel")
             return getattr(verdict, "message", "")
 
 

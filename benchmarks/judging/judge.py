@@ -131,7 +131,7 @@ def read_corpus() -> list[HostileProgram]:
     return programs
 
 
-class Bench:
+class Judge:
     """Grades programs on one random matrix for each workload, each with a final of its own."""
 
     def __init__(self, process: DeviceProcess, ahead: CompilationsAhead) -> None:
@@ -166,19 +166,19 @@ class Bench:
         workload, began = self.workload_of(program), time.monotonic()
         if self._opened is None or self._opened[0] != workload:
             self._opened = workload, self._process.open(Problem(workload, self.pattern_of(program)))
-        bench = self._opened[1]
+        workbench = self._opened[1]
         candidate = _candidate(program)
-        outcome = evaluate_kernel(parse_candidate(candidate, workload), self._ahead.result, bench, Race(1e12))
+        outcome = evaluate_kernel(parse_candidate(candidate, workload), self._ahead.result, workbench, Race(1e12))
         row: dict[str, Any] = {"outcome": outcome.outcome, "message": getattr(outcome, "message", "")[:300]}
         if isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming):
             row |= {"brief_us": outcome.timing.median_us, "worst_error": outcome.worst_error}
-            row |= final_of(candidate.candidate_id, bench)
+            row |= final_of(candidate.candidate_id, workbench)
         return row | {"seconds": round(time.monotonic() - began, 3)}
 
 
-def final_of(kernel_id: str, bench: Workbench) -> dict[str, Any]:
+def final_of(kernel_id: str, workbench: Workbench) -> dict[str, Any]:
     """The time of a final of its own, beside the library's default routine; or what it ends in."""
-    final = bench.retime([kernel_id], "cusparse_csr_default")
+    final = workbench.retime([kernel_id], "cusparse_csr_default")
     if not isinstance(final, FinalTimes):
         return {"outcome": final.outcome, "message": final.message[:300]}
     timing = final.kernels[kernel_id]
@@ -196,14 +196,14 @@ def judged_programs(
 ) -> Iterator[dict[str, Any]]:
     """One row a program; twins are graded first."""
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
-        bench = Bench(process, ahead)
+        judge = Judge(process, ahead)
         for program in programs:
-            ahead.start([parse_candidate(_candidate(program), bench.workload_of(program))])
+            ahead.start([parse_candidate(_candidate(program), judge.workload_of(program))])
         controls = {program.control for program in programs}
         ordered = sorted(programs, key=lambda each: (each.operation, each.element_type, each.name not in controls))
         twins: dict[str, dict[str, Any]] = {}
         for program in ordered:
-            row = {"name": program.name, "honest": program.honest, **bench.judged(program)}
+            row = {"name": program.name, "honest": program.honest, **judge.judged(program)}
             twins[program.name] = row
             row |= _beside(row, twins.get(program.control, {}))
             row["is_honest"] = row["outcome"] in program.honest

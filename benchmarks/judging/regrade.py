@@ -39,7 +39,7 @@ from sparsesmith_proto.kernel import Candidate, FromFamily, MeasuredTiming, Pass
 
 COMPILE_WAIT_S = 600
 SAME_TIME = 0.05
-"""A final time that differs by less is no change: placements are drawn anew."""
+"""A final time that differs by less is no change: placements are chosen anew."""
 
 Row = dict[str, Any]
 
@@ -105,12 +105,12 @@ def regraded(
 
 def _row(winner: Winner, pattern: Pattern, process: DeviceProcess, ahead: CompilationsAhead) -> Row:
     workload = winner.workload.model_copy(update={"pattern": pattern.digest})
-    bench = process.open(Problem(workload, pattern))
-    outcome = evaluate_kernel(parse_candidate(winner.candidate, workload), ahead.result, bench, Race(1e12))
+    workbench = process.open(Problem(workload, pattern))
+    outcome = evaluate_kernel(parse_candidate(winner.candidate, workload), ahead.result, workbench, Race(1e12))
     row: Row = {"suite": winner.suite, "matrix": winner.matrix, "family": winner.candidate.program[:60].split("\n")[0]}
     row |= {"before_us": winner.us, "outcome": outcome.outcome, "message": getattr(outcome, "message", "")[:300]}
     if isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming):
-        row |= {"brief_us": outcome.timing.median_us, **final_of("winner", bench)}
+        row |= {"brief_us": outcome.timing.median_us, **final_of("winner", workbench)}
     return row
 
 

@@ -31,7 +31,7 @@ from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import pattern_from_scipy
 
 Json = dict[str, Any]
-DRAWS = 2000
+RESAMPLES = 2000
 NNZ = (3_000, 600_000)
 """Of matrices to learn from."""
 SHOWN = (
@@ -130,7 +130,7 @@ def interval(differences: Sequence[float]) -> Json:
     """Mean, and 95 % of the means of resampled differences."""
     values = np.array(differences)
     chance = np.random.default_rng(0)
-    means = values[chance.integers(len(values), size=(DRAWS, len(values)))].mean(axis=1)
+    means = values[chance.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
     return {"mean": round(float(values.mean()), 4), "low": round(float(low), 4), "high": round(float(high), 4)}
 

@@ -26,7 +26,7 @@ from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import RESULTS
 from services.evaluator.checking.draws import draw, system_generator
 from services.evaluator.compiling.compiler import Compiled, Compiler
-from services.evaluator.device import Ran, StoredMatrix
+from services.evaluator.device import BuiltMatrix, Ran
 from services.evaluator.interpreter import (
     H200,
     TRAFFIC_MODEL,
@@ -90,7 +90,7 @@ def _spread(items: Sequence[Any], count: int) -> list[Any]:
 def interpret(name: str, pattern: Pattern, rows: Sequence[Mapping[str, Any]], compiler: Compiler) -> list[Sample]:
     """The programs that the interpreter models, run once each."""
     workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
-    bench = InterpreterDevice().open(Problem(workload, pattern))
+    device_workload = InterpreterDevice().open(Problem(workload, pattern))
     inputs = draw("uniform", Problem(workload, pattern), system_generator())
     samples = []
     for row in rows:
@@ -98,7 +98,7 @@ def interpret(name: str, pattern: Pattern, rows: Sequence[Mapping[str, Any]], co
         binary = compiler.compile(program.source, "sm_90")
         assert isinstance(binary, Compiled), binary
         layout = program.format.build(pattern, program.parameters)
-        kernel = bench.load(program, StoredMatrix(name, layout, 0, 0.0), binary)
+        kernel = device_workload.load(program, BuiltMatrix(name, layout, 0, 0.0), binary)
         if isinstance(kernel, InterpretedKernel) and isinstance(kernel.run(inputs, None), Ran):
             samples.append(Sample(name, row["split"], row["family"], kernel.work(), row["median_us"]))
     return samples

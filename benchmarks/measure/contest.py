@@ -19,7 +19,7 @@ from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.grading import Outcomes, programs_of, run_finals
 from services.evaluator.isolation.sandbox import DeviceProcess
-from services.evaluator.isolation.workbench import FinalTimes, Stored, Workbench
+from services.evaluator.isolation.workbench import Built, FinalTimes, Workbench
 from services.evaluator.race import Race
 from sparsesmith.families import FAMILIES
 from sparsesmith.operations import Problem
@@ -37,7 +37,7 @@ from sparsesmith_proto.kernel import (
 )
 
 BATCH = 8
-STORE_AHEAD_S = 30
+BUILD_AHEAD_S = 30
 COMPILE_S = 120
 """Longest wait for the programs of a batch."""
 
@@ -58,62 +58,62 @@ class StageSeconds:
 
 
 @dataclass(frozen=True)
-class ClockedBench:
+class ClockedWorkbench:
     """A workbench that keeps account of its seconds."""
 
-    bench: Workbench
+    workbench: Workbench
     seconds: StageSeconds
 
     def description(self) -> DeviceDescription:
-        return self.bench.description()
+        return self.workbench.description()
 
     def baselines(self) -> Baselines:
         with self.seconds.of("baselines"):
-            return self.bench.baselines()
+            return self.workbench.baselines()
 
-    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
-        with self.seconds.of("store"):
-            return self.bench.store(program)
+    def build(self, program: KernelProgram) -> Built | Rejected | RunFailure:
+        with self.seconds.of("build"):
+            return self.workbench.build(program)
 
-    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
-        with self.seconds.of("store"):
-            self.bench.store_ahead(programs, limit_s)
+    def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+        with self.seconds.of("build"):
+            self.workbench.build_ahead(programs, limit_s)
 
     def draw(self) -> None:
         with self.seconds.of("draw"):
-            self.bench.draw()
+            self.workbench.draw()
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         with self.seconds.of("check"):
-            return self.bench.check(kernel_id, program, binary)
+            return self.workbench.check(kernel_id, program, binary)
 
     def time(self, kernel_id: str) -> Timing | RunFailure:
         with self.seconds.of("time"):
-            return self.bench.time(kernel_id)
+            return self.workbench.time(kernel_id)
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
         with self.seconds.of("finals"):
-            return self.bench.retime(kernel_ids, routine)
+            return self.workbench.retime(kernel_ids, routine)
 
     def draw_first(self) -> None:
         with self.seconds.of("draw"):
-            self.bench.draw_first()
+            self.workbench.draw_first()
 
     def check_first(self, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         with self.seconds.of("check"):
-            return self.bench.check_first(program, binary)
+            return self.workbench.check_first(program, binary)
 
     def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
         with self.seconds.of("check"):
-            return self.bench.repeat(program, binary)
+            return self.workbench.repeat(program, binary)
 
     def profile(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> tuple[LaunchProfile, ...]:
         with self.seconds.of("check"):
-            return self.bench.profile(kernel_id, program, binary)
+            return self.workbench.profile(kernel_id, program, binary)
 
     def unload(self, kernel_id: str) -> None:
         with self.seconds.of("check"):
-            self.bench.unload(kernel_id)
+            self.workbench.unload(kernel_id)
 
 
 @dataclass(frozen=True)
@@ -137,20 +137,22 @@ def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProc
     Raises what the evaluator raises where the workload does not fit the device or the device is lost.
     """
     seconds, began = StageSeconds(), time.monotonic()
-    bench = ClockedBench(process.open(Problem(prepared.workload, prepared.matrix.pattern)), seconds)
+    workbench = ClockedWorkbench(process.open(Problem(prepared.workload, prepared.matrix.pattern)), seconds)
     with prepared.ahead:
-        baselines = bench.baselines()
-        bench.draw()
-        families, baselines = _tune(prepared, bench, baselines)
+        baselines = workbench.baselines()
+        workbench.draw()
+        families, baselines = _tune(prepared, workbench, baselines)
         search_s, spent = time.monotonic() - began, dict(seconds.spent)
-        without_overlap = _without_overlap(families, prepared, bench, baselines)
+        without_overlap = _without_overlap(families, prepared, workbench, baselines)
         policy: tuple[Evaluation, ...] = ()
         if samples:
-            policy = _graded_apart(samples, prepared, bench, baselines)
+            policy = _graded_apart(samples, prepared, workbench, baselines)
     return Contest(baselines, families, policy, without_overlap, spent, search_s)
 
 
-def _tune(prepared: Prepared, bench: ClockedBench, baselines: Baselines) -> tuple[tuple[Evaluation, ...], Baselines]:
+def _tune(
+    prepared: Prepared, workbench: ClockedWorkbench, baselines: Baselines
+) -> tuple[tuple[Evaluation, ...], Baselines]:
     """The search to its end; the next batch is chosen and compiled while one is graded."""
     race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
     entered: list[Parsed] = []
@@ -159,11 +161,11 @@ def _tune(prepared: Prepared, bench: ClockedBench, baselines: Baselines) -> tupl
         while batch:
             entered += batch
             upcoming = chooser.submit(_chosen, prepared)
-            _grade(batch, prepared, bench, race, outcomes)
+            _grade(batch, prepared, workbench, race, outcomes)
             chosen = upcoming.result()
             _tell(batch, outcomes, prepared)
             batch = chosen or _chosen(prepared)
-    outcomes, baselines = run_finals(race, bench, entered, outcomes, baselines)
+    outcomes, baselines = run_finals(race, workbench, entered, outcomes, baselines)
     return _evaluations(entered, outcomes), baselines
 
 
@@ -182,7 +184,7 @@ def _tell(batch: Sequence[Parsed], outcomes: Outcomes, prepared: Prepared) -> No
 
 
 def _without_overlap(
-    families: Sequence[Evaluation], prepared: Prepared, bench: ClockedBench, baselines: Baselines
+    families: Sequence[Evaluation], prepared: Prepared, workbench: ClockedWorkbench, baselines: Baselines
 ) -> Evaluation | None:
     passed = [(each.outcome.standing, each) for each in families if isinstance(each.outcome, Passed)]
     if not passed:
@@ -195,30 +197,32 @@ def _without_overlap(
     candidate = Candidate(
         candidate_id="without-overlap", program=text, origin=FromFamily(family=origin.family, parameters=parameters)
     )
-    return next(iter(_graded_apart((candidate,), prepared, bench, baselines)), None)
+    return next(iter(_graded_apart((candidate,), prepared, workbench, baselines)), None)
 
 
 def _graded_apart(
-    candidates: tuple[Candidate, ...], prepared: Prepared, bench: ClockedBench, baselines: Baselines
+    candidates: tuple[Candidate, ...], prepared: Prepared, workbench: ClockedWorkbench, baselines: Baselines
 ) -> tuple[Evaluation, ...]:
     """Candidates that do not compete with the search's: a race and finals of their own."""
     race, outcomes = Race(baselines.best_routine().timing.median_us), Outcomes()
     parsed = prepared.started(candidates)
-    _grade(parsed, prepared, bench, race, outcomes)
-    outcomes, _ = run_finals(race, bench, parsed, outcomes, baselines)
+    _grade(parsed, prepared, workbench, race, outcomes)
+    outcomes, _ = run_finals(race, workbench, parsed, outcomes, baselines)
     return _evaluations(parsed, outcomes)
 
 
-def _grade(batch: Sequence[Parsed], prepared: Prepared, bench: ClockedBench, race: Race, outcomes: Outcomes) -> None:
+def _grade(
+    batch: Sequence[Parsed], prepared: Prepared, workbench: ClockedWorkbench, race: Race, outcomes: Outcomes
+) -> None:
     """Grades a batch as its programs come out of the compilers."""
-    bench.store_ahead(programs_of(batch), STORE_AHEAD_S)
+    workbench.build_ahead(programs_of(batch), BUILD_AHEAD_S)
     compiled = iter(prepared.ahead.as_compiled(batch, time.monotonic() + COMPILE_S))
     while True:
-        with bench.seconds.of("compile_wait"):
+        with workbench.seconds.of("compile_wait"):
             parsed = next(compiled, None)
         if parsed is None:
             return
-        outcomes[parsed.candidate.program] = evaluate_kernel(parsed, prepared.ahead.result, bench, race)
+        outcomes[parsed.candidate.program] = evaluate_kernel(parsed, prepared.ahead.result, workbench, race)
 
 
 def _evaluations(entered: Sequence[Parsed], outcomes: Outcomes) -> tuple[Evaluation, ...]:

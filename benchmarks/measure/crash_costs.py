@@ -3,7 +3,7 @@
     python -m benchmarks.measure.crash_costs [--candidates 42] [--most-spares 1 4 8] [--nnz 200000]
 
 On the device that the settings name. **spare**: seconds (and the child's CPU seconds) of each step of one that is made warm:
-start, opening the workload, formats, inputs. **batches**: the same candidates graded with no crash and with every seventh
+start, opening the workload, formats, inputs. **batches**: the same candidates checked with no crash and with every seventh
 ending its process, for each number of spares that may wait, twice behind one another, because the second batch knows of
 the first. On the interpreter, where no kernel ends a process, the benchmark kills it while the candidate is checked.
 """
@@ -63,7 +63,7 @@ def main() -> None:
             process.start()
             for batch in range(3):
                 is_spoiled = batch > 0
-                seconds = _graded(process, workload, pattern, programs, crashing if is_spoiled else None)
+                seconds = _checked(process, workload, pattern, programs, crashing if is_spoiled else None)
                 batches.append({"most_spares": most, "batch": batch, "spoiled": is_spoiled, "seconds": seconds})
                 print(batches[-1], flush=True)
         _write(options, device, pattern.nnz, len(programs), spare, batches)
@@ -97,15 +97,15 @@ def _write(
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-Graded = tuple[KernelProgram, Compiled]
+CompiledProgram = tuple[KernelProgram, Compiled]
 
 
-def _programs(pattern: Pattern, workload: Workload, count: int, compiler: Compiler) -> list[Graded]:
+def _programs(pattern: Pattern, workload: Workload, count: int, compiler: Compiler) -> list[CompiledProgram]:
     instances = propose(pattern, workload.operation, workload.element_type, workload.num_dense_cols, limit=count)
     return _compiled([instance.program for instance in instances], workload, compiler)
 
 
-def _compiled(texts: Sequence[str], workload: Workload, compiler: Compiler) -> list[Graded]:
+def _compiled(texts: Sequence[str], workload: Workload, compiler: Compiler) -> list[CompiledProgram]:
     programs = [parse_program(text, workload.operation, workload.element_type) for text in texts]
     binaries = compiler.compile_many([program.source for program in programs], "sm_90")
     return [
@@ -125,7 +125,7 @@ def _steps(
     taken["start"] = time.monotonic() - began, _cpu_s(child)
     for name, body in (
         ("open", Open(workload, Problem(workload, pattern))),
-        ("formats", Call("store_ahead", (tuple(programs), LIMIT_S))),
+        ("formats", Call("build_ahead", (tuple(programs), LIMIT_S))),
         ("inputs", Call("draw")),
     ):
         began, before = time.monotonic(), _cpu_s(child)
@@ -147,23 +147,27 @@ def _mean(taken: Sequence[tuple[float, float]]) -> dict[str, float]:
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------
-def _graded(
-    process: DeviceProcess, workload: Workload, pattern: Pattern, programs: Sequence[Graded], crashing: Graded | None
+def _checked(
+    process: DeviceProcess,
+    workload: Workload,
+    pattern: Pattern,
+    programs: Sequence[CompiledProgram],
+    crashing: CompiledProgram | None,
 ) -> float:
     """Seconds of a batch, from its first candidate on."""
-    bench = process.open(Problem(workload, pattern))
-    bench.draw()
+    workbench = process.open(Problem(workload, pattern))
+    workbench.draw()
     began = time.monotonic()
-    bench.store_ahead([program for program, _ in programs], LIMIT_S)
+    workbench.build_ahead([program for program, _ in programs], LIMIT_S)
     for number, (program, binary) in enumerate(programs):
-        bench.store(program)
-        bench.check(f"program-{number}", program, binary)
-        bench.unload(f"program-{number}")
+        workbench.build(program)
+        workbench.check(f"program-{number}", program, binary)
+        workbench.unload(f"program-{number}")
         if crashing is not None and number % CRASHING_EVERY == CRASHING_EVERY - 1:
             if process.description().kind == "interpreter":
                 _end(process)
             else:
-                bench.check(f"crash-{number}", *crashing)
+                workbench.check(f"crash-{number}", *crashing)
     return round(time.monotonic() - began, 3)
 
 

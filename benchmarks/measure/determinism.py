@@ -56,14 +56,14 @@ def main() -> None:
     settings = EvaluatorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     with closing(device_process(settings)) as process, Compiler(max(1, num_cores() - 1)) as compiler:
         device = process.start()
-        bench = Bench(process, compiler, CostModels(options.cost_model), options)
+        evaluator = Evaluator(process, compiler, CostModels(options.cost_model), options)
         folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
         rows: list[dict[str, Any]] = []
         for name, pattern in _patterns(options).items():
             if time.monotonic() > end:
                 return
             try:
-                rows.append(bench.row(name, pattern))
+                rows.append(evaluator.row(name, pattern))
             except SparsesmithError as error:
                 rows.append({**_nothing(name, pattern), "failed": error.message})
             print(rows[-1], flush=True)
@@ -93,7 +93,7 @@ def _write(
     (folder / "determinism.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-class Bench:
+class Evaluator:
     """One device, whose contexts come and go."""
 
     def __init__(

@@ -24,7 +24,7 @@ import scipy.sparse
 from benchmarks.matrices.generated import fem_blocks, power_law, stencil_2d, uniform_rows
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled, CompileError, Compiler
-from services.evaluator.isolation.workbench import LocalWorkbench, Stored
+from services.evaluator.isolation.workbench import Built, LocalWorkbench
 from sparsesmith.families import propose
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
@@ -71,7 +71,7 @@ CASES = (
 class Stages:
     """Wall time of each stage of each candidate, milliseconds."""
 
-    store: list[float] = field(default_factory=list)
+    build: list[float] = field(default_factory=list)
     check: list[float] = field(default_factory=list)
     quick: list[float] = field(default_factory=list)
     full: list[float] = field(default_factory=list)
@@ -118,19 +118,19 @@ def _look_at(case: Case, device: "CudaDevice", compiler: Compiler, num_families:
         element_type=case.element_type,
         num_dense_cols=case.num_dense_cols,
     )
-    bench = LocalWorkbench(device, Problem(workload, pattern))
+    workbench = LocalWorkbench(device, Problem(workload, pattern))
     print(f"\n== {case.name}: {pattern.num_rows} x {pattern.num_cols}, {pattern.nnz} nonzeros")
     started = time.perf_counter()
-    baselines = bench.baselines()
+    baselines = workbench.baselines()
     print(f"  baselines in {time.perf_counter() - started:.2f} s")
     for routine in sorted(baselines.routines, key=lambda routine: routine.timing.median_us):
         _print_row(routine.routine, routine.timing, f"preparation {routine.preparation_ms:.2f} ms")
     best_us = baselines.best_routine().timing.median_us
-    programs, stages = _family_rows(case, pattern, bench, compiler, device.architecture, num_families, best_us)
+    programs, stages = _family_rows(case, pattern, workbench, compiler, device.architecture, num_families, best_us)
     rows = {routine.routine: routine.timing.model_dump() for routine in baselines.routines}
     finalists = sorted((row for row in programs if "median_us" in row), key=lambda row: float(row["median_us"]))[:2]
     if finalists:
-        final = bench.retime([row["id"] for row in finalists], baselines.best_routine().routine)
+        final = workbench.retime([row["id"] for row in finalists], baselines.best_routine().routine)
         for row in finalists:
             timing = final.kernels[row["id"]]
             if isinstance(timing, MeasuredTiming):
@@ -139,14 +139,14 @@ def _look_at(case: Case, device: "CudaDevice", compiler: Compiler, num_families:
             else:
                 print(f"  in turns {row['family']}: {timing}")
         _print_row("in turns library", final.routine, "")
-    bench.close()
+    workbench.close()
     return {"name": case.name, "nnz": pattern.nnz, "baselines": rows, "programs": programs, "stages_ms": stages}
 
 
 def _family_rows(
     case: Case,
     pattern: Pattern,
-    bench: LocalWorkbench,
+    workbench: LocalWorkbench,
     compiler: Compiler,
     architecture: str,
     limit: int,
@@ -163,7 +163,7 @@ def _family_rows(
     started = time.perf_counter()
     for number, (proposal, program, binary) in enumerate(zip(proposals, parsed, binaries, strict=True)):
         row: dict[str, Any] = {"id": f"f{number}", "family": proposal.family, "parameters": dict(proposal.parameters)}
-        rows.append(row | _graded(row["id"], program, binary, bench, stages))
+        rows.append(row | _graded(row["id"], program, binary, workbench, stages))
     grade_s = time.perf_counter() - started
     for row in sorted(rows, key=lambda row: float(row.get("median_us", 1e30))):
         if "median_us" in row:
@@ -179,24 +179,24 @@ def _family_rows(
 
 
 def _graded(
-    kernel_id: str, program: KernelProgram, binary: Compiled | CompileError, bench: LocalWorkbench, stages: Stages
+    kernel_id: str, program: KernelProgram, binary: Compiled | CompileError, workbench: LocalWorkbench, stages: Stages
 ) -> dict[str, Any]:
     if isinstance(binary, CompileError):
         return {"problem": binary.log}
-    with _clock(stages.store):
-        stored = bench.store(program)
-    if not isinstance(stored, Stored):
-        return {"problem": stored.message}
+    with _clock(stages.build):
+        built = workbench.build(program)
+    if not isinstance(built, Built):
+        return {"problem": built.message}
     with _clock(stages.check):
-        verdict = bench.check(kernel_id, program, binary)
+        verdict = workbench.check(kernel_id, program, binary)
     if not isinstance(verdict, Correct):
         return {"problem": verdict.message}
     with _clock(stages.quick):
-        timing = bench.time(kernel_id)
+        timing = workbench.time(kernel_id)
     if not isinstance(timing, MeasuredTiming):
         return {"problem": getattr(timing, "message", str(timing))}
     return {"median_us": timing.median_us, "timing": timing, "worst_error": verdict.worst_error,
-            "cold_us": timing.cold_us, "format_bytes": stored.format_bytes}  # fmt: skip
+            "cold_us": timing.cold_us, "format_bytes": built.format_bytes}  # fmt: skip
 
 
 @contextmanager

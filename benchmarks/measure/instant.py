@@ -67,13 +67,13 @@ def main() -> None:
     with closing(device_process(settings)) as process, Compiler(max(1, num_cores() - 1)) as compiler:
         device = process.start()
         compiler.warm_up(device.architecture)
-        bench = Bench(
+        evaluator = Evaluator(
             Grader(process, compiler),
             CostModels(options.cost_model).on(device.name),
             options.type,
             stands_in=not options.literal,
         )
-        bench.run(named_patterns(3e4)["uniform"])
+        evaluator.run(named_patterns(3e4)["uniform"])
         how = {
             "kind": "instant",
             "device": device.model_dump(),
@@ -82,7 +82,7 @@ def main() -> None:
             "cpu_cores": os.cpu_count(),
             "command": command("benchmarks.measure.instant"),
             "element_type": options.type,
-            "chosen_by": bench.cost.name,
+            "chosen_by": evaluator.cost.name,
             "stands_in": not options.literal,
         }
         folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
@@ -93,7 +93,7 @@ def main() -> None:
                 if time.monotonic() > end:
                     return
                 try:
-                    rows.append(_row(bench, name, nnz, pattern, options.runs, options.search))
+                    rows.append(_row(evaluator, name, nnz, pattern, options.runs, options.search))
                     print(rows[-1], flush=True)
                 except (NonePassed, SparsesmithError) as error:
                     failed.append({"name": name, "class_nnz": nnz, "failed": str(error)})
@@ -139,7 +139,7 @@ def neighbours(num_rows: int, count: int) -> Pattern:
     )
 
 
-class Bench:
+class Evaluator:
     """One evaluator, and the model that chooses for it."""
 
     def __init__(self, grader: Grader, cost: CostModel, element_type: ElementType, *, stands_in: bool) -> None:
@@ -270,8 +270,8 @@ def _repaid(cost_ms: float, passed: Passed, baselines: Baselines) -> dict[str, i
     }
 
 
-def _row(bench: Bench, name: str, nnz: float, pattern: Pattern, num_runs: int, search: int) -> dict[str, Any]:
-    runs = [bench.run(pattern) for _ in range(num_runs)]
+def _row(evaluator: Evaluator, name: str, nnz: float, pattern: Pattern, num_runs: int, search: int) -> dict[str, Any]:
+    runs = [evaluator.run(pattern) for _ in range(num_runs)]
     stages = {stage: [run["stages_ms"].get(stage, 0.0) for run in runs] for stage in runs[0]["stages_ms"]}
     row = {
         "name": name,
@@ -285,7 +285,7 @@ def _row(bench: Bench, name: str, nnz: float, pattern: Pattern, num_runs: int, s
         "first_stages_ms": {stage: round(ms[0], 2) for stage, ms in stages.items()},
         "again_stages_ms": {stage: round(statistics.median(ms[1:] or ms), 2) for stage, ms in stages.items()},
     }
-    return row | ({"worth": bench.searched(pattern, search, runs[0]["total_ms"])} if search else {})
+    return row | ({"worth": evaluator.searched(pattern, search, runs[0]["total_ms"])} if search else {})
 
 
 def _class(nnz: float, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 PATTERNS: a folder of SciPy .npz files. Each matrix counts once for float32 and once for float64. Texts are compared as the
 compiler gets them: `literal` are the cost model's choices as the search would send them, `stand_ins` what is handed out.
 A cache of N texts: those asked for most. `earlier`: shares whose text an earlier matrix asked for, in an order
-drawn at random. Needs no GPU and compiles nothing.
+chosen at random. Needs no GPU and compiles nothing.
 """
 
 import argparse

@@ -117,9 +117,11 @@ def graded_in_orders(
         baselines = process.open(Problem(workload, pattern)).baselines()
         for _ in range(num_orders):
             SystemRandom().shuffle(compiled)
-            bench, race = process.open(Problem(workload, pattern)), Race(baselines.best_routine().timing.median_us)
-            outcomes = {each.candidate.program: evaluate_kernel(each, ahead.result, bench, race) for each in compiled}
-            outcomes, _ = run_finals(race, bench, compiled, outcomes, baselines)
+            workbench, race = process.open(Problem(workload, pattern)), Race(baselines.best_routine().timing.median_us)
+            outcomes = {
+                each.candidate.program: evaluate_kernel(each, ahead.result, workbench, race) for each in compiled
+            }
+            outcomes, _ = run_finals(race, workbench, compiled, outcomes, baselines)
             runs.append({each.candidate_id: outcomes[each.program] for each in candidates})
     return runs
 

@@ -33,7 +33,7 @@ from services.evaluator.jobs import Grader
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FamilyInstance
-from sparsesmith.mutation import drawn, subject_of
+from sparsesmith.mutation import random_mutant, subject_of
 from sparsesmith.operations import Problem
 from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.operations.task import Task
@@ -126,13 +126,15 @@ def _searched(grader: Grader, problem: Problem, options: argparse.Namespace) -> 
 def _mutated(
     grader: Grader, problem: Problem, program: str, before_us: float, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """The best that changes have made of a program, each drawn with a seed of its number."""
+    """The best that changes have made of a program, each made with a seed of its number."""
     workload, best_us, deeds = problem.workload, before_us, list[str]()
     parent = subject_of(program, None, workload.operation, workload.element_type)
     outcomes, end = Counter[str](), time.monotonic() + options.seconds
     for first in range(0, options.mutants, BATCH):
         numbers = range(first, min(first + BATCH, options.mutants))
-        found = {each.text: each for each in (drawn(parent, str(number)) for number in numbers) if each is not None}
+        found = {
+            each.text: each for each in (random_mutant(parent, str(number)) for number in numbers) if each is not None
+        }
         if not found or time.monotonic() > end:
             break
         candidates = [

@@ -10,8 +10,8 @@ MOST_DEEDS = 20
 
 EVIDENCE = {
     "tuner": (
-        "The search against a draw of its prospects",
-        "Of each workload some prospects were measured, likely ones and a random draw of the rest; the tuner is then run on these records, as "
+        "The search against a sample of its prospects",
+        "Of each workload some prospects were measured, likely ones and a random sample of the rest; the tuner is then run on these records, as "
         "if it measured them. Regret: the time of the best program found over the best of the records, less one, after a share of the "
         "programs and after a number of them. Aim: 2 % at 5 % of the cost.",
     ),
@@ -19,7 +19,7 @@ EVIDENCE = {
         "The search against whole grids",
         "Everything that the families offer for a workload was measured; the tuner is then run on these records, as if it "
         "measured them. Regret as above, over the optimum of the grid: what is faster lies outside of it. Times are brief ones, good to a few per "
-        "cent. The cost model was fitted to draws of the train matrices.",
+        "cent. The cost model was fitted to samples of the train matrices.",
     ),
     "harvest": (
         "What mutators gain",

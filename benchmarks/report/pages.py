@@ -3,7 +3,7 @@ measurements. `--check` fails where they are out of date.
 
     python -m benchmarks.report [--check] [--no-plots]
 
-Drawing needs matplotlib; checking does not: a plot carries the digest of what it was drawn from.
+Plotting needs matplotlib; checking does not: a plot carries the digest of what it was made from.
 """
 
 import argparse
@@ -39,15 +39,15 @@ def main() -> int:
         KNOWN_RESULTS: known_results(results),
     }
     stale = [path for path, text in texts.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    drawn = plots_of(suites)
-    stale_plots = [(plot, suite) for plot, suite in drawn if not is_fresh(plot, suite)]
-    left_over = sorted(set(PLOTS.glob("*.svg")) - {plot.path(suite) for plot, suite in drawn})
+    plots = plots_of(suites)
+    stale_plots = [(plot, suite) for plot, suite in plots if not is_fresh(plot, suite)]
+    left_over = sorted(set(PLOTS.glob("*.svg")) - {plot.path(suite) for plot, suite in plots})
     if options.check:
         return _refuse([*stale, *(plot.path(suite) for plot, suite in stale_plots), *left_over])
     for path in stale:
         path.write_text(texts[path], encoding="utf-8")
     if not options.no_plots:
-        _draw(stale_plots, left_over)
+        _write_plots(stale_plots, left_over)
     return 0
 
 
@@ -162,7 +162,7 @@ def _refuse(stale: Sequence[Path]) -> int:
     return 1 if stale else 0
 
 
-def _draw(stale: Sequence[tuple[Plot, Suite]], left_over: Sequence[Path]) -> None:
+def _write_plots(stale: Sequence[tuple[Plot, Suite]], left_over: Sequence[Path]) -> None:
     if stale and find_spec("matplotlib") is None:
         print("the plots are left as they are: matplotlib is not installed (extra `test`)", file=sys.stderr)
         return

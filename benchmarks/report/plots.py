@@ -1,6 +1,6 @@
 """Plots of a suite, as SVG files that are the same bytes for the same results.
 
-Each file carries a digest of the results and of this module, so that its freshness can be checked without drawing. What
+Each file carries a digest of the results and of this module, so that its freshness can be checked without plotting. What
 a colour says a marker's shape says, too; the colours are those of Okabe and Ito, told apart by all eyes.
 """
 
@@ -48,7 +48,7 @@ class Plot:
 
     name: str
     caption: str
-    draw: Callable[[Suite], Any]
+    figure: Callable[[Suite], Any]
     """Gives a matplotlib figure."""
     applies: Callable[[Suite], bool] = lambda suite: any(row.kernel for row in suite.rows)
 
@@ -62,12 +62,12 @@ def is_regular(row: Row) -> bool:
 
 
 def digest(suite: Suite) -> str:
-    """Of what a plot is drawn from: the results and this module."""
+    """Of what a plot is made from: the results and this module."""
     return hashlib.sha256(_own_text() + repr(suite).encode()).hexdigest()
 
 
 def is_fresh(plot: Plot, suite: Suite) -> bool:
-    """Whether the committed file was drawn from these results."""
+    """Whether the committed file was made from these results."""
     path = plot.path(suite)
     return path.exists() and digest(suite) in path.read_text(encoding="utf-8")
 
@@ -78,9 +78,9 @@ def svg(plot: Plot, suite: Suite) -> str:
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure: Figure = plot.draw(suite)
+        figure: Figure = plot.figure(suite)
         out = io.StringIO()
-        metadata = {"Date": None, "Creator": None, "Title": plot.caption, "Description": f"drawn from {digest(suite)}"}
+        metadata = {"Date": None, "Creator": None, "Title": plot.caption, "Description": f"made from {digest(suite)}"}
         figure.savefig(out, format="svg", metadata=metadata, bbox_inches="tight")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 

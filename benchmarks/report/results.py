@@ -125,7 +125,7 @@ class Row:
     search: Search | None
     """None: an early result file."""
     routines: Mapping[str, Measured] = field(default_factory=dict, repr=False)
-    """Every routine that was timed; no plot is drawn from them."""
+    """Every routine that was timed; no plot is made from them."""
     dense_us: float | None = field(default=None, repr=False)
     """Of the dense product by cuBLAS; None: not timed."""
 

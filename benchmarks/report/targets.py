@@ -96,7 +96,7 @@ def other_table(suites: Sequence[Suite], results: Iterable[Json] = (), held_out:
             case "throughput":
                 lines += map(_throughput_line, result["rows"])
             case "tuner":
-                lines += _tuner_lines(result, "the best of a draw")
+                lines += _tuner_lines(result, "the best of a sample")
             case "tuner_grids":
                 lines += _tuner_lines(result, "the whole grid's best")
     return lines

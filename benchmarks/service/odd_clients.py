@@ -74,8 +74,8 @@ def uploading(load: Load, seed: int, nnz: int) -> None:
 def large_matrix(nnz: int, seed: int) -> bytes:
     """A square one as SciPy saves it."""
     size = max(1, nnz // ROW_NONZEROS)
-    draw = np.random.default_rng(seed)
-    columns = draw.integers(0, size, (size, ROW_NONZEROS), dtype=np.int32)
+    generator = np.random.default_rng(seed)
+    columns = generator.integers(0, size, (size, ROW_NONZEROS), dtype=np.int32)
     offsets = np.arange(0, ROW_NONZEROS * size + 1, ROW_NONZEROS, dtype=np.int32)
     matrix = scipy.sparse.csr_matrix((np.ones(columns.size, np.float32), columns.ravel(), offsets), (size, size))
     matrix.sum_duplicates()

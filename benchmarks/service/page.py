@@ -3,8 +3,8 @@
     python -m benchmarks.service.page [--out benchmarks/results/cpu/page.json] [--chromium chromium] [--nnz 1000000] [--runs 5]
 
 Starts Valkey, a generator without a policy and an evaluator (PTX interpreter). An upload is timed from the click on the form's
-button until the density of the whole matrix is drawn; an event from its arrival in the page until the frame after what it told
-was drawn, as the page itself measures it. The server's processor seconds stand beside the clock's, and the machine's load: on a
+button until the density of the whole matrix is painted; an event from its arrival in the page until the frame after what it told
+was painted, as the page itself measures it. The server's processor seconds stand beside the clock's, and the machine's load: on a
 busy machine the clock counts the neighbours as well.
 """
 
@@ -119,7 +119,7 @@ def _upload(page: "Page", server: "Server", file: Path, runs: int) -> Upload:
         _fill(page, server.url, file, candidates=1)
         before, began = server.processor_s(), time.perf_counter()
         page.get_by_role("button", name="Tune", exact=True).click()
-        page.wait_for_selector("canvas[data-drawn]", timeout=SEARCH_MS)
+        page.wait_for_selector("canvas[data-painted]", timeout=SEARCH_MS)
         seconds.append(time.perf_counter() - began)
         processor.append(server.processor_s() - before)
         page.get_by_role("button", name="Cancel").click()

@@ -68,11 +68,11 @@ def schedule(kinds: Sequence[str], count: int, chosen: random.Random) -> list[st
     """Whom to kill, in this order: each kind once, the others by chance. Raises ValueError for fewer kills than kinds."""
     if count < len(kinds):
         raise ValueError(f"--kills {count}: there are {len(kinds)} kinds of processes, and each is killed")
-    drawn = [*kinds]
-    while len(drawn) < count:
-        drawn.append(chosen.choice([kind for kind in kinds if drawn.count(kind) < SLOW.get(kind, count)]))
-    chosen.shuffle(drawn)
-    return drawn
+    scheduled = [*kinds]
+    while len(scheduled) < count:
+        scheduled.append(chosen.choice([kind for kind in kinds if scheduled.count(kind) < SLOW.get(kind, count)]))
+    chosen.shuffle(scheduled)
+    return scheduled
 
 
 def process_ids(stack: Stack) -> dict[str, int]:

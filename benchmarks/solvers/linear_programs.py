@@ -45,15 +45,15 @@ def main(arguments: list[str] | None = None) -> None:
     with tuned_here(options) as tuning:
         settings = {name: getattr(options, name) for name in ("iterations", "turns", "candidates", "storage")}
         file = RowFile("linear_programs", tuning.device, options, settings, _summary)
-        bench = Bench(tuning, options)
+        timer = Timer(tuning, options)
         names = {f"{kind}-{nnz:.0e}".replace("+0", ""): (kind, nnz) for kind, nnz in programmes}
         for name in file.missing(names):
             if time.monotonic() > end:
                 return
-            file.add(bench.row(linear_program(*names[name])))
+            file.add(timer.row(linear_program(*names[name])))
 
 
-class Bench:
+class Timer:
     """One device."""
 
     def __init__(self, tuning: TunedHere, options: argparse.Namespace) -> None:

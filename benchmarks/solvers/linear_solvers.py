@@ -36,15 +36,15 @@ def main(arguments: list[str] | None = None) -> None:
     with tuned_here(options) as tuning:
         settings = {name: getattr(options, name) for name in ("matrices", "nnz", "iterations", "turns", "candidates")}
         file = RowFile("linear_solvers", tuning.device, options, settings, _summary)
-        bench = Bench(tuning, options)
+        timer = Timer(tuning, options)
         patterns = dict(_patterns(options))
         for name in file.missing(patterns):
             if time.monotonic() > end:
                 return
-            file.add(bench.row(name, patterns[name]))
+            file.add(timer.row(name, patterns[name]))
 
 
-class Bench:
+class Timer:
     """One device."""
 
     def __init__(self, tuning: TunedHere, options: argparse.Namespace) -> None:

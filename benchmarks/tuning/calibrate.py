@@ -4,7 +4,7 @@
     python -m benchmarks.tuning.calibrate ...                           the same
 
 Kernels are found on any GPU without: searches then rank by estimates that know an H200. Matrices are made here, half of
-the programs are likely winners, half drawn from all prospects. The records are written after every workload; the same command
+the programs are likely winners, half chosen from all prospects. The records are written after every workload; the same command
 again goes on where it stopped, and begins nothing after `--seconds`. A few matrices are held out, for the model's card alone.
 Then `SPARSESMITH_GENERATOR_COST_MODEL_DIR` names the folder.
 """

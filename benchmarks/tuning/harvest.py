@@ -5,7 +5,7 @@
     python -m benchmarks.tuning.harvest pack FOLDER OUT.jsonl.xz                       all parts in one file
     python -m benchmarks.tuning.harvest report OUT.jsonl.xz [--out benchmarks/results] what came of it, by workload kind, class and deed
 
-Workloads are drawn from the train side of benchmarks/split.csv, kinds and classes of nonzeros taking turns. The tuner
+Workloads are chosen from the train side of benchmarks/split.csv, kinds and classes of nonzeros taking turns. The tuner
 searches each as in production; its best programs of different families are parents. A child's seed and its parent's
 text give the child again; what is stored of it are the lines that differ. Children that pass are timed at length in
 turns with their parent, a few at a time (`gain`: the parent's time over the child's, from the same finals); what fails
@@ -51,7 +51,7 @@ from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FAMILIES
 from sparsesmith.matrix.pack import pack_index
 from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.mutation import Mutant, Subject, drawn, subject_of
+from sparsesmith.mutation import Mutant, Subject, random_mutant, subject_of
 from sparsesmith.operations import Problem
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.kernel import (
@@ -106,8 +106,8 @@ class Parent:
 class Kept(Race):
     """Times briefly and unloads nothing."""
 
-    def time(self, kernel_id: str, bench: Workbench) -> Any:
-        return bench.time(kernel_id)
+    def time(self, kernel_id: str, workbench: Workbench) -> Any:
+        return workbench.time(kernel_id)
 
 
 def workloads(packs: Sequence[Path], plans: Sequence[Plan], most: int, max_nnz: int) -> list[tuple[Packed, Plan]]:
@@ -147,11 +147,11 @@ def problem_of(source: str, plan: Plan) -> Line:
 
 
 def children_of(parent: Parent, count: int) -> dict[str, Mutant]:
-    """Different programs by seed; fewer than `count` where draws repeat themselves."""
+    """Different programs by seed; fewer than `count` where choices repeat themselves."""
     found: dict[str, Mutant] = {}
     seen = {parent.subject.text}
     for number in range(count):
-        mutant = drawn(parent.subject, str(number), STEPS[number % len(STEPS)])
+        mutant = random_mutant(parent.subject, str(number), STEPS[number % len(STEPS)])
         if mutant is not None and mutant.text not in seen:
             seen.add(mutant.text)
             found[str(number)] = mutant
@@ -218,15 +218,15 @@ class Harvest:
         architecture, limit_s = self._process.description().architecture, self._settings.compile_limit_s
         with CompilationsAhead(self._compiler, architecture, limit_s) as ahead:
             ahead.start((own, *wanted))
-            bench, race = self._process.open(Problem(workload, pattern)), Kept(math.inf)
-            routine = bench.baselines().best_routine().routine
-            first = evaluate_kernel(own, ahead.result, bench, race)
+            workbench, race = self._process.open(Problem(workload, pattern)), Kept(math.inf)
+            routine = workbench.baselines().best_routine().routine
+            first = evaluate_kernel(own, ahead.result, workbench, race)
             if not isinstance(first, Passed):
                 return
             waiting: list[Line] = []
             for each in ahead.as_compiled(wanted, time.monotonic() + COMPILE_S):
                 seed, mutant = by_id[each.candidate.candidate_id]
-                outcome = evaluate_kernel(each, ahead.result, bench, race)
+                outcome = evaluate_kernel(each, ahead.result, workbench, race)
                 line = {"kind": "mutant", **problem, "parent": parent.number, "seed": seed, "deed": mutant.deed}
                 line |= {"lines": changed_lines(parent.subject.text, mutant.text), "outcome": outcome.outcome}
                 if isinstance(outcome, Passed):
@@ -236,19 +236,19 @@ class Harvest:
                     text = str(getattr(outcome, "message", "") or getattr(outcome, "log", ""))
                     yield line | {"message": text[:MESSAGE_CHARACTERS]}
                 if len(waiting) == TOGETHER:
-                    yield from _paired(parent, waiting, bench, routine)
+                    yield from _paired(parent, waiting, workbench, routine)
                     waiting = []
-            yield from _paired(parent, waiting, bench, routine)
+            yield from _paired(parent, waiting, workbench, routine)
 
 
-def _paired(parent: Parent, lines: Sequence[Line], bench: Workbench, routine: str) -> Iterator[Line]:
+def _paired(parent: Parent, lines: Sequence[Line], workbench: Workbench, routine: str) -> Iterator[Line]:
     """Children timed in turns with their parent; without a `gain` where that came to nothing."""
     if not lines:
         return
     names = [f"child-{line['seed']}" for line in lines]
-    final = bench.retime([parent.kernel_id, *names], routine)
+    final = workbench.retime([parent.kernel_id, *names], routine)
     for name, line in zip(names, lines, strict=True):
-        bench.unload(name)
+        workbench.unload(name)
         if not isinstance(final, FinalTimes):
             yield line | {"finals": final.outcome}
             continue

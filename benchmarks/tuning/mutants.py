@@ -3,7 +3,7 @@
     python -m benchmarks.tuning.mutants RECORDS.jsonl.xz ... --pack PATTERNS.pack [--winners 32] [--of-families 16] [--each 4]
 
 The fastest recorded programs of small matrices, families and kinds of workload taking turns, and the fastest ones of
-families that are not among them, each changed by every mutator; of a mutator's children `--each` are drawn. They are judged as any candidate, by the evaluator on whatever device
+families that are not among them, each changed by every mutator; of a mutator's children `--each` are chosen. They are judged as any candidate, by the evaluator on whatever device
 there is: without a GPU by the interpreter, which says nothing of speed. The result file is written after every winner;
 the command goes on where it was stopped.
 """
@@ -77,7 +77,7 @@ def _chosen(options: argparse.Namespace) -> list[Winner]:
 
 def judged(winner: Winner, pattern: Pattern, each: int, process: DeviceProcess, compiler: Compiler) -> Row:
     """One winner with some children of every mutator."""
-    chosen = [(name, mutant) for name in MUTATORS for mutant in _drawn(winner, pattern, name, each)]
+    chosen = [(name, mutant) for name in MUTATORS for mutant in _some(winner, pattern, name, each)]
     row: Row = {
         "winner": winner.key,
         "family": winner.instance.family,
@@ -90,7 +90,7 @@ def judged(winner: Winner, pattern: Pattern, each: int, process: DeviceProcess, 
     parent = parse_candidate(_candidate(len(chosen), winner.instance.program), workload)
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
         ahead.start((parent, *candidates))
-        bench, race, codes = process.open(Problem(workload, pattern)), Race(1e12), dict[str, bytes]()
+        workbench, race, codes = process.open(Problem(workload, pattern)), Race(1e12), dict[str, bytes]()
 
         def compile_program(program: Any) -> Any:
             binary = ahead.result(program)
@@ -98,11 +98,11 @@ def judged(winner: Winner, pattern: Pattern, each: int, process: DeviceProcess, 
                 codes[program.text] = binary.cubin
             return binary
 
-        outcome = evaluate_kernel(parent, compile_program, bench, race)
+        outcome = evaluate_kernel(parent, compile_program, workbench, race)
         row |= {"parent": outcome.outcome, "parent_us": _us(outcome)}
         for (name, mutant), candidate in zip(chosen, candidates, strict=True):
             began = time.monotonic()
-            outcome = evaluate_kernel(candidate, compile_program, bench, race)
+            outcome = evaluate_kernel(candidate, compile_program, workbench, race)
             entry: Row = {"mutator": name, "deed": mutant.deed, "outcome": outcome.outcome, "us": _us(outcome)}
             entry["is_other_code"] = codes.get(mutant.text) != codes.get(winner.instance.program)
             entry["seconds"] = round(time.monotonic() - began, 3)
@@ -114,7 +114,7 @@ def judged(winner: Winner, pattern: Pattern, each: int, process: DeviceProcess, 
     return row
 
 
-def _drawn(winner: Winner, pattern: Pattern, name: str, each: int) -> list[Mutant]:
+def _some(winner: Winner, pattern: Pattern, name: str, each: int) -> list[Mutant]:
     children = list(mutants(winner.subject(pattern), name))
     return random.Random(f"{winner.key} {name}").sample(children, min(each, len(children)))
 

@@ -6,7 +6,7 @@
 
 Nothing is measured here: the tuner is told the recorded times, as the search would be, batch by batch, and chooses among
 recorded programs only. The best of the records is the optimum of the grid where all of it was measured
-(`--whole-grids`, a result file of its own), else the best of a draw. Cost is counted in programs, and in seconds of
+(`--whole-grids`, a result file of its own), else the best of a sample. Cost is counted in programs, and in seconds of
 grading where the records have them.
 """
 

@@ -1,10 +1,10 @@
 """Measures kernel families over a pack of patterns: the records that the supervised stage learns from.
 
     python -m benchmarks.tuning.sweep PACK OUT.jsonl.xz --seconds 540 [--plan spmv:float32:1:28 spmm:float32:32:8 ...]
-    python -m benchmarks.tuning.sweep PACK OUT.jsonl.xz --random 0.5        half of each plan's programs drawn from all prospects
+    python -m benchmarks.tuning.sweep PACK OUT.jsonl.xz --random 0.5        half of each plan's programs chosen from all prospects
     python -m benchmarks.tuning.sweep PACK OUT.jsonl.xz --exhaustive --names FILE [--families csr_vector,sell]
 
-A plan's programs are proposals (likely winners); `--random` draws some from everything that the families offer, so that
+A plan's programs are proposals (likely winners); `--random` takes some from everything that the families offer, so that
 a cost model sees what is not promising; `--exhaustive` measures all of it, whatever the plan's number. Workloads are taken plan by plan, small patterns first, until the time is spent. Programs that fail are counted by
 outcome and written to OUT.failures.json with their texts: a family that is wrong somewhere must be seen.
 """
@@ -74,7 +74,7 @@ class Choice:
     """Which of the prospects are measured."""
 
     random_share: float = 0.0
-    """Of a plan's programs, drawn from all prospects instead of proposed."""
+    """Of a plan's programs, chosen from all prospects instead of proposed."""
     exhaustive: bool = False
     families: frozenset[str] = frozenset()
     """Only these; empty: all."""
@@ -87,8 +87,8 @@ class Choice:
         num_random = round(self.random_share * limit)
         ranked = by_estimate(offered)
         likely, rest = ranked[: limit - num_random], ranked[limit - num_random :]
-        drawn = random.Random(seed).sample(rest, len(rest)) if num_random else rest
-        return chain(likely, drawn)
+        others = random.Random(seed).sample(rest, len(rest)) if num_random else rest
+        return chain(likely, others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,9 @@ def main() -> None:
     parser.add_argument("--max-nnz", type=int, default=3_000_000)
     parser.add_argument("--names", type=Path, help="file with one pattern name a line: only these")
     parser.add_argument("--families", default="", help="names with commas between: only these")
-    parser.add_argument("--random", type=float, default=0.0, help="share of a plan's programs drawn from all prospects")
+    parser.add_argument(
+        "--random", type=float, default=0.0, help="share of a plan's programs chosen from all prospects"
+    )
     parser.add_argument("--exhaustive", action="store_true", help="all prospects, whatever the plan's number")
     options = parser.parse_args()
     choice = Choice(options.random, options.exhaustive, frozenset(filter(None, options.families.split(","))))
@@ -215,10 +217,10 @@ def measured_records(
     try:
         with CompilationsAhead(compiler, process.description().architecture, settings.compile_limit_s) as ahead:
             parsed = ahead.start(parse_candidate(each, workload) for each in candidates)
-            bench = process.open(Problem(workload, proposals.pattern))
+            workbench = process.open(Problem(workload, proposals.pattern))
             for each in ahead.as_compiled(parsed, time.monotonic() + patience_s):
                 began = time.monotonic()
-                outcome = evaluate_kernel(each, ahead.result, bench, race)
+                outcome = evaluate_kernel(each, ahead.result, workbench, race)
                 outcomes[outcome.outcome] += 1
                 instance = by_program[each.candidate.program]
                 if isinstance(outcome, Passed):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws Redis's password and stores what goes with it, once: an existing secret is left as it is.
+# Makes Redis's password and stores what goes with it, once: an existing secret is left as it is.
 set -euo pipefail
 if kubectl --namespace sparsesmith get secret redis > /dev/null 2>&1; then
   echo "the secret redis is there already" >&2

@@ -1,7 +1,7 @@
 """What stands between the evaluation and a machine that runs kernels: the protocol of a device, and its data.
 
     Device      one GPU, or the PTX interpreter
-    └── Bench   one workload on it: operands in its memory, baselines under its harness
+    └── DeviceWorkload   one workload on it: operands in its memory, baselines under its harness
         └── LoadedKernel   one program: format and module in its memory; runs, is timed, is run again as it was timed
 
 A device executes and measures. It judges nothing but memory: what is right is decided by `correctness`, one piece of
@@ -99,7 +99,7 @@ def as_it_is(output: Array) -> Array:
 class Draw:
     """One set of inputs with what is right of the outputs.
 
-    Made once a batch by `Bench.draw`, used for all candidates.
+    Made once a batch by `DeviceWorkload.draw`, used for all candidates.
     """
 
     name: str
@@ -165,12 +165,12 @@ class Draw:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredMatrix:
+class BuiltMatrix:
     """The pattern in a program's format, without values unless the program has them compressed. Shared by all programs
     that ask for the same format."""
 
     key: str
-    """Format and parameters as text: equal keys within a bench mean the same object, so uploads may be cached by it."""
+    """Format and parameters as text: equal keys within a workload mean the same object; uploads may be cached by it."""
     layout: Layout
     format_bytes: int
     conversion_ms: float
@@ -206,8 +206,9 @@ class LoadedKernel(Protocol):
 
         A, inputs and outputs lie at offsets (multiples of ALIGNMENT_BYTES) chosen anew for each call. Outputs start as
         `start`, or where that is None as NaN (-1 of whole numbers), what is changed in place as the draw has it;
-        scratch holds NaN or numbers that nobody knows. `draw` is one that the bench holds. A device that has a say in
-        which block and warp go first draws that anew for each call with a `start`, where the workload is deterministic.
+        scratch holds NaN or numbers that nobody knows. `draw` is one that is held for the workload. A device that has
+        a say in which block and warp go first chooses anew for each call with a `start`, where the workload is
+        deterministic.
         """
         ...
 
@@ -249,7 +250,7 @@ class Seal(Protocol):
         ...
 
 
-class Bench(Protocol):
+class DeviceWorkload(Protocol):
     """One workload on a device."""
 
     @property
@@ -279,11 +280,11 @@ class Bench(Protocol):
         ...
 
     def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
-        """The pattern in a format, built by the device and held there under a StoredMatrix's key; None where the host
+        """The pattern in a format, built by the device and held there under a BuiltMatrix's key; None where the host
         has to build it. Raises InvalidProgram where the pattern does not fit."""
         ...
 
-    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> LoadedKernel | Rejected | Crashed:
+    def load(self, program: KernelProgram, matrix: BuiltMatrix, binary: Compiled) -> LoadedKernel | Rejected | Crashed:
         """Uploads the format and loads the module. Rejected where launch or memory limits do not allow it."""
         ...
 
@@ -301,7 +302,7 @@ class Device(Protocol):
 
     def description(self) -> DeviceDescription: ...
 
-    def open(self, problem: Problem) -> Bench:
+    def open(self, problem: Problem) -> DeviceWorkload:
         """Raises LimitExceeded where it does not fit the device's memory."""
         ...
 

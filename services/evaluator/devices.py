@@ -117,7 +117,7 @@ def device_process(settings: EvaluatorSettings, chosen: Chosen | None = None) ->
         start_s=settings.start_limit_s or (CUDA_START_LIMIT_S if kind == "cuda" else INTERPRETER_START_LIMIT_S),
         open_s=settings.open_limit_s,
         baselines_s=settings.baselines_limit_s,
-        store_s=settings.store_limit_s,
+        build_s=settings.build_limit_s,
         draw_s=settings.draw_limit_s,
         check_s=run_limit_s,
         time_s=run_limit_s,
@@ -155,9 +155,9 @@ def _works(process: DeviceProcess) -> bool:
     """Whether a device does what it must in a confined process, on a small matrix; a word in the log where not."""
     try:
         process.start()
-        bench = process.open(_trial_problem())
-        bench.baselines()
-        bench.draw()
+        workbench = process.open(_trial_problem())
+        workbench.baselines()
+        workbench.draw()
     except SparsesmithError as error:
         logger.warning("the device's process runs without confinement, for with it the device does not work: %s", error)
         return False

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from services.evaluator.candidates import Parsed
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled
-from services.evaluator.isolation.workbench import Stored, Workbench
+from services.evaluator.isolation.workbench import Built, Workbench
 from services.evaluator.race import Race
 from sparsesmith.formats.values.compressed import storage_name
 from sparsesmith.program.program import KernelProgram
@@ -25,29 +25,29 @@ Compile = Callable[[KernelProgram], Compiled | CompileFailed | TimedOut]
 """Compiles a program, or hands out what was compiled ahead."""
 
 
-def evaluate_kernel(parsed: Parsed, compile_program: Compile, bench: Workbench, race: Race) -> Outcome:
-    """What becomes of a candidate on the bench's workload. Raises Unavailable where there is no device to find out."""
+def evaluate_kernel(parsed: Parsed, compile_program: Compile, workbench: Workbench, race: Race) -> Outcome:
+    """What becomes of a candidate on that workload. Raises Unavailable where there is no device to find out."""
     kernel_id, program = parsed.candidate.candidate_id, parsed.program
     if isinstance(program, Rejected):
         return program
-    stored = bench.store(program)
-    if not isinstance(stored, Stored):
-        return stored
+    built = workbench.build(program)
+    if not isinstance(built, Built):
+        return built
     binary = compile_program(program)
     if not isinstance(binary, Compiled):
         return binary
-    verdict = bench.check(kernel_id, program, binary)
+    verdict = workbench.check(kernel_id, program, binary)
     if not isinstance(verdict, Correct):
         return verdict
-    timing = race.time(kernel_id, bench)
+    timing = race.time(kernel_id, workbench)
     if not isinstance(timing, MeasuredTiming | EstimatedTiming):
         return timing
     return Passed(
         timing=timing,
         resources=heaviest_kernel(binary),
         storage_format=storage_name(program.format),
-        format_bytes=stored.format_bytes,
-        conversion_ms=stored.conversion_ms,
+        format_bytes=built.format_bytes,
+        conversion_ms=built.conversion_ms,
         worst_error=verdict.worst_error,
         num_inputs=verdict.num_inputs,
         repeats=Repeats(runs=verdict.same_runs, contexts=1) if verdict.same_runs else None,

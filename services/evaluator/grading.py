@@ -26,7 +26,7 @@ from sparsesmith_proto.kernel import (
     TimedOut,
 )
 
-STORE_AHEAD_SHARE = 0.25
+BUILD_AHEAD_SHARE = 0.25
 """Of a job's budget, for building formats on all cores before the first program is timed."""
 
 FINALS_SHARE = 0.1
@@ -41,7 +41,7 @@ def grade_batch(
     job: EvaluationJob,
     candidates: Sequence[Parsed],
     problem: Problem,
-    bench: Workbench,
+    workbench: Workbench,
     ahead: CompilationsAhead,
     baselines: Baselines,
     allowance: Allowance,
@@ -55,30 +55,30 @@ def grade_batch(
     Raises LimitExceeded where the workload does not fit the device, Unavailable where the device does not come up,
     BudgetSpent where the inputs take all there is, Stopped.
     """
-    bench.draw()
+    workbench.draw()
     started = time.monotonic()
     known = {} if known is None else known
     race = Race(baselines.best_routine().timing.median_us)
     outcomes: Outcomes = {}
     profiles: dict[str, tuple[LaunchProfile, ...]] = {}
     with suppress(BudgetSpent):
-        bench.store_ahead(programs_of(candidates), STORE_AHEAD_SHARE * allowance.left_s)
+        workbench.build_ahead(programs_of(candidates), BUILD_AHEAD_SHARE * allowance.left_s)
         for each in ahead.as_compiled(candidates, allowance.ends - finals_s(allowance)):
             if allowance.must_stop():
                 raise Stopped(f"job {job.job_id} was given back after {len(outcomes)} candidates")
             if outcomes and allowance.turn_is_over(started):
                 break
-            outcomes[each.candidate.program] = evaluate_kernel(each, ahead.result, bench, race)
+            outcomes[each.candidate.program] = evaluate_kernel(each, ahead.result, workbench, race)
             if job.profiles and isinstance(outcomes[each.candidate.program], Passed):
-                profiles[each.candidate.program] = profile_of(each, bench, ahead)
+                profiles[each.candidate.program] = profile_of(each, workbench, ahead)
     with suppress(BudgetSpent):  # The brief times stay.
-        outcomes, baselines = run_finals(race, bench, candidates, outcomes, baselines)
+        outcomes, baselines = run_finals(race, workbench, candidates, outcomes, baselines)
     if job.workload.deterministic:
-        repeat_finalists(race, bench, candidates, ahead, outcomes)
+        repeat_finalists(race, workbench, candidates, ahead, outcomes)
     known.update(outcomes)
     return EvaluationReport(
         job_id=job.job_id,
-        device=bench.description(),
+        device=workbench.description(),
         baselines=baselines,
         evaluations=tuple(
             Evaluation(candidate=candidate, outcome=known.get(candidate.program, unreached(allowance)))
@@ -95,12 +95,12 @@ def grade_batch(
     )
 
 
-def profile_of(passed: Parsed, bench: Workbench, ahead: CompilationsAhead) -> tuple[LaunchProfile, ...]:
+def profile_of(passed: Parsed, workbench: Workbench, ahead: CompilationsAhead) -> tuple[LaunchProfile, ...]:
     """What the launches of a program that passed do with the device."""
     assert isinstance(passed.program, KernelProgram), "a program that passed was read"
     binary = ahead.result(passed.program)
     assert isinstance(binary, Compiled), "a program that passed was compiled"
-    return bench.profile(passed.candidate.candidate_id, passed.program, binary)
+    return workbench.profile(passed.candidate.candidate_id, passed.program, binary)
 
 
 def listings_of(candidates: Sequence[Parsed], ahead: CompilationsAhead, outcomes: Outcomes) -> dict[str, str]:
@@ -125,7 +125,7 @@ def programs_of(candidates: Sequence[Parsed]) -> list[KernelProgram]:
 
 
 def run_finals(
-    race: Race, bench: Workbench, candidates: Sequence[Parsed], outcomes: Outcomes, baselines: Baselines
+    race: Race, workbench: Workbench, candidates: Sequence[Parsed], outcomes: Outcomes, baselines: Baselines
 ) -> tuple[Outcomes, Baselines]:
     """Measured finalists and the best baseline timed again in turns: outcomes and baselines with those times.
 
@@ -134,7 +134,7 @@ def run_finals(
     best = baselines.best_routine()
     if not race.finalists or not isinstance(best.timing, MeasuredTiming):
         return outcomes, baselines
-    final = bench.retime(race.finalists, best.routine)
+    final = workbench.retime(race.finalists, best.routine)
     if not isinstance(final, FinalTimes):
         return outcomes, baselines
     programs = {each.candidate.candidate_id: each.candidate.program for each in candidates}
@@ -147,7 +147,7 @@ def run_finals(
 
 
 def repeat_finalists(
-    race: Race, bench: Workbench, candidates: Sequence[Parsed], ahead: CompilationsAhead, outcomes: Outcomes
+    race: Race, workbench: Workbench, candidates: Sequence[Parsed], ahead: CompilationsAhead, outcomes: Outcomes
 ) -> None:
     """Finalists that give the same bits in every context say so; the others have not passed. What the budget does not
     reach says what was seen of it before."""
@@ -157,13 +157,13 @@ def repeat_finalists(
             each = of_finalists[kernel_id]
             outcome = outcomes[each.candidate.program]
             if isinstance(each.program, KernelProgram) and isinstance(outcome, Passed):
-                outcomes[each.candidate.program] = _repeated(each.program, outcome, bench, ahead)
+                outcomes[each.candidate.program] = _repeated(each.program, outcome, workbench, ahead)
 
 
-def _repeated(program: KernelProgram, passed: Passed, bench: Workbench, ahead: CompilationsAhead) -> Outcome:
+def _repeated(program: KernelProgram, passed: Passed, workbench: Workbench, ahead: CompilationsAhead) -> Outcome:
     binary = ahead.result(program)
     assert isinstance(binary, Compiled), "a program that passed was compiled"
-    match bench.repeat(program, binary):
+    match workbench.repeat(program, binary):
         case Repeats() as repeats:
             return passed.model_copy(update={"repeats": repeats})
         case failure:

@@ -14,7 +14,7 @@ from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.evaluation import heaviest_kernel
-from services.evaluator.isolation.workbench import Stored, Workbench
+from services.evaluator.isolation.workbench import Built, Workbench
 from sparsesmith.formats.values.compressed import storage_name
 from sparsesmith_proto.evaluation import FirstOutcome
 from sparsesmith_proto.kernel import Checked, Rejected
@@ -41,29 +41,29 @@ class Stages:
         return time.perf_counter() - self._started
 
 
-def hand_out(parsed: Parsed, ahead: CompilationsAhead, bench: Workbench, stages: Stages) -> FirstOutcome:
+def hand_out(parsed: Parsed, ahead: CompilationsAhead, workbench: Workbench, stages: Stages) -> FirstOutcome:
     """What becomes of a program whose compilation has begun. Raises Unavailable where there is no device."""
     program = parsed.program
     if isinstance(program, Rejected):
         return program
     with stages.of("format"):
-        stored = bench.store(program)
-    if not isinstance(stored, Stored):
-        return stored
+        built = workbench.build(program)
+    if not isinstance(built, Built):
+        return built
     with stages.of("input"):
-        bench.draw_first()
+        workbench.draw_first()
     with stages.of("compile_wait"):
         binary = ahead.result(program)
     if not isinstance(binary, Compiled):
         return binary
     with stages.of("check"):
-        verdict = bench.check_first(program, binary)
+        verdict = workbench.check_first(program, binary)
     if not isinstance(verdict, Correct):
         return verdict
     return Checked(
         resources=heaviest_kernel(binary),
         storage_format=storage_name(program.format),
-        format_bytes=stored.format_bytes,
-        conversion_ms=stored.conversion_ms,
+        format_bytes=built.format_bytes,
+        conversion_ms=built.conversion_ms,
         worst_error=verdict.worst_error,
     )

@@ -113,10 +113,10 @@ class Grader:
                 new = {each.candidate.program: each for each in filled if each.candidate.program not in known}
                 # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
                 reading = reader.submit(ahead.start, parse_candidates(new.values(), problem))
-                bench = self._process.open(problem, allowance)
-                baselines = self._baselines_of(job.workload, bench)
+                workbench = self._process.open(problem, allowance)
+                baselines = self._baselines_of(job.workload, workbench)
                 parsed = reading.result()
-                return grade_batch(job, parsed, problem, bench, ahead, baselines, allowance, known)
+                return grade_batch(job, parsed, problem, workbench, ahead, baselines, allowance, known)
         except DeviceDoesNotStart:
             self._retire()
             raise
@@ -139,10 +139,10 @@ class Grader:
                 with stages.of("read"):
                     (filled,) = fill_numbers([job.candidate], problem, device.num_sms)
                     (parsed,) = ahead.start(parse_candidates([filled], problem))
-                bench = self._process.open(problem, allowance)
+                workbench = self._process.open(problem, allowance)
                 with stages.of("upload"):
-                    bench.begin()
-                outcome = hand_out(parsed, ahead, bench, stages)
+                    workbench.begin()
+                outcome = hand_out(parsed, ahead, workbench, stages)
         except DeviceDoesNotStart:
             self._retire()
             raise
@@ -178,9 +178,9 @@ class Grader:
             self._retire()
             raise
 
-    def _baselines_of(self, workload: Workload, bench: Workbench) -> Baselines:
+    def _baselines_of(self, workload: Workload, workbench: Workbench) -> Baselines:
         if workload not in self._baselines:
-            self._baselines[workload] = bench.baselines()
+            self._baselines[workload] = workbench.baselines()
         self._baselines.move_to_end(workload)
         while len(self._baselines) > self._cached_baselines:
             self._baselines.popitem(last=False)

@@ -16,12 +16,12 @@ class Race:
         self._best_us = baseline_us
         self._finalists: dict[str, float] = {}
 
-    def time(self, kernel_id: str, bench: Workbench) -> Timing | RunFailure:
+    def time(self, kernel_id: str, workbench: Workbench) -> Timing | RunFailure:
         """Times a checked kernel. It stays loaded only while it is a finalist."""
-        timing = bench.time(kernel_id)
+        timing = workbench.time(kernel_id)
         if not isinstance(timing, RunFailure):
             for loser in self._enter(kernel_id, timing.median_us):
-                bench.unload(loser)
+                workbench.unload(loser)
         return timing
 
     @property

@@ -56,8 +56,13 @@ class EvaluatorSettings(BaseSettings):
     """Longest upload of a workload."""
     baselines_limit_s: float = Field(default=300, gt=0, le=3600)
     """Longest timing of a workload's baselines."""
-    store_limit_s: float = Field(default=60, gt=0, le=3600)
-    """Longest building of a format."""
+    build_limit_s: float = Field(
+        default=60,
+        gt=0,
+        le=3600,
+        validation_alias=AliasChoices("SPARSESMITH_EVALUATOR_BUILD_LIMIT_S", "SPARSESMITH_EVALUATOR_STORE_LIMIT_S"),
+    )
+    """Longest building of a format. Read from STORE_LIMIT_S, too, its name in earlier releases."""
     draw_limit_s: float = Field(default=180, gt=0, le=3600)
     """Longest drawing of a batch's inputs and reference results."""
     run_limit_s: float | None = Field(default=None, gt=0, le=3600)

@@ -61,7 +61,7 @@ class GeneratorSettings(BaseSettings):
     """Folder of a value model that ranks samples before they are graded (docs/training.md). Empty: all are graded.
     Off: no GPU has shown yet that it pays; and samples chosen by it are not what a trainer may learn from."""
     value_oversampling: int = Field(default=4, ge=2, le=16)
-    """Samples drawn for each that is graded, where there is a value model."""
+    """Samples taken for each that is graded, where there is a value model."""
     cost_model_dir: Path | None = Path("models/cost-h200")
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
     mutates: bool = False
@@ -120,7 +120,7 @@ class GeneratorSettings(BaseSettings):
     temperature: float = Field(default=1.0, gt=0, le=2)
     """Sampling temperature."""
     exploring_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the groups of samples that are drawn at `exploring_temperature` instead, for a trainer to see what is
+    """Share of the groups that are sampled at `exploring_temperature` instead, for a trainer to see what is
     seldom written. Off: no GPU has shown yet that it pays."""
     exploring_temperature: float = Field(default=1.2, gt=0, le=2)
     """... their temperature. Their log-probabilities are of it, and the trainer computes with it."""

@@ -111,7 +111,7 @@ class TrainerSettings(BaseSettings):
     wrote them (families and mutators where evaluators are set to tell of them: SPARSESMITH_EVALUATOR_TELLS_OF_ALL).
     Off: no GPU has shown yet that it pays."""
     imitated_programs: int = Field(default=16, ge=1, le=1024)
-    """Of these, drawn anew for each update."""
+    """Of these, chosen anew for each update."""
     program_kl_limit: float = Field(default=0.2, gt=0, le=100)
     """Nats a program that an update may move the policy, KL(proximal || current): it ends early there, and what went
     further is taken back. A program's whole entropy is some 2.5 nats."""

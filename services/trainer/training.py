@@ -108,9 +108,9 @@ def _trace(traces: Traces, state: Checkpoint, collected: Collected, seconds: flo
 
 
 def _examples(workshop: Workshop, state: Checkpoint) -> SampleBatch | None:
-    """Programs to imitate in the next update, drawn by its number."""
-    drawn = workshop.intake.wins.drawn(workshop.imitated_programs, random.Random(state.step))
-    return assemble_examples(drawn) if drawn else None
+    """Programs to imitate in the next update, chosen by its number."""
+    chosen = workshop.intake.wins.chosen(workshop.imitated_programs, random.Random(state.step))
+    return assemble_examples(chosen) if chosen else None
 
 
 def _after(state: Checkpoint, learner: Learner, collected: Collected, metrics: Metrics) -> Checkpoint:

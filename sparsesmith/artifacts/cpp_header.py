@@ -35,9 +35,9 @@ _CHECK = Template(
     "if (values_fingerprint(values, nnz_) != ${fingerprint}ull)\n"
     '  throw std::runtime_error("sparsesmith: the kernel is valid for the values that it was tuned with only");'
 )
-_UPLOAD_STORED = (
-    "  void upload_stored(const Stored& stored) {\n"
-    "    for (const auto& [name, bytes] : stored) upload(name, bytes.data(), bytes.size());\n"
+_UPLOAD_ENCODED = (
+    "  void upload_encoded(const Encoded& encoded) {\n"
+    "    for (const auto& [name, bytes] : encoded) upload(name, bytes.data(), bytes.size());\n"
     "  }\n"
 )
 _IN_PLACE = (
@@ -106,7 +106,7 @@ def cpp_header(
         new_values=_FIXED_NOTE if values else _NEW_VALUES_NOTE,
         values_code=f"{(_SOURCES / 'values.hpp').read_text().strip()}\n\n" if values else "",
         set_values=_set_values(program, values),
-        upload_stored=_UPLOAD_STORED if isinstance(program.format, Compressed) else "",
+        upload_encoded=_UPLOAD_ENCODED if isinstance(program.format, Compressed) else "",
         num_dense_cols=workload.num_dense_cols,
         input=operand,
         output=result,
@@ -147,24 +147,24 @@ def _set_values(program: KernelProgram, values: FixedValues | None) -> str:
     lines = [] if values is None else [_CHECK.substitute(fingerprint=values_fingerprint(values))]
     match program.format:
         case Compressed(storage=storage):
-            lines += [_PACK, f"upload_stored({_stored(storage)}(packed, layout_, num_rows_));"]
+            lines += [_PACK, f"upload_encoded({_encoder(storage)}(packed, layout_, num_rows_));"]
         case _:
             lines += [_IN_PLACE, _PACK, 'upload("values", packed.data(), packed.size() * sizeof(Element));']
     return "".join(f"    {line}\n" for text in lines for line in text.split("\n"))
 
 
-def _stored(storage: ValueStorage) -> str:
+def _encoder(storage: ValueStorage) -> str:
     """The function of `values.hpp`."""
     code_types = {"u8": "std::uint8_t", "u16": "std::uint16_t"}
     match storage:
         case Dictionary(code=code):
-            return f"store_dictionary<{code_types[code]}>"
+            return f"encode_dictionary<{code_types[code]}>"
         case RowDictionary(code=code):
-            return f"store_rows<{code_types[code]}>"
+            return f"encode_rows<{code_types[code]}>"
         case Constant():
-            return "store_constant"
+            return "encode_constant"
         case Float32():
-            return "store_float32"
+            return "encode_float32"
 
 
 def cpp_parameters(format_: Format, parameters: Parameters) -> str:

@@ -181,7 +181,7 @@ def describe_knobs(knobs: KnobReport) -> str:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(knobs.outcomes.items()))
     settings = f"{knobs.num_settings:,} settings"
     if knobs.num_listed < knobs.num_settings:
-        settings = f"{knobs.num_listed:,} settings, drawn at random from {knobs.num_settings:,},"
+        settings = f"{knobs.num_listed:,} settings, chosen at random from {knobs.num_settings:,},"
     return f"{knobs.num_graded} of {settings} graded in {knobs.seconds:.1f} s ({outcomes})"
 
 

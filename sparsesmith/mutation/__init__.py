@@ -3,7 +3,7 @@
 The families span a grid of programs; mutators step outside of it. What one cannot change it refuses: it gives nothing.
 """
 
-from sparsesmith.mutation.catalogue import MUTATORS, Mutant, drawn, mutants
+from sparsesmith.mutation.catalogue import MUTATORS, Mutant, mutants, random_mutant
 from sparsesmith.mutation.subject import Subject, subject_of
 
-__all__ = ["MUTATORS", "Mutant", "Subject", "drawn", "mutants", "subject_of"]
+__all__ = ["MUTATORS", "Mutant", "Subject", "mutants", "random_mutant", "subject_of"]

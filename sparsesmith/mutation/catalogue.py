@@ -1,4 +1,4 @@
-"""Every mutator by name, and drawing from them. A new one is a module and its line here."""
+"""Every mutator by name, and random choice among them. A new one is a module and its line here."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def mutants(subject: Subject, name: str) -> Iterator[Mutant]:
                 yield mutant
 
 
-def drawn(subject: Subject, seed: str, steps: int = 1) -> Mutant | None:
+def random_mutant(subject: Subject, seed: str, steps: int = 1) -> Mutant | None:
     """A program changed `steps` times, each time by a mutator that has something to change and one of its changes.
 
     The same seed gives the same program. None: there is nothing to change.

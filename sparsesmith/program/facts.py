@@ -110,7 +110,7 @@ class Circumstances:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredForm:
     """The form in which the matrix is stored: the program's `format` line."""
 
     format: Format
@@ -125,7 +125,7 @@ class Asked:
     """A question for a fact."""
 
     circumstances: Circumstances
-    stored: Callable[[], Stored]
+    stored: Callable[[], StoredForm]
     """Reads the format line; raises InvalidProgram where that still holds a name."""
 
     @property
@@ -159,7 +159,7 @@ class Asked:
             )
         return high_bytes(self.bins, index)
 
-    def _row_bins(self) -> Stored:
+    def _row_bins(self) -> StoredForm:
         stored = self.stored()
         if stored.format.name != RowBins.name:
             raise InvalidProgram(

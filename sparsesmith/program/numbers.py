@@ -21,7 +21,7 @@ from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import MAX_OFFSET, ParameterValue
 from sparsesmith.program.directives import DEVICE_NAMES, PREFIX, is_directive, stored_form
 from sparsesmith.program.expression import parse_expression
-from sparsesmith.program.facts import FACTS, FORMULAS, MAX_TABLE, TABLES, Asked, Circumstances, Stored, Value
+from sparsesmith.program.facts import FACTS, FORMULAS, MAX_TABLE, TABLES, Asked, Circumstances, StoredForm, Value
 from sparsesmith.program.signature import signature_of
 from sparsesmith_proto.message import MAX_PROGRAM_CHARACTERS, ElementType, Operation
 
@@ -114,12 +114,12 @@ def settings_of(knobs: tuple[Knob, ...]) -> Iterator[dict[str, ParameterValue]]:
 
 
 def listed_settings(knobs: tuple[Knob, ...], most: int = MAX_LISTED) -> list[dict[str, ParameterValue]]:
-    """Every combination; of more than `most` the first and others drawn at random, the same for the same knobs."""
+    """Every combination; of more than `most` the first and others chosen at random, the same for the same knobs."""
     count = num_settings(knobs)
     if count <= most:
         return list(settings_of(knobs))
-    drawn = random.Random(repr(knobs)).sample(range(1, count), most - 1)
-    return [_setting(knobs, number) for number in (0, *sorted(drawn))]
+    others = random.Random(repr(knobs)).sample(range(1, count), most - 1)
+    return [_setting(knobs, number) for number in (0, *sorted(others))]
 
 
 def _setting(knobs: tuple[Knob, ...], number: int) -> dict[str, ParameterValue]:
@@ -169,7 +169,7 @@ class _Filling:
         self._asked = Asked(circumstances, self._stored)
         self._open = {line.number: line for line in _open_lines("\n".join(line or "" for line in lines))}
         self._found: dict[str, Value] = {}
-        self._read: tuple[str, Stored] | None = None
+        self._read: tuple[str, StoredForm] | None = None
         """The format line that was read last, and what it says."""
 
     def find_facts(self) -> None:
@@ -213,12 +213,12 @@ class _Filling:
     def _filled(self, line: str) -> str:
         return _replaced(line, self._found)
 
-    def _stored(self) -> Stored:
+    def _stored(self) -> StoredForm:
         """What the format line, or the task line, says with what is known so far."""
         of_format = [line if line is not None and _OF_FORMAT.match(line) else "" for line in self._lines]
         filled = "\n".join(map(self._filled, of_format))
         if self._read is None or self._read[0] != filled:
-            self._read = filled, Stored(*stored_form(filled))
+            self._read = filled, StoredForm(*stored_form(filled))
         return self._read[1]
 
     def _value(self, line: _Line) -> Value:

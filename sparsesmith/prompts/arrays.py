@@ -175,7 +175,7 @@ def _window_codes(pattern: Pattern, first_rows: IntArray, last_rows: IntArray) -
 def _nonzero_tokens(
     pattern: Pattern, generator: np.random.Generator
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.float32]]:
-    """Nonzeros drawn evenly over the pattern, in its order, one to a token."""
+    """Nonzeros sampled evenly over the pattern, in its order, one to a token."""
     count = min(NUM_SINUSOIDAL_NONZEROS, pattern.nnz)
     positions = np.zeros(NUM_SINUSOIDAL_NONZEROS, np.int64)
     positions[:count] = ((np.arange(count) + generator.random(count)) / count * pattern.nnz).astype(np.int64)

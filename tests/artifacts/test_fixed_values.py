@@ -48,7 +48,7 @@ int main() {
     const int source = layout.value_sources.empty() ? static_cast<int>(slot) : layout.value_sources[slot];
     packed[slot] = source < 0 ? Element(0) : values[source];
   }
-  for (const auto& [name, bytes] : STORE(packed, layout, csr.num_rows)) {
+  for (const auto& [name, bytes] : ENCODE(packed, layout, csr.num_rows)) {
     std::printf("%s", name.c_str());
     for (unsigned char byte : bytes) std::printf(" %d", byte);
     std::printf("\\n");
@@ -56,13 +56,13 @@ int main() {
 }
 """
 
-STORES = {
-    "dictionary code=u8": "store_dictionary<std::uint8_t>",
-    "dictionary code=u16": "store_dictionary<std::uint16_t>",
-    "rows code=u8": "store_rows<std::uint8_t>",
-    "rows code=u16": "store_rows<std::uint16_t>",
-    "constant": "store_constant",
-    "float32": "store_float32",
+ENCODERS = {
+    "dictionary code=u8": "encode_dictionary<std::uint8_t>",
+    "dictionary code=u16": "encode_dictionary<std::uint16_t>",
+    "rows code=u8": "encode_rows<std::uint8_t>",
+    "rows code=u16": "encode_rows<std::uint16_t>",
+    "constant": "encode_constant",
+    "float32": "encode_float32",
 }
 UNSIGNED_ZERO = next(
     line
@@ -104,7 +104,7 @@ def test_the_header_stores_values_as_the_python_builder_does(
     )
     types = f"\nusing Element = {element};\nusing Sum = Element;\n{UNSIGNED_ZERO}\n"
     code = layout_code + format_code + types + values_code
-    code += MAIN.replace("BUILD", f"build_{name}").replace("PARAMETERS", listed).replace("STORE", STORES[stored_as])
+    code += MAIN.replace("BUILD", f"build_{name}").replace("PARAMETERS", listed).replace("ENCODE", ENCODERS[stored_as])
     (tmp_path / "main.cpp").write_text(code)
     subprocess.run(
         ["g++", "-std=c++17", "-Wall", "-Werror", "-o", tmp_path / "main", tmp_path / "main.cpp"], check=True
@@ -178,7 +178,7 @@ def test_a_header_of_a_compressed_program_cannot_be_made_without_the_values() ->
     with pytest.raises(InvalidProgram, match="values=fixed"):
         cpp_header(program, workload, pattern, make_device())
     header = cpp_header(program, workload, pattern, make_device(), fixed_values(matrix.data, "float32"))
-    assert "store_dictionary<std::uint8_t>(packed" in header
+    assert "encode_dictionary<std::uint8_t>(packed" in header
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

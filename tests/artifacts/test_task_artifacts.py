@@ -23,7 +23,7 @@ from sparsesmith.program.binding import BoundProgram, bind
 from sparsesmith.program.program import parse_program
 from tests.artifacts.answers import make_device, report_of
 from tests.artifacts.host_cuda import Case, HostProgram, build, check_launches
-from tests.operations.graded import filled, make_problem
+from tests.operations.checked import filled, make_problem
 
 PROGRAMS = {
     "dot": "naive",

@@ -8,7 +8,7 @@ import scipy.sparse
 
 from benchmarks.judging.attacker import Ended
 from benchmarks.judging.hostile.attempts import HOSTS, Attempt, attempt, names_of
-from benchmarks.judging.hostile.deeds import KEYS, STORES
+from benchmarks.judging.hostile.deeds import HIDING_PLACES, KEYS
 from benchmarks.judging.hostile.detours import DETOURS
 from benchmarks.judging.hostile.disguises import DISGUISES
 from benchmarks.judging.hostile.twins import Comparison, Twins
@@ -26,8 +26,8 @@ def test_an_attempt_is_the_same_for_the_same_number() -> None:
 
 
 def test_every_part_of_the_grammar_is_tried() -> None:
-    stores, keys = {f"kept in {name}" for name in STORES}, {f"by {name}" for name in KEYS}
-    assert set(DETOURS) | set(DISGUISES) | stores | keys <= names_of(ATTEMPTS)
+    places, keys = {f"kept in {name}" for name in HIDING_PLACES}, {f"by {name}" for name in KEYS}
+    assert set(DETOURS) | set(DISGUISES) | places | keys <= names_of(ATTEMPTS)
     assert {each.kind for each in ATTEMPTS} == {"forbidden", "skips", "cuts", "undefined", "mutant"}
 
 

@@ -30,10 +30,10 @@ def make_status(state: str = "finished", **answer: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_each_kind_of_process_is_killed_and_those_that_return_slowly_not_often(seed: int) -> None:
-    drawn = Counter(schedule(KINDS, 14, random.Random(seed)))
-    assert drawn.keys() == set(KINDS)
-    assert drawn.total() == 14
-    assert all(drawn[kind] <= most for kind, most in SLOW.items())
+    scheduled = Counter(schedule(KINDS, 14, random.Random(seed)))
+    assert scheduled.keys() == set(KINDS)
+    assert scheduled.total() == 14
+    assert all(scheduled[kind] <= most for kind, most in SLOW.items())
 
 
 def test_fewer_kills_than_kinds_are_refused() -> None:

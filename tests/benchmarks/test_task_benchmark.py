@@ -12,7 +12,7 @@ from services.evaluator.checking.draws import draw, kinds_of
 from services.evaluator.device import wrong_entries
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith_proto.kernel import DeviceDescription
-from tests.operations.graded import make_problem
+from tests.operations.checked import make_problem
 
 
 @pytest.mark.parametrize("name", ROUTINES)

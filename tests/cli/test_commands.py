@@ -156,9 +156,9 @@ def test_grade_names_the_best_setting_of_the_knobs(
     assert (told.knobs.num_settings, told.knobs.num_graded, told.knobs.outcomes) == (6, 6, {"passed": 6})
 
 
-def test_settings_drawn_at_random_are_said_to_be() -> None:
+def test_settings_chosen_at_random_are_said_to_be() -> None:
     knobs = KnobReport(num_settings=6144, num_listed=4096, num_graded=2, outcomes={"passed": 2}, seconds=1.25)
-    said = "2 of 4,096 settings, drawn at random from 6,144, graded in 1.2 s (2 passed)"
+    said = "2 of 4,096 settings, chosen at random from 6,144, graded in 1.2 s (2 passed)"
     assert describe_knobs(knobs) == said
 
 

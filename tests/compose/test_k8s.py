@@ -102,7 +102,7 @@ def test_no_pod_has_privileges_or_a_token(name: str) -> None:
 
 def test_an_evaluator_has_longer_to_stop_than_its_longest_candidate_takes() -> None:
     limits = EvaluatorSettings()
-    longest_s = limits.compile_limit_s + limits.store_limit_s + 2 * CUDA_RUN_LIMIT_S
+    longest_s = limits.compile_limit_s + limits.build_limit_s + 2 * CUDA_RUN_LIMIT_S
     assert PODS["evaluator"]["terminationGracePeriodSeconds"] > longest_s
 
 

@@ -58,7 +58,7 @@ def password(folder: Path) -> str:
     return (folder / "redis" / "password").read_text()
 
 
-def test_passwords_are_drawn_once_and_kept(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_passwords_are_made_once_and_kept(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     def files() -> dict[str, bytes]:
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -69,11 +69,11 @@ def test_passwords_are_drawn_once_and_kept(folder: Path, tmp_path_factory: pytes
     for name in ("redis", "services", "queue"):
         (other / name).mkdir()
     made(other)
-    drawn = {path.read_text() for each in (folder, other) for path in each.rglob("password")}
-    assert len(drawn) == 4 and all(len(each) == 64 for each in drawn)
+    passwords = {path.read_text() for each in (folder, other) for path in each.rglob("password")}
+    assert len(passwords) == 4 and all(len(each) == 64 for each in passwords)
 
 
-def test_a_password_that_is_given_replaces_the_one_that_was_drawn(folder: Path) -> None:
+def test_a_password_that_is_given_replaces_the_one_that_was_made(folder: Path) -> None:
     made(folder, Wishes("services-have-this", "third-parties-that", ("localhost",), 6380))
     address = (folder / "services" / "SPARSESMITH_REDIS_URL").read_text()
     assert address == "redis://:services-have-this@redis:6379/0"

@@ -68,7 +68,7 @@ def test_each_task_has_a_gpu_of_its_own_and_longer_to_stop_than_its_longest_cand
     signal, seconds = ASKED["signal"].split("@")
     limits = EvaluatorSettings()
     assert signal == "TERM"  # To the steps: with `B:` the script alone would hear of it.
-    assert int(seconds) > limits.compile_limit_s + limits.store_limit_s + 2 * CUDA_RUN_LIMIT_S
+    assert int(seconds) > limits.compile_limit_s + limits.build_limit_s + 2 * CUDA_RUN_LIMIT_S
 
 
 def test_a_task_runs_the_command_of_compose(tmp_path: Path) -> None:

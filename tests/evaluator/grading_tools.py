@@ -52,13 +52,13 @@ class Evaluator:
     """Evaluates one candidate after the other on one workload."""
 
     workload: Workload
-    bench: Workbench
+    workbench: Workbench
     compiler: Compiler
 
     def outcome(self, program: str, race: Race | None = None) -> Outcome:
         with CompilationsAhead(self.compiler, "sm_90", COMPILE_LIMIT_S) as ahead:
             parsed = parse_candidate(make_candidate(program), self.workload)
-            return evaluate_kernel(parsed, ahead.result, self.bench, race or Race(baseline_us=1e9))
+            return evaluate_kernel(parsed, ahead.result, self.workbench, race or Race(baseline_us=1e9))
 
 
 def make_evaluator(process: DeviceProcess, compiler: Compiler) -> Evaluator:

@@ -16,6 +16,7 @@ from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import (
     Array,
+    BuiltMatrix,
     DeviceLost,
     Draw,
     LoadedKernel,
@@ -23,7 +24,6 @@ from services.evaluator.device import (
     Retimed,
     RunFailure,
     Starts,
-    StoredMatrix,
 )
 from sparsesmith.errors import LimitExceeded
 from sparsesmith.formats.format import Format, Layout, Parameters
@@ -95,16 +95,16 @@ class MisbehavingDevice:
             versions={"pid": str(os.getpid())},
         )
 
-    def open(self, problem: Problem) -> "MisbehavingBench":
+    def open(self, problem: Problem) -> "MisbehavingWorkload":
         if problem.nnz > MAX_NNZ:
             raise LimitExceeded(f"nnz is {problem.nnz}: at most {MAX_NNZ}", field="nnz")
-        return MisbehavingBench(problem, self._hold_s)
+        return MisbehavingWorkload(problem, self._hold_s)
 
     def close(self) -> None:
         pass
 
 
-class MisbehavingBench:
+class MisbehavingWorkload:
     max_products = 10**9
 
     def __init__(self, problem: Problem, hold_s: float) -> None:
@@ -129,7 +129,7 @@ class MisbehavingBench:
     def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
         return None
 
-    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled) -> "MisbehavingKernel":
+    def load(self, program: KernelProgram, matrix: BuiltMatrix, binary: Compiled) -> "MisbehavingKernel":
         return MisbehavingKernel(program.text.partition("// behaviour: ")[2].splitlines()[0])
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:

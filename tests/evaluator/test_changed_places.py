@@ -13,7 +13,7 @@ from sparsesmith.program.binding import BoundProgram, bind
 from sparsesmith.program.program import parse_program
 from tests.evaluator.grading_tools import make_pattern, make_workload
 from tests.kernels.corpus import CorpusProgram, corpus
-from tests.operations.graded import filled, make_problem
+from tests.operations.checked import filled, make_problem
 
 TASKS = {task.name: task for task in our_tasks()}
 PRODUCTS = [

@@ -64,10 +64,10 @@ def dense_rows() -> Problem:
 
 
 def outcome_of(text: str, problem: Problem, compiler: Compiler) -> Outcome:
-    bench = LocalWorkbench(InterpreterDevice(), problem)
+    workbench = LocalWorkbench(InterpreterDevice(), problem)
     with CompilationsAhead(compiler, "sm_90", 20) as ahead:
         parsed = parse_candidate(make_candidate(text), problem.workload)
-        return evaluate_kernel(parsed, ahead.result, bench, Race(baseline_us=1e9))
+        return evaluate_kernel(parsed, ahead.result, workbench, Race(baseline_us=1e9))
 
 
 def as_usual(problem: Problem) -> Problem:

@@ -17,7 +17,7 @@ from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import heaviest_kernel
 from services.evaluator.grading import grade_batch, unreached
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
-from services.evaluator.isolation.workbench import FinalTimes, Stored
+from services.evaluator.isolation.workbench import Built, FinalTimes
 from services.evaluator.race import MAX_FINALISTS, Race
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
@@ -77,7 +77,7 @@ def grade(
     others_wait: bool = False,
 ) -> EvaluationReport:
     problem = Problem(job.workload, make_pattern(20, 20, 0.2))
-    bench = process.open(problem)
+    workbench = process.open(problem)
     asked: list[None] = []
 
     def must_stop() -> bool:
@@ -88,7 +88,7 @@ def grade(
         allowance = allowance_of(job, 0, must_stop, lambda: others_wait)
         distinct = {each.program: Filled(each) for each in job.candidates}
         parsed = ahead.start(parse_candidates(distinct.values(), problem))
-        return grade_batch(job, parsed, problem, bench, ahead, BASELINES, allowance)
+        return grade_batch(job, parsed, problem, workbench, ahead, BASELINES, allowance)
 
 
 def outcomes(report: EvaluationReport) -> list[str]:
@@ -154,9 +154,9 @@ def test_a_stage_ends_soon_after_the_budget_and_its_process_with_it(compiler: Co
     try:
         process.start()
         began = time.monotonic()
-        bench = process.open(Problem(job.workload, make_pattern(20, 20, 0.2)), allowance_of(job, 0, bool))
+        workbench = process.open(Problem(job.workload, make_pattern(20, 20, 0.2)), allowance_of(job, 0, bool))
         with pytest.raises(BudgetSpent, match=r"of 1\.5 s was spent before anything was graded, in stage 'draw'"):
-            bench.draw()
+            workbench.draw()
         assert time.monotonic() - began < 10  # seconds, of the 30 that it takes
         assert not process.is_running()
     finally:
@@ -169,11 +169,13 @@ def test_a_stage_of_a_job_that_is_cancelled_ends_and_its_process_with_it(compile
     cancelled = threading.Event()
     try:
         process.start()
-        bench = process.open(Problem(job.workload, make_pattern(20, 20, 0.2)), allowance_of(job, 0, cancelled.is_set))
+        workbench = process.open(
+            Problem(job.workload, make_pattern(20, 20, 0.2)), allowance_of(job, 0, cancelled.is_set)
+        )
         threading.Timer(0.5, cancelled.set).start()
         began = time.monotonic()
         with pytest.raises(Stopped, match="stopped while draw was under way"):
-            bench.draw()
+            workbench.draw()
         assert time.monotonic() - began < 10  # seconds, of the 30 that it takes
         assert not process.is_running()
     finally:
@@ -182,13 +184,13 @@ def test_a_stage_of_a_job_that_is_cancelled_ends_and_its_process_with_it(compile
 
 def test_a_brief_stage_that_began_in_time_is_let_end(process: DeviceProcess) -> None:
     allowance = Allowance(1, time.monotonic() + 0.2)
-    bench = process.open(Problem(make_job("right").workload, make_pattern(20, 20, 0.2)), allowance)
+    workbench = process.open(Problem(make_job("right").workload, make_pattern(20, 20, 0.2)), allowance)
     process.start()
     child = process.num_started
-    bench.draw()
+    workbench.draw()
     time.sleep(0.3)
     with pytest.raises(BudgetSpent):
-        bench.store_ahead([], 1)
+        workbench.build_ahead([], 1)
     assert process.is_running()
     assert process.num_started == child
 
@@ -206,7 +208,7 @@ def test_a_worker_that_must_stop_gives_the_job_back(process: DeviceProcess, comp
         grade(make_job("right 5", "right 6"), process, compiler, stop_after=1)
 
 
-class TimedBench:
+class TimedWorkbench:
     """A workbench where every kernel passes with the time its id says; it notes what it unloads."""
 
     def __init__(self) -> None:
@@ -221,10 +223,10 @@ class TimedBench:
     def draw(self) -> None:
         pass
 
-    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
-        return Stored(1, 1.0)
+    def build(self, program: KernelProgram) -> Built | Rejected | RunFailure:
+        return Built(1, 1.0)
 
-    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+    def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         pass
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
@@ -253,19 +255,19 @@ class TimedBench:
 
 
 def test_only_kernels_near_the_best_so_far_stay_for_the_finals() -> None:
-    bench, race = TimedBench(), Race(baseline_us=10)
+    workbench, race = TimedWorkbench(), Race(baseline_us=10)
     for kernel_id in ("30", "10.7", "8", "8.4", "8.7", "20"):
-        race.time(kernel_id, bench)
-    assert bench.unloaded == ["30", "10.7", "8.7", "20"]
+        race.time(kernel_id, workbench)
+    assert workbench.unloaded == ["30", "10.7", "8.7", "20"]
     assert race.finalists == ("8", "8.4")
 
 
 def test_the_race_keeps_the_fastest_few_loaded() -> None:
-    bench, race = TimedBench(), Race(baseline_us=100)
+    workbench, race = TimedWorkbench(), Race(baseline_us=100)
     for number in range(10, 10 + 2 * MAX_FINALISTS):
-        race.time(str(110 - number), bench)
+        race.time(str(110 - number), workbench)
     assert len(race.finalists) == MAX_FINALISTS
-    assert len(bench.unloaded) == MAX_FINALISTS
+    assert len(workbench.unloaded) == MAX_FINALISTS
 
 
 def test_the_resources_are_those_of_the_heaviest_kernel() -> None:

@@ -9,7 +9,7 @@ from services.evaluator.checking.correctness import Correct
 from services.evaluator.checking.draws import choose_draws, system_generator
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler
-from services.evaluator.device import Ran, StoredMatrix
+from services.evaluator.device import BuiltMatrix, Ran
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.interpreter import Finding
 from services.evaluator.interpreter.device import MAX_PRODUCTS, InterpretedKernel, InterpreterDevice, failure
@@ -31,7 +31,7 @@ def compiler() -> Iterator[Compiler]:
         yield compiler
 
 
-def make_bench(workload: Workload) -> LocalWorkbench:
+def make_workbench(workload: Workload) -> LocalWorkbench:
     return LocalWorkbench(InterpreterDevice(), Problem(workload, make_pattern()))
 
 
@@ -42,7 +42,7 @@ def workload_of(operation: Operation, element_type: ElementType) -> Workload:
 @pytest.mark.parametrize("operation", ["spmv", "spmm"])
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
 def test_the_baselines_are_plain_kernels_with_estimated_times(operation: Operation, element_type: ElementType) -> None:
-    baselines = make_bench(workload_of(operation, element_type)).baselines()
+    baselines = make_workbench(workload_of(operation, element_type)).baselines()
     assert baselines.default == "plain_csr_vector"
     assert {routine.routine for routine in baselines.routines} >= {"plain_csr_vector", "plain_csr_scalar"}
     assert all(isinstance(routine.timing, EstimatedTiming) for routine in baselines.routines)
@@ -55,11 +55,11 @@ def test_plain_programs_pass_the_whole_evaluation(
     compiler: Compiler, operation: Operation, element_type: ElementType
 ) -> None:
     workload = workload_of(operation, element_type)
-    bench = make_bench(workload)
+    workbench = make_workbench(workload)
     for text in plain_programs(workload).values():
         with CompilationsAhead(compiler, "sm_90", 20) as ahead:
             parsed = parse_candidate(make_candidate(text), workload)
-            outcome = evaluate_kernel(parsed, ahead.result, bench, Race(baseline_us=1e9))
+            outcome = evaluate_kernel(parsed, ahead.result, workbench, Race(baseline_us=1e9))
         assert isinstance(outcome, Passed), outcome
         assert outcome.num_inputs == 5
         assert isinstance(outcome.timing, EstimatedTiming)
@@ -67,7 +67,7 @@ def test_plain_programs_pass_the_whole_evaluation(
 
 def test_a_csr_kernel_that_reads_more_takes_longer_by_estimate(compiler: Compiler) -> None:
     workload = workload_of("spmv", "float32")
-    bench = make_bench(workload)
+    workbench = make_workbench(workload)
     once = plain_programs(workload)["plain_csr_scalar"]
     extra = "y[row] = sum;\n  for (int k = 0; k < nnz; ++k) sum += values[k];\n  if (sum == 0.123f) y[row] = sum;"
     times = []
@@ -75,8 +75,8 @@ def test_a_csr_kernel_that_reads_more_takes_longer_by_estimate(compiler: Compile
         program = parse_program(text, "spmv", "float32")
         binary = compiler.compile(program.source, "sm_90")
         assert isinstance(binary, Compiled)
-        assert isinstance(bench.check(text, program, binary), Correct)
-        timing = bench.time(text)
+        assert isinstance(workbench.check(text, program, binary), Correct)
+        timing = workbench.time(text)
         assert isinstance(timing, EstimatedTiming)
         times.append(timing.median_us)
     assert times[1] > times[0]
@@ -100,12 +100,12 @@ def test_a_kernel_that_skips_zeros_is_timed_on_inputs_without_them(compiler: Com
     program = parse_program(SKIPS_ZEROS, "spmv", "float32")
     binary = compiler.compile(program.source, "sm_90")
     assert isinstance(binary, Compiled)
-    bench = InterpreterDevice().open(Problem(workload_of("spmv", "float32"), make_pattern()))
-    matrix = StoredMatrix("csr", program.format.build(make_pattern(), program.parameters), 0, 0)
-    full, mostly_zeros = bench.draw("uniform"), bench.draw("one_hot")
+    device_workload = InterpreterDevice().open(Problem(workload_of("spmv", "float32"), make_pattern()))
+    matrix = BuiltMatrix("csr", program.format.build(make_pattern(), program.parameters), 0, 0)
+    full, mostly_zeros = device_workload.draw("uniform"), device_workload.draw("one_hot")
     times_us = []
     for inputs in ([full], [full, mostly_zeros], [mostly_zeros]):
-        kernel = bench.load(program, matrix, binary)
+        kernel = device_workload.load(program, matrix, binary)
         assert isinstance(kernel, InterpretedKernel)
         for held in inputs:
             assert isinstance(kernel.run(held, None), Ran)
@@ -155,15 +155,15 @@ def make_hypersparse_pattern(num_rows: int, num_cols: int = 1) -> Pattern:
 
 def test_a_million_empty_rows_are_no_endless_loop() -> None:
     pattern = make_hypersparse_pattern(1_000_000)
-    bench = LocalWorkbench(InterpreterDevice(), Problem(make_workload(pattern), pattern))
-    assert len(bench.baselines().routines) == 3
+    workbench = LocalWorkbench(InterpreterDevice(), Problem(make_workload(pattern), pattern))
+    assert len(workbench.baselines().routines) == 3
 
 
 def test_empty_rows_count_when_inputs_are_chosen() -> None:
     def num_draws(num_rows: int) -> int:
         pattern = make_hypersparse_pattern(num_rows)
-        bench = InterpreterDevice().open(Problem(make_workload(pattern), pattern))
-        return len(choose_draws(pattern.nnz, bench.max_products, system_generator()))
+        device_workload = InterpreterDevice().open(Problem(make_workload(pattern), pattern))
+        return len(choose_draws(pattern.nnz, device_workload.max_products, system_generator()))
 
     assert (num_draws(500_000), num_draws(2_000_000)) == (5, 2)
 

@@ -15,7 +15,7 @@ import pytest
 
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench, StageLimits
-from services.evaluator.isolation.workbench import FinalTimes, Stored
+from services.evaluator.isolation.workbench import Built, FinalTimes
 from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 from sparsesmith.operations import Problem
@@ -30,7 +30,7 @@ from tests.evaluator.misbehaving_device import (
     program_text,
 )
 
-LIMITS = StageLimits(start_s=60, open_s=20, baselines_s=20, store_s=20, draw_s=20, check_s=1, time_s=1)
+LIMITS = StageLimits(start_s=60, open_s=20, baselines_s=20, build_s=20, draw_s=20, check_s=1, time_s=1)
 
 
 def make_pattern(num_rows: int = 16) -> Pattern:
@@ -45,8 +45,8 @@ def make_program(behaviour: str = "right") -> KernelProgram:
     return parse_program(program_text(behaviour), "spmv", "float32")
 
 
-def check(bench: SandboxedWorkbench, behaviour: str, kernel_id: str = "kernel") -> object:
-    return bench.check(kernel_id, make_program(behaviour), BINARY)
+def check(workbench: SandboxedWorkbench, behaviour: str, kernel_id: str = "kernel") -> object:
+    return workbench.check(kernel_id, make_program(behaviour), BINARY)
 
 
 def child_pid(process: DeviceProcess) -> int:
@@ -62,24 +62,24 @@ def shared_process() -> Iterator[DeviceProcess]:
 
 
 @pytest.fixture
-def bench(shared_process: DeviceProcess) -> SandboxedWorkbench:
+def workbench(shared_process: DeviceProcess) -> SandboxedWorkbench:
     pattern = make_pattern()
     return shared_process.open(Problem(make_workload(pattern), pattern))
 
 
-def test_a_right_kernel_passes_with_five_inputs(bench: SandboxedWorkbench) -> None:
-    verdict = check(bench, "right")
+def test_a_right_kernel_passes_with_five_inputs(workbench: SandboxedWorkbench) -> None:
+    verdict = check(workbench, "right")
     assert isinstance(verdict, Correct)
     assert verdict.num_inputs == 5
-    assert bench.time("kernel") == measured(5)
+    assert workbench.time("kernel") == measured(5)
 
 
-def test_a_wrong_kernel_is_a_mismatch_and_keeps_its_process(bench: SandboxedWorkbench) -> None:
-    before = child_pid(bench._process)
-    verdict = check(bench, "wrong")
+def test_a_wrong_kernel_is_a_mismatch_and_keeps_its_process(workbench: SandboxedWorkbench) -> None:
+    before = child_pid(workbench._process)
+    verdict = check(workbench, "wrong")
     assert isinstance(verdict, Mismatch)
     assert "of 16 entries are wrong" in verdict.message
-    assert child_pid(bench._process) == before
+    assert child_pid(workbench._process) == before
 
 
 @pytest.mark.parametrize(
@@ -96,32 +96,32 @@ def test_a_wrong_kernel_is_a_mismatch_and_keeps_its_process(bench: SandboxedWork
     ],
 )
 def test_what_ends_the_process_is_an_outcome_and_the_next_kernel_gets_a_clean_one(
-    bench: SandboxedWorkbench, behaviour: str, outcome: type[Crashed | Mismatch | TimedOut], words: str
+    workbench: SandboxedWorkbench, behaviour: str, outcome: type[Crashed | Mismatch | TimedOut], words: str
 ) -> None:
-    before = child_pid(bench._process)
-    verdict = check(bench, behaviour)
+    before = child_pid(workbench._process)
+    verdict = check(workbench, behaviour)
     assert isinstance(verdict, outcome)
     assert words in verdict.message
-    assert isinstance(check(bench, "right"), Correct)
-    assert child_pid(bench._process) != before
+    assert isinstance(check(workbench, "right"), Correct)
+    assert child_pid(workbench._process) != before
 
 
-def test_a_kernel_that_does_nothing_when_repeated_is_found_after_timing(bench: SandboxedWorkbench) -> None:
-    assert isinstance(check(bench, "lazy"), Correct)
-    timing = bench.time("kernel")
+def test_a_kernel_that_does_nothing_when_repeated_is_found_after_timing(workbench: SandboxedWorkbench) -> None:
+    assert isinstance(check(workbench, "lazy"), Correct)
+    timing = workbench.time("kernel")
     assert isinstance(timing, Mismatch)
     assert "run again after timing" in timing.message
 
 
-def test_finalists_are_loaded_again_after_another_kernel_ended_their_process(bench: SandboxedWorkbench) -> None:
-    assert isinstance(check(bench, "right 3.5", "first"), Correct)
-    assert isinstance(check(bench, "die", "second"), Crashed)
-    assert bench.retime(["first"], "library") == FinalTimes({"first": measured(3.5)}, measured(9))
+def test_finalists_are_loaded_again_after_another_kernel_ended_their_process(workbench: SandboxedWorkbench) -> None:
+    assert isinstance(check(workbench, "right 3.5", "first"), Correct)
+    assert isinstance(check(workbench, "die", "second"), Crashed)
+    assert workbench.retime(["first"], "library") == FinalTimes({"first": measured(3.5)}, measured(9))
 
 
-def test_a_kernel_that_dies_while_it_is_timed_is_reported_as_crashed(bench: SandboxedWorkbench) -> None:
-    assert isinstance(check(bench, "die_timing"), Correct)
-    assert isinstance(bench.time("kernel"), Crashed)
+def test_a_kernel_that_dies_while_it_is_timed_is_reported_as_crashed(workbench: SandboxedWorkbench) -> None:
+    assert isinstance(check(workbench, "die_timing"), Correct)
+    assert isinstance(workbench.time("kernel"), Crashed)
 
 
 def test_a_workload_beyond_the_device_is_refused_and_the_process_goes_on(shared_process: DeviceProcess) -> None:
@@ -153,22 +153,22 @@ def opened(factory: MisbehavingFactory, limits: StageLimits) -> Iterator[Sandbox
 
 
 def test_inputs_that_take_longer_than_a_check_are_no_fault_of_the_kernel() -> None:
-    with opened(MisbehavingFactory(hold_s=0.3), LIMITS) as bench:
-        assert isinstance(check(bench, "right"), Correct)
+    with opened(MisbehavingFactory(hold_s=0.3), LIMITS) as workbench:
+        assert isinstance(check(workbench, "right"), Correct)
         started = time.monotonic()
-        assert isinstance(check(bench, "right", "second"), Correct)
+        assert isinstance(check(workbench, "right", "second"), Correct)
         assert time.monotonic() - started < 1
-        assert isinstance(check(bench, "die", "third"), Crashed)
-        assert isinstance(check(bench, "right", "fourth"), Correct)
+        assert isinstance(check(workbench, "die", "third"), Crashed)
+        assert isinstance(check(workbench, "right", "fourth"), Correct)
 
 
 def test_inputs_that_cannot_be_drawn_in_time_make_the_device_unavailable() -> None:
     limits = replace(LIMITS, draw_s=0.5)
     with (
-        opened(MisbehavingFactory(hold_s=0.3), limits) as bench,
+        opened(MisbehavingFactory(hold_s=0.3), limits) as workbench,
         pytest.raises(Unavailable, match=r"drawing the inputs failed: draw: not done within 0.5 s"),
     ):
-        check(bench, "right")
+        check(workbench, "right")
 
 
 @pytest.mark.parametrize("at_start", ["die", "raise"])
@@ -191,16 +191,16 @@ def test_the_second_kernel_that_ends_its_process_finds_the_next_one_with_its_inp
     pattern = make_pattern()
     process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
     try:
-        bench = process.open(Problem(make_workload(pattern), pattern))
-        assert isinstance(check(bench, "right"), Correct)
+        workbench = process.open(Problem(make_workload(pattern), pattern))
+        assert isinstance(check(workbench, "right"), Correct)
         wait_for_spares(process)
         for kernel_id in ("first", "second"):
-            assert isinstance(check(bench, "die", kernel_id), Crashed)
+            assert isinstance(check(workbench, "die", kernel_id), Crashed)
             before = process.num_started
             child = process._running_child()
             assert process.num_started == before + 1
-            assert (child.opening is bench._opening) == child.has_drawn == (kernel_id == "second")
-            assert isinstance(check(bench, "right", f"after {kernel_id}"), Correct)
+            assert (child.opening is workbench._opening) == child.has_drawn == (kernel_id == "second")
+            assert isinstance(check(workbench, "right", f"after {kernel_id}"), Correct)
             wait_for_spares(process)
     finally:
         process.close()
@@ -210,16 +210,16 @@ def test_a_spare_child_that_was_warm_for_one_batch_draws_anew_for_the_next() -> 
     pattern = make_pattern()
     process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
     try:
-        bench = process.open(Problem(make_workload(pattern), pattern))
-        assert isinstance(check(bench, "die", "first"), Crashed)
-        assert isinstance(check(bench, "right", "second"), Correct)
+        workbench = process.open(Problem(make_workload(pattern), pattern))
+        assert isinstance(check(workbench, "die", "first"), Crashed)
+        assert isinstance(check(workbench, "right", "second"), Correct)
         wait_for_spares(process)
-        bench = process.open(Problem(make_workload(pattern), pattern))
-        assert isinstance(check(bench, "die", "third"), Crashed)
+        workbench = process.open(Problem(make_workload(pattern), pattern))
+        assert isinstance(check(workbench, "die", "third"), Crashed)
         child = process._running_child()
-        assert child.workload == bench._opening.workload
-        assert child.opening is not bench._opening
-        assert isinstance(check(bench, "right", "fourth"), Correct)
+        assert child.workload == workbench._opening.workload
+        assert child.opening is not workbench._opening
+        assert isinstance(check(workbench, "right", "fourth"), Correct)
     finally:
         process.close()
 
@@ -228,18 +228,18 @@ def test_a_batch_behind_one_whose_kernels_ended_children_begins_with_warm_ones()
     pattern, other = make_pattern(), make_pattern(24)
     process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
     try:
-        bench = process.open(Problem(make_workload(pattern), pattern))
+        workbench = process.open(Problem(make_workload(pattern), pattern))
         for kernel_id in ("first", "second"):
-            assert isinstance(check(bench, "die", kernel_id), Crashed)
-        assert isinstance(check(bench, "right"), Correct)
+            assert isinstance(check(workbench, "die", kernel_id), Crashed)
+        assert isinstance(check(workbench, "right"), Correct)
         wait_for_spares(process)
-        bench = process.open(Problem(make_workload(other), other))
-        bench.store_ahead([make_program()], 1.0)
+        workbench = process.open(Problem(make_workload(other), other))
+        workbench.build_ahead([make_program()], 1.0)
         wait_for_spares(process)
-        assert isinstance(check(bench, "die", "third"), Crashed)
+        assert isinstance(check(workbench, "die", "third"), Crashed)
         child = process._running_child()
-        assert child.opening is bench._opening and child.has_drawn
-        assert isinstance(check(bench, "right", "fourth"), Correct)
+        assert child.opening is workbench._opening and child.has_drawn
+        assert isinstance(check(workbench, "right", "fourth"), Correct)
     finally:
         process.close()
 
@@ -249,11 +249,11 @@ def test_spares_are_as_many_as_the_batch_before_needed() -> None:
     process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=2)
     try:
         for num_dying, num_wanted in ((3, 1), (0, 2), (0, 1)):
-            bench = process.open(Problem(make_workload(pattern), pattern))
+            workbench = process.open(Problem(make_workload(pattern), pattern))
             assert process._num_wanted == num_wanted
             for number in range(num_dying):
-                assert isinstance(check(bench, "die", f"{number}"), Crashed)
-            assert isinstance(check(bench, "right"), Correct)
+                assert isinstance(check(workbench, "die", f"{number}"), Crashed)
+            assert isinstance(check(workbench, "right"), Correct)
             assert process._spares is not None and len(process._spares._coming) <= 2
     finally:
         process.close()
@@ -263,10 +263,10 @@ def test_a_spare_child_builds_formats_of_programs_that_are_still_to_come() -> No
     pattern = make_pattern()
     process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=2)
     try:
-        bench = process.open(Problem(make_workload(pattern), pattern))
+        workbench = process.open(Problem(make_workload(pattern), pattern))
         programs = [make_program(f"right {number}.5") for number in range(3)]
-        bench.store_ahead(programs, 1.0)
-        assert isinstance(bench.store(programs[1]), Stored)
+        workbench.build_ahead(programs, 1.0)
+        assert isinstance(workbench.build(programs[1]), Built)
         (ahead, _), _ = process._warmth.calls
         assert ahead.arguments[0] == (programs[0], programs[2])
     finally:
@@ -276,9 +276,9 @@ def test_a_spare_child_builds_formats_of_programs_that_are_still_to_come() -> No
 def test_no_child_is_left_when_a_process_with_spares_is_closed() -> None:
     pattern, others = make_pattern(), multiprocessing.active_children()
     process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
-    bench = process.open(Problem(make_workload(pattern), pattern))
-    assert isinstance(check(bench, "die", "first"), Crashed)
-    assert isinstance(check(bench, "right", "second"), Correct)
+    workbench = process.open(Problem(make_workload(pattern), pattern))
+    assert isinstance(check(workbench, "die", "first"), Crashed)
+    assert isinstance(check(workbench, "right", "second"), Correct)
     children = [child for child in multiprocessing.active_children() if child not in others]
     assert len(children) >= 2
     process.close()
@@ -292,13 +292,13 @@ def test_a_child_that_is_forked_from_what_has_imported_its_device_grades_and_is_
     pattern = make_pattern()
     process = DeviceProcess(PreloadedFactory(), LIMITS, most_spares=4)
     try:
-        bench = process.open(Problem(make_workload(pattern), pattern))
-        assert isinstance(check(bench, "right"), Correct)
+        workbench = process.open(Problem(make_workload(pattern), pattern))
+        assert isinstance(check(workbench, "right"), Correct)
         first = child_pid(process)
         status = Path(f"/proc/{first}/status").read_text(encoding="utf-8")
         assert f"PPid:\t{os.getpid()}\n" not in status
-        assert isinstance(check(bench, "lose", "lost"), Crashed)
-        assert isinstance(check(bench, "right", "after"), Correct)
+        assert isinstance(check(workbench, "lose", "lost"), Crashed)
+        assert isinstance(check(workbench, "right", "after"), Correct)
         assert child_pid(process) != first
     finally:
         process.close()

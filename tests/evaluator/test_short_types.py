@@ -59,9 +59,9 @@ def test_every_family_that_serves_a_short_type_passes_and_narrow_sums_do_not(
     pattern = blocks()
     workload = make_workload(pattern, operation, element_type, num_dense_cols)
     evaluator = Evaluator(workload, process.open(Problem(workload, pattern)), compiler)
-    baselines = evaluator.bench.baselines()
+    baselines = evaluator.workbench.baselines()
     assert [each.routine for each in baselines.routines] == ["plain_csr_vector", "plain_csr_scalar"]
-    evaluator.bench.draw()
+    evaluator.workbench.draw()
     prospects = prospects_of(work_of(pattern, element_type, num_dense_cols), operation, element_type)
     first = {entry.family.name: entry.instance(element_type, num_dense_cols).program for entry in reversed(prospects)}
     assert first.keys() == SERVING[operation]

@@ -77,9 +77,9 @@ class Unchecked:
             pattern, program.operation, program.element_type, 8 if program.operation == "spmm" else 1
         )
         parsed = Parsed(make_candidate(program.text), self._read(program))
-        bench = self._process.open(Problem(workload, pattern))
+        workbench = self._process.open(Problem(workload, pattern))
         with CompilationsAhead(self._compiler, "sm_90", COMPILE_LIMIT_S) as ahead:
-            return evaluate_kernel(parsed, ahead.result, bench, Race(baseline_us=1e9))
+            return evaluate_kernel(parsed, ahead.result, workbench, Race(baseline_us=1e9))
 
     def timing(self, operation: str, element_type: str) -> Timing:
         """Of a good program; fails where it does not pass."""

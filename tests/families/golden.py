@@ -31,8 +31,8 @@ from sparsesmith_proto.message import ElementType, Operation
 RECORD = Path(__file__).with_name("golden.json")
 FIRST = 60
 CHOICES = 40
-"""Of a family's grid, drawn evenly for each element type and number of columns."""
-DRAWS = 10_000
+"""Of a family's grid, chosen evenly for each element type and number of columns."""
+TRIES = 10_000
 
 Indices = npt.NDArray[np.int64]
 Workload = tuple[Operation, ElementType, int]
@@ -72,8 +72,8 @@ def of(rows: int, cols: int, row: Indices, col: Indices) -> Pattern:
 def by_lengths(rows: int, cols: int, lengths: Indices, reach: int = 0, salt: int = 0) -> Pattern:
     """About so many nonzeros a row, anywhere or within `reach` columns of the diagonal."""
     row = np.repeat(np.arange(rows), lengths)
-    drawn = scrambled(np.arange(row.size), salt)
-    return of(rows, cols, row, row * cols // rows + drawn % (2 * reach) - reach if reach else drawn % cols)
+    scattered = scrambled(np.arange(row.size), salt)
+    return of(rows, cols, row, row * cols // rows + scattered % (2 * reach) - reach if reach else scattered % cols)
 
 
 def stencil(extents: tuple[int, ...], wide: bool = False) -> Pattern:
@@ -99,8 +99,10 @@ def power_law(rows: int, cols: int, longest: int, exponent: float, columns_too: 
     place = scrambled(np.arange(rows), 7) % rows
     lengths = np.maximum(longest / (1.0 + place) ** exponent, 1).astype(np.int64)
     row = np.repeat(np.arange(rows), lengths)
-    drawn = scrambled(np.arange(row.size), 3)
-    return of(rows, cols, row, (cols * (drawn / 2.0**31) ** 4).astype(np.int64) if columns_too else drawn % cols)
+    scattered = scrambled(np.arange(row.size), 3)
+    return of(
+        rows, cols, row, (cols * (scattered / 2.0**31) ** 4).astype(np.int64) if columns_too else scattered % cols
+    )
 
 
 def blocks(block_rows: int, extent: int, cols: int, a_row: int) -> Pattern:
@@ -220,12 +222,12 @@ def values_of(spec: ParameterSpec) -> tuple[ParameterValue, ...]:
 
 
 def choices(family: KernelFamily, element_type: ElementType, columns: int) -> Iterator[dict[str, ParameterValue]]:
-    """Legal choices, drawn evenly; the draw depends on names and values alone."""
-    draw = random.Random(f"{family.name} {element_type} {columns}")
+    """Legal choices, chosen evenly; the choice depends on names and values alone."""
+    chance = random.Random(f"{family.name} {element_type} {columns}")
     names = sorted(family.parameters)
     values = {name: values_of(family.parameters[name]) for name in names}
-    drawn = ({name: draw.choice(values[name]) for name in names} for _ in range(DRAWS))
-    return itertools.islice((choice for choice in drawn if family.accepts(choice, element_type, columns)), CHOICES)
+    chosen = ({name: chance.choice(values[name]) for name in names} for _ in range(TRIES))
+    return itertools.islice((choice for choice in chosen if family.accepts(choice, element_type, columns)), CHOICES)
 
 
 def types_of(family: KernelFamily) -> tuple[ElementType, ...]:

@@ -38,9 +38,9 @@ def combinations(family: Family) -> Iterator[dict[str, ParameterValue]]:
         for combination in itertools.product(*values.values()):
             yield dict(zip(values, combination, strict=True))
         return
-    draw = random.Random(family.name)
+    chance = random.Random(family.name)
     for _ in range(MAX_COMBINATIONS):
-        yield {name: draw.choice(of_name) for name, of_name in values.items()}
+        yield {name: chance.choice(of_name) for name, of_name in values.items()}
 
 
 def choices(family: Family, element_type: ElementType, num_dense_cols: int) -> list[dict[str, ParameterValue]]:

@@ -94,16 +94,16 @@ def workloads(family: Family) -> list[Workload]:
 
 
 def some_choices(family: Family, workload: Workload) -> list[Choice]:
-    """Choices drawn evenly from all legal ones; the draw is the same in every run."""
+    """Choices chosen evenly from all legal ones; the choice is the same in every run."""
     num_choices = CHOICES_A_FAMILY // len(workloads(family))
-    draw = random.Random(f"{family.name} {workload}")
+    chance = random.Random(f"{family.name} {workload}")
     values = {name: _values(spec) for name, spec in family.parameters.items()}
     if math.prod(map(len, values.values())) > MAX_COMBINATIONS:
-        drawn = ({name: draw.choice(of_name) for name, of_name in values.items()} for _ in range(MAX_COMBINATIONS))
-        return list(itertools.islice((choice for choice in drawn if family.accepts(choice, *workload)), num_choices))
+        chosen = ({name: chance.choice(of_name) for name, of_name in values.items()} for _ in range(MAX_COMBINATIONS))
+        return list(itertools.islice((choice for choice in chosen if family.accepts(choice, *workload)), num_choices))
     every = [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
     legal = [choice for choice in every if family.accepts(choice, *workload)]
-    return draw.sample(legal, min(num_choices, len(legal)))
+    return chance.sample(legal, min(num_choices, len(legal)))
 
 
 def _values(spec: ParameterSpec) -> tuple[ParameterValue, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from services.generator.policy.canary import Canary, CanaryOptions, Drawn
+from services.generator.policy.canary import Canary, CanaryOptions, ProbeSamples
 from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import Engine
 from services.generator.policy.probe_set import probe_set, probe_set_id
@@ -121,18 +121,18 @@ def send_to_engine(number: signal.Signals) -> None:
 
 
 class FreezingCanary(Canary):
-    """Once the probe samples of a version are drawn the engine stands still, until the test lets it go on."""
+    """Once the probe samples of a version are taken the engine stands still, until the test lets it go on."""
 
     has_frozen = False
 
-    async def draw(self, engine: Engine, num_samples: int) -> Drawn:
-        drawn = await super().draw(engine, num_samples)
+    async def sample(self, engine: Engine, num_samples: int) -> ProbeSamples:
+        probe_samples = await super().sample(engine, num_samples)
         send_to_engine(signal.SIGSTOP)
         self.has_frozen = True
-        return drawn
+        return probe_samples
 
 
-class Bench:
+class Rig:
     """A generator's policy: engine, watch and users."""
 
     def __init__(
@@ -197,7 +197,7 @@ class Bench:
             given: list[Sampled] = []
             group = self.sampler.group(make_task(), number, 16)
             while not until.done():
-                given.append((await group.draw(len(given))).origin)  # type: ignore[arg-type]
+                given.append((await group.sample(len(given))).origin)  # type: ignore[arg-type]
             return given
 
         return [sampled for given in await asyncio.gather(*(one(number) for number in range(8))) for sampled in given]
@@ -259,197 +259,197 @@ def _with_noise(policy: Policy, version: int, size: float) -> Policy:
 
 
 @pytest.fixture
-def bench(live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis) -> Iterator[Bench]:
-    made = Bench(live_policy, exchange_dir, redis_connection)
+def rig(live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis) -> Iterator[Rig]:
+    made = Rig(live_policy, exchange_dir, redis_connection)
     yield made
     restore(made)
 
 
-def restore(bench: Bench) -> None:
+def restore(rig: Rig) -> None:
     """The session's engine back at version 0."""
 
     async def shipped() -> None:
-        engine = await bench.live.host.serving()
-        await engine.publish(bench.live.folder.weight_files, 0, bench.live.writer.use_shipped)
+        engine = await rig.live.host.serving()
+        await engine.publish(rig.live.folder.weight_files, 0, rig.live.writer.use_shipped)
 
-    bench.live.run(shipped())
+    rig.live.run(shipped())
 
 
-def test_a_version_that_is_as_good_serves_after_its_canary_and_users_get_whole_versions_only(bench: Bench) -> None:
-    new = changed_a_little(bench.live.policy, 1)
-    bench.trainer.publish(new)
+def test_a_version_that_is_as_good_serves_after_its_canary_and_users_get_whole_versions_only(rig: Rig) -> None:
+    new = changed_a_little(rig.live.policy, 1)
+    rig.trainer.publish(new)
 
     async def served() -> list[Sampled]:
-        return await bench.user_samples(asyncio.create_task(bench.serving(1)))
+        return await rig.user_samples(asyncio.create_task(rig.serving(1)))
 
-    samples = bench.run(served())
-    verdict = bench.verdict(1)
-    assert (verdict.decision, bench.watch.announcement) == ("accepted", verdict.announcement)
+    samples = rig.run(served())
+    verdict = rig.verdict(1)
+    assert (verdict.decision, rig.watch.announcement) == ("accepted", verdict.announcement)
     assert verdict.scores is not None
     assert verdict.scores.num_samples == 64
     assert verdict.scores.logprob_gap is not None and verdict.scores.logprob_gap < 1e-3
     assert {each.first_version for each in samples} <= {0, 1}
-    assert bench.distance(bench.live.policy, [each for each in samples if each.last_version == 0][:40]) < CLOSE
-    assert bench.distance(new, [each for each in samples if each.first_version == 1]) < CLOSE
+    assert rig.distance(rig.live.policy, [each for each in samples if each.last_version == 0][:40]) < CLOSE
+    assert rig.distance(new, [each for each in samples if each.first_version == 1]) < CLOSE
 
 
-def test_a_diverging_trainer_never_reaches_a_user(bench: Bench) -> None:
+def test_a_diverging_trainer_never_reaches_a_user(rig: Rig) -> None:
     async def diverge() -> None:
         for version, share in ((1, 0.6), (2, 0.3), (3, 0.0)):
-            bench.evaluators.shares[version] = share
-            bench.trainer.publish(scaled_by_noise(bench.live.policy, version))
-            await bench.judged(version)
+            rig.evaluators.shares[version] = share
+            rig.trainer.publish(scaled_by_noise(rig.live.policy, version))
+            await rig.judged(version)
 
     async def served() -> list[Sampled]:
-        return await bench.user_samples(asyncio.create_task(diverge()))
+        return await rig.user_samples(asyncio.create_task(diverge()))
 
-    samples = bench.run(served())
-    assert bench.verdicts() == {1: "refused", 2: "refused", 3: "refused"}
-    assert "below that of the shipped version" in bench.verdict(3).reason
+    samples = rig.run(served())
+    assert rig.verdicts() == {1: "refused", 2: "refused", 3: "refused"}
+    assert "below that of the shipped version" in rig.verdict(3).reason
     assert len(samples) > 50
     assert {(each.first_version, each.last_version) for each in samples} == {(0, 0)}
-    assert bench.distance(bench.live.policy, samples) < CLOSE
-    assert (bench.watch.version, bench.watch.announcement) == (0, None)
+    assert rig.distance(rig.live.policy, samples) < CLOSE
+    assert (rig.watch.version, rig.watch.announcement) == (0, None)
 
 
-def test_each_version_is_held_against_the_one_in_service_too(bench: Bench) -> None:
-    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
-    bench.run(bench.serving(1))
-    bench.evaluators.shares[2] = 0.5
-    bench.trainer.publish(scaled_by_noise(bench.live.policy, 2))
-    bench.run(bench.judged(2))
-    assert bench.verdicts() == {1: "accepted", 2: "refused"}
-    assert "below that of version 1, which serves" in bench.verdict(2).reason
-    bench.run(bench.serving(1))
+def test_each_version_is_held_against_the_one_in_service_too(rig: Rig) -> None:
+    rig.trainer.publish(changed_a_little(rig.live.policy, 1))
+    rig.run(rig.serving(1))
+    rig.evaluators.shares[2] = 0.5
+    rig.trainer.publish(scaled_by_noise(rig.live.policy, 2))
+    rig.run(rig.judged(2))
+    assert rig.verdicts() == {1: "accepted", 2: "refused"}
+    assert "below that of version 1, which serves" in rig.verdict(2).reason
+    rig.run(rig.serving(1))
 
 
-def test_an_engine_that_computes_another_policy_than_the_trainer_does_not_serve(bench: Bench) -> None:
-    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
-    bench.trainer._policies[1] = _with_noise(bench.live.policy, 9, 0.05)
-    bench.run(bench.judged(1))
-    assert bench.verdict(1).decision == "refused"
-    assert "engine and trainer do not compute the same policy" in bench.verdict(1).reason
+def test_an_engine_that_computes_another_policy_than_the_trainer_does_not_serve(rig: Rig) -> None:
+    rig.trainer.publish(changed_a_little(rig.live.policy, 1))
+    rig.trainer._policies[1] = _with_noise(rig.live.policy, 9, 0.05)
+    rig.run(rig.judged(1))
+    assert rig.verdict(1).decision == "refused"
+    assert "engine and trainer do not compute the same policy" in rig.verdict(1).reason
 
 
-def test_equal_texts_are_graded_once(bench: Bench) -> None:
-    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
-    bench.run(bench.judged(1))
+def test_equal_texts_are_graded_once(rig: Rig) -> None:
+    rig.trainer.publish(changed_a_little(rig.live.policy, 1))
+    rig.run(rig.judged(1))
     texts = 64 * 5
-    assert 0 < bench.evaluators.num_graded <= texts
+    assert 0 < rig.evaluators.num_graded <= texts
 
 
 def test_without_an_answer_of_the_evaluators_a_version_waits_and_the_last_good_one_goes_on(
     live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis
 ) -> None:
-    bench = Bench(live_policy, exchange_dir, redis_connection, verdict_s=1.0)
-    bench.trainer.publish(changed_a_little(live_policy.policy, 1))
-    bench.evaluators.answering.clear()
+    rig = Rig(live_policy, exchange_dir, redis_connection, verdict_s=1.0)
+    rig.trainer.publish(changed_a_little(live_policy.policy, 1))
+    rig.evaluators.answering.clear()
 
     async def twice_postponed() -> list[Sampled]:
-        while bench.watch.num_postponed < 2:
+        while rig.watch.num_postponed < 2:
             await asyncio.sleep(0.05)
-        return await bench.a_few_samples()
+        return await rig.a_few_samples()
 
-    samples = bench.run(twice_postponed())
-    assert bench.verdicts() == {}
+    samples = rig.run(twice_postponed())
+    assert rig.verdicts() == {}
     assert {each.last_version for each in samples} == {0}
-    bench.evaluators.answering.set()
-    bench.run(bench.serving(1))
-    restore(bench)
+    rig.evaluators.answering.set()
+    rig.run(rig.serving(1))
+    restore(rig)
 
 
 def test_without_an_answer_of_the_trainer_a_version_waits(
     live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis
 ) -> None:
-    bench = Bench(live_policy, exchange_dir, redis_connection, verdict_s=1.0)
-    bench.trainer.publish(changed_a_little(live_policy.policy, 1))
-    bench.trainer.answers = False
+    rig = Rig(live_policy, exchange_dir, redis_connection, verdict_s=1.0)
+    rig.trainer.publish(changed_a_little(live_policy.policy, 1))
+    rig.trainer.answers = False
 
     async def postponed() -> None:
-        while bench.watch.num_postponed < 1:
+        while rig.watch.num_postponed < 1:
             await asyncio.sleep(0.05)
 
-    bench.run(postponed())
-    assert (bench.verdicts(), bench.watch.version) == ({}, 0)
+    rig.run(postponed())
+    assert (rig.verdicts(), rig.watch.version) == ({}, 0)
 
 
 def test_users_wait_no_longer_for_a_probe_than_they_are_told(
     live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis
 ) -> None:
-    bench = Bench(live_policy, exchange_dir, redis_connection, hold_s=0.3, samples=1024)
-    bench.trainer.publish(changed_a_little(live_policy.policy, 1))
+    rig = Rig(live_policy, exchange_dir, redis_connection, hold_s=0.3, samples=1024)
+    rig.trainer.publish(changed_a_little(live_policy.policy, 1))
 
     async def postponed() -> list[Sampled]:
-        while bench.watch.num_postponed < 1:
+        while rig.watch.num_postponed < 1:
             await asyncio.sleep(0.02)
-        return await bench.a_few_samples()
+        return await rig.a_few_samples()
 
-    samples = bench.run(postponed())
-    assert samples and bench.distance(live_policy.policy, samples) < CLOSE
-    assert bench.verdicts() == {}
+    samples = rig.run(postponed())
+    assert samples and rig.distance(live_policy.policy, samples) < CLOSE
+    assert rig.verdicts() == {}
 
 
 def test_users_go_on_waiting_where_the_version_under_probe_is_still_in_the_engine_when_their_time_is_up(
     live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis
 ) -> None:
-    bench = Bench(live_policy, exchange_dir, redis_connection, FreezingCanary, hold_s=8.0)
-    bench.trainer.publish(changed_a_little(live_policy.policy, 1))
+    rig = Rig(live_policy, exchange_dir, redis_connection, FreezingCanary, hold_s=8.0)
+    rig.trainer.publish(changed_a_little(live_policy.policy, 1))
 
     async def time_is_up() -> list[Sampled]:
-        while not bench.canary.has_frozen:  # type: ignore[attr-defined]
+        while not rig.canary.has_frozen:  # type: ignore[attr-defined]
             await asyncio.sleep(0.01)
-        users = asyncio.create_task(bench.a_few_samples())
-        await asyncio.sleep(bench.canary.options.hold_s)
-        held = not bench.sampler.gate.is_open
+        users = asyncio.create_task(rig.a_few_samples())
+        await asyncio.sleep(rig.canary.options.hold_s)
+        held = not rig.sampler.gate.is_open
         send_to_engine(signal.SIGCONT)
         assert held, "users were let in to an engine that holds a version under probe"
-        while bench.watch.num_postponed < 1:
+        while rig.watch.num_postponed < 1:
             await asyncio.sleep(0.02)
         return await users
 
-    samples = bench.run(time_is_up())
+    samples = rig.run(time_is_up())
     assert {(each.first_version, each.last_version) for each in samples} == {(0, 0)}
-    assert bench.distance(live_policy.policy, samples) < CLOSE
-    assert bench.verdicts() == {}
+    assert rig.distance(live_policy.policy, samples) < CLOSE
+    assert rig.verdicts() == {}
 
 
-def test_a_prompt_that_was_written_before_a_swap_is_not_answered_by_the_version_after_it(bench: Bench) -> None:
-    new = changed_a_little(bench.live.policy, 1)
-    path = bench.exchange_dir / publish(bench.exchange_dir, new).weights
-    group = bench.sampler.group(make_task(), 0, 16)
+def test_a_prompt_that_was_written_before_a_swap_is_not_answered_by_the_version_after_it(rig: Rig) -> None:
+    new = changed_a_little(rig.live.policy, 1)
+    path = rig.exchange_dir / publish(rig.exchange_dir, new).weights
+    group = rig.sampler.group(make_task(), 0, 16)
 
     async def across_a_swap() -> Sampled:
-        engine = await bench.live.host.serving()
+        engine = await rig.live.host.serving()
         send_to_engine(signal.SIGSTOP)
-        swap_encoder = bench.live.writer.prepared(path, 1)
+        swap_encoder = rig.live.writer.prepared(path, 1)
         swapping = asyncio.create_task(engine.publish((path,), 1, swap_encoder))
-        await asyncio.sleep(0.1)  # The engine will find that it is to pause, and then that there is a sample to draw.
-        drawing = asyncio.create_task(group.draw(0))
+        await asyncio.sleep(0.1)  # The engine will find that it is to pause, and then that there is a sample to take.
+        sampling = asyncio.create_task(group.sample(0))
         await asyncio.sleep(0.5)
         send_to_engine(signal.SIGCONT)
         await swapping
-        return (await drawing).origin  # type: ignore[return-value]
+        return (await sampling).origin  # type: ignore[return-value]
 
-    sampled = bench.live.run(across_a_swap())
+    sampled = rig.live.run(across_a_swap())
     assert (sampled.first_version, sampled.last_version) == (1, 1)
-    assert bench.distance(new, [sampled]) < CLOSE
+    assert rig.distance(new, [sampled]) < CLOSE
 
 
-def test_an_operator_goes_back_to_an_accepted_version_or_to_the_shipped_one(bench: Bench) -> None:
+def test_an_operator_goes_back_to_an_accepted_version_or_to_the_shipped_one(rig: Rig) -> None:
     for version in (1, 2):
-        bench.trainer.publish(changed_a_little(bench.live.policy, version))
-        bench.run(bench.serving(version))
-    bench.live.run(bench.watch.roll_back(None))
-    bench.run(bench.serving(1))
-    assert bench.verdicts() == {1: "accepted", 2: "rolled_back"}
+        rig.trainer.publish(changed_a_little(rig.live.policy, version))
+        rig.run(rig.serving(version))
+    rig.live.run(rig.watch.roll_back(None))
+    rig.run(rig.serving(1))
+    assert rig.verdicts() == {1: "accepted", 2: "rolled_back"}
     with pytest.raises(NotFound, match="version 2 is not an accepted one"):
-        bench.live.run(bench.watch.roll_back(2))
+        rig.live.run(rig.watch.roll_back(2))
     with pytest.raises(Conflict, match="version 1 serves already"):
-        bench.live.run(bench.watch.roll_back(1))
-    bench.live.run(bench.watch.roll_back(0))
-    bench.run(bench.serving(0))
-    samples = bench.run(bench.a_few_samples())
-    assert bench.distance(bench.live.policy, samples) < CLOSE
+        rig.live.run(rig.watch.roll_back(1))
+    rig.live.run(rig.watch.roll_back(0))
+    rig.run(rig.serving(0))
+    samples = rig.run(rig.a_few_samples())
+    assert rig.distance(rig.live.policy, samples) < CLOSE
 
 
 def corrupt_digest(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
@@ -473,51 +473,51 @@ def lose(folder: Path, announcement: PolicyAnnouncement) -> PolicyAnnouncement:
 
 @pytest.mark.parametrize("spoil", [corrupt_digest, cut_short, name_another_folder, lose])
 def test_a_bad_file_is_refused_and_the_old_weights_go_on(
-    bench: Bench, spoil: Callable[[Path, PolicyAnnouncement], PolicyAnnouncement]
+    rig: Rig, spoil: Callable[[Path, PolicyAnnouncement], PolicyAnnouncement]
 ) -> None:
     policy = make_policy(seed=2, version=5)
-    refuse(bench, spoil(bench.exchange_dir, publish(bench.exchange_dir, policy)))
+    refuse(rig, spoil(rig.exchange_dir, publish(rig.exchange_dir, policy)))
 
 
-def test_weights_that_are_not_finite_are_refused(bench: Bench) -> None:
+def test_weights_that_are_not_finite_are_refused(rig: Rig) -> None:
     broken = make_policy(seed=2, version=5)
     with torch.no_grad():
         broken.model.model.layers[0].mlp.up_proj.weight[0, 0] = torch.nan
-    refuse(bench, publish(bench.exchange_dir, broken))
+    refuse(rig, publish(rig.exchange_dir, broken))
 
 
-def test_weights_of_another_shape_are_refused(bench: Bench) -> None:
+def test_weights_of_another_shape_are_refused(rig: Rig) -> None:
     other = make_policy(seed=2, version=5)
     other.model.model.layers[0].mlp.up_proj.weight = torch.nn.Parameter(torch.zeros(8, HIDDEN))
-    refuse(bench, publish(bench.exchange_dir, other))
+    refuse(rig, publish(rig.exchange_dir, other))
 
 
-def refuse(bench: Bench, announcement: PolicyAnnouncement) -> None:
-    bench.channel.announce(announcement)
-    bench.run(bench.judged(5))
-    assert bench.verdict(5).decision == "refused"
-    assert (bench.watch.announcement, bench.trainer.asked) == (None, [])
-    samples = bench.run(bench.a_few_samples())
-    assert bench.distance(bench.live.policy, samples) < CLOSE
+def refuse(rig: Rig, announcement: PolicyAnnouncement) -> None:
+    rig.channel.announce(announcement)
+    rig.run(rig.judged(5))
+    assert rig.verdict(5).decision == "refused"
+    assert (rig.watch.announcement, rig.trainer.asked) == (None, [])
+    samples = rig.run(rig.a_few_samples())
+    assert rig.distance(rig.live.policy, samples) < CLOSE
 
 
-def test_a_version_whose_file_is_gone_is_not_gone_back_to(bench: Bench) -> None:
+def test_a_version_whose_file_is_gone_is_not_gone_back_to(rig: Rig) -> None:
     for version in (1, 2):
-        bench.trainer.publish(changed_a_little(bench.live.policy, version))
-        bench.run(bench.serving(version))
-    (bench.exchange_dir / "policy-1.safetensors").unlink()
+        rig.trainer.publish(changed_a_little(rig.live.policy, version))
+        rig.run(rig.serving(version))
+    (rig.exchange_dir / "policy-1.safetensors").unlink()
     with pytest.raises(NotFound, match="version 1 cannot serve"):
-        bench.live.run(bench.watch.roll_back(1))
-    assert bench.channel.standing().serving_version == 2
+        rig.live.run(rig.watch.roll_back(1))
+    assert rig.channel.standing().serving_version == 2
 
 
 def test_a_restarted_generator_serves_the_accepted_version_without_another_canary(
-    bench: Bench, redis_connection: Redis
+    rig: Rig, redis_connection: Redis
 ) -> None:
-    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
-    bench.run(bench.serving(1))
-    restore(bench)
-    again = Bench(bench.live, bench.exchange_dir, redis_connection)
+    rig.trainer.publish(changed_a_little(rig.live.policy, 1))
+    rig.run(rig.serving(1))
+    restore(rig)
+    again = Rig(rig.live, rig.exchange_dir, redis_connection)
 
     async def prepared() -> None:
         await again.watch.prepare(await again.live.host.serving())
@@ -527,14 +527,12 @@ def test_a_restarted_generator_serves_the_accepted_version_without_another_canar
     assert again.trainer.asked == []
 
 
-def test_an_accepted_version_whose_file_is_lost_gives_way_to_the_shipped_one(
-    bench: Bench, redis_connection: Redis
-) -> None:
-    bench.trainer.publish(changed_a_little(bench.live.policy, 1))
-    bench.run(bench.serving(1))
-    (bench.exchange_dir / "policy-1.safetensors").unlink()
-    restore(bench)
-    again = Bench(bench.live, bench.exchange_dir, redis_connection)
+def test_an_accepted_version_whose_file_is_lost_gives_way_to_the_shipped_one(rig: Rig, redis_connection: Redis) -> None:
+    rig.trainer.publish(changed_a_little(rig.live.policy, 1))
+    rig.run(rig.serving(1))
+    (rig.exchange_dir / "policy-1.safetensors").unlink()
+    restore(rig)
+    again = Rig(rig.live, rig.exchange_dir, redis_connection)
 
     async def prepared() -> None:
         await again.watch.prepare(await again.live.host.serving())
@@ -544,25 +542,25 @@ def test_an_accepted_version_whose_file_is_lost_gives_way_to_the_shipped_one(
 
 
 @pytest.mark.timeout(900)
-def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_version(bench: Bench) -> None:
+def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_version(rig: Rig) -> None:
     """The session's engine is another one afterwards."""
-    new = changed_a_little(bench.live.policy, 1)
-    bench.trainer.publish(new)
+    new = changed_a_little(rig.live.policy, 1)
+    rig.trainer.publish(new)
 
     async def kill_under_probe() -> list[Sampled]:
-        engine = await bench.live.host.serving()
+        engine = await rig.live.host.serving()
         while engine.version != 1:
             await asyncio.sleep(0.001)
-        assert not bench.sampler.gate.is_open
+        assert not rig.sampler.gate.is_open
         send_to_engine(signal.SIGKILL)
-        return await bench.user_samples(asyncio.create_task(bench.serving(1)))
+        return await rig.user_samples(asyncio.create_task(rig.serving(1)))
 
-    samples = bench.run(kill_under_probe(), limit_s=800)
-    assert bench.verdicts() == {1: "accepted"}, "a death may be anybody's fault: it was probed again"
+    samples = rig.run(kill_under_probe(), limit_s=800)
+    assert rig.verdicts() == {1: "accepted"}, "a death may be anybody's fault: it was probed again"
     before = [each for each in samples if each.last_version == 0]
     after = [each for each in samples if each.first_version == 1]
-    assert before and bench.distance(bench.live.policy, [*before[:20], *before[-20:]]) < CLOSE
-    assert bench.distance(new, after[:40]) < CLOSE
+    assert before and rig.distance(rig.live.policy, [*before[:20], *before[-20:]]) < CLOSE
+    assert rig.distance(new, after[:40]) < CLOSE
 
 
 def test_a_gate_lets_nobody_in_while_it_is_closed_and_closes_when_all_are_out() -> None:

@@ -17,7 +17,9 @@ def make_gap(per_token: float = 0.01, per_program: float = 0.1) -> LogprobGap:
     return LogprobGap(probe_id="p", version=1, per_token=per_token, per_program=per_program, num_tokens=500)
 
 
-def drawn(random: np.random.Generator, version: int, samples: int = 8, loss: float = 0.0, slower: float = 0.0) -> Probe:
+def probe_of(
+    random: np.random.Generator, version: int, samples: int = 8, loss: float = 0.0, slower: float = 0.0
+) -> Probe:
     """A probe of a policy that passes `loss` less often than the usual one and is `slower` in log2."""
     prompts = []
     for number, (share, speed) in enumerate(zip(PASS_SHARES, SPEEDS, strict=True)):
@@ -36,8 +38,8 @@ def share_refused(loss: float = 0.0, slower: float = 0.0, seed: int = 0) -> floa
     random = np.random.default_rng(seed)
     refused = 0
     for _ in range(TRIALS):
-        references = [drawn(random, 0, samples=32), drawn(random, 3)]
-        refused += complaint(drawn(random, 4, loss=loss, slower=slower), references, GapLimits()) is not None
+        references = [probe_of(random, 0, samples=32), probe_of(random, 3)]
+        refused += complaint(probe_of(random, 4, loss=loss, slower=slower), references, GapLimits()) is not None
     return refused / TRIALS
 
 
@@ -68,9 +70,9 @@ def test_slow_drift_is_stopped_within_23_versions() -> None:
     ends = []
     for seed in range(20):
         random = np.random.default_rng(seed)
-        shipped, serving, loss = drawn(random, 0, samples=32), None, 0.0
+        shipped, serving, loss = probe_of(random, 0, samples=32), None, 0.0
         for version in range(1, 24):
-            candidate = drawn(random, version, loss=loss + 0.01)
+            candidate = probe_of(random, version, loss=loss + 0.01)
             references = [shipped] if serving is None else [shipped, serving]
             if complaint(candidate, references, GapLimits()) is None:
                 serving, loss = candidate, loss + 0.01
@@ -85,7 +87,7 @@ def test_slower_programs_are_found_though_all_pass() -> None:
 
 def test_programs_that_do_not_compile_any_more_are_found() -> None:
     random = np.random.default_rng(0)
-    reference, candidate = drawn(random, 0, samples=32), drawn(random, 1)
+    reference, candidate = probe_of(random, 0, samples=32), probe_of(random, 1)
     broken = tuple(
         prompt.model_copy(update={"compiled": (False, False, *prompt.compiled[2:])}) for prompt in candidate.prompts
     )
@@ -95,7 +97,7 @@ def test_programs_that_do_not_compile_any_more_are_found() -> None:
 
 def test_a_clock_that_runs_a_little_slower_everywhere_is_not_held_against_a_version() -> None:
     random = np.random.default_rng(0)
-    reference = drawn(random, 0, samples=32)
+    reference = probe_of(random, 0, samples=32)
     same = tuple(
         prompt.model_copy(update={"rewards": tuple(reward - 0.9 * REWARD_TOLERANCE for reward in prompt.rewards)})
         for prompt in reference.prompts
@@ -106,7 +108,7 @@ def test_a_clock_that_runs_a_little_slower_everywhere_is_not_held_against_a_vers
 
 def test_an_engine_that_computes_another_policy_is_found() -> None:
     random = np.random.default_rng(0)
-    reference, candidate = drawn(random, 0, samples=32), drawn(random, 1)
+    reference, candidate = probe_of(random, 0, samples=32), probe_of(random, 1)
     for gap in (make_gap(per_token=0.04), make_gap(per_program=0.3)):
         told = complaint(candidate.model_copy(update={"gap": gap}), [reference], GapLimits(0.02, 0.15))
         assert told is not None and told.startswith("engine and trainer do not compute the same policy")
@@ -115,7 +117,7 @@ def test_an_engine_that_computes_another_policy_is_found() -> None:
 
 def test_without_the_trainers_word_no_version_serves() -> None:
     random = np.random.default_rng(0)
-    reference, candidate = drawn(random, 0, samples=32), drawn(random, 1)
+    reference, candidate = probe_of(random, 0, samples=32), probe_of(random, 1)
     told = complaint(candidate.model_copy(update={"gap": None}), [reference], GapLimits())
     assert told == "the trainer was not asked for its log-probabilities"
 

@@ -19,14 +19,14 @@ def make_embeddings(tokens: int = 20, seed: int = 0) -> torch.Tensor:
     return torch.randn(tokens, HIDDEN, generator=torch.Generator().manual_seed(seed)) * 0.3
 
 
-async def draw(live: LivePolicy, max_tokens: int = 64, embeddings: torch.Tensor | None = None) -> Sample:
+async def sampled(live: LivePolicy, max_tokens: int = 64, embeddings: torch.Tensor | None = None) -> Sample:
     prompt = EmbeddingPrompt(make_embeddings() if embeddings is None else embeddings)
     engine = await live.host.serving()
     return await engine.sample(prompt, temperature=1.0, max_tokens=max_tokens)
 
 
 def test_log_probabilities_of_a_sample_are_those_of_the_model(live_policy: LivePolicy) -> None:
-    sample = live_policy.run(draw(live_policy))
+    sample = live_policy.run(sampled(live_policy))
     expected = reference_logprobs(live_policy.policy, make_embeddings(), sample.token_ids)
     torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=CLOSE, rtol=0)
     assert len(sample.token_ids) == len(sample.versions)
@@ -60,8 +60,8 @@ def test_bad_embeddings_are_refused_before_the_engine_sees_them(
     live_policy: LivePolicy, embeddings: torch.Tensor, said: str
 ) -> None:
     with pytest.raises(InvalidPrompt, match=said):
-        live_policy.run(draw(live_policy, embeddings=embeddings))
-    assert live_policy.run(draw(live_policy, max_tokens=4)).token_ids
+        live_policy.run(sampled(live_policy, embeddings=embeddings))
+    assert live_policy.run(sampled(live_policy, max_tokens=4)).token_ids
 
 
 def test_token_ids_beyond_the_vocabulary_are_refused(live_policy: LivePolicy) -> None:
@@ -86,7 +86,7 @@ def test_a_prompt_of_tokens_is_sampled_from(live_policy: LivePolicy) -> None:
     torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=CLOSE, rtol=0)
 
 
-def test_requests_in_flight_survive_new_weights_and_each_token_names_the_version_it_was_drawn_under(
+def test_requests_in_flight_survive_new_weights_and_each_token_names_the_version_it_was_sampled_under(
     live_policy: LivePolicy, exchange_dir: Path
 ) -> None:
     old, new = live_policy.policy, make_policy(seed=1, version=1)
@@ -94,11 +94,11 @@ def test_requests_in_flight_survive_new_weights_and_each_token_names_the_version
 
     async def across_a_publish() -> list[Sample]:
         engine = await live_policy.host.serving()
-        samples = [asyncio.create_task(draw(live_policy, max_tokens=900)) for _ in range(16)]
+        samples = [asyncio.create_task(sampled(live_policy, max_tokens=900)) for _ in range(16)]
         await asyncio.sleep(0.3)
         await engine.publish((path,), 1, live_policy.writer.prepared(path, 1))
-        drawn = await asyncio.gather(*samples)
-        return [*drawn, *await asyncio.gather(*[draw(live_policy) for _ in range(4)])]
+        ended = await asyncio.gather(*samples)
+        return [*ended, *await asyncio.gather(*[sampled(live_policy) for _ in range(4)])]
 
     samples = live_policy.run(across_a_publish())
     assert any(0 < sample.versions.count(0) < len(sample.versions) for sample in samples), "none was in flight"
@@ -148,7 +148,7 @@ def test_a_killed_engine_fails_its_samples_and_is_replaced(live_policy: LivePoli
 
     async def kill_while_sampling() -> Sample:
         engine = await live_policy.host.serving()
-        samples = [asyncio.create_task(draw(live_policy, max_tokens=900)) for _ in range(4)]
+        samples = [asyncio.create_task(sampled(live_policy, max_tokens=900)) for _ in range(4)]
         await asyncio.sleep(0.2)
         for child in active_children():
             assert child.pid is not None
@@ -156,14 +156,14 @@ def test_a_killed_engine_fails_its_samples_and_is_replaced(live_policy: LivePoli
         failures = await asyncio.gather(*samples, return_exceptions=True)
         assert all(isinstance(failure, EngineFailed | Sample) for failure in failures)
         assert any(isinstance(failure, EngineFailed) for failure in failures)
-        drawn = await draw(live_policy)
+        last = await sampled(live_policy)
         for late in (
             engine.sample(EmbeddingPrompt(make_embeddings()), temperature=1.0, max_tokens=4),
             engine.publish(live_policy.folder.weight_files, 0, live_policy.writer.use_shipped),
         ):
             with pytest.raises(EngineFailed):
                 await late
-        return drawn
+        return last
 
     assert live_policy.run(kill_while_sampling()).token_ids
 
@@ -184,7 +184,7 @@ class AfterTokens:
         return self._refuses
 
 
-def test_a_sample_ends_where_its_watch_refuses_it_and_the_engine_draws_no_further(live_policy: LivePolicy) -> None:
+def test_a_sample_ends_where_its_watch_refuses_it_and_the_engine_samples_no_further(live_policy: LivePolicy) -> None:
     async def watched(watch: AfterTokens) -> Sample:
         engine = await live_policy.host.serving()
         prompt = EmbeddingPrompt(make_embeddings())
@@ -197,4 +197,4 @@ def test_a_sample_ends_where_its_watch_refuses_it_and_the_engine_draws_no_furthe
     assert len(stopped.token_ids) == len(stopped.logprobs) < len(whole.token_ids)
     expected = reference_logprobs(live_policy.policy, make_embeddings(), stopped.token_ids)
     torch.testing.assert_close(torch.tensor(stopped.logprobs), expected, atol=CLOSE, rtol=0)
-    assert live_policy.run(draw(live_policy, max_tokens=4)).token_ids
+    assert live_policy.run(sampled(live_policy, max_tokens=4)).token_ids

@@ -174,16 +174,16 @@ def test_malformed_knobs_are_refused_by_the_evaluator(lines: str) -> None:
     assert "line " in answer.evaluation.outcome.message
 
 
-def test_all_settings_are_listed_up_to_a_bound_and_drawn_beyond_it() -> None:
+def test_all_settings_are_listed_up_to_a_bound_and_chosen_beyond_it() -> None:
     values = " ".join(map(str, range(64)))
     knobs = knobs_of(program_with(BLOCK=values, A=values))
     assert len(listed_settings(knobs)) == num_settings(knobs) == 4096
     many = knobs_of(program_with(**dict.fromkeys(("A", "B", "C", "D", "E", "BLOCK"), values)))
-    drawn = listed_settings(many)
-    assert len({tuple(settings.values()) for settings in drawn}) == len(drawn) == 4096
-    assert drawn[0] == dict.fromkeys(("A", "B", "C", "D", "E", "BLOCK"), 0)
-    assert drawn == listed_settings(many)
-    assert all({each[name] for each in drawn} == set(range(64)) for name in drawn[0])
+    chosen = listed_settings(many)
+    assert len({tuple(settings.values()) for settings in chosen}) == len(chosen) == 4096
+    assert chosen[0] == dict.fromkeys(("A", "B", "C", "D", "E", "BLOCK"), 0)
+    assert chosen == listed_settings(many)
+    assert all({each[name] for each in chosen} == set(range(64)) for name in chosen[0])
 
 
 def test_a_program_with_knobs_is_a_family() -> None:

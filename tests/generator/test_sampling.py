@@ -72,7 +72,7 @@ def test_samples_come_in_groups_with_what_the_trainer_needs_to_rebuild_them(live
         torch.testing.assert_close(torch.tensor(origin.logprobs), expected, atol=1e-4, rtol=0)
 
 
-def test_groups_that_explore_are_drawn_at_their_temperature_and_the_trainer_computes_the_same(
+def test_groups_that_explore_are_sampled_at_their_temperature_and_the_trainer_computes_the_same(
     live_policy: LivePolicy,
 ) -> None:
     sampler = make_sampler(live_policy, exploring_share=1.0, exploring_temperature=1.5)
@@ -120,7 +120,7 @@ def test_with_a_value_model_the_best_of_several_times_as_many_samples_are_graded
     sampled = [each for each in candidates if isinstance(each.origin, Sampled)]
     assert len({each.candidate_id for each in sampled}) == len(sampled)
     assert sum(kept for _, kept in watching.asked) == len(sampled) > 0
-    assert all(drawn == 4 * kept for drawn, kept in watching.asked)
+    assert all(taken == 4 * kept for taken, kept in watching.asked)
     if search == "sample":
         assert len(sampled) == 6
 

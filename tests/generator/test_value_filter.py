@@ -56,7 +56,7 @@ def test_the_best_by_the_value_model_go_on_the_most_promising_first(folder: Path
     assert [each.candidate_id for each in best] == [f"s{number}" for number in expected]
 
 
-def test_a_text_that_was_drawn_twice_is_graded_twice_only_where_others_do_not_fill_the_batch(folder: Path) -> None:
+def test_a_text_that_was_sampled_twice_is_graded_twice_only_where_others_do_not_fill_the_batch(folder: Path) -> None:
     samples = make_samples("int a;", "int a;", "int b;")
     keeping = ValueFilter(folder, 4)
     assert {each.program for each in keeping.best(PATTERN, WORKLOAD, samples, 2)} == {"int a;", "int b;"}

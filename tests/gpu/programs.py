@@ -167,7 +167,7 @@ def architecture() -> str:
     return f"sm_{major}{minor}"
 
 
-def grade(text: str, workload: Workload, bench: Workbench) -> Outcome:
+def grade(text: str, workload: Workload, workbench: Workbench) -> Outcome:
     """What becomes of a program, without a baseline to race against."""
     candidate = Candidate(candidate_id="candidate", program=text, origin=UserWritten())
-    return evaluate_kernel(parse_candidate(candidate, workload), compiled, bench, Race(1e12))
+    return evaluate_kernel(parse_candidate(candidate, workload), compiled, workbench, Race(1e12))

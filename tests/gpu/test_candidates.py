@@ -49,11 +49,11 @@ def test_a_good_program_passes_with_a_measured_time(text: str, sandbox: DevicePr
 def test_float64_is_held_to_its_own_precision(sandbox: DeviceProcess) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern, element_type="float64")
-    bench = sandbox.open(Problem(workload, pattern))
-    passed = grade(csr_program("y[row] = sum;", "float64"), workload, bench)
+    workbench = sandbox.open(Problem(workload, pattern))
+    passed = grade(csr_program("y[row] = sum;", "float64"), workload, workbench)
     assert isinstance(passed, Passed), passed
     assert passed.worst_error < 1e-14
-    assert isinstance(grade(csr_program("y[row] = (float)sum;", "float64"), workload, bench), Mismatch)
+    assert isinstance(grade(csr_program("y[row] = (float)sum;", "float64"), workload, workbench), Mismatch)
 
 
 @pytest.mark.parametrize("num_dense_cols", [1, 8, 33, 128])
@@ -84,11 +84,11 @@ def test_a_wrong_program_is_a_mismatch_that_says_why_and_the_next_passes(
 ) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = sandbox.open(Problem(workload, pattern))
-    outcome = grade(text, workload, bench)
+    workbench = sandbox.open(Problem(workload, pattern))
+    outcome = grade(text, workload, workbench)
     assert isinstance(outcome, Mismatch), outcome
     assert expected in outcome.message
-    assert isinstance(grade(programs.GOOD, workload, bench), Passed)
+    assert isinstance(grade(programs.GOOD, workload, workbench), Passed)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_a_program_that_writes_to_its_inputs_is_rejected_before_it_runs(
 ) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = sandbox.open(Problem(workload, pattern))
-    outcome = grade(text, workload, bench)
+    workbench = sandbox.open(Problem(workload, pattern))
+    outcome = grade(text, workload, workbench)
     assert isinstance(outcome, Rejected), outcome
     assert re.search(rf"the compiled program also writes to: {argument} \(line \d+\)$", outcome.message)
-    assert isinstance(grade(programs.GOOD, workload, bench), Passed)
+    assert isinstance(grade(programs.GOOD, workload, workbench), Passed)
 
 
 @pytest.mark.parametrize(
@@ -116,21 +116,21 @@ def test_a_program_that_writes_to_its_inputs_is_rejected_before_it_runs(
 def test_a_program_that_destroys_the_context_is_a_crash_and_the_next_passes(text: str, sandbox: DeviceProcess) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = sandbox.open(Problem(workload, pattern))
-    outcome = grade(text, workload, bench)
+    workbench = sandbox.open(Problem(workload, pattern))
+    outcome = grade(text, workload, workbench)
     assert isinstance(outcome, Crashed), outcome
-    assert isinstance(grade(programs.GOOD, workload, bench), Passed)
+    assert isinstance(grade(programs.GOOD, workload, workbench), Passed)
 
 
 def test_an_endless_program_is_killed_in_time_and_gives_the_gpu_back(sandbox: DeviceProcess) -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = sandbox.open(Problem(workload, pattern))
+    workbench = sandbox.open(Problem(workload, pattern))
     started = time.monotonic()
-    outcome = grade(programs.ENDLESS, workload, bench)
+    outcome = grade(programs.ENDLESS, workload, workbench)
     assert isinstance(outcome, TimedOut), outcome
     assert time.monotonic() - started < 60
-    after = grade(programs.GOOD, workload, bench)
+    after = grade(programs.GOOD, workload, workbench)
     assert isinstance(after, Passed), after
     assert isinstance(after.timing, MeasuredTiming)
     assert after.timing.median_us < 500

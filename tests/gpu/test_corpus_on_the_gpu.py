@@ -67,7 +67,7 @@ class Grader:
         self._process = process
         self._binaries: dict[str, Future[Compiled | CompileError]] = {}
         self._workload: Workload | None = None
-        self._bench: SandboxedWorkbench | None = None
+        self._workbench: SandboxedWorkbench | None = None
         self.usual_timing = cache(self.timing_now)
         for program in corpus():
             parsed = parse_text(program.text, workload_of(program))
@@ -76,11 +76,11 @@ class Grader:
 
     def outcome(self, program: CorpusProgram) -> Outcome:
         workload = workload_of(program)
-        if self._bench is None or self._workload != workload:
-            self._workload, self._bench = workload, self._process.open(Problem(workload, pattern_for(program)))
+        if self._workbench is None or self._workload != workload:
+            self._workload, self._workbench = workload, self._process.open(Problem(workload, pattern_for(program)))
         candidate = Candidate(candidate_id="candidate", program=program.text, origin=UserWritten())
         parsed = parse_candidate(candidate, workload)
-        return evaluate_kernel(parsed, self._compiled, self._bench, Race(1e12))
+        return evaluate_kernel(parsed, self._compiled, self._workbench, Race(1e12))
 
     def timing_now(self, operation: Operation, element_type: ElementType) -> MeasuredTiming:
         """Of a good program; fails where it does not pass."""

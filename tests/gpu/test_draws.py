@@ -20,7 +20,7 @@ from sparsesmith.operations.sums import (
 )
 from sparsesmith_proto.kernel import Mismatch
 from tests.gpu.programs import make_pattern, make_workload
-from tests.operations.graded import make_problem
+from tests.operations.checked import make_problem
 
 if TYPE_CHECKING:
     from services.evaluator.cuda.device import CudaDevice
@@ -32,9 +32,9 @@ NAMES = choose_draws(1, FULL_CHECK, system_generator())
 
 def test_sums_of_integers_in_a_long_row_are_held_to_exactness(device: "CudaDevice") -> None:
     pattern = pattern_from_indices(1, 100_000, [0] * 100_000, list(range(100_000)))
-    bench = device.open(Problem(make_workload(pattern), pattern))
-    assert bench.draw("integers").bound.get().tolist() == [0.5]
-    assert bench.draw("uniform").bound.get()[0] > 0.5
+    device_workload = device.open(Problem(make_workload(pattern), pattern))
+    assert device_workload.draw("integers").bound.get().tolist() == [0.5]
+    assert device_workload.draw("uniform").bound.get()[0] > 0.5
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,8 +69,8 @@ def test_a_draw_carries_the_product_of_scipy_and_its_bound(
 
 def test_two_draws_differ_everywhere(device: "CudaDevice") -> None:
     pattern = make_pattern()
-    bench = device.open(Problem(make_workload(pattern), pattern))
-    first, second = bench.draw("uniform"), bench.draw("uniform")
+    device_workload = device.open(Problem(make_workload(pattern), pattern))
+    first, second = device_workload.draw("uniform"), device_workload.draw("uniform")
     assert float((first.values == second.values).mean()) < 0.001
     assert float((first.dense == second.dense).mean()) < 0.001
 
@@ -106,10 +106,10 @@ def test_a_result_is_judged_with_its_subnormal_numbers(device: "CudaDevice") -> 
 
 def test_a_write_into_a_draw_or_the_pattern_behind_it_breaks_the_seal(device: "CudaDevice") -> None:
     pattern = make_pattern()
-    bench = device.open(Problem(make_workload(pattern), pattern))
-    drawn = bench.draw("uniform")
-    for array in (drawn.values, drawn.bound, bench._source.pattern_arrays()["col_indices"]):
-        seal = bench.seal((drawn,))
+    device_workload = device.open(Problem(make_workload(pattern), pattern))
+    drawn = device_workload.draw("uniform")
+    for array in (drawn.values, drawn.bound, device_workload._source.pattern_arrays()["col_indices"]):
+        seal = device_workload.seal((drawn,))
         assert seal.is_intact()
         array[7] += 1
         assert not seal.is_intact()

@@ -46,20 +46,20 @@ def test_proposals_for_fixed_values_pass_and_one_of_each_kind_is_refused_for_any
     pattern, values, workload = matrix_of(name, element_type)
     general = propose(pattern, "spmv", element_type, 1, limit=12)
     instances = propose_fixed(pattern, values, "spmv", element_type, general, limit=36)
-    bench = sandbox.open(Problem(workload, pattern, values))
+    workbench = sandbox.open(Problem(workload, pattern, values))
     for instance in instances:
-        outcome = grade(instance.program, workload, bench)
+        outcome = grade(instance.program, workload, workbench)
         assert isinstance(outcome, Passed), (instance.family, instance.parameters, outcome)
         assert isinstance(outcome.timing, MeasuredTiming)
         assert outcome.num_inputs == 5
     free = workload.model_copy(update={"values": None})
-    bench = sandbox.open(Problem(free, pattern))
+    workbench = sandbox.open(Problem(free, pattern))
     stored = {
         text.split("\n")[1]: text for text in (instance.program for instance in instances) if "//@ values" in text
     }
     assert stored
     for text in stored.values():
-        assert isinstance(grade(text, free, bench), Rejected)
+        assert isinstance(grade(text, free, workbench), Rejected)
 
 
 @pytest.mark.parametrize("scale", [1e-38, 1e30])
@@ -68,9 +68,9 @@ def test_values_at_the_ends_of_the_range_are_judged_fairly(scale: float, sandbox
     pattern, values = pattern_from_scipy(matrix), fixed_values(matrix.data, "float32")
     workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32", values=values.digest)
     general = propose(pattern, "spmv", "float32", 1, limit=2)
-    bench = sandbox.open(Problem(workload, pattern, values))
+    workbench = sandbox.open(Problem(workload, pattern, values))
     for instance in general:
-        assert isinstance(outcome := grade(instance.program, workload, bench), Passed), outcome
+        assert isinstance(outcome := grade(instance.program, workload, workbench), Passed), outcome
 
 
 def test_a_loader_multiplies_by_the_values_it_was_tuned_with_and_no_others(gpu: None) -> None:

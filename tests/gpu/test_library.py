@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from services.evaluator.cuda.library.routines import NEEDED
-from services.evaluator.device import Bench
+from services.evaluator.device import DeviceWorkload
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Baselines, MeasuredTiming
 from sparsesmith_proto.message import ElementType
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 NEWER = {"cusparse_spmvop_alg1", "cusparse_spmvop_alg2", "cusparse_generic_csr"}
 
 
-def bench_of(device: "CudaDevice", element_type: ElementType) -> Bench:
+def device_workload_of(device: "CudaDevice", element_type: ElementType) -> DeviceWorkload:
     pattern = make_pattern()
     return device.open(Problem(make_workload(pattern, element_type=element_type), pattern))
 
@@ -34,7 +34,7 @@ def test_a_library_that_has_plans_is_compared_by_them_and_planning_is_preparatio
 ) -> None:
     if not device.library.has(NEEDED["plan"]):
         pytest.skip(f"cuSPARSE {device.library.version} makes no plans")
-    baselines = bench_of(device, element_type).baselines()
+    baselines = device_workload_of(device, element_type).baselines()
     assert {"cusparse_spmvop_alg1", "cusparse_spmvop_alg2"} <= names_of(baselines)
     for routine in baselines.routines:
         assert isinstance(routine.timing, MeasuredTiming)
@@ -45,16 +45,18 @@ def test_a_library_that_has_plans_is_compared_by_them_and_planning_is_preparatio
 def test_a_plan_is_made_anew_for_the_finals_of_each_batch(device: "CudaDevice") -> None:
     if not device.library.has(NEEDED["plan"]):
         pytest.skip(f"cuSPARSE {device.library.version} makes no plans")
-    bench = bench_of(device, "float32")
-    bench.baselines()
+    device_workload = device_workload_of(device, "float32")
+    device_workload.baselines()
     for _ in range(2):  # On other values each time, with nothing to compete with.
-        assert isinstance(bench.retime([], bench.draw("mixed"), "cusparse_spmvop_alg2").routine, MeasuredTiming)
+        assert isinstance(
+            device_workload.retime([], device_workload.draw("mixed"), "cusparse_spmvop_alg2").routine, MeasuredTiming
+        )
 
 
 def test_an_older_library_still_serves(device: "CudaDevice", monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.evaluator.cuda.library.cusparse.NEW_CALLS_SINCE", (99, 0))
     assert not device.library.has(NEEDED["plan"])
-    names = names_of(bench_of(device, "float32").baselines())
+    names = names_of(device_workload_of(device, "float32").baselines())
     assert "cusparse_csr_default" in names
     assert not names & NEWER
 

@@ -8,7 +8,7 @@ import scipy.sparse
 
 from benchmarks.matrices.generated import fem_blocks, stencil_2d
 from services.evaluator.compiling.compiler import Compiled
-from services.evaluator.device import Draw, Ran, StoredMatrix
+from services.evaluator.device import BuiltMatrix, Draw, Ran
 from services.evaluator.measuring.placements import NUM_PLACEMENTS, PLACED_BELOW_US
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
@@ -18,18 +18,18 @@ from tests.gpu import programs
 from tests.gpu.programs import compiled, make_pattern, make_workload
 
 if TYPE_CHECKING:
-    from services.evaluator.cuda.device import CudaBench, CudaDevice
+    from services.evaluator.cuda.device import CudaDevice, CudaWorkload
     from services.evaluator.cuda.kernel import CudaKernel
 
 pytestmark = pytest.mark.gpu
 
 
-def loaded(text: str, bench: "CudaBench", pattern: Pattern, workload: Workload) -> "CudaKernel":
+def loaded(text: str, device_workload: "CudaWorkload", pattern: Pattern, workload: Workload) -> "CudaKernel":
     program = parse_program(text, workload.operation, workload.element_type)
     layout = program.format.build(pattern, program.parameters)
     binary = compiled(program)
     assert isinstance(binary, Compiled), binary
-    kernel = bench.load(program, StoredMatrix(program.format.name, layout, layout.num_bytes(4), 0.0), binary)
+    kernel = device_workload.load(program, BuiltMatrix(program.format.name, layout, layout.num_bytes(4), 0.0), binary)
     assert not isinstance(kernel, Rejected | Crashed), kernel
     return kernel
 
@@ -54,9 +54,9 @@ def test_an_empty_kernel_in_a_graph_costs_about_a_microsecond(device: "CudaDevic
 def test_the_same_program_timed_twice_takes_the_same_time(device: "CudaDevice") -> None:
     pattern = stencil_2d(400, 5)
     workload = make_workload(pattern)
-    bench = device.open(Problem(workload, pattern))
-    held = bench.draw("uniform")
-    first, second = (measured(loaded(programs.WARP_A_ROW, bench, pattern, workload), held) for _ in range(2))
+    device_workload = device.open(Problem(workload, pattern))
+    held = device_workload.draw("uniform")
+    first, second = (measured(loaded(programs.WARP_A_ROW, device_workload, pattern, workload), held) for _ in range(2))
     assert first.stable
     assert second.stable
     assert second.median_us == pytest.approx(first.median_us, rel=0.03)
@@ -65,10 +65,10 @@ def test_the_same_program_timed_twice_takes_the_same_time(device: "CudaDevice") 
 def test_a_program_against_itself_in_turns_is_a_draw(device: "CudaDevice") -> None:
     pattern = stencil_2d(400, 5)
     workload = make_workload(pattern)
-    bench = device.open(Problem(workload, pattern))
-    held = bench.draw("uniform")
-    kernels = [loaded(programs.GOOD, bench, pattern, workload) for _ in range(2)]
-    retimed = bench.retime(kernels, held, "cusparse_csr_default")
+    device_workload = device.open(Problem(workload, pattern))
+    held = device_workload.draw("uniform")
+    kernels = [loaded(programs.GOOD, device_workload, pattern, workload) for _ in range(2)]
+    retimed = device_workload.retime(kernels, held, "cusparse_csr_default")
     one, other = retimed.kernels
     assert isinstance(one, MeasuredTiming)
     assert isinstance(other, MeasuredTiming)
@@ -83,9 +83,9 @@ def test_a_program_against_itself_in_turns_is_a_draw(device: "CudaDevice") -> No
 def test_long_kernels_are_timed_at_one_placement(device: "CudaDevice") -> None:
     pattern = stencil_2d(2000, 9)
     workload = make_workload(pattern)
-    bench = device.open(Problem(workload, pattern))
-    kernels = [loaded(programs.GOOD, bench, pattern, workload)]
-    (kernel,) = bench.retime(kernels, bench.draw("uniform"), "cusparse_csr_default").kernels
+    device_workload = device.open(Problem(workload, pattern))
+    kernels = [loaded(programs.GOOD, device_workload, pattern, workload)]
+    (kernel,) = device_workload.retime(kernels, device_workload.draw("uniform"), "cusparse_csr_default").kernels
     assert isinstance(kernel, MeasuredTiming)
     assert kernel.median_us > PLACED_BELOW_US
     assert kernel.placements_us == ()
@@ -94,10 +94,10 @@ def test_long_kernels_are_timed_at_one_placement(device: "CudaDevice") -> None:
 def test_a_program_in_the_finals_gives_the_right_product_where_it_was_last_timed(device: "CudaDevice") -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = device.open(Problem(workload, pattern))
-    timed, other = (bench.draw(name) for name in ("uniform", "integers"))
-    kernel = loaded(programs.GOOD, bench, pattern, workload)
-    bench.retime([kernel], timed, "cusparse_coo_default")
+    device_workload = device.open(Problem(workload, pattern))
+    timed, other = (device_workload.draw(name) for name in ("uniform", "integers"))
+    kernel = loaded(programs.GOOD, device_workload, pattern, workload)
+    device_workload.retime([kernel], timed, "cusparse_coo_default")
     ran = kernel.replay(other, timed.right)
     assert isinstance(ran, Ran), ran
     assert bool((abs(ran.outputs["y"] - other.reference) <= other.bound).all())
@@ -108,9 +108,9 @@ def test_the_time_of_a_short_kernel_is_the_mean_over_its_placements(device: "Cud
         scipy.sparse.random(2000, 2000, 0.01, format="csr", random_state=np.random.default_rng(31))
     )
     workload = make_workload(pattern)
-    bench = device.open(Problem(workload, pattern))
-    kernel = loaded(programs.WARP_A_ROW, bench, pattern, workload)
-    (timing,) = bench.retime([kernel], bench.draw("uniform"), "cusparse_csr_default").kernels
+    device_workload = device.open(Problem(workload, pattern))
+    kernel = loaded(programs.WARP_A_ROW, device_workload, pattern, workload)
+    (timing,) = device_workload.retime([kernel], device_workload.draw("uniform"), "cusparse_csr_default").kernels
     assert isinstance(timing, MeasuredTiming)
     assert timing.median_us == pytest.approx(np.mean(timing.placements_us))
     assert timing.low_us < timing.median_us < timing.high_us
@@ -121,17 +121,17 @@ def test_the_time_of_a_short_kernel_is_the_mean_over_its_placements(device: "Cud
 def test_a_matrix_in_the_l2_is_slower_when_cold(device: "CudaDevice") -> None:
     pattern = stencil_2d(500, 9)
     workload = make_workload(pattern)
-    bench = device.open(Problem(workload, pattern))
-    timing = measured(loaded(programs.GOOD, bench, pattern, workload), bench.draw("uniform"))
+    device_workload = device.open(Problem(workload, pattern))
+    timing = measured(loaded(programs.GOOD, device_workload, pattern, workload), device_workload.draw("uniform"))
     assert timing.cold_us > 1.1 * timing.median_us
 
 
 def test_a_program_that_does_nothing_is_below_the_byte_floor(device: "CudaDevice") -> None:
     pattern = stencil_2d(2000, 9)
     workload = make_workload(pattern)
-    bench = device.open(Problem(workload, pattern))
+    device_workload = device.open(Problem(workload, pattern))
     nothing = programs.GOOD.replace("if (row >= num_rows) return;", "if (num_rows > 0) return;")
-    timing = loaded(nothing, bench, pattern, workload).time(bench.draw("uniform"))
+    timing = loaded(nothing, device_workload, pattern, workload).time(device_workload.draw("uniform"))
     assert not isinstance(timing, MeasuredTiming)
     assert "is below" in timing.message
 
@@ -139,10 +139,10 @@ def test_a_program_that_does_nothing_is_below_the_byte_floor(device: "CudaDevice
 def test_a_program_that_works_only_when_its_output_was_lost_is_suspicious(device: "CudaDevice") -> None:
     pattern = stencil_2d(1000, 9)
     workload = make_workload(pattern)
-    bench = device.open(Problem(workload, pattern))
+    device_workload = device.open(Problem(workload, pattern))
     # Skips a row whose output is there already: right after NaN, and very fast when repeated.
     lazy = programs.GOOD.replace("float sum = 0;", "if (y[row] == y[row]) return; float sum = 0;")
-    timing = loaded(lazy, bench, pattern, workload).time(bench.draw("uniform"))
+    timing = loaded(lazy, device_workload, pattern, workload).time(device_workload.draw("uniform"))
     assert not isinstance(timing, MeasuredTiming)
     assert "does not do the whole work every time" in timing.message or "is below" in timing.message
 
@@ -150,9 +150,9 @@ def test_a_program_that_works_only_when_its_output_was_lost_is_suspicious(device
 def test_a_replay_gives_the_result_of_the_new_input(device: "CudaDevice") -> None:
     pattern = make_pattern()
     workload = make_workload(pattern)
-    bench = device.open(Problem(workload, pattern))
-    timed, other = (bench.draw(name) for name in ("uniform", "integers"))
-    kernel = loaded(programs.SELL_16_BIT, bench, pattern, workload)
+    device_workload = device.open(Problem(workload, pattern))
+    timed, other = (device_workload.draw(name) for name in ("uniform", "integers"))
+    kernel = loaded(programs.SELL_16_BIT, device_workload, pattern, workload)
     measured(kernel, timed)
     ran = kernel.replay(other, timed.right)
     assert isinstance(ran, Ran), ran
@@ -227,8 +227,8 @@ KEPT = '"ld.global.nc.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(a) : "l"(values +
 def test_lines_that_a_program_asks_the_l2_to_keep_do_not_make_it_faster_when_cold(device: "CudaDevice") -> None:
     pattern = stencil_2d(700, 9)
     workload = make_workload(pattern)
-    bench = device.open(Problem(workload, pattern))
-    held = bench.draw("uniform")
+    device_workload = device.open(Problem(workload, pattern))
+    held = device_workload.draw("uniform")
     plain = programs.GOOD
     keeping = plain.replace(
         "float sum = 0;",
@@ -240,9 +240,9 @@ def test_lines_that_a_program_asks_the_l2_to_keep_do_not_make_it_faster_when_col
     )
     assert KEPT in keeping
     # One kernel before and after, so that its buffers lie at the same addresses.
-    kernel = loaded(plain, bench, pattern, workload)
+    kernel = loaded(plain, device_workload, pattern, workload)
     before = measured(kernel, held)
-    kept = measured(loaded(keeping, bench, pattern, workload), held)
+    kept = measured(loaded(keeping, device_workload, pattern, workload), held)
     after = measured(kernel, held)
     assert kept.cold_us > 0.9 * before.cold_us
     assert after.median_us == pytest.approx(before.median_us, rel=0.03, abs=0.1)

@@ -16,7 +16,7 @@ from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.kernel import MeasuredTiming, Mismatch
 from tests.gpu.programs import compiled
-from tests.operations.graded import filled, make_problem
+from tests.operations.checked import filled, make_problem
 
 if TYPE_CHECKING:
     from services.evaluator.cuda.device import CudaDevice
@@ -42,10 +42,10 @@ def checked_and_timed(device: "CudaDevice", text: str, name: str, **axes: int) -
     program = parse_program(filled(problem, text), name, "float32")
     binary = compiled(program)
     assert isinstance(binary, Compiled), binary
-    bench = LocalWorkbench(device, problem)
-    bench.draw()
-    verdict = bench.check("program", program, binary)
-    return bench.time("program") if isinstance(verdict, Correct) else verdict
+    workbench = LocalWorkbench(device, problem)
+    workbench.draw()
+    verdict = workbench.check("program", program, binary)
+    return workbench.time("program") if isinstance(verdict, Correct) else verdict
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -106,8 +106,8 @@ def test_a_librarys_row_is_timed(gpu: None, name: str) -> None:
 
 
 def test_the_naive_program_of_a_task_in_place_is_its_baseline(device: "CudaDevice") -> None:
-    bench = device.open(make_problem("reverse", axes={"n": 2**20}))
-    (routine,) = bench.baselines().routines
+    device_workload = device.open(make_problem("reverse", axes={"n": 2**20}))
+    (routine,) = device_workload.baselines().routines
     assert routine.routine == "naive"
     assert isinstance(routine.timing, MeasuredTiming)
     assert routine.timing.cold_us > routine.timing.median_us > 0

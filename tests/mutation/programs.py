@@ -70,8 +70,8 @@ def what_is_wrong(subject: Subject, text: str, compiler: Compiler) -> str:
     binary = compiler.compile(program.source, "sm_90")
     if not isinstance(binary, Compiled):
         return binary.log
-    bench = LocalWorkbench(InterpreterDevice(), Problem(workload, subject.matrix))
-    bench.store(program)
-    verdict = bench.check("kernel", program, binary)
-    bench.close()
+    workbench = LocalWorkbench(InterpreterDevice(), Problem(workload, subject.matrix))
+    workbench.build(program)
+    verdict = workbench.check("kernel", program, binary)
+    workbench.close()
     return "" if isinstance(verdict, Correct) else str(verdict)

@@ -8,11 +8,11 @@ import pytest
 
 from services.evaluator.compiling.compiler import Compiler
 from sparsesmith.errors import InvalidOption
-from sparsesmith.mutation import MUTATORS, Mutant, Subject, drawn, mutants, subject_of
+from sparsesmith.mutation import MUTATORS, Mutant, Subject, mutants, random_mutant, subject_of
 from tests.mutation.programs import PATTERN, instance_subject, mixed_rows, task_subject, what_is_wrong, written_subject
 
 CHILDREN = 6
-"""Of each mutator, drawn from those of all subjects."""
+"""Of each mutator, chosen from those of all subjects."""
 
 PLAIN = """\
 //@ format csr
@@ -71,7 +71,7 @@ def test_children_of_a_mutator_compute_the_same(name: str, compiler: Compiler) -
 @pytest.mark.parametrize("seed", ["a", "b", "c"])
 def test_programs_changed_three_times_compute_the_same(seed: str, compiler: Compiler) -> None:
     for subject in subjects()[:5]:
-        mutant = drawn(subject, seed, steps=3)
+        mutant = random_mutant(subject, seed, steps=3)
         assert mutant is not None
         assert mutant.deed.count(" + ") == 2
         assert what_is_wrong(subject, mutant.text, compiler) == "", f"{mutant.deed}\n{mutant.text}"
@@ -79,8 +79,8 @@ def test_programs_changed_three_times_compute_the_same(seed: str, compiler: Comp
 
 def test_a_seed_gives_the_same_program_again_and_others_give_others() -> None:
     subject = instance_subject("row_bins")
-    texts = [_text(drawn(subject, str(seed), steps=2)) for seed in range(8)]
-    assert texts == [_text(drawn(subject, str(seed), steps=2)) for seed in range(8)]
+    texts = [_text(random_mutant(subject, str(seed), steps=2)) for seed in range(8)]
+    assert texts == [_text(random_mutant(subject, str(seed), steps=2)) for seed in range(8)]
     assert len(set(texts)) >= 7
 
 

@@ -1,4 +1,4 @@
-"""y = alpha A x + beta y: what is right of it, and programs of the product graded that way on the interpreter."""
+"""y = alpha A x + beta y: what is right of it, and programs of the product checked that way on the interpreter."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def make_problem(operation: str = "spmv", *, alpha_beta: bool = True, **changes:
     return Problem(Workload.model_validate({"pattern": MATRIX.digest, **given}), MATRIX)
 
 
-def graded(problem: Problem, text: str) -> object:
+def checked(problem: Problem, text: str) -> object:
     """What a check finds of a program, or why it does not compile."""
     program = parse_text(text, problem.workload)
     assert isinstance(program, KernelProgram), program
@@ -63,25 +63,25 @@ def test_what_is_right_of_every_draw_is_what_scipy_computes(problem: Problem) ->
 def test_programs_of_the_product_pass_scaled(operation: str, columns: int) -> None:
     problem = make_problem(operation, num_dense_cols=columns)
     text = programs_for(operation_named(operation), "float64")["plain_csr_scalar"]
-    assert isinstance(graded(problem, text), Correct)
+    assert isinstance(checked(problem, text), Correct)
     kept = text.replace("+= ", "+= 0 * ") if operation == "spmv" else text.replace("sum +=", "sum -=")
-    assert isinstance(graded(problem, kept), Mismatch)
+    assert isinstance(checked(problem, kept), Mismatch)
 
 
 def test_a_program_that_adds_atomically_does_not_compile_scaled() -> None:
     text = programs_for(operation_named("spmv"), "float64")["plain_coo_atomic"]
-    refused = graded(make_problem(), text)
+    refused = checked(make_problem(), text)
     assert isinstance(refused, CompileError) and "atomicAdd" in refused.log and "(10)" in refused.log
 
 
 def test_a_program_that_stores_twice_is_found_wrong() -> None:
     text = programs_for(operation_named("spmv"), "float64")["plain_csr_scalar"]
-    assert isinstance(graded(make_problem(), text.replace("  double sum", "  y[row] = 0;\n  double sum")), Mismatch)
+    assert isinstance(checked(make_problem(), text.replace("  double sum", "  y[row] = 0;\n  double sum")), Mismatch)
 
 
 def test_the_baselines_are_scaled_too() -> None:
-    bench = InterpreterDevice().open(make_problem("spmm", num_dense_cols=3))
-    assert [each.routine for each in bench.baselines().routines] == ["plain_csr_vector", "plain_csr_scalar"]
+    device_workload = InterpreterDevice().open(make_problem("spmm", num_dense_cols=3))
+    assert [each.routine for each in device_workload.baselines().routines] == ["plain_csr_vector", "plain_csr_scalar"]
 
 
 @pytest.mark.parametrize(("operation", "element_type"), [("spmv", "float16"), ("copy", "float32")])

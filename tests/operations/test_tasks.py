@@ -22,7 +22,7 @@ from sparsesmith.operations.operation import Arrays, Judging
 from sparsesmith.program.numbers import knobs_of, num_settings
 from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith_proto.kernel import Mismatch, Rejected, Workload
-from tests.operations.graded import graded, make_problem
+from tests.operations.checked import checked, make_problem
 
 TASKS = {task.name: task for task in our_tasks()}
 
@@ -114,10 +114,10 @@ def programs() -> Iterator[Any]:
 def test_its_other_programs_pass_with_the_first_and_the_last_of_their_knobs(name: str, text: str) -> None:
     problem = make_problem(name)
     knobs = knobs_of(text)
-    verdict = graded(problem, text)
+    verdict = checked(problem, text)
     assert isinstance(verdict, Correct), verdict
     if knobs:
-        verdict = graded(problem, text, {knob.name: knob.values[-1] for knob in knobs})
+        verdict = checked(problem, text, {knob.name: knob.values[-1] for knob in knobs})
         assert isinstance(verdict, Correct), verdict
 
 
@@ -139,7 +139,7 @@ def test_a_task_has_a_baseline_that_gives_equal_bits_where_that_is_asked_for(nam
 def test_a_program_that_changes_an_operand_in_place_may_not_start_early() -> None:
     text = TASKS["reverse"].programs["naive"].replace("block=256", "block=256 dependency=programmatic", 1)
     waiting = text.replace("  T first", '  asm volatile("griddepcontrol.wait;" ::: "memory");\n  T first')
-    verdict = graded(make_problem("reverse"), waiting)
+    verdict = checked(make_problem("reverse"), waiting)
     assert isinstance(verdict, Rejected)
     assert "x is changed in place: such a program may not start early" in verdict.message
 
@@ -148,7 +148,7 @@ def test_a_program_that_changes_an_operand_in_place_may_not_start_early() -> Non
 def test_its_programs_pass_in_float64(name: str) -> None:
     problem, task = make_problem(name, "float64"), TASKS[name]
     for text in task.programs.values():
-        verdict = graded(problem, text)
+        verdict = checked(problem, text)
         assert isinstance(verdict, Correct), verdict
 
 
@@ -163,5 +163,5 @@ def test_a_spoiled_naive_program_is_refused(name: str, change: tuple[str, str]) 
     task = TASKS[name]
     naive = task.programs[task.naive]
     assert change[0] in naive
-    verdict = graded(make_problem(name), naive.replace(*change))
+    verdict = checked(make_problem(name), naive.replace(*change))
     assert isinstance(verdict, Mismatch), verdict

@@ -32,8 +32,8 @@ def main() -> None:
     workload = make_workload(pattern, NAME)
     with closing(device_process(EvaluatorSettings(device="interpreter"))) as process, Compiler(1) as compiler:
         evaluator = Evaluator(workload, process.open(Problem(workload, pattern)), compiler)
-        baselines = evaluator.bench.baselines()
-        evaluator.bench.draw()
+        baselines = evaluator.workbench.baselines()
+        evaluator.workbench.draw()
         signed = naive.replace("(value < 0 ? -value : value)", "value")
         told = {"naive": evaluator.outcome(naive), "signs kept": evaluator.outcome(signed)}
         tuner = Tuner(grid_of(pattern, NAME, "float32"), AnalyticCost())

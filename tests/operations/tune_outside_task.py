@@ -40,8 +40,8 @@ def main() -> None:
     problem = Problem(Workload(operation=NAME, element_type="float32", axes=AXES))
     with closing(device_process(EvaluatorSettings(device="interpreter"))) as process, Compiler(1) as compiler:
         evaluator = Evaluator(problem.workload, process.open(problem), compiler)
-        baselines = evaluator.bench.baselines()
-        evaluator.bench.draw()
+        baselines = evaluator.workbench.baselines()
+        evaluator.workbench.draw()
         told = {name: evaluator.outcome(text) for name, text in {"naive": naive, **wrong}.items()}
         tuner = Tuner(grid_of_problem(problem), AnalyticCost())
         times = {}

@@ -104,7 +104,7 @@ def test_upload_watch_restart_reconnect_cancel_and_a_wrong_file(
         seen.page.goto(permalink)
         seen.page.wait_for_selector("#repaid")
         assert verdict(seen.page) == told
-        seen.page.wait_for_selector("canvas[data-drawn]")
+        seen.page.wait_for_selector("canvas[data-painted]")
         assert seen.page.locator("#tried tbody tr").count() == 6
         seen.page.goto(stack.url)
         seen.page.wait_for_selector("main table")
@@ -116,7 +116,7 @@ def a_matrix_is_tuned(seen: Watched, stack: Stack) -> tuple[str, str]:
     """The job's address and what it says."""
     page = seen.page
     permalink = start(page, MATRIX, candidates=6)
-    page.wait_for_selector("canvas[data-drawn='0:1138,0:1138']")
+    page.wait_for_selector("canvas[data-painted='0:1138,0:1138']")
     assert "7,450 nonzeros" in page.inner_text("main")
     page.wait_for_selector(".verdict[data-state=finished]", timeout=COLD_MS)
     page.wait_for_selector("#repaid")

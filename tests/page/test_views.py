@@ -42,7 +42,7 @@ def tuned(http: httpx.Client, **changes: Any) -> JobStatus:
 
 
 def opened(browser: "Browser", http: httpx.Client, path: str, **options: Any) -> Watched:
-    """A page that has drawn what it shows."""
+    """A page that has painted what it shows."""
     url = str(http.base_url).rstrip("/") + path
     seen = watched(browser, url, **options)
     if path.startswith("/fleet"):
@@ -103,14 +103,14 @@ def test_the_slider_says_what_is_saved_and_what_is_not_yet(browser: "Browser", h
 
 def test_the_spy_plot_looks_closer_by_keys_buttons_and_a_drag(browser: "Browser", http: httpx.Client) -> None:
     page = opened(browser, http, f"/jobs/{tuned(http).job_id}").page
-    page.wait_for_selector("canvas[data-drawn='0:60,0:60']")
+    page.wait_for_selector("canvas[data-painted='0:60,0:60']")
     page.locator("canvas.spy").focus()
     page.keyboard.press("+")
-    page.wait_for_selector("canvas[data-drawn='15:45,15:45']")
+    page.wait_for_selector("canvas[data-painted='15:45,15:45']")
     page.keyboard.press("ArrowUp")
-    page.wait_for_selector("canvas[data-drawn='8:38,15:45']")
+    page.wait_for_selector("canvas[data-painted='8:38,15:45']")
     page.get_by_label("The whole matrix").click()
-    page.wait_for_selector("canvas[data-drawn='0:60,0:60']")
+    page.wait_for_selector("canvas[data-painted='0:60,0:60']")
     canvas = page.locator("canvas.spy")
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
@@ -120,7 +120,7 @@ def test_the_spy_plot_looks_closer_by_keys_buttons_and_a_drag(browser: "Browser"
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.up()
     page.wait_for_selector(
-        "canvas[data-drawn='0:30,0:30'], canvas[data-drawn='1:30,1:30'], canvas[data-drawn='0:29,0:29']"
+        "canvas[data-painted='0:30,0:30'], canvas[data-painted='1:30,1:30'], canvas[data-painted='0:29,0:29']"
     )
     assert "nonzeros" in page.inner_text(".spy-said")
 

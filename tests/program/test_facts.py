@@ -9,7 +9,7 @@ from sparsesmith.formats.dia import Dia
 from sparsesmith.formats.format import ParameterValue, numbers
 from sparsesmith.formats.row_bins import WARP
 from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.program.facts import FACTS, FORMULAS, Asked, Circumstances, Stored, Value, facts_of
+from sparsesmith.program.facts import FACTS, FORMULAS, Asked, Circumstances, StoredForm, Value, facts_of
 from tests.families import golden
 from tests.program.fact_page import PAGE, fact_table
 
@@ -19,7 +19,7 @@ every_pattern = pytest.mark.parametrize("name", NAMES)
 
 def fact(name: str, pattern: Pattern, format_: str = "csr", **given: ParameterValue) -> Value:
     chosen = format_named(format_)
-    stored = Stored(chosen, complete_parameters(chosen, given))
+    stored = StoredForm(chosen, complete_parameters(chosen, given))
     return FACTS[name].find(Asked(Circumstances(pattern, 24, 108), lambda: stored))
 
 

@@ -55,7 +55,7 @@ def test_a_version_that_waits_for_its_canary_takes_a_batch_of_room(redis_connect
 
 
 class Works:
-    """Draws and grades groups, each for a while, some ten times as long as others; `may_begin` is asked before each."""
+    """Samples and grades groups, some for ten times as long as others; `may_begin` is asked before each."""
 
     def __init__(self, redis_url: str, may_begin: Callable[[int], bool], at_once: int) -> None:
         self._url = redis_url

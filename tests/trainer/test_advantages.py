@@ -92,8 +92,8 @@ def test_with_lambda_by_length_a_reward_reaches_the_first_token_of_long_and_shor
 
 
 def test_the_spread_of_a_group_is_the_deviation_of_a_normal_one_and_at_least_the_noise() -> None:
-    drawn = 0.3 * torch.randn(2000, generator=torch.Generator().manual_seed(0))
-    spread_B = group_spreads(torch.cat([drawn, torch.tensor([1.0, 1.0])]), torch.tensor([0] * 2000 + [1, 1]))
+    noise = 0.3 * torch.randn(2000, generator=torch.Generator().manual_seed(0))
+    spread_B = group_spreads(torch.cat([noise, torch.tensor([1.0, 1.0])]), torch.tensor([0] * 2000 + [1, 1]))
     assert float(spread_B[0]) == pytest.approx(0.3, rel=0.05)
     assert float(spread_B[-1]) == pytest.approx(REWARD_NOISE)
 

@@ -1,7 +1,7 @@
 """Credit where it is due: one choice of six for each of eight patterns, then 200 tokens that nobody chose.
 
 The policy is a table of logits and the critic a table of values; targets, advantages and losses are the trainer's own.
-Everything is drawn with fixed seeds.
+Everything is sampled with fixed seeds.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class Bandit:
 
     def update(self) -> bool:
         """One batch; whether the policy moved."""
-        patterns_B, choices_B, logprobs_B = self._draw()
+        patterns_B, choices_B, logprobs_B = self._sampled()
         batch = self._batch(patterns_B, choices_B)
         mask_BT = batch.text.sampled_mask_BT.float()
         values_BT, proximal_BT = self._values(patterns_B, choices_B).detach(), _first(logprobs_B)
@@ -83,7 +83,7 @@ class Bandit:
             self._policy.step()
 
     @torch.no_grad()
-    def _draw(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _sampled(self) -> tuple[Tensor, Tensor, Tensor]:
         patterns_B = torch.arange(PATTERNS).repeat_interleave(GROUP)
         logprobs = torch.log_softmax(self._logits, 1)
         choices_B = torch.multinomial(logprobs[patterns_B].exp(), 1, generator=self._random)[:, 0]

@@ -1,6 +1,6 @@
-"""An engine that computes another policy than the trainer is told of: real networks draw programs, one of them bent.
+"""An engine that computes another policy than the trainer is told of: real networks sample programs, one of them bent.
 
-Draws are seeded. What is compared are the log-probabilities that travel with programs.
+Samples are seeded. What is compared are the log-probabilities that travel with programs.
 """
 
 import copy
@@ -46,7 +46,7 @@ def stale_encoder(networks: PolicyNetworks) -> None:
 
 
 @torch.no_grad()
-def drawn(networks: PolicyNetworks, temperature: float = 1.0) -> list[RewardRecord]:
+def sampled(networks: PolicyNetworks, temperature: float = 1.0) -> list[RewardRecord]:
     """Programs with the log-probabilities that the engine has for them; the record says temperature 1."""
     sampled, random = make_sampled(), torch.Generator().manual_seed(11)
     workload = make_record().workload
@@ -71,13 +71,13 @@ def drawn(networks: PolicyNetworks, temperature: float = 1.0) -> list[RewardReco
 
 
 def told(bend: Bend, temperature: float, caplog: pytest.LogCaptureFixture) -> dict[str, float]:
-    """What an update says of the engine that drew its records."""
+    """What an update says of the engine that wrote its records."""
     networks = make_networks()
     engine = copy.deepcopy(networks)
     bend(engine)
     learner = Learner(networks, LearnerOptions(epochs=1, critic_gate=0.0))
     with caplog.at_level(logging.WARNING):
-        return learner.update(make_batch(*drawn(engine, temperature)))
+        return learner.update(make_batch(*sampled(engine, temperature)))
 
 
 def test_an_engine_that_computes_our_policy_raises_no_alarm(caplog: pytest.LogCaptureFixture) -> None:

@@ -39,7 +39,7 @@ def make_workload(**changes: Any) -> WorkloadTargets:
     return WorkloadTargets(**{**vars(workload), **changes})
 
 
-def drawn(workload: WorkloadTargets, tokenizer: Tokenizer, count: int, **rules: Any) -> list[Example]:
+def examples_of(workload: WorkloadTargets, tokenizer: Tokenizer, count: int, **rules: Any) -> list[Example]:
     examples = Examples([workload], tokenizer, ExampleRules(**rules))
     return [each for step in range(count) for each in examples.batch(step, 1)]
 
@@ -51,7 +51,7 @@ def shown(example: Example, tokenizer: Tokenizer) -> tuple[str, str]:
 
 
 def test_fast_programs_are_written_more_often_than_slower_ones(tokenizer: Tokenizer) -> None:
-    written = drawn(make_workload(), tokenizer, 200, improve_share=0.0, repair_share=0.0)
+    written = examples_of(make_workload(), tokenizer, 200, improve_share=0.0, repair_share=0.0)
     assert {each.kind for each in written} == {"write"}
     assert {shown(each, tokenizer)[0] for each in written} == {"<bos>"}
     counts = Counter(shown(each, tokenizer)[1] for each in written)
@@ -60,7 +60,7 @@ def test_fast_programs_are_written_more_often_than_slower_ones(tokenizer: Tokeni
 
 
 def test_an_improving_example_shows_a_slower_program_as_it_was_measured(tokenizer: Tokenizer) -> None:
-    improving = drawn(make_workload(), tokenizer, 30, improve_share=1.0, repair_share=0.0)
+    improving = examples_of(make_workload(), tokenizer, 30, improve_share=1.0, repair_share=0.0)
     assert {each.kind for each in improving} == {"improve"}
     assert {shown(each, tokenizer) for each in improving} <= {
         (f"<parent>{make_program(32)}<report>passed 3 us speedup 1.33<bos>", make_program(4)),
@@ -70,7 +70,7 @@ def test_an_improving_example_shows_a_slower_program_as_it_was_measured(tokenize
 
 
 def test_without_a_baseline_a_report_gives_the_time_alone(tokenizer: Tokenizer) -> None:
-    (example,) = drawn(make_workload(best_baseline_us=None), tokenizer, 1, improve_share=1.0, repair_share=0.0)
+    (example,) = examples_of(make_workload(best_baseline_us=None), tokenizer, 1, improve_share=1.0, repair_share=0.0)
     assert shown(example, tokenizer)[0].endswith((" us<bos>", "passed 3 us<bos>", "passed 2.1 us<bos>"))
 
 
@@ -80,7 +80,7 @@ def test_a_larger_gain_is_shown_more_often(tokenizer: Tokenizer) -> None:
         Improvement(make_program(16), "passed 3 us", make_program(32), gain=1.03),
     )
     workload = make_workload(improvements=improvements)
-    changed = drawn(workload, tokenizer, 200, improve_share=1.0, harvest_share=1.0)
+    changed = examples_of(workload, tokenizer, 200, improve_share=1.0, harvest_share=1.0)
     counts = Counter(shown(each, tokenizer) for each in changed)
     before = f"<parent>{make_program(16)}<report>passed 3 us<bos>"
     assert set(counts) == {(before, make_program(2)), (before, make_program(32))}
@@ -89,7 +89,7 @@ def test_a_larger_gain_is_shown_more_often(tokenizer: Tokenizer) -> None:
 
 def test_a_repairing_example_shows_what_failed_and_why(tokenizer: Tokenizer) -> None:
     workload = make_workload(repairs=(Repair(make_program(2), "mismatch row 3 is wrong", make_program(4)),))
-    (example,) = drawn(workload, tokenizer, 1, improve_share=0.0, repair_share=1.0)
+    (example,) = examples_of(workload, tokenizer, 1, improve_share=0.0, repair_share=1.0)
     expected = f"<parent>{make_program(2)}<report>mismatch row 3 is wrong<bos>", make_program(4)
     assert example.kind == "repair"
     assert shown(example, tokenizer) == expected
@@ -97,7 +97,7 @@ def test_a_repairing_example_shows_what_failed_and_why(tokenizer: Tokenizer) -> 
 
 def test_a_workload_without_a_kind_of_example_gives_a_program_to_write(tokenizer: Tokenizer) -> None:
     (workload,) = workload_targets([make_record()], TargetRule())
-    kinds = {each.kind for each in drawn(workload, tokenizer, 20, improve_share=0.5, repair_share=0.5)}
+    kinds = {each.kind for each in examples_of(workload, tokenizer, 20, improve_share=0.5, repair_share=0.5)}
     assert kinds == {"write"}
 
 

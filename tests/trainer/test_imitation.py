@@ -49,7 +49,7 @@ def test_of_each_workload_the_fastest_program_that_beats_the_library_is_kept_who
     assert wins.offer(example(measured("third", 1.2, MUTATED)))
     assert wins.offer(example(measured("fourth", 1.1, make_sampled())))
     assert not wins.offer(example(make_record("failed", origin=make_sampled(), outcome=MISMATCH)))
-    assert [each.record.record_id for each in wins.drawn(5, random.Random(0))] == ["fourth"]
+    assert [each.record.record_id for each in wins.chosen(5, random.Random(0))] == ["fourth"]
     wide = Workload(pattern=PATTERN.digest, operation="spmm", element_type="float32", num_dense_cols=8)
     assert wins.offer(example(measured("other", 1.9, workload=wide)))
     assert len(wins) == 2 <= MOST_WORKLOADS
@@ -127,4 +127,4 @@ def test_foreign_programs_are_kept_over_a_restart_and_acknowledged_with_the_batc
     assert stream.length() == 0
     restarted = open_workshop(settings, redis_connection)
     resume(restarted)
-    assert [each.record.record_id for each in restarted.intake.wins.drawn(4, random.Random(0))] == ["foreign"]
+    assert [each.record.record_id for each in restarted.intake.wins.chosen(4, random.Random(0))] == ["foreign"]

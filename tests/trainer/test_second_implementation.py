@@ -46,7 +46,7 @@ OLD = {"gae_lambda": 0.9, "value_targets": "bootstrapped", "advantage_scale": "b
 
 
 class Fixed:
-    """Everything that a loss depends on, drawn once."""
+    """Everything that a loss depends on, made once."""
 
     def __init__(self) -> None:
         random = np.random.default_rng(7)

@@ -44,7 +44,7 @@ def test_a_supposition_leaves_the_original_and_every_mean_alone() -> None:
     assert surrogate.deviation == pytest.approx(supposed.deviation)
 
 
-def test_the_parts_of_errors_are_found_again_in_draws_of_them() -> None:
+def test_the_parts_of_errors_are_found_again_in_samples_of_them() -> None:
     grid = make_grid("csr_scalar", "sell", "csr_vector", "csr_stream", "ell")
     rng = np.random.default_rng(3)
     true = Doubt(workload=1.0, family=0.3, parameters=0.15, noise=0.05, reach=1.5)

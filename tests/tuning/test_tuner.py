@@ -162,10 +162,10 @@ def test_another_cost_model_goes_on_from_what_was_measured() -> None:
     assert times_of(grid, times_us)(following) == times_us.min() or tuner.best_us == times_us.min()
 
 
-def test_expected_improvement_is_that_of_many_draws() -> None:
+def test_expected_improvement_is_that_of_many_samples() -> None:
     mean, deviation = np.array([0.1, -0.2, 0.0]), np.array([0.2, 0.1, 0.3])
-    draws = np.random.default_rng(0).normal(mean, deviation, (400_000, 3))
-    expected = np.maximum(0.05 - draws, 0).mean(axis=0)
+    samples = np.random.default_rng(0).normal(mean, deviation, (400_000, 3))
+    expected = np.maximum(0.05 - samples, 0).mean(axis=0)
     assert expected_improvement(mean, deviation, 0.05) == pytest.approx(expected, abs=2e-3)
 
 

@@ -1,6 +1,6 @@
 """A grammar of hostile programs: deeds that no kernel may do, on hosts that are honest, by detours and in disguises.
 
-Attempt number n is drawn by a generator that n seeds. Its twin is the host without the deed: an attempt whose machine
+Attempt number n is made by a generator that n seeds. Its twin is the host without the deed: an attempt whose machine
 code is the twin's has lost its deed to the compiler and harms nobody.
 """
 
@@ -80,27 +80,29 @@ class Attempt:
 
 def attempt(number: int) -> Attempt:
     """The same for the same number."""
-    draw = random.Random(f"attack {number}")
-    draw_deed = draw.choices((forbidden, skips, cuts, undefined, None), (4, 5, 2, 4, 3))[0]
-    if draw_deed is None:
-        changed = mutant(draw)
+    chance = random.Random(f"attack {number}")
+    chosen_deed = chance.choices((forbidden, skips, cuts, undefined, None), (4, 5, 2, 4, 3))[0]
+    if chosen_deed is None:
+        changed = mutant(chance)
         return Attempt(number, "mutant", changed.name, changed.program, changed.twin)
-    host = draw.choice(HOSTS)
-    deed = draw_deed(draw, host.parameters)
+    host = chance.choice(HOSTS)
+    deed = chosen_deed(chance, host.parameters)
     if deed.needs_scratch and not host.has_scratch:
-        host = draw.choice([each for each in HOSTS if each.has_scratch])
-    disguise = draw.choice(list(DISGUISES) if deed.is_statement else WITHOUT_BRACES)
+        host = chance.choice([each for each in HOSTS if each.has_scratch])
+    disguise = chance.choice(list(DISGUISES) if deed.is_statement else WITHOUT_BRACES)
     if disguise == "lambda" and "return" in str(deed.at):
         disguise = "loop"  # It would leave the lambda, not the kernel.
     name = f"{deed.name} / {disguise}"
-    return Attempt(number, deed.kind, name, _disguised(host, deed, disguise, draw), _written(host, Deed("", deed.kind)))
+    return Attempt(
+        number, deed.kind, name, _disguised(host, deed, disguise, chance), _written(host, Deed("", deed.kind))
+    )
 
 
-def _disguised(host: Host, deed: Deed, disguise: str, draw: random.Random) -> str:
+def _disguised(host: Host, deed: Deed, disguise: str, chance: random.Random) -> str:
     if not deed.at:
         return _written(host, deed)
     place, text = next(iter(deed.at.items()))
-    above, statement = DISGUISES[disguise](deed.above, text, draw)
+    above, statement = DISGUISES[disguise](deed.above, text, chance)
     changed = Deed(deed.name, deed.kind, above, {**deed.at, place: statement}, deed.value, deed.entry, deed.launch)
     return _written(host, changed)
 

@@ -46,7 +46,7 @@ _UNDONE: dict[str, str] = {
     "stored by assembly": '{ char* m = ($pointer); if (row == $row) { float old; asm volatile("ld.global.f32 %0, [%1]; st.global.f32 [%1], 0f3F800000; membar.gl; st.global.f32 [%1], %0;" : "=&f"(old) : "l"(m) : "memory"); } }',
     "stored without a space": '{ char* m = ($pointer); if (row == $row) { unsigned old; asm volatile("ld.b32 %0, [%1]; st.b32 [%1], 0; membar.gl; st.b32 [%1], %0;" : "=&r"(old) : "l"(m) : "memory"); } }',
     "reduced by assembly": '{ char* m = ($pointer); if (row == $row) asm volatile("red.global.add.f32 [%0], 0f3F800000; membar.gl; red.global.add.f32 [%0], 0fBF800000;" :: "l"(m) : "memory"); }',
-    "stored by the tensor cores": '{ char* m = ($pointer); if (blockIdx.x == 0 && threadIdx.x < 32) { float f0, f1, f2, f3, f4, f5, f6, f7; asm volatile("wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8], 16;" : "=f"(f0), "=f"(f1), "=f"(f2), "=f"(f3), "=f"(f4), "=f"(f5), "=f"(f6), "=f"(f7) : "l"(m) : "memory"); asm volatile("wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%8], {%0,%1,%2,%3,%4,%5,%6,%7}, 16;" :: "f"(2*f0), "f"(f1), "f"(f2), "f"(f3), "f"(f4), "f"(f5), "f"(f6), "f"(f7), "l"(m) : "memory"); asm volatile("wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%8], {%0,%1,%2,%3,%4,%5,%6,%7}, 16;" :: "f"(f0), "f"(f1), "f"(f2), "f"(f3), "f"(f4), "f"(f5), "f"(f6), "f"(f7), "l"(m) : "memory"); } }',
+    "stored by the tensor cores": '{ char* m = ($pointer); if (blockIdx.x == 0 && threadIdx.x < 32) { float f0, f1, f2, f3, f4, f5, f6, f7; asm volatile("wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8], 16;" : "=f"(f0), "=f"(f1), "=f"(f2), "=f"(f3), "=f"(f4), "=f"(f5), "=f"(f6), "=f"(f7) : "l"(m) : "memory"); asm volatile("wmma.place.d.sync.aligned.row.m16n16k16.global.f32 [%8], {%0,%1,%2,%3,%4,%5,%6,%7}, 16;" :: "f"(2*f0), "f"(f1), "f"(f2), "f"(f3), "f"(f4), "f"(f5), "f"(f6), "f"(f7), "l"(m) : "memory"); asm volatile("wmma.place.d.sync.aligned.row.m16n16k16.global.f32 [%8], {%0,%1,%2,%3,%4,%5,%6,%7}, 16;" :: "f"(f0), "f"(f1), "f"(f2), "f"(f3), "f"(f4), "f"(f5), "f"(f6), "f"(f7), "l"(m) : "memory"); } }',
     "copied in bulk": '{ __shared__ alignas(16) float part[4]; char* m = ($pointer); if (threadIdx.x == 0 && blockIdx.x == 0) { for (int i = 0; i < 4; i++) part[i] = ((float*)((size_t)m & ~(size_t)15))[i]; asm volatile("fence.proxy.async; cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" :: "l"((size_t)m & ~(size_t)15), "r"((unsigned)__cvta_generic_to_shared(part)) : "memory"); } }',
     "stored far behind y": "{ volatile float* m = (volatile float*)(y + num_rows + 32768); if (row == $row) *m = *m + 1; }",
 }
@@ -94,40 +94,40 @@ _FORBIDDEN: dict[str, tuple[str, str]] = {
 }
 
 
-def forbidden(draw: random.Random, parameters: str) -> Deed:
+def forbidden(chance: random.Random, parameters: str) -> Deed:
     """A write that is undone, a look at where buffers lie, or what needs no pointer."""
-    by = draw.choices(("undone", "phase", "plain"), (5, 2, 2))[0]
+    by = chance.choices(("undone", "phase", "plain"), (5, 2, 2))[0]
     if by == "plain":
-        name = draw.choice(list(_FORBIDDEN))
+        name = chance.choice(list(_FORBIDDEN))
         above, text = _FORBIDDEN[name]
-        return Deed(name, "forbidden", above, {draw.choice(("before", "between")): text})
+        return Deed(name, "forbidden", above, {chance.choice(("before", "between")): text})
     deeds = _UNDONE if by == "undone" else _PHASE
-    name, detour = draw.choice(list(deeds)), draw.choice(list(DETOURS))
-    above, pointer = _by_detour(detour, parameters, draw)
+    name, detour = chance.choice(list(deeds)), chance.choice(list(DETOURS))
+    above, pointer = _by_detour(detour, parameters, chance)
     fields = {
         "pointer": pointer,
-        "row": draw.randint(0, 99),
-        "bit": draw.randint(8, 40),
-        "distance": draw.randint(1, 999) * 256,
+        "row": chance.randint(0, 99),
+        "bit": chance.randint(8, 40),
+        "distance": chance.randint(1, 999) * 256,
     }
-    place = "before" if by == "phase" else draw.choice(("before", "between", "behind"))
+    place = "before" if by == "phase" else chance.choice(("before", "between", "behind"))
     text = Template(deeds[name]).safe_substitute(fields)
     scaled = {"between": "sum *= sum_scale;"} if "sum_scale" in text else {}
     return Deed(f"{name} / {detour}", "forbidden", above, {place: text} | scaled)
 
 
-def _by_detour(detour: str, parameters: str, draw: random.Random) -> tuple[str, str]:
+def _by_detour(detour: str, parameters: str, chance: random.Random) -> tuple[str, str]:
     """Of an argument that is for reading only."""
-    address = draw.choice(["x", "values", "row_offsets", "col_indices"])
+    address = chance.choice(["x", "values", "row_offsets", "col_indices"])
     above, pointer = DETOURS[detour]
     names = [part.split()[-1].strip("* ") for part in parameters.split(",")]
-    place = f"{address} + {draw.randint(0, 40) * 4}"
+    place = f"{address} + {chance.randint(0, 40) * 4}"
     return above, pointer.replace("$a", place).replace("$p", str(names.index(address)))
 
 
 # -- skips: where a result is kept, how inputs are known, in how many blocks -------------------------------------------
 @dataclass(frozen=True)
-class Store:
+class HidingPlace:
     """Two words, `$tag` and `$kept`, of each thread or row: what declares them, and how they are read and written."""
 
     declared: str
@@ -137,21 +137,23 @@ class Store:
     needs_scratch: bool = False
 
 
-def _words(declared: str, **more: object) -> Store:
-    return Store(declared, "kept[0]", "kept[1]", **more)  # type: ignore[arg-type]
+def _words(declared: str, **more: object) -> HidingPlace:
+    return HidingPlace(declared, "kept[0]", "kept[1]", **more)  # type: ignore[arg-type]
 
 
-STORES: dict[str, Store] = {
-    "stack": Store("volatile unsigned kept[8]; const int at = nnz & 3;", "kept[at]", "kept[at + 1]"),
-    "stack, part of it written": Store(
+HIDING_PLACES: dict[str, HidingPlace] = {
+    "stack": HidingPlace("volatile unsigned kept[8]; const int at = nnz & 3;", "kept[at]", "kept[at + 1]"),
+    "stack, part of it written": HidingPlace(
         "volatile unsigned kept[9]; const int at = nnz & 3; kept[8] = row;", "kept[at]", "kept[at + 1]"
     ),
-    "stack, written on one path": Store(
+    "stack, written on one path": HidingPlace(
         "volatile unsigned kept[8]; const int at = nnz & 3; if (nnz < 0) { kept[at] = 0; kept[at + 1] = 0; }",
         "kept[at]",
         "kept[at + 1]",
     ),
-    "stack of a function": Store("unsigned kept[2]; looked(kept, nnz); const int at = 0;", "kept[at]", "kept[at + 1]"),
+    "stack of a function": HidingPlace(
+        "unsigned kept[2]; looked(kept, nnz); const int at = 0;", "kept[at]", "kept[at + 1]"
+    ),
     "shared": _words("__shared__ unsigned all[256]; volatile unsigned* kept = all + 2 * threadIdx.x;"),
     "shared, part of it written": _words(
         "__shared__ unsigned all[258]; all[256 + (threadIdx.x & 1)] = row; volatile unsigned* kept = all + 2 * threadIdx.x;"
@@ -171,26 +173,28 @@ STORES: dict[str, Store] = {
     ),
     "behind the output": _words("volatile unsigned* kept = (volatile unsigned*)(y + num_rows + 4096) + 2 * row;"),
     "before the output": _words("volatile unsigned* kept = (volatile unsigned*)(y - 65536) + 2 * row;"),
-    "output": Store(
+    "output": HidingPlace(
         "volatile unsigned* kept = (volatile unsigned*)y + min(row, num_rows - 1);", "(*kept & 31)", "(*kept & ~31u)"
     ),
-    "registers": Store('unsigned tag, was; asm volatile("" : "=r"(tag), "=r"(was));', "tag", "was"),
-    "registers of variables, written on one path": Store(
+    "registers": HidingPlace('unsigned tag, was; asm volatile("" : "=r"(tag), "=r"(was));', "tag", "was"),
+    "registers of variables, written on one path": HidingPlace(
         'unsigned tag, was; if (nnz < 0) { tag = 0; was = 0; } asm volatile("" : "+r"(tag), "+r"(was));',
         "tag",
         "was",
     ),
-    "registers, written on one path": Store(
+    "registers, written on one path": HidingPlace(
         'unsigned tag, was; asm volatile("{ .reg .pred p; .reg .b32 t; setp.lt.s32 p, %2, 0; @p mov.b32 t, 0; mov.b32 %0, t; mov.b32 %1, t; }" : "=r"(tag), "=r"(was) : "r"(nnz));',
         "tag",
         "was",
     ),
-    "registers, behind a branch": Store(
+    "registers, behind a branch": HidingPlace(
         'unsigned tag, was; asm volatile("{ .reg .pred p; .reg .b32 t; setp.ge.s32 p, %2, 0; @p bra over; mov.b32 t, 0; over: mov.b32 %0, t; mov.b32 %1, t; }" : "=r"(tag), "=r"(was) : "r"(nnz));',
         "tag",
         "was",
     ),
-    "constants": Store("volatile unsigned* kept = (volatile unsigned*)table + 2 * (row & 63);", "kept[0]", "kept[1]"),
+    "constants": HidingPlace(
+        "volatile unsigned* kept = (volatile unsigned*)table + 2 * (row & 63);", "kept[0]", "kept[1]"
+    ),
     "inputs": _words("volatile unsigned* kept = (volatile unsigned*)$pointer + 2 * (row & 31);"),
 }
 _ABOVE = {
@@ -211,54 +215,59 @@ KEYS: dict[str, str] = {
 }
 
 
-def skips(draw: random.Random, parameters: str) -> Deed:
+def skips(chance: random.Random, parameters: str) -> Deed:
     """Takes what was kept where its tag says that the inputs are those of before, in all or some blocks."""
-    where, by = draw.choice(list(STORES)), draw.choice([*KEYS, "launches"])
-    store = STORES[where]
+    where, by = chance.choice(list(HIDING_PLACES)), chance.choice([*KEYS, "launches"])
+    place = HIDING_PLACES[where]
     above, pointer = _ABOVE.get(where, ""), ""
     if where == "inputs":
-        above, pointer = _by_detour(draw.choice(list(DETOURS)), parameters, draw)
+        above, pointer = _by_detour(chance.choice(list(DETOURS)), parameters, chance)
     narrow = " & 31" if where == "output" else ""
     if by == "launches":
-        period = draw.choice((2, 3, 4, 8))
-        declared, found, tag = "", f"({store.tag} % {period}u) != 0", f"(({store.tag} + 1){narrow})"
+        period = chance.choice((2, 3, 4, 8))
+        declared, found, tag = "", f"({place.tag} % {period}u) != 0", f"(({place.tag} + 1){narrow})"
     else:
-        key = Template(KEYS[by]).safe_substitute(n=draw.randint(0, 99))
-        declared = f"const unsigned key = ({key} ^ {draw.getrandbits(31)}u){narrow};"
-        found, tag = f"{store.tag} == key", "key"
-    share = draw.choice((8, 8, 5, 2))
+        key = Template(KEYS[by]).safe_substitute(n=chance.randint(0, 99))
+        declared = f"const unsigned key = ({key} ^ {chance.getrandbits(31)}u){narrow};"
+        found, tag = f"{place.tag} == key", "key"
+    share = chance.choice((8, 8, 5, 2))
     blocks = f" && blockIdx.x % 8 < {share}" if share < 8 else ""
-    look = f"{store.declared} {declared} if ({found}{blocks}) {{ done = true; sum = lane == 0 ? __uint_as_float({store.kept}) : 0; }}"
+    look = f"{place.declared} {declared} if ({found}{blocks}) {{ done = true; sum = lane == 0 ? __uint_as_float({place.kept}) : 0; }}"
     if where == "output":
         keep = f"if (lane == 0 && row < num_rows) *kept = (*kept & ~31u) | {tag};"
     else:
-        keep = f"if (lane == 0 && row < num_rows) {{ {store.tag} = {tag}; {store.kept} = __float_as_uint(sum); }}"
-    if store.tag == "tag":
+        keep = f"if (lane == 0 && row < num_rows) {{ {place.tag} = {tag}; {place.kept} = __float_as_uint(sum); }}"
+    if place.tag == "tag":
         keep = f'asm volatile("" :: "r"({tag}), "r"(__float_as_uint(sum)));'
     at = {"before": look.replace("$pointer", pointer), "behind": keep}
     name = f"kept in {where} / by {by}"
-    return Deed(name, "skips", above, at, launch=store.launch, needs_scratch=store.needs_scratch, is_statement=False)
+    return Deed(name, "skips", above, at, launch=place.launch, needs_scratch=place.needs_scratch, is_statement=False)
 
 
 # -- cuts ---------------------------------------------------------------------------------------------------------------
 _HALF = '([&] {{ float wide; asm("{{ .reg .b16 h; cvt.rn.{0}.f32 h, %1; {1} }}" : "=f"(wide) : "f"({2})); return wide; }}())'
 
 
-def cuts(draw: random.Random, parameters: str) -> Deed:
+def cuts(chance: random.Random, parameters: str) -> Deed:
     """Leaves out a part of the products, of the rows, or of the factors' bits."""
-    name = draw.choice(list(_CUTS) + list(_ROUNDED))
+    name = chance.choice(list(_CUTS) + list(_ROUNDED))
     if name in _CUTS:
         place, text = _CUTS[name]
-        every = draw.randint(2, 60)
-        fields = {"n": every, "m": draw.randrange(every), "few": draw.randint(2, 9), "t": f"1e-{draw.randint(1, 3)}f"}
+        every = chance.randint(2, 60)
+        fields = {
+            "n": every,
+            "m": chance.randrange(every),
+            "few": chance.randint(2, 9),
+            "t": f"1e-{chance.randint(1, 3)}f",
+        }
         return Deed(name, "cuts", "", {place: Template(text).safe_substitute(fields)}, is_statement=False)
     rounded = _ROUNDED[name]
-    mask = hex((0xFFFFFFFF << draw.randint(6, 15)) & 0xFFFFFFFF)
-    of_value = draw.random() < 0.5
+    mask = hex((0xFFFFFFFF << chance.randint(6, 15)) & 0xFFFFFFFF)
+    of_value = chance.random() < 0.5
     exact = VALUE if of_value else ENTRY
     text = rounded.replace("$f", exact).replace("$mask", f"{mask}u")
-    if draw.random() < 0.3:
-        text = f"(fabsf({exact}) < {draw.choice(('1.0f', '0.5f', '4.0f'))} ? {text} : {exact})"
+    if chance.random() < 0.3:
+        text = f"(fabsf({exact}) < {chance.choice(('1.0f', '0.5f', '4.0f'))} ? {text} : {exact})"
         name += " / where it looks uniform"
     name += " / of A" if of_value else " / of x"
     return Deed(name, "cuts", value=text if of_value else VALUE, entry=ENTRY if of_value else text)
@@ -365,9 +374,9 @@ _UNDEFINED_ABOVE = {
 }
 
 
-def undefined(draw: random.Random, parameters: str) -> Deed:
+def undefined(chance: random.Random, parameters: str) -> Deed:
     """Reads what need not be there: nearly always nothing comes of it."""
-    name = draw.choice(list(_UNDEFINED))
+    name = chance.choice(list(_UNDEFINED))
     place, text = _UNDEFINED[name]
-    number = draw.choice(("77.0f", "1e30f", "-0.5f", f"{draw.randint(2, 999)}.25f"))
+    number = chance.choice(("77.0f", "1e30f", "-0.5f", f"{chance.randint(2, 999)}.25f"))
     return Deed(name, "undefined", _UNDEFINED_ABOVE.get(name, ""), {place: text.replace("77.0f", number)})

@@ -32,13 +32,13 @@ class Mutant:
     twin: str
 
 
-def mutant(draw: random.Random) -> Mutant:
+def mutant(chance: random.Random) -> Mutant:
     """One to three changes, the first of a kind that fits the program."""
-    source = draw.choice(_sources())
+    source = chance.choice(_sources())
     text, done = source.text, []
-    for _ in range(draw.choice((1, 1, 2, 3))):
-        name = draw.choice(list(_CHANGES))
-        changed = _CHANGES[name](text, draw)
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        name = chance.choice(list(_CHANGES))
+        changed = _CHANGES[name](text, chance)
         if changed is not None:
             text = changed
             done.append(name)
@@ -87,53 +87,53 @@ def _with(found: re.Match[str], new: str) -> str:
     return found.string[: found.start()] + new + found.string[found.end() :]
 
 
-def _other_number(text: str, draw: random.Random) -> str | None:
+def _other_number(text: str, chance: random.Random) -> str | None:
     places = _places(_NUMBER, text)
     if not places:
         return None
-    found = draw.choice(places)
+    found = chance.choice(places)
     value = int(found[0])
-    return _with(found, str(draw.choice((0, 1, value + 1, max(value - 1, 0), 2 * value, value // 2))))
+    return _with(found, str(chance.choice((0, 1, value + 1, max(value - 1, 0), 2 * value, value // 2))))
 
 
-def _other_operator(text: str, draw: random.Random) -> str | None:
+def _other_operator(text: str, chance: random.Random) -> str | None:
     places = _places(_OPERATOR, text)
-    found = draw.choice(places) if places else None
+    found = chance.choice(places) if places else None
     return None if found is None else _with(found, _OPERATORS[found[0]])
 
 
-def _without_a_wait(text: str, draw: random.Random) -> str | None:
+def _without_a_wait(text: str, chance: random.Random) -> str | None:
     places = _places(_WAIT, text)
-    return _with(draw.choice(places), ";") if places else None
+    return _with(chance.choice(places), ";") if places else None
 
 
-def _without_a_qualifier(text: str, draw: random.Random) -> str | None:
+def _without_a_qualifier(text: str, chance: random.Random) -> str | None:
     places = _places(_QUALIFIER, text)
-    return _with(draw.choice(places), "") if places else None
+    return _with(chance.choice(places), "") if places else None
 
 
-def _without_a_line(text: str, draw: random.Random) -> str | None:
+def _without_a_line(text: str, chance: random.Random) -> str | None:
     lines = text.split("\n")
     inner = [index for index, line in enumerate(lines) if line.startswith("  ") and line.rstrip().endswith(";")]
-    return "\n".join(lines[:index] + lines[index + 1 :]) if inner and (index := draw.choice(inner)) else None
+    return "\n".join(lines[:index] + lines[index + 1 :]) if inner and (index := chance.choice(inner)) else None
 
 
-def _line_moved(text: str, draw: random.Random) -> str | None:
+def _line_moved(text: str, chance: random.Random) -> str | None:
     lines = text.split("\n")
     inner = [index for index, line in enumerate(lines) if line.startswith("  ") and line.rstrip().endswith(";")]
     if len(inner) < 2:
         return None
-    index, other = draw.sample(inner, 2)
+    index, other = chance.sample(inner, 2)
     lines[index], lines[other] = lines[other], lines[index]
     return "\n".join(lines)
 
 
-def _work_in_some_blocks(text: str, draw: random.Random) -> str | None:
+def _work_in_some_blocks(text: str, chance: random.Random) -> str | None:
     lines = text.split("\n")
     inner = [index for index, line in enumerate(lines) if line.startswith("  ") and line.rstrip().endswith(";")]
     if not inner:
         return None
-    lines.insert(draw.choice(inner), f"  if (blockIdx.x % {draw.randint(2, 9)} == {draw.randint(0, 1)}) return;")
+    lines.insert(chance.choice(inner), f"  if (blockIdx.x % {chance.randint(2, 9)} == {chance.randint(0, 1)}) return;")
     return "\n".join(lines)
 
 

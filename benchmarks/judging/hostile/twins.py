@@ -9,8 +9,8 @@ from typing import Literal
 from services.evaluator.candidates import parse_text
 from services.evaluator.checking.correctness import Correct, check
 from services.evaluator.compiling.compiler import Compiled, Compiler
-from services.evaluator.device import Draw, StoredMatrix
-from services.evaluator.interpreter.device import InterpretedKernel, InterpreterBench, InterpreterDevice
+from services.evaluator.device import BuiltMatrix, Draw
+from services.evaluator.interpreter.device import InterpretedKernel, InterpreterDevice, InterpreterWorkload
 from services.evaluator.interpreter.machine.report import Counts
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
@@ -43,9 +43,9 @@ class Twins:
 
     def __init__(self, workload: Workload, pattern: Pattern, compiler: Compiler) -> None:
         self._workload = workload
-        self._bench: InterpreterBench = InterpreterDevice().open(Problem(workload, pattern))
+        self._device_workload: InterpreterWorkload = InterpreterDevice().open(Problem(workload, pattern))
         self._compiler = compiler
-        self._draws: Sequence[Draw] = [self._bench.draw(name) for name in ("mixed", "one_hot", "integers")]
+        self._draws: Sequence[Draw] = [self._device_workload.draw(name) for name in ("mixed", "one_hot", "integers")]
         self._of_twin = cache(self._work)
 
     def compared(self, program: str, twin: str) -> Comparison:
@@ -67,8 +67,8 @@ class Twins:
         binary = self._compiler.compile(program.source, "sm_90")
         if not isinstance(binary, Compiled):
             return binary.log
-        layout = program.format.build(self._bench.problem.pattern, program.parameters)
-        kernel = self._bench.load(program, StoredMatrix("program", layout, 0, 0), binary)
+        layout = program.format.build(self._device_workload.problem.pattern, program.parameters)
+        kernel = self._device_workload.load(program, BuiltMatrix("program", layout, 0, 0), binary)
         if not isinstance(kernel, InterpretedKernel):
             return kernel.message
         verdict = check(kernel, self._draws, len(self._draws))

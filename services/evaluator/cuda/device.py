@@ -34,7 +34,7 @@ from services.evaluator.cuda.replays import MANY
 from services.evaluator.cuda.residents import HeldDraws, LayoutCache, sealed_layout
 from services.evaluator.cuda.stopwatch import Stopwatch
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, measure_in_turns
-from services.evaluator.device import VALUES, Draw, LoadedKernel, Ran, Retimed, StoredMatrix
+from services.evaluator.device import VALUES, BuiltMatrix, Draw, LoadedKernel, Ran, Retimed
 from services.evaluator.device import largest_error as largest_error_of_any
 from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, TimingBudget, l2_bandwidth_bound_gbs
 from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
@@ -139,7 +139,7 @@ class CudaDevice:
             },
         )
 
-    def open(self, problem: Problem) -> "CudaBench":
+    def open(self, problem: Problem) -> "CudaWorkload":
         """See Device.open."""
         if problem.element_type not in WIDE_TYPES:
             raise LimitExceeded(
@@ -159,15 +159,15 @@ class CudaDevice:
                 value=needed,
                 limit=free_bytes,
             )
-        return CudaBench(self, problem)
+        return CudaWorkload(self, problem)
 
     def close(self) -> None:
         """See Device.close."""
         cupy.get_default_memory_pool().free_all_blocks()
 
 
-class CudaBench:
-    """Implements the Bench protocol."""
+class CudaWorkload:
+    """Implements the DeviceWorkload protocol."""
 
     def __init__(self, device: CudaDevice, problem: Problem) -> None:
         self._device = device
@@ -185,7 +185,7 @@ class CudaBench:
 
     @property
     def max_products(self) -> int:
-        """See Bench.max_products."""
+        """See DeviceWorkload.max_products."""
         return MAX_PRODUCTS
 
     @cached_property
@@ -196,7 +196,7 @@ class CudaBench:
         return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
-        """See Bench.baselines. Checked on two draws of its own."""
+        """See DeviceWorkload.baselines. Checked on two draws of its own."""
         self.vouch()
         if has_library(self._problem):
             return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
@@ -204,15 +204,15 @@ class CudaBench:
         return self._routines.baselines(self.draw(first), self.draw(others[-1] if others else first))
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
-        """See Bench.draw."""
+        """See DeviceWorkload.draw."""
         return self._source.draw(name, seed)
 
     def vouch(self) -> None:
-        """See Bench.vouch."""
+        """See DeviceWorkload.vouch."""
         self._source.vouch()
 
     def seal(self, draws: Sequence[Draw]) -> SealedMemory:
-        """See Bench.seal."""
+        """See DeviceWorkload.seal."""
         beside = enumerate((*draws, *self._source.beside))
         arrays = {f"{label}, {place}": array for place, held in beside for label, array in _labelled(held)}
         segments = [whole_array(label, array) for label, array in (arrays | self._source.pattern_arrays()).items()]
@@ -221,7 +221,7 @@ class CudaBench:
         return sealed
 
     def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
-        """See Bench.build."""
+        """See DeviceWorkload.build."""
         source, problem = self._source, self._problem
         if not self._device.builds_formats or not isinstance(source, DeviceDraws) or problem.nnz < MIN_NNZ:
             return None
@@ -242,8 +242,8 @@ class CudaBench:
     def _machine(self) -> CudaMachine:
         return CudaMachine(self._device.stream)
 
-    def load(self, program: KernelProgram, matrix: StoredMatrix, binary: "Compiled") -> CudaKernel | Rejected | Crashed:
-        """See Bench.load."""
+    def load(self, program: KernelProgram, matrix: BuiltMatrix, binary: "Compiled") -> CudaKernel | Rejected | Crashed:
+        """See DeviceWorkload.load."""
         try:
             kernel = self._loaded(program, matrix, binary.cubin)
         except InvalidProgram as error:
@@ -255,7 +255,7 @@ class CudaBench:
         self._kernels.append(kernel)
         return kernel
 
-    def _loaded(self, program: KernelProgram, matrix: StoredMatrix, cubin: bytes) -> CudaKernel:
+    def _loaded(self, program: KernelProgram, matrix: BuiltMatrix, cubin: bytes) -> CudaKernel:
         device = self._device
         bound = bind(program, matrix.layout, self._problem, device.num_sms)
         loaded = DeviceProgram(bound, cubin, self._layouts.get(matrix), device.kernels)
@@ -264,10 +264,10 @@ class CudaBench:
         )
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:
-        """See Bench.retime."""
+        """See DeviceWorkload.retime."""
         own = [kernel for kernel in kernels if isinstance(kernel, CudaKernel)]
         if len(own) != len(kernels):
-            raise TypeError("retime() takes kernels that this bench loaded")
+            raise TypeError("retime() takes kernels that were loaded for this workload")
         timings = self._in_finals(own, draw, routine)
         *kernel_timings, library = (timing.model_copy(update={"is_final": True}) for timing in timings)
         # What the last products of each left in its memory is still there: the others have memory of their own.
@@ -308,7 +308,7 @@ class CudaBench:
         return [*own, self._routines.sequence(routine, draw, budget)]
 
     def close(self) -> None:
-        """See Bench.close."""
+        """See DeviceWorkload.close."""
         for kernel in self._kernels:
             kernel.close()
         self._kernels.clear()

@@ -102,7 +102,7 @@ class DeviceDraws:
             self._values = None if fixed is None else cupy.asarray(fixed.array)
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
-        """One set of inputs, kept as long as somebody refers to it; see `Bench.draw` on the seed.
+        """One set of inputs, kept as long as somebody refers to it; see `DeviceWorkload.draw` on the seed.
 
         Raises cupy.cuda.memory.OutOfMemoryError.
         """

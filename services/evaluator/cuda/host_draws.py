@@ -58,7 +58,8 @@ class HostDraws:
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
         """One set of inputs, kept as long as somebody refers to it; of the kind that is timed with all that programs
-        are run again on, unless a seed is given (see `Bench.draw`). Raises cupy.cuda.memory.OutOfMemoryError."""
+        are run again on, unless a seed is given (see `DeviceWorkload.draw`). Raises
+        cupy.cuda.memory.OutOfMemoryError."""
         if seed is not None:
             return self._held.hold(_uploaded(draw_inputs(name, self._problem, np.random.default_rng(seed))))
         host = draw_inputs(name, self._problem, self._generator)

@@ -10,8 +10,8 @@ from services.evaluator.cuda.arena import random_placement
 from services.evaluator.cuda.kernel import CudaKernel
 from services.evaluator.cuda.residents import HeldDraws
 from services.evaluator.cuda.timed_sequence import TimedSequence
-from services.evaluator.device import Draw, StoredMatrix
-from services.evaluator.isolation.built_formats import StoredMatrices
+from services.evaluator.device import BuiltMatrix, Draw
+from services.evaluator.isolation.built_formats import BuiltMatrices
 from services.evaluator.measuring.interval import FULL, TimingBudget
 from sparsesmith.errors import Unavailable
 from sparsesmith.operations import Problem
@@ -19,7 +19,7 @@ from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Baselines, BaselineTiming, Crashed, Rejected
 from sparsesmith_proto.message import Architecture
 
-Load = Callable[[KernelProgram, StoredMatrix, Compiled], CudaKernel | Rejected | Crashed]
+Load = Callable[[KernelProgram, BuiltMatrix, Compiled], CudaKernel | Rejected | Crashed]
 
 
 class OwnRoutines:
@@ -57,13 +57,13 @@ class OwnRoutines:
         """Compiled and loaded once, and how long its format takes to build. Raises Unavailable."""
         problem = self._problem
         program = program_of(self._text, problem.workload)
-        stored = StoredMatrices(problem).get(program)
+        built = BuiltMatrices(problem).get(program)
         if self._kernel is None:
             binary = compile_own(program.source, self._architecture)
             if not isinstance(binary, Compiled):
                 raise Unavailable(f"the program {self.name} does not compile: {binary.log}")
-            kernel = self._load(program, stored, binary)
+            kernel = self._load(program, built, binary)
             if not isinstance(kernel, CudaKernel):
                 raise Unavailable(f"the program {self.name} is refused: {kernel.message}")
             self._kernel = kernel
-        return self._kernel, stored.conversion_ms
+        return self._kernel, built.conversion_ms

@@ -1,4 +1,4 @@
-"""What a bench keeps in device memory for all programs of a workload: the draws, and each format it has met.
+"""What is kept in device memory for all programs of a workload: the draws, and each format it has met.
 
 While a program runs, the references are XORed with a key that only the host knows: a kernel that reads out of bounds
 finds no result to copy. The key is drawn anew for every run.
@@ -16,7 +16,7 @@ import numpy as np
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.memory import SealedMemory, whole_array
 from services.evaluator.cuda.own_kernels import DeviceKernels
-from services.evaluator.device import Draw, StoredMatrix
+from services.evaluator.device import BuiltMatrix, Draw
 from sparsesmith.formats.format import Layout
 
 
@@ -118,7 +118,7 @@ class LayoutCache:
         self._layouts[key] = built
         self._make_room()
 
-    def get(self, matrix: StoredMatrix) -> DeviceLayout:
+    def get(self, matrix: BuiltMatrix) -> DeviceLayout:
         """The matrix's layout on the device, uploaded again where a kernel has damaged it.
 
         Raises cupy.cuda.memory.OutOfMemoryError.

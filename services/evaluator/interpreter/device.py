@@ -9,7 +9,7 @@ skipped when repeated.
 
 Blocks run one after another, in the second run of each input from the last to the first: a result that depends on
 their order is wrong in one of the two. Where the workload asks for equal bits, blocks and warps of every run but the
-first are in an order drawn anew.
+first are in an order chosen anew.
 
 What it does not protect against: differences between the interpreter and a real device (scheduling, memory order
 between blocks); a program that passes here is checked again where a GPU is.
@@ -31,13 +31,13 @@ from services.evaluator.compiling.compiler import Compiled, compile_own
 from services.evaluator.compiling.log import KernelResources
 from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.device import (
+    BuiltMatrix,
     Draw,
     LoadedKernel,
     Ran,
     Retimed,
     RunFailure,
     Starts,
-    StoredMatrix,
     Timing,
 )
 from services.evaluator.interpreter import (
@@ -126,10 +126,10 @@ class InterpreterDevice:
             versions={"numba": metadata.version("numba"), **toolchain_versions()},
         )
 
-    def open(self, problem: Problem) -> "InterpreterBench":
+    def open(self, problem: Problem) -> "InterpreterWorkload":
         """See Device.open."""
         check_size(problem)
-        return InterpreterBench(self, problem)
+        return InterpreterWorkload(self, problem)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -148,7 +148,7 @@ def check_size(problem: Problem) -> None:
             )
 
 
-class InterpreterBench:
+class InterpreterWorkload:
     """One problem on the interpreter."""
 
     def __init__(self, device: InterpreterDevice, problem: Problem) -> None:
@@ -187,7 +187,7 @@ class InterpreterBench:
         return HostSeal(draws)
 
     def load(
-        self, program: KernelProgram, matrix: StoredMatrix, binary: Compiled
+        self, program: KernelProgram, matrix: BuiltMatrix, binary: Compiled
     ) -> "InterpretedKernel | Rejected | Crashed":
         try:
             module = load_module(binary.ptx)
@@ -224,7 +224,7 @@ class InterpreterBench:
         matrix = problem.matrix
         layout = EMPTY_LAYOUT if matrix is None else build_layout(program.format, program.parameters, matrix, None)
         preparation_ms = (time.perf_counter() - started) * 1e3
-        kernel = self.load(program, StoredMatrix(name, layout, 0, preparation_ms), binary)
+        kernel = self.load(program, BuiltMatrix(name, layout, 0, preparation_ms), binary)
         if not isinstance(kernel, InterpretedKernel):
             raise Unavailable(f"the baseline {name} is refused: {kernel.message}")
         verdict = check(kernel, [checked], 0)
@@ -238,13 +238,13 @@ class InterpretedKernel:
 
     def __init__(
         self,
-        bench: InterpreterBench,
+        device_workload: InterpreterWorkload,
         program: KernelProgram,
-        matrix: StoredMatrix,
+        matrix: BuiltMatrix,
         module: PtxModule,
     ) -> None:
         """Raises InvalidProgram for a launch beyond CUDA's limits."""
-        problem = bench.problem
+        problem = device_workload.problem
         self._matrix = matrix
         self._module = module
         self._shuffle = system_generator() if problem.workload.deterministic else None

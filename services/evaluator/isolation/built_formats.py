@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 from services.evaluator.cores import num_cores
-from services.evaluator.device import StoredMatrix
+from services.evaluator.device import BuiltMatrix
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import EMPTY_LAYOUT, Format, Layout, Parameters
@@ -24,7 +24,7 @@ MIN_NNZ_AHEAD = 100_000
 Builder = Callable[[str, Format, Parameters], Layout | None]
 
 
-class StoredMatrices:
+class BuiltMatrices:
     """Built when first asked for, or ahead on all cores. A task has nothing to build: its layout is empty."""
 
     def __init__(
@@ -35,9 +35,9 @@ class StoredMatrices:
         self._elsewhere = elsewhere
         self._max_bytes = max_bytes
         self._element_bytes = ELEMENTS[problem.element_type].num_bytes
-        self._matrices: OrderedDict[str, StoredMatrix] = OrderedDict()
+        self._matrices: OrderedDict[str, BuiltMatrix] = OrderedDict()
 
-    def get(self, program: KernelProgram) -> StoredMatrix:
+    def get(self, program: KernelProgram) -> BuiltMatrix:
         """The program's format. Raises InvalidProgram where the pattern does not fit it."""
         key = _key(program)
         return self._keep(self._matrices.get(key) or self._built_elsewhere(key, program) or self._build(key, program))
@@ -67,13 +67,13 @@ class StoredMatrices:
         """Keys of what need not be built, the least recently used first."""
         return tuple(self._matrices)
 
-    def _built_or_none(self, key: str, program: KernelProgram) -> StoredMatrix | None:
+    def _built_or_none(self, key: str, program: KernelProgram) -> BuiltMatrix | None:
         try:
             return self._build(key, program)
         except InvalidProgram:
             return None
 
-    def _built_elsewhere(self, key: str, program: KernelProgram) -> StoredMatrix | None:
+    def _built_elsewhere(self, key: str, program: KernelProgram) -> BuiltMatrix | None:
         if self._elsewhere is None or self._problem.matrix is None or isinstance(program.format, Compressed):
             return None
         started = time.perf_counter()
@@ -81,19 +81,19 @@ class StoredMatrices:
         if layout is None:
             return None
         conversion_ms = (time.perf_counter() - started) * 1e3
-        return StoredMatrix(key, layout, layout.num_bytes(self._element_bytes), conversion_ms)
+        return BuiltMatrix(key, layout, layout.num_bytes(self._element_bytes), conversion_ms)
 
-    def _build(self, key: str, program: KernelProgram) -> StoredMatrix:
+    def _build(self, key: str, program: KernelProgram) -> BuiltMatrix:
         problem = self._problem
         if problem.matrix is None:
-            return StoredMatrix(key, EMPTY_LAYOUT, 0, 0.0)
+            return BuiltMatrix(key, EMPTY_LAYOUT, 0, 0.0)
         # The thread's own time: other threads build beside it, a user's conversion runs alone.
         started = time.thread_time()
         layout = build_layout(program.format, program.parameters, problem.matrix, problem.values)
         conversion_ms = (time.thread_time() - started) * 1e3
-        return StoredMatrix(key, layout, layout.num_bytes(self._element_bytes), conversion_ms)
+        return BuiltMatrix(key, layout, layout.num_bytes(self._element_bytes), conversion_ms)
 
-    def _keep(self, matrix: StoredMatrix) -> StoredMatrix:
+    def _keep(self, matrix: BuiltMatrix) -> BuiltMatrix:
         self._matrices[matrix.key] = matrix
         self._matrices.move_to_end(matrix.key)
         while len(self._matrices) > 1 and self._cached_bytes() > self._max_bytes:

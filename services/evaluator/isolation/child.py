@@ -49,8 +49,8 @@ class Open:
 class Call:
     stage: Literal[
         "baselines",
-        "store",
-        "store_ahead",
+        "build",
+        "build_ahead",
         "draw",
         "check",
         "time",

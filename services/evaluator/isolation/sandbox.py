@@ -23,7 +23,7 @@ from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.isolation.child import Call, Child, DeviceFactory, Done, Ended, Ending, Open, Refused, Reply
 from services.evaluator.isolation.spares import Spares, Warmth
-from services.evaluator.isolation.workbench import FinalTimes, Stored
+from services.evaluator.isolation.workbench import Built, FinalTimes
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
@@ -44,7 +44,7 @@ class StageLimits:
     open_s: float = 120
     """Upload of a workload."""
     baselines_s: float = 300
-    store_s: float = 60
+    build_s: float = 60
     draw_s: float = 180
     """Inputs of a batch and reference results, on the host: no kernel runs meanwhile."""
     check_s: float = 60
@@ -243,19 +243,19 @@ class SandboxedWorkbench:
             raise Unavailable(f"timing the baselines failed: {ended.outcome.message}") from ended
         return baselines
 
-    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
+    def build(self, program: KernelProgram) -> Built | Rejected | RunFailure:
         if self._ahead.pop(program.source, None) is not None:
             self._warm_spares()
-        outcome: Stored | Rejected | RunFailure = self._outcome(Call("store", (program,)), self._limits.store_s)
+        outcome: Built | Rejected | RunFailure = self._outcome(Call("build", (program,)), self._limits.build_s)
         return outcome
 
-    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+    def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         """What is not ready when the stage's limit is over is built when it is asked for."""
         self._ahead = {program.source: program for program in programs}
         self._ahead_s = limit_s
         self._warm_spares()
         self._process._renew_spares()
-        self._outcome(Call("store_ahead", (tuple(programs), limit_s)), limit_s + self._limits.store_s)
+        self._outcome(Call("build_ahead", (tuple(programs), limit_s)), limit_s + self._limits.build_s)
 
     def draw(self) -> None:
         """Once for each child that the batch comes to. Raises Unavailable where the device does not survive it."""
@@ -339,19 +339,19 @@ class SandboxedWorkbench:
     def profile(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> tuple[LaunchProfile, ...]:
         """Empty where the device does not survive it: a profile is never a reason to fail."""
         found: tuple[LaunchProfile, ...] | RunFailure = self._outcome(
-            Call("profile", (kernel_id, program, binary)), self._limits.store_s
+            Call("profile", (kernel_id, program, binary)), self._limits.build_s
         )
         return found if isinstance(found, tuple) else ()
 
     def unload(self, kernel_id: str) -> None:
         kernel = self._kernels.pop(kernel_id, None)
         if kernel is not None and kernel.child == self._process.num_started:
-            self._outcome(Call("unload", (kernel_id,)), self._limits.store_s)
+            self._outcome(Call("unload", (kernel_id,)), self._limits.build_s)
 
     def _warm_spares(self) -> None:
         """A spare child builds what is still to come, not what was graded before."""
-        call = Call("store_ahead", (tuple(self._ahead.values()), self._ahead_s))
-        self._process._warm_spares(self._opening, [(call, self._ahead_s + self._limits.store_s)])
+        call = Call("build_ahead", (tuple(self._ahead.values()), self._ahead_s))
+        self._process._warm_spares(self._opening, [(call, self._ahead_s + self._limits.build_s)])
 
     def _ask(self, call: Call, limit_s: float) -> Any:
         return self._process._ask(self._opening, call, limit_s)

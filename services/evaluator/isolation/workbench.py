@@ -16,7 +16,7 @@ from services.evaluator.checking.draws import choose_draws, kinds_of, system_gen
 from services.evaluator.checking.repetition import Bits, num_runs, repeated_bits
 from services.evaluator.compiling.contract.breach import breach
 from services.evaluator.device import Counting, Device, Draw, LoadedKernel, RunFailure, Seal, Timing
-from services.evaluator.isolation.built_formats import StoredMatrices
+from services.evaluator.isolation.built_formats import BuiltMatrices
 from sparsesmith.cuda.occupancy import occupancy
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.operations import Problem
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stored:
+class Built:
     """The program's format was built for the workload, and its launches are legal."""
 
     format_bytes: int
@@ -64,11 +64,11 @@ class Workbench(Protocol):
         """Times every library routine."""
         ...
 
-    def store(self, program: KernelProgram) -> Stored | Rejected | RunFailure:
+    def build(self, program: KernelProgram) -> Built | Rejected | RunFailure:
         """Builds the program's format. Rejected where the pattern does not fit it, a launch or scratch its limits."""
         ...
 
-    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+    def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         """Builds the formats of programs on all cores, while nothing is timed; begins none after the limit."""
         ...
 
@@ -119,14 +119,14 @@ class LocalWorkbench:
     def __init__(self, device: Device, problem: Problem) -> None:
         self._problem = problem
         self._device = device
-        self._bench = device.open(problem)
-        self._matrices = StoredMatrices(problem, elsewhere=self._bench.build)
+        self._device_workload = device.open(problem)
+        self._matrices = BuiltMatrices(problem, elsewhere=self._device_workload.build)
         self._kernels: dict[str, LoadedKernel] = {}
         self._works: dict[str, tuple[LaunchWork, ...]] = {}
         """What was counted of the kernels of this batch, those that are no longer loaded among them."""
         self._generator = system_generator()
         self._draws: tuple[Draw, ...] = ()
-        self._seal: Seal = self._bench.seal(())
+        self._seal: Seal = self._device_workload.seal(())
         self._num_repeated = 1
         self._first: Draw | None = None
 
@@ -138,7 +138,7 @@ class LocalWorkbench:
         return self._device.description()
 
     def baselines(self) -> Baselines:
-        return self._bench.baselines()
+        return self._device_workload.baselines()
 
     def begin_batch(self) -> None:
         """Unloads the kernels of the batch before; its draws are not used again."""
@@ -148,27 +148,27 @@ class LocalWorkbench:
         self._works = {}
         self._first = None
 
-    def store(self, program: KernelProgram) -> Stored | Rejected:
+    def build(self, program: KernelProgram) -> Built | Rejected:
         try:
             matrix = self._matrices.get(program)
             check_sizes(program, {**self._problem.sizes, **matrix.layout.sizes})
             bound = bind(program, matrix.layout, self._problem, self.description().num_sms)
         except InvalidProgram as error:
             return Rejected(message=error.message)
-        return Stored(matrix.format_bytes + sum(bound.own_scratch.values()), matrix.conversion_ms)
+        return Built(matrix.format_bytes + sum(bound.own_scratch.values()), matrix.conversion_ms)
 
-    def store_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
+    def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         self._matrices.build_ahead(programs, limit_s)
 
     def draw(self) -> None:
         if self._draws:
             return
-        self._bench.vouch()
+        self._device_workload.vouch()
         num_products, kinds = self._problem.num_products, kinds_of(self._problem)
-        names = choose_draws(num_products, self._bench.max_products, self._generator, kinds)
-        self._draws = tuple(map(self._bench.draw, names))
-        self._seal = self._bench.seal(self._draws)
-        everything_fits = self._bench.max_products >= 2 * len(kinds) * num_products
+        names = choose_draws(num_products, self._device_workload.max_products, self._generator, kinds)
+        self._draws = tuple(map(self._device_workload.draw, names))
+        self._seal = self._device_workload.seal(self._draws)
+        everything_fits = self._device_workload.max_products >= 2 * len(kinds) * num_products
         self._num_repeated = len(names) if everything_fits else 1
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
@@ -200,7 +200,7 @@ class LocalWorkbench:
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes:
         kernels = [self._kernels[kernel_id] for kernel_id in kernel_ids]
-        retimed = self._bench.retime(kernels, self._draws[0], routine)
+        retimed = self._device_workload.retime(kernels, self._draws[0], routine)
         checked = (
             timing if isinstance(timing, RunFailure) else self._checked_as_timed(kernel, timing)
             for kernel, timing in zip(kernels, retimed.kernels, strict=True)
@@ -211,7 +211,7 @@ class LocalWorkbench:
 
     def draw_first(self) -> None:
         if self._first is None:
-            self._first = self._bench.draw(kinds_of(self._problem)[0])
+            self._first = self._device_workload.draw(kinds_of(self._problem)[0])
 
     def check_first(self, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         """Raises MemoryDamaged."""
@@ -230,7 +230,7 @@ class LocalWorkbench:
         if reason:
             return Rejected(message=reason)
         try:
-            return self._bench.load(program, self._matrices.get(program), binary)
+            return self._device_workload.load(program, self._matrices.get(program), binary)
         except InvalidProgram as error:
             return Rejected(message=error.message)
 
@@ -244,11 +244,13 @@ class LocalWorkbench:
     ) -> Bits | Rejected | RunFailure:
         """What a program that passed a check leaves on the draw of a seed, in all of some runs; so many, or as many as
         checking one candidate may take."""
-        kernel = self._bench.load(program, self._matrices.get(program), binary)
+        kernel = self._device_workload.load(program, self._matrices.get(program), binary)
         if isinstance(kernel, Rejected | RunFailure):
             return kernel
         try:
-            bits = repeated_bits(kernel, self._bench.draw(kinds_of(self._problem)[0], seed), runs or self._num_runs)
+            bits = repeated_bits(
+                kernel, self._device_workload.draw(kinds_of(self._problem)[0], seed), runs or self._num_runs
+            )
         finally:
             kernel.close()
         self._check_memory()
@@ -277,7 +279,7 @@ class LocalWorkbench:
 
     @property
     def _num_runs(self) -> int:
-        return num_runs(self._problem.num_products, self._bench.max_products)
+        return num_runs(self._problem.num_products, self._device_workload.max_products)
 
     def unload(self, kernel_id: str) -> None:
         kernel = self._kernels.pop(kernel_id, None)
@@ -286,7 +288,7 @@ class LocalWorkbench:
 
     def close(self) -> None:
         self.begin_batch()
-        self._bench.close()
+        self._device_workload.close()
 
     def _checked_as_timed(self, kernel: LoadedKernel, timing: Timing) -> Timing | RunFailure:
         """An estimated time had no timed runs, and the machine behind it sees every read of what a program left."""

@@ -50,7 +50,7 @@ class CanaryOptions:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ProbeSamples:
     """Samples of one version on the probe set."""
 
     version: PolicyVersion
@@ -89,7 +89,7 @@ class Trainer(Protocol):
 
 
 class Canary:
-    """Draws, grades and checks; what it costs is the engine's time for `samples` and one grading a different text."""
+    """Samples, grades and checks; what it costs is the engine's time for `samples` and one grading a different text."""
 
     def __init__(
         self,
@@ -109,34 +109,34 @@ class Canary:
         self._patterns = patterns
         self._trainer = trainer
 
-    async def draw(self, engine: Engine, num_samples: int) -> Drawn:
+    async def sample(self, engine: Engine, num_samples: int) -> ProbeSamples:
         """From the weights that the engine has, at least `num_samples` in all. Raises EngineFailed, NoVerdict."""
         a_prompt, version = -(-num_samples // len(probe_set())), engine.version
         groups = await asyncio.gather(*(self._group(engine, version, asked, a_prompt) for asked in probe_set()))
         names = [asked.name for asked in probe_set()]
-        return Drawn(
+        return ProbeSamples(
             version,
             {name: tuple(sampled for sampled, _ in group) for name, group in zip(names, groups, strict=True)},
             {name: tuple(text for _, text in group) for name, group in zip(names, groups, strict=True)},
         )
 
-    async def examine(self, drawn: Drawn, *, with_gap: bool = True) -> Probe:
+    async def examine(self, taken: ProbeSamples, *, with_gap: bool = True) -> Probe:
         """What the samples are worth. Raises NoVerdict where evaluators or trainer do not answer in time."""
         try:
             async with asyncio.timeout(self.options.verdict_s):
                 await asyncio.to_thread(self._keep_patterns)
-                reports, gap = await asyncio.gather(self._reports(drawn), self._gap(drawn) if with_gap else _no_gap())
+                reports, gap = await asyncio.gather(self._reports(taken), self._gap(taken) if with_gap else _no_gap())
         except TimeoutError:
             missing = "evaluators or trainer did not answer"
             raise NoVerdict(f"{missing} within {self.options.verdict_s:g} s") from None
         except SparsesmithError as error:
             raise NoVerdict(error.message) from error
         return Probe(
-            version=drawn.version,
+            version=taken.version,
             probe_set=self.probe_set_id,
             device=f"{reports[0].device.kind} {reports[0].device.name}",
             prompts=tuple(
-                _told(asked.name, drawn.programs[asked.name], report)
+                _told(asked.name, taken.programs[asked.name], report)
                 for asked, report in zip(probe_set(), reports, strict=True)
             ),
             gap=gap,
@@ -155,7 +155,7 @@ class Canary:
         except InvalidPrompt as error:
             raise NoVerdict(f"the policy cannot take the probe prompt {asked.name}: {error}") from error
         if not all({*sample.versions} == {version} and written.is_for(version) for sample in samples):
-            raise NoVerdict(f"the engine took other weights while probe samples of version {version} were drawn")
+            raise NoVerdict(f"the engine took other weights while probe samples of version {version} were written")
         return [
             (
                 Sampled(
@@ -176,10 +176,10 @@ class Canary:
         for asked in probe_set():
             self._patterns.put(asked.pattern)
 
-    async def _reports(self, drawn: Drawn) -> Sequence[EvaluationReport]:
+    async def _reports(self, taken: ProbeSamples) -> Sequence[EvaluationReport]:
         run = secrets.token_hex(4)
         return await asyncio.gather(
-            *(self._graded(drawn.version, drawn.programs[asked.name], asked, run) for asked in probe_set())
+            *(self._graded(taken.version, taken.programs[asked.name], asked, run) for asked in probe_set())
         )
 
     async def _graded(
@@ -200,14 +200,14 @@ class Canary:
             raise Unavailable(f"the evaluators had no time for all probe samples of {asked.name}", field="budget_s")
         return report
 
-    async def _gap(self, drawn: Drawn) -> LogprobGap:
+    async def _gap(self, taken: ProbeSamples) -> LogprobGap:
         workloads = {asked.name: asked.workload for asked in probe_set()}
         samples = [
             ProbeSample(workload=workloads[name], sampled=sampled)
-            for name, group in drawn.samples.items()
+            for name, group in taken.samples.items()
             for sampled in group[: -(-self.options.samples // len(workloads))]
         ]
-        question = ProbeQuestion(probe_id=secrets.token_hex(8), version=drawn.version, samples=tuple(samples))
+        question = ProbeQuestion(probe_id=secrets.token_hex(8), version=taken.version, samples=tuple(samples))
         await asyncio.to_thread(self._trainer.ask, question)
         while (gap := await asyncio.to_thread(self._trainer.answered, question.probe_id)) is None:
             await asyncio.sleep(ANSWER_POLL_S)

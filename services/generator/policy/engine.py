@@ -74,10 +74,10 @@ EnginePrompt = EmbeddingPrompt | TokenPrompt
 
 
 class Watch(Protocol):
-    """Looks at one sample while it is drawn, and may end it."""
+    """Looks at one sample while it is written, and may end it."""
 
     def is_due(self, text: str) -> bool:
-        """Whether what was drawn so far should be looked at. Cheap: asked at every token."""
+        """Whether what was written so far should be looked at. Cheap: asked at every token."""
         ...
 
     def refuses(self) -> bool:
@@ -93,9 +93,9 @@ class Sample:
     token_ids: tuple[int, ...]
     """The end token included, where it was reached."""
     logprobs: tuple[float, ...]
-    """Natural log-probability of each token under the distribution it was drawn from (temperature applied)."""
+    """Natural log-probability of each token under the distribution it was sampled from (temperature applied)."""
     versions: tuple[int, ...]
-    """Policy version that each token was drawn under, never descending."""
+    """Policy version that each token was sampled under, never descending."""
 
 
 class Engine:
@@ -109,7 +109,7 @@ class Engine:
         self._publishing = asyncio.Lock()
         self._death: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.version = 0
-        """Version of the weights that the next token is drawn under."""
+        """Version of the weights that the next token is sampled under."""
         config = llm.model_config
         self.hidden_size = int(config.get_hidden_size())
         self.vocabulary_size = int(config.get_vocab_size())
@@ -123,7 +123,7 @@ class Engine:
     async def sample(
         self, prompt: EnginePrompt, *, temperature: float, max_tokens: int, watch: Watch | None = None
     ) -> Sample:
-        """Draw one completion; as far as it came where a watch ends it.
+        """Sample one completion; as far as it came where a watch ends it.
 
         Raises InvalidPrompt before the engine sees a bad prompt, EngineFailed if it dies.
         """
@@ -139,7 +139,9 @@ class Engine:
             logprobs=0,
             output_kind=RequestOutputKind.DELTA,
         )
-        return await self._while_alive(self._draw(self._llm, request, params, watch), "the engine died while sampling")
+        return await self._while_alive(
+            self._streamed(self._llm, request, params, watch), "the engine died while sampling"
+        )
 
     async def _while_alive(self, work: Coroutine[Any, Any, Result], or_else: str) -> Result:
         """Raises EngineFailed where the engine dies or is closed: vLLM wakes nobody who waits for a killed process."""
@@ -159,15 +161,15 @@ class Engine:
         finally:
             working.cancel()
 
-    async def _draw(self, llm: Any, request: dict[str, Any], params: Any, watch: Watch | None) -> Sample:
-        drawn = _Drawn()
-        # Leaving the stream is what tells vLLM to draw no further.
+    async def _streamed(self, llm: Any, request: dict[str, Any], params: Any, watch: Watch | None) -> Sample:
+        partial = _PartialSample()
+        # Leaving the stream is what tells vLLM to sample no further.
         async with aclosing(llm.generate(request, params, uuid.uuid4().hex)) as outputs:
             async for output in outputs:
-                drawn.add(output.outputs[0], self.version)
-                if watch is not None and watch.is_due(drawn.text) and await asyncio.to_thread(watch.refuses):
+                partial.add(output.outputs[0], self.version)
+                if watch is not None and watch.is_due(partial.text) and await asyncio.to_thread(watch.refuses):
                     break
-        return drawn.sample()
+        return partial.sample()
 
     async def publish(self, weights: Sequence[Path], version: int, swap_encoder: Callable[[], None]) -> None:
         """Serve new weights without losing a request: those in flight keep their tokens and go on under the new ones.
@@ -227,7 +229,7 @@ class Engine:
         return converted
 
 
-class _Drawn:
+class _PartialSample:
     """Collects the pieces of one completion as they stream in."""
 
     def __init__(self) -> None:

@@ -15,14 +15,14 @@ from sparsesmith.errors import Unavailable
 from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, Workload
 from sparsesmith_proto.message import Architecture, EncoderName
 
-MAX_DRAWS = 3
-"""A sample whose engine dies is drawn again on the next engine, one whose weights were swapped between its prompt and
+MAX_ATTEMPTS = 3
+"""A sample whose engine dies is taken again on the next engine, one whose weights were swapped between its prompt and
 its first token on the new ones: this often in all."""
 
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """How samples are drawn."""
+    """How samples are taken."""
 
     architecture: Architecture
     temperature: float
@@ -34,7 +34,7 @@ class SamplingOptions:
     checks_directives: bool = False
     """Whether a sample ends where its directives are illegal, or name a format that cannot hold the matrix."""
     exploring_share: float = 0.0
-    """Of the groups, those drawn at `exploring_temperature`: all samples of a group at the same."""
+    """Of the groups, those sampled at `exploring_temperature`: all samples of a group at the same."""
     exploring_temperature: float = 1.2
 
     def temperature_of(self, sample_seed: int) -> float:
@@ -54,7 +54,7 @@ class SamplingOptions:
 
 
 class PolicySampler:
-    """Draws from whichever engine serves."""
+    """Samples from whichever engine serves."""
 
     def __init__(self, host: EngineHost, writer: PromptWriter, options: SamplingOptions) -> None:
         self.host = host
@@ -94,13 +94,13 @@ class SampleGroup:
         self._written: EnginePrompt | None = None
         self._forms = Forms(task.problem, sampler.options.num_sms or 1)
 
-    async def draw(self, number: int) -> Candidate:
+    async def sample(self, number: int) -> Candidate:
         """One sample, its prompt and its first token by one version. Waits for an engine that holds none under probe.
 
         Raises Unavailable where engines keep dying or the prompt is too long.
         """
         options = self._sampler.options
-        for _ in range(MAX_DRAWS):
+        for _ in range(MAX_ATTEMPTS):
             engine = await self._sampler.host.serving()
             try:
                 async with self._sampler.gate.passing():
@@ -128,7 +128,7 @@ class SampleGroup:
                 last_version=sample.versions[-1],
             )
             return Candidate(candidate_id=f"{self._task.run_id}-s{number}", program=sample.text, origin=origin)
-        raise Unavailable(f"no engine held out for a sample {MAX_DRAWS} times", field="search", value="sample")
+        raise Unavailable(f"no engine held out for a sample {MAX_ATTEMPTS} times", field="search", value="sample")
 
     async def _prompt_for(self, engine: Engine) -> EnginePrompt:
         """Written once a version: the encoder's weights change with the language model's."""

@@ -38,7 +38,7 @@ class SamplingGate:
 
     @asynccontextmanager
     async def closed(self) -> AsyncIterator[None]:
-        """Around the time in which no user's sample may be drawn; begins once none is. One at a time."""
+        """Around the time in which no user's sample may be taken; begins once none is. One at a time."""
         self._opened.clear()
         try:
             await self._emptied.wait()

@@ -27,7 +27,7 @@ class ValueFilter:
 
     folder: Path
     factor: int
-    """Samples drawn for each that is graded."""
+    """Samples taken for each that is graded."""
 
     def best(self, pattern: Pattern, workload: Workload, samples: Sequence[Candidate], most: int) -> list[Candidate]:
         """At most `most`, the most promising first. A text that is there twice counts once, the others come last."""

@@ -1,7 +1,7 @@
 """Follows the policy channel: a version serves once its canary has found it no worse, and no sooner.
 
 What serves is the standing's to say. A newer announcement is taken up like this: users' samples in the engine come to
-their end and new ones wait; the announced weights go into engine and encoder, the probe samples are drawn, the weights
+their end and new ones wait; the announced weights go into engine and encoder, the probe samples are taken, the weights
 in service come back, and users go on. Grading and the trainer's check follow while users are served. An accepted
 version is then swapped in between two tokens; of a refused one no user has seen a token. Killed at any point,
 everything starts again from the standing: the version in service serves, the newest one that was not decided of is
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from services.generator.policy.canary import Canary, Drawn, NoVerdict
+from services.generator.policy.canary import Canary, NoVerdict, ProbeSamples
 from services.generator.policy.comparison import complaint
 from services.generator.policy.engine import Engine, EngineFailed
 from services.generator.policy.engine_host import EngineHost
@@ -199,7 +199,7 @@ class PolicyWatch:
     async def _probed(self, engine: Engine, announcement: PolicyAnnouncement) -> tuple[Probe, list[Probe]]:
         """The version's probe, and those of the shipped version and the one in service."""
         options, serving = self._canary.options, self.announcement
-        probe = await self._canary.examine(await self._drawn(engine, announcement, options.samples))
+        probe = await self._canary.examine(await self._probe_samples(engine, announcement, options.samples))
         shipped = await self._reference(engine, None, SHIPPED_ROUNDS * options.samples, probe.device)
         if serving is None:
             return probe, [shipped]
@@ -213,32 +213,32 @@ class PolicyWatch:
             return known
         log.info("policy version %d is measured for comparison", version)
         # The trainer knows the shipped version and the one that it published last, no other.
-        drawn = await self._drawn(engine, of, num_samples)
-        probe = await self._canary.examine(drawn, with_gap=version == 0)
+        probe_samples = await self._probe_samples(engine, of, num_samples)
+        probe = await self._canary.examine(probe_samples, with_gap=version == 0)
         await asyncio.to_thread(self._channel.keep_probe, probe)
         return probe
 
-    async def _drawn(self, engine: Engine, of: PolicyAnnouncement | None, num_samples: int) -> Drawn:
+    async def _probe_samples(self, engine: Engine, of: PolicyAnnouncement | None, num_samples: int) -> ProbeSamples:
         """Probe samples of any version. Unless it serves, users wait while the engine holds it, `hold_s` at most."""
         if (0 if of is None else of.version) == engine.version:
-            return await self._canary.draw(engine, num_samples)
+            return await self._canary.sample(engine, num_samples)
         started, hold_s = time.monotonic(), self._canary.options.hold_s
         try:
             async with asyncio.timeout(hold_s), self._swapping, self._gate.closed():
                 drained_s = time.monotonic() - started
-                drawn = await self._held(engine, of, num_samples)
+                probe_samples = await self._held(engine, of, num_samples)
         except TimeoutError:
-            raise NoVerdict(f"the engine did not draw the probe samples within {hold_s:g} s") from None
+            raise NoVerdict(f"the engine did not write the probe samples within {hold_s:g} s") from None
         held_s = time.monotonic() - started
         log.info("users' samples waited %.2f s, %.2f s of it for those in the engine", held_s, drained_s)
-        return drawn
+        return probe_samples
 
-    async def _held(self, engine: Engine, of: PolicyAnnouncement | None, num_samples: int) -> Drawn:
+    async def _held(self, engine: Engine, of: PolicyAnnouncement | None, num_samples: int) -> ProbeSamples:
         """The weights in service are back in the engine when this ends, however it ends, or the engine is dead."""
         try:
             await self._load(engine, of)
             log.info("the engine holds version %d for its probe; users' samples wait", engine.version)
-            return await self._canary.draw(engine, num_samples)
+            return await self._canary.sample(engine, num_samples)
         finally:
             if engine.is_alive:
                 await _to_its_end(self._serve(engine, self.announcement))

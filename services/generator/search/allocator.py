@@ -1,7 +1,7 @@
 """Which source may propose the next batch: the one that is worth most a second, as far as is known.
 
 The tuner's first candidates are fixed, since nothing is known before them. Afterwards each source is a bandit's arm: a
-batch wins where it lowers the best time by what is worthwhile, by so much, in so many seconds; arms are drawn by
+batch wins where it lowers the best time by what is worthwhile, by so much, in so many seconds; arms are chosen by
 Thompson sampling, so a source that never wins gets ever less and none is owed a share. (Chapelle and Li 2011; gains
 count by their size, as in Cicirello and Smith's max-K-armed bandit 2005.)
 """
@@ -66,7 +66,7 @@ class Belief:
 
 
 class Allocator:
-    """Draws are reproducible: the same seed and the same standing give the same source."""
+    """Choices are reproducible: the same seed and the same standing give the same source."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
@@ -76,9 +76,9 @@ class Allocator:
         if "families" in sources and standing.of("families").num_proposed < FIXED_CANDIDATES:
             return "families"
         hopeful = [source for source in sources if _has_hope(source, standing)]
-        return max(hopeful, key=lambda source: self._drawn(belief(source, standing)), default=None)
+        return max(hopeful, key=lambda source: self._sampled(belief(source, standing)), default=None)
 
-    def _drawn(self, belief: Belief) -> float:
+    def _sampled(self, belief: Belief) -> float:
         """A gain a second that the source may have."""
         return self._random.betavariate(belief.wins, belief.losses) * belief.gain / belief.seconds
 

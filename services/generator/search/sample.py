@@ -42,22 +42,22 @@ async def samples(task: TuningTask, sources: Sources, limit: int, standing: Stan
             field="search",
             value="sample",
         )
-    draws = _Draws(task, sources.sampler, limit, sources.samples_in_flight, sources.value_filter)
+    sampling = _Sampling(task, sources.sampler, limit, sources.samples_in_flight, sources.value_filter)
     try:
-        while draws.start(sources.batch_candidates if draws.filtered else sources.samples_in_flight):
+        while sampling.start(sources.batch_candidates if sampling.filtered else sources.samples_in_flight):
             began = time.monotonic()
-            wanted = asyncio.ALL_COMPLETED if draws.filtered else asyncio.FIRST_COMPLETED
-            await asyncio.wait(draws.running, return_when=wanted)
+            wanted = asyncio.ALL_COMPLETED if sampling.filtered else asyncio.FIRST_COMPLETED
+            await asyncio.wait(sampling.running, return_when=wanted)
             await asyncio.sleep(LINGER_S)
-            batch = await draws.take(sources.batch_candidates)
+            batch = await sampling.take(sources.batch_candidates)
             standing.proposed("policy", batch, time.monotonic() - began)
             yield batch
     finally:
-        await draws.close()
+        await sampling.close()
 
 
 class PolicyProposer:
-    """Samples in the rhythm of an allocator: a batch is drawn when it is asked for, and ready when all of it is.
+    """Samples in the rhythm of an allocator: a batch is sampled when it is asked for, and ready when all of it is.
 
     Samples with knobs are graded at their first values; what else they left open goes before new samples.
     """
@@ -73,36 +73,36 @@ class PolicyProposer:
         in_flight: int,
         value_filter: ValueFilter | None = None,
     ) -> None:
-        self._draws = _Draws(task, sampler, limit, in_flight, value_filter)
+        self._sampling = _Sampling(task, sampler, limit, in_flight, value_filter)
         self._knobs = SampledKnobs(task)
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._draws.running)
+        return bool(self._sampling.running)
 
     @property
     def is_ready(self) -> bool:
-        return self.is_busy and all(draw.done() for draw in self._draws.running)
+        return self.is_busy and all(each.done() for each in self._sampling.running)
 
     async def propose(self, size: int, standing: Standing) -> Batch:
         """See Proposer."""
         if self.is_busy:
-            return await self._draws.take(size)
+            return await self._sampling.take(size)
         if settings := await asyncio.to_thread(self._knobs.next_batch, size, standing):
             return settings
-        if not self._draws.start(size):
+        if not self._sampling.start(size):
             raise Exhausted
         return ()
 
     async def ready(self) -> None:
-        await asyncio.wait(self._draws.running)
+        await asyncio.wait(self._sampling.running)
 
     async def close(self) -> None:
-        await self._draws.close()
+        await self._sampling.close()
 
 
-class _Draws:
-    """Samples being drawn, at most `in_flight` at a time; `limit` of them are given, those that a filter leaves."""
+class _Sampling:
+    """Samples under way, at most `in_flight` at a time; `limit` of them are given, those that a filter leaves."""
 
     def __init__(
         self,
@@ -128,12 +128,12 @@ class _Draws:
         return self._filter is not None
 
     def start(self, most: int) -> bool:
-        """Have `most` under way, with a filter so many times more. False: all have been drawn and taken."""
+        """Have `most` under way, with a filter so many times more. False: all have been sampled and taken."""
         while self._started < self._limit and len(self.running) < min(most * self._factor, self._in_flight):
             if self._group is None or self._started % GROUP_SIZE == 0:
                 size = min(GROUP_SIZE, self._limit - self._started)
                 self._group = self._sampler.group(self._task, self._started // GROUP_SIZE, size)
-            self.running.add(asyncio.create_task(self._group.draw(self._started)))
+            self.running.add(asyncio.create_task(self._group.sample(self._started)))
             self._started += 1
         return bool(self.running)
 
@@ -141,22 +141,22 @@ class _Draws:
         """What has ended; with a filter, once all has, the best of it."""
         if self._filter is None:
             return self._ended(most)
-        if not all(draw.done() for draw in self.running):
+        if not all(each.done() for each in self.running):
             return ()
-        drawn = self._ended(len(self.running))
-        kept = min(most, -(-len(drawn) // self._factor))
+        samples = self._ended(len(self.running))
+        kept = min(most, -(-len(samples) // self._factor))
         problem, workload = self._task.problem, self._task.order.workload
-        return tuple(await asyncio.to_thread(self._filter.best, problem.pattern, workload, drawn, kept))
+        return tuple(await asyncio.to_thread(self._filter.best, problem.pattern, workload, samples, kept))
 
     def _ended(self, most: int) -> Batch:
-        ended = [draw for draw in self.running if draw.done()][:most]
+        ended = [each for each in self.running if each.done()][:most]
         self.running.difference_update(ended)
-        for draw in ended:
-            if (failure := draw.exception()) is not None:
+        for each in ended:
+            if (failure := each.exception()) is not None:
                 log.debug("a sample failed: %s", failure)
-        return tuple(draw.result() for draw in ended)
+        return tuple(each.result() for each in ended)
 
     async def close(self) -> None:
-        for draw in self.running:
-            draw.cancel()
+        for each in self.running:
+            each.cancel()
         await asyncio.gather(*self.running, return_exceptions=True)

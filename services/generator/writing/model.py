@@ -148,7 +148,7 @@ class ModelWriter:
 
     async def _words(self, parent: Attempt | None) -> str:
         """The brief, written once for each device."""
-        gpu = self._options.gpu if parent is None else _gpu_of(parent.graded.device)
+        gpu = self._options.gpu if parent is None else _gpu_of(parent.report.device)
         if self._brief is None or (parent is not None and self._brief[0] != gpu):
             self._brief = gpu, await asyncio.to_thread(brief, self._task.problem, gpu)
         return self._brief[1]
@@ -167,7 +167,7 @@ class ModelWriter:
         if not isinstance(outcome, Passed):
             # Refusals count the lines of the text as it was written, compilers those of what they were given.
             return failure(program_of(attempt.candidate) if isinstance(outcome, Rejected) else graded, outcome), ()
-        device = attempt.graded.device
+        device = attempt.report.device
         circumstance = Circumstance(
             passed=outcome,
             baseline_us=attempt.baseline_us,
@@ -176,7 +176,7 @@ class ModelWriter:
             num_sms=device.num_sms,
         )
         name = attempt.candidate.candidate_id
-        profile = next((each for each in attempt.graded.profiles if each.candidate_id == name), None)
+        profile = next((each for each in attempt.report.profiles if each.candidate_id == name), None)
         told, made = success(graded, circumstance, self._task.order.options.refine.feedback, profile)
         return told, tuple(each.name for each in made)
 

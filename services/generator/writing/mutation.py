@@ -9,7 +9,7 @@ from services.generator.writing.account import WritingAccount
 from services.generator.writing.writer import Ask, Attempt, Beginning, NothingNew
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FAMILIES, FamilyInstance
-from sparsesmith.mutation import Mutant, Subject, drawn, subject_of
+from sparsesmith.mutation import Mutant, Subject, random_mutant, subject_of
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.prompts.refinement import refinement_parent
 from sparsesmith_proto.api import SourceName
@@ -18,10 +18,10 @@ from sparsesmith_proto.kernel import Candidate, FromFamily, Mutated, Origin
 log = logging.getLogger(__name__)
 
 STEPS = (1, 1, 2, 3)
-"""Changes at a time, drawn from these: two may pay where neither does alone."""
+"""Changes at a time, chosen from these: two may pay where neither does alone."""
 
-DRAWS_A_CHILD = 8
-"""Draws until one is a program that was not tried; then the parent is taken to have no more."""
+ATTEMPTS_A_CHILD = 8
+"""Attempts until one is a program that was not tried; then the parent is taken to have no more."""
 
 
 class MutationWriter:
@@ -36,8 +36,8 @@ class MutationWriter:
 
     def __init__(self, task: TuningTask) -> None:
         self._task = task
-        self._drawing = asyncio.Lock()
-        """Draws are made one after the other, so that the same search is made again."""
+        self._choosing = asyncio.Lock()
+        """Choices are made one after the other, so that the same search is made again."""
         self._tried: set[str] = set()
         self._sent: dict[str, Mutant] = {}
         self._subjects: dict[str, Subject | None] = {}
@@ -48,14 +48,14 @@ class MutationWriter:
 
     async def write(self, ask: Ask) -> Candidate:
         assert ask.parent is not None, "mutators have nothing to change"
-        async with self._drawing:
+        async with self._choosing:
             return await asyncio.to_thread(self._child, ask, ask.parent)
 
     def _child(self, ask: Ask, parent: Attempt) -> Candidate:
         subject = self._subject(parent.candidate)
-        for attempt in range(DRAWS_A_CHILD) if subject is not None else ():
+        for attempt in range(ATTEMPTS_A_CHILD) if subject is not None else ():
             seed = f"{ask.num_before}.{attempt}"
-            mutant = drawn(subject, seed, Random(seed).choice(STEPS)) if subject is not None else None
+            mutant = random_mutant(subject, seed, Random(seed).choice(STEPS)) if subject is not None else None
             if mutant is not None and mutant.text not in self._tried:
                 self._tried.add(mutant.text)
                 return self._candidate(ask, parent, mutant, seed)

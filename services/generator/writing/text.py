@@ -4,7 +4,7 @@ import asyncio
 from typing import Literal, Protocol, runtime_checkable
 
 from services.generator.policy.engine import EngineFailed, TokenPrompt
-from services.generator.policy.sampling import MAX_DRAWS, PolicySampler
+from services.generator.policy.sampling import MAX_ATTEMPTS, PolicySampler
 from services.generator.writing.model import Answer, TooLong
 from services.generator.writing.writer import NoAnswer
 from sparsesmith.errors import Unavailable
@@ -39,7 +39,7 @@ class TextModel:
         prompt = await asyncio.to_thread(self._prompts.chat, asked)
         if self._sampler.is_broken:
             raise Unavailable("the engine could not be loaded", field="refine.writer", value=self.name)
-        for _ in range(MAX_DRAWS):
+        for _ in range(MAX_ATTEMPTS):
             engine = await self._sampler.host.serving()
             limit = engine.max_context_tokens - options.max_program_tokens
             if len(prompt.token_ids) > limit:
@@ -52,4 +52,4 @@ class TextModel:
             except EngineFailed:
                 continue
             return Answer(sample.text, len(prompt.token_ids), len(sample.token_ids))
-        raise NoAnswer("engine", f"no engine held out for an answer {MAX_DRAWS} times")
+        raise NoAnswer("engine", f"no engine held out for an answer {MAX_ATTEMPTS} times")

@@ -33,8 +33,8 @@ class Attempt:
 
     candidate: Candidate
     outcome: Outcome
-    graded: EvaluationReport
-    """The report that it is from: device, baselines, profiles."""
+    report: EvaluationReport
+    """That it is from: device, baselines, profiles."""
     generation: int = 0
     """Changes since the program that its chain began with."""
     before: Attempt | None = None
@@ -48,7 +48,7 @@ class Attempt:
 
     @property
     def baseline_us(self) -> float:
-        return self.graded.baselines.best_routine().timing.median_us
+        return self.report.baselines.best_routine().timing.median_us
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     learn.add_argument("--judge-every-minutes", type=float, default=5.0)
     learn.add_argument("--batch-groups", type=int, default=32, help="groups of 16 samples an update")
     learn.add_argument("--max-policy-age", type=int, default=2)
-    learn.add_argument("--at-once", type=int, default=16, help="workloads drawn or graded at a time")
+    learn.add_argument("--at-once", type=int, default=16, help="workloads sampled or graded at a time")
     learn.add_argument("--evaluators", type=int, default=1)
     learn.set_defaults(run=_learn)
     demo = commands.add_parser("demo", help="at toy size on a CPU")

@@ -39,9 +39,9 @@ class Admission:
     """Versions; likewise."""
 
     def room(self, running: int) -> int:
-        """Samples that may be begun while `running` others are drawn or graded; below 1: none.
+        """Samples that may be begun while `running` others are sampled or graded; below 1: none.
 
-        While a version waits for its canary samples are still drawn from the one before, a version older than the
+        While a version waits for its canary samples are still taken from the one before, a version older than the
         trainer is: its batch counts as not yet learned from.
         """
         batches = self.max_policy_age + 1 - self._is_a_version_under_way()

@@ -64,7 +64,7 @@ class CourseOptions:
     """Of an update."""
     max_policy_age: int = 2
     at_once: int = 16
-    """Lessons drawn or graded at a time."""
+    """Lessons sampled or graded at a time."""
     num_evaluators: int = 1
     job_s: float = 120.0
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -25,7 +25,7 @@ class PostingOptions:
     group: int
     """Samples of one lesson: one prompt's."""
     at_once: int
-    """Lessons that are drawn or graded at a time."""
+    """Lessons that are sampled or graded at a time."""
     job_s: float
     """Longest time of one."""
 

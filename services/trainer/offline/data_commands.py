@@ -73,14 +73,14 @@ def _run_programs(options: argparse.Namespace) -> dict[str, object]:
 
 
 def in_equal_parts(programs: Mapping[str, Sequence[str]], most: int) -> list[tuple[str, str]]:
-    """At most `most` programs with their families, drawn evenly; a family that has few leaves its part to others."""
-    draw, chosen = random.Random(0), list[tuple[str, str]]()
+    """At most `most` programs with their families, chosen evenly; a family that has few leaves its part to others."""
+    chance, chosen = random.Random(0), list[tuple[str, str]]()
     for left, (family, texts) in zip(
         range(len(programs), 0, -1), sorted(programs.items(), key=lambda pair: len(pair[1])), strict=True
     ):
         part = min(len(texts), (most - len(chosen)) // left)
-        chosen += [(family, text) for text in draw.sample(texts, part)]
-    draw.shuffle(chosen)
+        chosen += [(family, text) for text in chance.sample(texts, part)]
+    chance.shuffle(chosen)
     return chosen
 
 
@@ -161,9 +161,9 @@ def _faults(workload: WorkloadTargets, patterns: Patterns, most: int) -> Iterato
     key = workload.key
     circumstances = Circumstances(patterns.named(key.pattern), key.num_dense_cols, NUM_SMS)
     for number in range(most):
-        draw = random.Random(f"{key} {number}")
+        chance = random.Random(f"{key} {number}")
         working = workload.targets[number % len(workload.targets)].program
-        found = broken(working, key.operation, key.element_type, circumstances, draw)
+        found = broken(working, key.operation, key.element_type, circumstances, chance)
         if found is not None:
             yield Repair(found[0], failure_report("rejected", found[1]), working)
 

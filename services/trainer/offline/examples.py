@@ -62,7 +62,7 @@ class Example:
 
 
 class Examples:
-    """Of workloads, drawn by weight."""
+    """Of workloads, chosen by weight."""
 
     def __init__(
         self, workloads: Sequence[WorkloadTargets], tokenizer: Tokenizer, rules: ExampleRules, seed: int = 0
@@ -89,7 +89,7 @@ class Examples:
         epoch, place = divmod(step, batches)
         generator = np.random.default_rng((self._seed, step))
         order = self._orders(epoch)[place * size : (place + 1) * size]
-        return [self._drawn(int(index), generator) for index in order]
+        return [self._chosen(int(index), generator) for index in order]
 
     def fixed(self, most: int = 2_000) -> Iterator[Example]:
         """Always the same ones, to measure on: every target to write, and of each workload one of the other kinds."""
@@ -105,7 +105,7 @@ class Examples:
     def _order(self, epoch: int) -> list[int]:
         return [int(each) for each in np.random.default_rng((self._seed, 1 << 40, epoch)).permutation(len(self))]
 
-    def _drawn(self, index: int, generator: np.random.Generator) -> Example:
+    def _chosen(self, index: int, generator: np.random.Generator) -> Example:
         rules, luck = self._rules, generator.random()
         found = None
         if luck < rules.improve_share:
@@ -123,7 +123,7 @@ class Examples:
         workload = self.workloads[index]
         if workload.improvements and generator.random() < self._rules.harvest_share:
             gains = [math.log(each.gain) for each in workload.improvements]
-            edit = workload.improvements[_draw(gains, generator)]
+            edit = workload.improvements[_chosen_by(gains, generator)]
             return self._after("improve", index, edit.parent, edit.report, edit.child)
         target = self._one_target(index, generator)
         times = [each.median_us for each in workload.measured]
@@ -156,7 +156,7 @@ class Examples:
 
     def _one_target(self, index: int, generator: np.random.Generator) -> int:
         weights = [self.workloads[index].targets[each].weight for each in self._targets[index]]
-        return self._targets[index][_draw(weights, generator)]
+        return self._targets[index][_chosen_by(weights, generator)]
 
     def _short_targets(self, workload: WorkloadTargets) -> list[int]:
         """Places of those that may be learned."""
@@ -174,5 +174,5 @@ class Examples:
         return [*refinement_token_ids(self._tokenizer, parent, report), BOS_ID]
 
 
-def _draw(weights: Sequence[float], generator: np.random.Generator) -> int:
+def _chosen_by(weights: Sequence[float], generator: np.random.Generator) -> int:
     return int(generator.choice(len(weights), p=np.array(weights) / sum(weights)))

@@ -69,7 +69,7 @@ def sample_programs(
         soft = networks.encoder(prompts)
         table = networks.model.get_input_embeddings()
         start = table(torch.full((len(soft), 1), BOS_ID, device=soft.device))
-        drawn = networks.model.generate(  # type: ignore[misc]
+        sampled = networks.model.generate(  # type: ignore[misc]
             inputs_embeds=torch.cat([soft.to(start.dtype), start], dim=1),
             attention_mask=torch.ones(soft.shape[0], soft.shape[1] + 1, dtype=torch.long, device=soft.device),
             do_sample=settings.temperature > 0,
@@ -80,7 +80,7 @@ def sample_programs(
             pad_token_id=PAD_ID,
             eos_token_id=EOS_ID,
         )
-    rows = [row.tolist() for row in cast(Tensor, drawn).cpu()]
+    rows = [row.tolist() for row in cast(Tensor, sampled).cpu()]
     return [(decode_program(tokenizer, row), _length(row), EOS_ID in row) for row in rows]
 
 

@@ -1,7 +1,7 @@
 """Prompt arrays of many patterns, several samples each, held as tensors where training runs.
 
 Sampling nonzeros takes milliseconds on a CPU, a training step on a GPU about as long: so each pattern is sampled
-`samples` times ahead and an epoch draws from those.
+`samples` times ahead and an epoch takes from those.
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,14 +98,14 @@ class PromptPool:
         if self._kind == "profiled":
             circumstances = torch.stack([each.circumstances for each in asked]).to(rows.device)
             features = torch.cat([features, circumstances], dim=1)
-        drawn = PromptBatch(
+        prompts = PromptBatch(
             torch.stack([each.header for each in asked]).to(rows.device),
             features,
             self._points[rows].float(),
             self._mask[rows],
             self._windows[rows],
         )
-        return drawn if noise is None else disturbed(drawn, noise, self._kind)
+        return prompts if noise is None else disturbed(prompts, noise, self._kind)
 
 
 def disturbed(batch: PromptBatch, noise: Noise, kind: EncoderKind) -> PromptBatch:

@@ -90,7 +90,7 @@ def leave_one_out_best(rewards_B: Tensor, groups_B: Tensor, k: int) -> Tensor:
 
 
 def _chances_of_best(count: int, chosen: int) -> list[float]:
-    """That the i-th smallest of `count` is the best of `chosen` of them, drawn without putting back."""
+    """That the i-th smallest of `count` is the best of `chosen` of them, taken without putting back."""
     return [math.comb(number, chosen - 1) / math.comb(count, chosen) for number in range(count)]
 
 

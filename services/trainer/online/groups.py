@@ -20,7 +20,7 @@ class Group:
     """What came of one prompt so far."""
 
     size: int | None
-    """Samples that are drawn; None: not known."""
+    """Samples that are taken; None: not known."""
     last_at: float = 0.0
     """When the newest came, on a monotonic clock."""
     num_seen: int = 0

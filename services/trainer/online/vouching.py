@@ -1,4 +1,4 @@
-"""The trainer's part in a canary: what a generator's samples should have been drawn with."""
+"""The trainer's part in a canary: what a generator's samples should have been taken with."""
 
 import logging
 import math

@@ -41,7 +41,7 @@ class Wins:
             self._best.popitem(last=False)
         return True
 
-    def drawn(self, count: int, chance: random.Random) -> list[UsableRecord]:
+    def chosen(self, count: int, chance: random.Random) -> list[UsableRecord]:
         """Some of them, each at most once."""
         return chance.sample(list(self._best.values()), min(count, len(self._best)))
 

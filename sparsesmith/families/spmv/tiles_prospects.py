@@ -55,7 +55,7 @@ def packing(statistics: PatternStatistics, capacity: int, max_rows: int = 4096) 
     ends = pattern.rows_of(np.minimum(begins + capacity, pattern.nnz))
     rows = np.clip(ends - starts, 1, max_rows)
     nonzeros = offsets[np.minimum(starts + rows, num_rows)] - begins
-    # Rows are drawn evenly, tiles hold many or few of them: each tile counts once.
+    # Rows are sampled evenly, tiles hold many or few of them: each tile counts once.
     weights = 1 / rows
     order = np.argsort(rows)
     quantile = np.searchsorted(np.cumsum(weights[order]), 0.9 * weights.sum())

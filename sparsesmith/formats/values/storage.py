@@ -130,7 +130,7 @@ def stored_layout(storage: ValueStorage, layout: Layout, values: Array, grid: Sl
 
     Raises InvalidProgram for values that cannot be stored in that way.
     """
-    sizes, arrays = _STORES[type(storage)](storage, layout, values, grid)
+    sizes, arrays = _ENCODERS[type(storage)](storage, layout, values, grid)
     return Layout(
         sizes={**layout.sizes, **sizes},
         indices={**layout.indices, **arrays},
@@ -173,17 +173,17 @@ def _pieces(words: Array) -> Iterator[Array]:
         yield words[start : start + _SLOTS_AT_A_TIME]
 
 
-Stored = tuple[dict[str, int], dict[str, Array]]
+Encoded = tuple[dict[str, int], dict[str, Array]]
 
 
-def _store_dictionary(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Stored:
+def _encode_dictionary(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Encoded:
     packed = layout.pack(values)
     table = _distinct_or_refuse(packed, storage, "values (padding counts as zero)")
     codes = _codes(packed, table, _CODE_TYPES[storage.code][1])
     return {"num_distinct": table.size}, {"value_codes": codes, "dictionary": table}
 
 
-def _store_rows(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Stored:
+def _encode_rows(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Encoded:
     assert grid is not None
     slots = layout.pack(values).reshape(-1, grid.stride)[:, : grid.num_rows]
     hashes = _hash_rows(slots)
@@ -202,7 +202,7 @@ def _store_rows(storage: Any, layout: Layout, values: Array, grid: SlotGrid | No
     return {"num_distinct": order.size}, arrays
 
 
-def _store_constant(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Stored:
+def _encode_constant(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Encoded:
     if distinct(values, 1) is None:
         other = values[np.flatnonzero(values != values[0])[0]]
         raise InvalidProgram(
@@ -211,7 +211,7 @@ def _store_constant(storage: Any, layout: Layout, values: Array, grid: SlotGrid 
     return {}, {"constant_value": values[:1].copy()}
 
 
-def _store_float32(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Stored:
+def _encode_float32(storage: Any, layout: Layout, values: Array, grid: SlotGrid | None) -> Encoded:
     if values.dtype != np.float64:
         raise InvalidProgram(
             f"values float32: stores float64 values, the element type is {values.dtype}",
@@ -232,11 +232,11 @@ def _store_float32(storage: Any, layout: Layout, values: Array, grid: SlotGrid |
     return {}, {"values": layout.pack(narrow)}
 
 
-_STORES: dict[type, Callable[[Any, Layout, Array, SlotGrid | None], Stored]] = {
-    Dictionary: _store_dictionary,
-    RowDictionary: _store_rows,
-    Constant: _store_constant,
-    Float32: _store_float32,
+_ENCODERS: dict[type, Callable[[Any, Layout, Array, SlotGrid | None], Encoded]] = {
+    Dictionary: _encode_dictionary,
+    RowDictionary: _encode_rows,
+    Constant: _encode_constant,
+    Float32: _encode_float32,
 }
 
 

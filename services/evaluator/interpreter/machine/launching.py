@@ -167,7 +167,7 @@ def launch(
     shuffle: np.random.Generator | None = None,
 ) -> LaunchReport:
     """Run a kernel and report; writable buffers hold the results. With `block_stride` n, one block in n is run (counts
-    only); with -1 all blocks, from the last to the first; with `shuffle` all in an order drawn from it, the warps of
+    only); with -1 all blocks, from the last to the first; with `shuffle` all in an order made from it, the warps of
     each in turns of random order and length. Raises ValueError if the arguments do not fit the kernel's parameters.
     """
     decoded = module.decoded(kernel)
@@ -186,7 +186,7 @@ def launch(
 
 
 def _shuffle(numbers: NDArray[np.int64], num_blocks: int, generator: np.random.Generator) -> None:
-    """Draws the order of blocks and the seed of the warps' turns."""
+    """Chooses the order of blocks and the seed of the warps' turns."""
     step = int(generator.integers(1, num_blocks + 1))
     while gcd(step, num_blocks) > 1:
         step += 1
@@ -284,7 +284,7 @@ def _align(value: int, alignment: int) -> int:
 
 
 @dataclass
-class _Stored:
+class _Placed:
     """A buffer or variable placed in the arena."""
 
     place: Place
@@ -314,33 +314,33 @@ class _Launch:
         block_stride: int,
     ) -> None:
         self._module, self._kernel, self._shape = module, kernel, shape
-        self._stored = self._collect(arguments)
+        self._placed = self._collect(arguments)
         self._shared_bytes = _align(kernel.dynamic_shared_offset + shape.dynamic_shared_bytes, _ALIGNMENT)
         self._layout_arena()
         self.memory = self._build(_parameter_block(kernel, arguments), check_races, block_stride)
 
     # -- memory ---------------------------------------------------------------------------------------------------
-    def _collect(self, arguments: Sequence[Argument]) -> list[_Stored]:
-        stored: list[_Stored] = []
+    def _collect(self, arguments: Sequence[Argument]) -> list[_Placed]:
+        placed: list[_Placed] = []
         for index, argument in enumerate(arguments):
             if isinstance(argument, Buffer):
                 place = Place(
                     argument.name, buffer_address(index, argument), argument.array.itemsize, argument.array.size
                 )
                 contents = argument.array.view(np.uint8)
-                stored.append(_Stored(place, contents, argument.writable, argument.written, argument.dependent))
+                placed.append(_Placed(place, contents, argument.writable, argument.written, argument.dependent))
         for variable in self._module.variables:
             size = TYPE_BITS[variable.type_name] // 8
             address = self._module.variable_addresses[variable.name]
             place = Place(variable.name, address, size, variable.size_bytes // size)
             contents = self._module.memory[variable.name]
-            stored.append(_Stored(place, contents, variable.space == "global", None))
-        return sorted(stored, key=lambda item: not item.writable)
+            placed.append(_Placed(place, contents, variable.space == "global", None))
+        return sorted(placed, key=lambda item: not item.writable)
 
     def _layout_arena(self) -> None:
         end = self._shared_bytes
         self._writable_end = end
-        for item in self._stored:
+        for item in self._placed:
             item.arena = end + item.place.address % _ALIGNMENT
             end = _align(item.arena + len(item.contents), _ALIGNMENT)
             if item.writable:
@@ -362,7 +362,7 @@ class _Launch:
                 layout.FLAG_READ_ONLY,
             ),
         ]
-        for item in self._stored:
+        for item in self._placed:
             flags = (0 if item.writable else layout.FLAG_READ_ONLY) | (layout.FLAG_DEPENDENT if item.dependent else 0)
             rows.append((item.place.address, len(item.contents), item.arena, layout.SPACE_GLOBAL, flags))
         regions = np.zeros((len(rows), layout.NUM_REGION_COLUMNS), dtype=np.int64)
@@ -385,7 +385,7 @@ class _Launch:
         arena = np.empty(self._arena_bytes // 8, dtype=np.uint64)
         data = arena.view(np.uint8)
         data[: self._shared_bytes] = 0xFF
-        for item in self._stored:
+        for item in self._placed:
             data[item.arena : item.arena + len(item.contents)] = item.contents
         data[self._parameter_arena : self._parameter_arena + len(parameters)] = np.frombuffer(parameters, np.uint8)
         data[self._local_arena :] = 0xFF
@@ -394,7 +394,7 @@ class _Launch:
         marks = np.zeros((cells + 1, columns.NUM_CELL_MARKS), dtype=np.int32)
         if cells:
             marks[:, columns.CELL_INITIALISED_BYTES] = 15
-            for item in self._stored:
+            for item in self._placed:
                 if item.writable and item.written is not None:
                     marks[item.cells, columns.CELL_INITIALISED_BYTES] = item.written
         numbers = np.zeros(columns.NUM_LAUNCH, dtype=np.int64)
@@ -499,7 +499,7 @@ class _Launch:
         """Copy what the kernel may have written into the caller's arrays and the module's variables."""
         data, marks = self.memory.bytes1, self.memory.cell_marks
         is_shadowed = self.memory.launch[columns.LAUNCH_CELLS] > 0
-        for item in self._stored:
+        for item in self._placed:
             if item.writable:
                 item.contents[:] = data[item.arena : item.arena + len(item.contents)]
                 if item.written is not None and is_shadowed:
@@ -507,7 +507,7 @@ class _Launch:
 
     def report(self) -> LaunchReport:
         """Finding and counts of the finished launch."""
-        places = [item.place for item in self._stored]
+        places = [item.place for item in self._placed]
         finding = describe_finding(self.memory.found, self._kernel, places, self._shape.grid, self._shape.block)
         return LaunchReport(finding, self._counts())
 

@@ -187,7 +187,7 @@ def _finish_block(m: Machine) -> None:
 
 
 @machine_code
-def _drawn(m: Machine, bound: int) -> int:
+def _random_below(m: Machine, bound: int) -> int:
     """A number below the bound; the launch's seed goes on (Knuth's 64-bit congruential generator)."""
     state = m.launch[LAUNCH_SEED] * 6364136223846793005 + 1442695040888963407
     m.launch[LAUNCH_SEED] = state
@@ -195,9 +195,9 @@ def _drawn(m: Machine, bound: int) -> int:
 
 
 @machine_code
-def _drawn_step(m: Machine, bound: int) -> int:
+def _random_step(m: Machine, bound: int) -> int:
     """A number that has no divisor in common with the bound: its multiples reach every number below."""
-    step = 1 + _drawn(m, bound)
+    step = 1 + _random_below(m, bound)
     while True:
         one, other = step, bound
         while other:
@@ -214,7 +214,7 @@ def _run_block(m: Machine) -> None:
     while True:
         ran = False
         if m.launch[LAUNCH_SEED]:
-            first, step = _drawn(m, warps), _drawn_step(m, warps)
+            first, step = _random_below(m, warps), _random_step(m, warps)
         for place in range(warps):
             warp = (first + place * step) % warps
             if next_ready(m, warp) >= 0:
@@ -248,7 +248,7 @@ def _release_waiting(m: Machine) -> bool:
 @machine_code
 def _run_warp(m: Machine, warp: int) -> None:
     """Run fronts of a warp until all wait or have left, or the slice is used up."""
-    budget = 1 + _drawn(m, SHUFFLED_SLICE_STEPS) if m.launch[LAUNCH_SEED] else SLICE_STEPS
+    budget = 1 + _random_below(m, SHUFFLED_SLICE_STEPS) if m.launch[LAUNCH_SEED] else SLICE_STEPS
     while True:
         index = next_ready(m, warp)
         if index < 0:

@@ -24,7 +24,7 @@ export class CandidateTable {
     /** @type {Tried[]} */
     this.candidates = [];
     this.body = h("tbody", {});
-    this.more = h("button", { type: "button", class: "quiet", hidden: true, on: { click: () => { this.all = true; this.draw(); } } });
+    this.more = h("button", { type: "button", class: "quiet", hidden: true, on: { click: () => { this.all = true; this.paint(); } } });
     const heads = ["number", "source", "what", "outcome", "memory", "second"].map((head) => h("th", { scope: "col" }, head));
     this.element = h("div", {},
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "What was tried" },
@@ -35,10 +35,10 @@ export class CandidateTable {
   /** @param {Tried[]} candidates */
   update(candidates) {
     this.candidates = [...candidates].sort((one, other) => rank(one) - rank(other) || one.number - other.number);
-    this.draw();
+    this.paint();
   }
 
-  draw() {
+  paint() {
     const seen = this.all ? this.candidates : this.candidates.slice(0, FIRST);
     fill(this.body, seen.map((tried) => this.row(tried)));
     this.more.hidden = seen.length === this.candidates.length;

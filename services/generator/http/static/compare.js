@@ -27,7 +27,7 @@ export async function compare() {
     }
     const sides = await Promise.all([side(one), side(other)]);
     fill(more, card("Side by side", {}, table(sides)), progress(sides), differences(sides));
-    drawProgress(sides);
+    paintProgress(sides);
   } catch (error) {
     if (!(error instanceof Trouble)) throw error;
     trouble(more, error.message);
@@ -82,7 +82,7 @@ function progress(sides) {
 }
 
 /** @param {Side[]} sides */
-function drawProgress(sides) {
+function paintProgress(sides) {
   const host = /** @type {HTMLElement} */ (document.getElementById("progress"));
   const moments = [...new Set(sides.flatMap((each) => each.tried.map((tried) => tried.graded_s)))].sort((one, other) => one - other);
   if (!moments.length) return;

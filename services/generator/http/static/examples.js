@@ -29,13 +29,13 @@ export function stencil(extents, offsets) {
 
 /** Rows of about `mean` entries, lengths and columns by Zipf's law. @param {number} size @param {number} mean @returns {Lists} */
 export function powerLaw(size, mean) {
-  const draw = random(20261122);
+  const chance = random(20261122);
   const harmonic = Math.log(size);
   return gathered(size, size, (add) => {
     for (let row = 0; row < size; row++) {
       const length = Math.min(size / 8, Math.max(1, Math.round((mean * size) / harmonic / (1 + ((row * 7919) % size)))));
       const seen = new Set([row]);
-      while (seen.size < length) seen.add(Math.min(size - 1, Math.floor(size ** draw()) - 1));
+      while (seen.size < length) seen.add(Math.min(size - 1, Math.floor(size ** chance()) - 1));
       for (const col of seen) add(row, col);
     }
   });

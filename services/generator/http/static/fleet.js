@@ -13,13 +13,13 @@ export function fleet() {
   fill(content, h("h1", {}, "Fleet"), view.said, card("What waits", {}, view.queue), card("Who works", {}, view.workers),
     card("Policy", {}, view.policy, h("h3", { id: "measures", hidden: true }, "Reward and pass share of the versions"), view.plot));
   /** @type {any} */
-  let drawn = null;
+  let plot = null;
   const look = async () => {
     try {
       const [now, ready] = await Promise.all([ask("v1/fleet"), readiness()]);
       fill(view.queue, queue(now, ready));
       fill(view.workers, workers(now));
-      drawn = policy(view, now.policy, drawn);
+      plot = policy(view, now.policy, plot);
       view.said.hidden = true;
     } catch (error) {
       view.said.hidden = false;
@@ -61,17 +61,17 @@ function workers(now) {
     h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows))), trainers.length ? trainers : h("p", { class: "muted" }, "No trainer has told of itself within the last minute."));
 }
 
-/** @param {any} view @param {any} status @param {any} drawn */
-function policy(view, status, drawn) {
+/** @param {any} view @param {any} status @param {any} plot */
+function policy(view, status, plot) {
   if (!status) {
     fill(view.policy, h("p", { class: "muted" }, "This service runs without a policy: kernel families are all there is."));
-    return drawn;
+    return plot;
   }
   fill(view.policy,
     h("p", {}, h("strong", {}, `Version ${status.version}`), ` of ${status.model} serves (${count(status.num_parameters)} parameters, encoder ${status.encoder}).`,
       status.under_probe === null ? "" : ` Version ${status.under_probe} is under probe: no user is given its samples.`),
     status.verdicts.length ? verdicts(status) : h("p", { class: "muted" }, "No version has been published yet: the policy serves as it was shipped."));
-  return measures(view, status, drawn);
+  return measures(view, status, plot);
 }
 
 /** @param {any} status */
@@ -86,15 +86,15 @@ function verdicts(status) {
     h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows)));
 }
 
-/** @param {any} view @param {any} status @param {any} drawn */
-function measures(view, status, drawn) {
+/** @param {any} view @param {any} status @param {any} plot */
+function measures(view, status, plot) {
   const scored = status.verdicts.filter((/** @type {any} */ each) => each.scores);
   /** @type {HTMLElement} */ (document.getElementById("measures")).hidden = !scored.length;
-  if (!scored.length) return drawn;
+  if (!scored.length) return plot;
   const data = [scored.map((/** @type {any} */ each) => each.announcement.version), scored.map((/** @type {any} */ each) => each.scores.mean_reward), scored.map((/** @type {any} */ each) => each.scores.pass_share)];
-  if (drawn) {
-    drawn.setData(data);
-    return drawn;
+  if (plot) {
+    plot.setData(data);
+    return plot;
   }
   view.plot.after(h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch policy" }), "mean reward of the canary"), h("li", {}, h("span", { class: "swatch families" }), "pass share")));
   return chart(view.plot, {

@@ -46,7 +46,7 @@ class JobView {
     this.program = card("Program", { id: "program", hidden: true }, this.code);
     this.progress = card("Candidates by second", { class: "wide" }, this.scatter.element);
     this.all = card("What was tried", {}, this.table.element);
-    this.isDrawn = false;
+    this.isPainted = false;
     /** Of the permalink: goes with links, which cannot have a key. */
     this.secret = SECRET;
     this.json = h("a", { class: "button quiet" }, "JSON");
@@ -86,7 +86,7 @@ class JobView {
       }
     }
     this.json.setAttribute("href", this.linkTo(`v1/kernels/${this.jobId}`));
-    if (this.isDrawn && this.status) this.draw(this.status);
+    if (this.isPainted && this.status) this.paint(this.status);
   }
 
   async showMatrix() {
@@ -112,8 +112,8 @@ class JobView {
       this.showLink(true, error instanceof Error ? error.message : String(error));
     }
     if (this.status !== status) return;
-    this.draw(status);
-    this.isDrawn = true;
+    this.paint(status);
+    this.isPainted = true;
     requestAnimationFrame(() => performance.measure("event to pixel", { start: cameAt, end: performance.now() }));
   }
 
@@ -149,7 +149,7 @@ class JobView {
   }
 
   /** @param {JobStatus} status */
-  draw(status) {
+  paint(status) {
     const { status: state } = status;
     const { candidates } = this.tried;
     if (state.state === "running") fill(this.verdict, progressOf(state, this.isEstimated()));
@@ -157,9 +157,9 @@ class JobView {
     this.table.update(candidates);
     const isSilent = hasEnded(state) && !candidates.length;
     this.progress.hidden = this.all.hidden = isSilent;
-    if (state.report) this.drawAnswer(state.report, candidates);
+    if (state.report) this.paintAnswer(state.report, candidates);
     else if (state.answer) fill(this.answer, card("Routines of the library", {}, routinesTable(state.answer.baselines)));
-    if (!this.picked) this.drawProgram(state);
+    if (!this.picked) this.paintProgram(state);
   }
 
   /** @param {import("./types.js").State} state @returns {number | null} */
@@ -170,7 +170,7 @@ class JobView {
   }
 
   /** @param {import("./types.js").Report} report @param {TriedCandidate[]} candidates */
-  drawAnswer(report, candidates) {
+  paintAnswer(report, candidates) {
     const isKept = candidates.length ? null : h("p", { class: "note" }, "This answer was found by an earlier or simultaneous search for the same matrix; what that one tried is on its own page.");
     fill(this.worth, card("Is it worth it?", {}, breakEven(report)), card("Roofline", {}, roofline(report, candidates)));
     fill(this.answer,
@@ -186,7 +186,7 @@ class JobView {
   }
 
   /** @param {import("./types.js").State} state */
-  drawProgram(state) {
+  paintProgram(state) {
     const answer = state.report ? shown(state.report)?.candidate : state.answer?.evaluation.candidate;
     const text = answer?.program ?? state.best_program;
     this.program.hidden = !text;

@@ -37,8 +37,8 @@ export function roofline(report, tried) {
   if (L2_GBS[device.name]) roofs.push({ name: "L2, as the estimates take it", gbs: L2_GBS[device.name] });
   const points = pointsOf(report, tried);
   const scale = scaleOf(points, roofs);
-  const drawn = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Roofline" }, picture(points, roofs, scale));
-  return h("figure", {}, drawn, legend(points, roofs, report));
+  const frame = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Roofline" }, picture(points, roofs, scale));
+  return h("figure", {}, frame, legend(points, roofs, report));
 }
 
 /** @typedef {{name: string, intensity: number, gflops: number, kind: "routine" | "tried" | "answer"}} Point */
@@ -103,5 +103,5 @@ function legend(points, roofs, report) {
   const best = bestRoutine(report.baselines);
   const rate = answer ? answer.gflops / answer.intensity : csrBytes(report) / best.timing.median_us / 1e3;
   const shares = roofs.map((roof) => `${rough((100 * rate) / roof.gbs)} % of ${roof.name} (${Math.round(roof.gbs).toLocaleString("en-US")} GB/s)`);
-  return h("figcaption", { class: "muted small" }, `The kernel reads and writes at least ${rough(rate)} GB/s: ${shares.join(", ")}. What stays in the L2 from the product before is not read from memory, so small matrices stand above HBM. Routines are drawn at the bytes of CSR.`);
+  return h("figcaption", { class: "muted small" }, `The kernel reads and writes at least ${rough(rate)} GB/s: ${shares.join(", ")}. What stays in the L2 from the product before is not read from memory, so small matrices stand above HBM. Routines are shown at the bytes of CSR.`);
 }

@@ -92,7 +92,7 @@ export class Scatter {
           { stroke: () => colour("library"), width: 1.5, dash: [6, 5], points: { show: false } },
         ],
         cursor: { x: false, y: false, drag: { x: false, y: false }, points: { show: false } },
-        hooks: { draw: [(/** @type {any} */ drawn) => this.marks(drawn)] },
+        hooks: { draw: [(/** @type {any} */ plot) => this.marks(plot)] },
       },
       data,
     );
@@ -139,7 +139,7 @@ export class Scatter {
       const { colour: name, shape } = sourceOf(tried);
       ctx.strokeStyle = ctx.fillStyle = colour(tried.outcome.timing ? name : "failed");
       ctx.globalAlpha = 0.85;
-      draw(ctx, tried.outcome.timing ? shape : "cross", x, y, size);
+      paint(ctx, tried.outcome.timing ? shape : "cross", x, y, size);
     }
     ctx.restore();
   }
@@ -194,7 +194,7 @@ export function failure(tried) {
 }
 
 /** @param {CanvasRenderingContext2D} context @param {string} shape @param {number} x @param {number} y @param {number} size */
-function draw(context, shape, x, y, size) {
+function paint(context, shape, x, y, size) {
   context.beginPath();
   if (shape === "circle") context.arc(x, y, size, 0, 2 * Math.PI);
   else if (shape === "cross") {

@@ -43,7 +43,7 @@ class SpyPlot {
       this.said,
       h("div", { class: "row" }, buttons, copyButton(() => this.link(), "Copy JSON address")),
       h("p", { class: "muted small", id: "spy-keys" }, "Drag over a part to look closer; keys: + and −, arrows, 0 for all."));
-    document.addEventListener("themechange", () => this.draw());
+    document.addEventListener("themechange", () => this.paint());
     this.look(this.whole());
   }
 
@@ -77,7 +77,7 @@ class SpyPlot {
       if (number !== this.asked) return;
       this.density = density;
       if (!part.end_row) this.extent = { rows: density.end_row, cols: density.end_col };
-      this.draw();
+      this.paint();
       this.say();
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
@@ -86,19 +86,19 @@ class SpyPlot {
     }
   }
 
-  draw() {
+  paint() {
     const density = this.density;
     if (!density) return;
     const context = this.canvas.getContext("2d");
     if (!context) {
-      fill(this.said, "This browser draws no canvas: the density is at the JSON address.");
+      fill(this.said, "This browser paints no canvas: the density is at the JSON address.");
       return;
     }
     [this.canvas.width, this.canvas.height] = [density.grid_cols, density.grid_rows];
     const shape = (density.end_col - density.first_col) / (density.end_row - density.first_row);
     this.canvas.style.aspectRatio = String(Math.min(3, Math.max(1 / 1.5, shape)));
     context.putImageData(painted(density, context), 0, 0);
-    this.canvas.dataset.drawn = `${density.first_row}:${density.end_row},${density.first_col}:${density.end_col}`;
+    this.canvas.dataset.painted = `${density.first_row}:${density.end_row},${density.first_col}:${density.end_col}`;
   }
 
   /** @param {string} [words] */

@@ -32,7 +32,7 @@ def filled(problem: Problem, text: str, settings: Mapping[str, ParameterValue] |
     return bind_numbers(typed, settings or {}, circumstances, problem.workload.operation, problem.element_type).text
 
 
-def graded(
+def checked(
     problem: Problem, text: str, settings: Mapping[str, ParameterValue] | None = None
 ) -> Correct | Rejected | RunFailure:
     """Of a program with `T` for the element type. Fails where it does not compile."""

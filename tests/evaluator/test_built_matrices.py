@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.matrices.generated import stencil_2d
-from services.evaluator.isolation.built_formats import StoredMatrices
+from services.evaluator.isolation.built_formats import BuiltMatrices
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
@@ -34,13 +34,13 @@ def problem_of(pattern: Pattern) -> Problem:
 
 
 def test_a_format_is_built_once() -> None:
-    matrices = StoredMatrices(problem_of(PATTERN))
+    matrices = BuiltMatrices(problem_of(PATTERN))
     assert matrices.get(program("ell")) is matrices.get(program("ell"))
     assert matrices.get(program("ell")).conversion_ms > 0
 
 
 def test_formats_built_ahead_are_those_that_are_asked_for() -> None:
-    ahead, alone = StoredMatrices(problem_of(PATTERN)), StoredMatrices(problem_of(PATTERN))
+    ahead, alone = BuiltMatrices(problem_of(PATTERN)), BuiltMatrices(problem_of(PATTERN))
     programs = [program(storage) for storage in ("csr", "ell", "coo", "ell")]
     ahead.build_ahead(programs, limit_s=60)
     assert len(ahead.held) == 3
@@ -54,22 +54,22 @@ def test_formats_built_ahead_are_those_that_are_asked_for() -> None:
 
 def test_a_format_that_does_not_fit_is_refused_when_it_is_asked_for() -> None:
     wide = stencil_2d(300, 5)
-    matrices = StoredMatrices(problem_of(wide))
+    matrices = BuiltMatrices(problem_of(wide))
     matrices.build_ahead([program("csr index=u16"), program("coo")], limit_s=60)
     with pytest.raises(InvalidProgram):
         matrices.get(program("csr index=u16"))
 
 
 def test_nothing_is_begun_when_the_time_is_over() -> None:
-    matrices = StoredMatrices(problem_of(PATTERN))
+    matrices = BuiltMatrices(problem_of(PATTERN))
     matrices.build_ahead([program("ell")], limit_s=-1)
     assert not matrices._matrices
 
 
 def test_the_least_recently_used_go_first() -> None:
-    unlimited = StoredMatrices(problem_of(PATTERN))
+    unlimited = BuiltMatrices(problem_of(PATTERN))
     csr, ell, coo = (unlimited.get(program(storage)).format_bytes for storage in ("csr", "ell", "coo"))
-    matrices = StoredMatrices(problem_of(PATTERN), max_bytes=csr + max(ell, coo))
+    matrices = BuiltMatrices(problem_of(PATTERN), max_bytes=csr + max(ell, coo))
     first, second = matrices.get(program("csr")), matrices.get(program("ell"))
     assert matrices.get(program("csr")) is first
     matrices.get(program("coo"))
