@@ -1,6 +1,6 @@
 """Programs that a policy writes for the core development matrices: one JSON line a workload.
 
-python -m benchmarks.learning.sample_policy PACK OUT.jsonl [--policy models/sparsesmith-30m] [--samples 16]
+python -m benchmarks.learning.sample_policy PACK OUT.jsonl [--policy models/sparsesmith-28m] [--samples 16]
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pack", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--policy", type=Path, default=Path("models/sparsesmith-30m"))
+    parser.add_argument("--policy", type=Path, default=Path("models/sparsesmith-28m"))
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--only", help="only the matrices of this side of the split")
     parser.add_argument("--most", type=int, default=1000, help="matrices at most")

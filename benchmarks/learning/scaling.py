@@ -186,7 +186,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     measuring = commands.add_parser("measure")
     measuring.add_argument("--records", type=int, default=4000)
-    measuring.add_argument("--policy", type=Path, default=Path("models/sparsesmith-30m"))
+    measuring.add_argument("--policy", type=Path, default=Path("models/sparsesmith-28m"))
     commands.add_parser("write")
     commands.add_parser("check")
     options = parser.parse_args()

@@ -24,7 +24,7 @@ from services.trainer.offline.records import NUM_SMS, Rendering, read_records, u
 from services.trainer.offline.sides import Patterns, side_of, sides_in
 from services.trainer.tokenizer import TokenizerSize, encode_program, load_tokenizer, train_tokenizer
 
-SHIPPED = ROOT / "models" / "sparsesmith-30m" / "tokenizer.json"
+SHIPPED = ROOT / "models" / "sparsesmith-28m" / "tokenizer.json"
 OUT = ROOT / "benchmarks" / "results" / "cpu" / "tokens.json"
 LEARNED_SIZE = TokenizerSize(phrases=3000, phrase_characters=60)
 

@@ -38,7 +38,7 @@ DEVICE = DeviceDescription(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", type=Path, default=Path("models/sparsesmith-30m"))
+    parser.add_argument("--policy", type=Path, default=Path("models/sparsesmith-28m"))
     parser.add_argument("--out", type=Path, default=RESULTS / "cpu" / "trainer-update.json")
     parser.add_argument("--records", type=int, default=32)
     parser.add_argument("--threads", type=int, default=2)

@@ -51,7 +51,7 @@ class GeneratorSettings(BaseSettings):
     traces_endpoint: str = Field(default="", max_length=2000)
     """Where traces of jobs go, OTLP by HTTP: http://HOST:4318/v1/traces (extra `tracing`). Empty: nowhere."""
 
-    policy_dir: Path | None = Path("models/sparsesmith-30m")
+    policy_dir: Path | None = Path("models/sparsesmith-28m")
     """Folder of the policy. Empty: no policy, `families` is all there is."""
     policy_kind: str = Field(default="auto", pattern=r"^[a-z][a-z0-9_]{0,31}$")
     """What the folder holds: `matrix` (a matrix encoder beside the language model), `text` (any language model of

@@ -21,7 +21,7 @@ class TrainerSettings(BaseSettings):
     traces_endpoint: str = Field(default="", max_length=2000)
     """Where traces of jobs go, OTLP by HTTP: http://HOST:4318/v1/traces (extra `tracing`). Empty: nowhere."""
 
-    policy_dir: Path = Path("models/sparsesmith-30m")
+    policy_dir: Path = Path("models/sparsesmith-28m")
     """Folder of the policy to improve, which is also the reference that KL pulls to."""
     exchange_dir: Path = Path(".sparsesmith/policy")
     """Folder where weights are published, shared with the generator."""

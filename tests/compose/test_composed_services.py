@@ -65,7 +65,7 @@ def services(tmp_path_factory: pytest.TempPathFactory, valkey: Any) -> Iterator[
         "/tmp/numba": "",  # Beside the source, where this session's other tests have it: a fresh one takes minutes.
         "/tmp/cupy": str(folder / "cupy"),
         "/home/sparsesmith/.cache": str(folder / "engine-cache"),
-        "models/sparsesmith-30m": str(write_policy(folder / "policy", make_policy())),
+        "models/sparsesmith-28m": str(write_policy(folder / "policy", make_policy())),
     }
     (folder / "secrets" / "SPARSESMITH_REDIS_URL").write_text(valkey.address)
     composed = cpu_document()["services"]

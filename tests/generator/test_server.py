@@ -28,7 +28,7 @@ from tests.generator.reports import make_device, make_passed, make_report, make_
 MATRIX = {"num_rows": 3, "num_cols": 4, "row_indices": [0, 0, 1, 2], "col_indices": [0, 3, 1, 2]}
 BODY = {"matrix": MATRIX, "search": "families", "budget": {"candidates": 2, "seconds": 20}}
 WAIT = {"Prefer": "wait=20"}
-POLICY = Path(__file__).resolve().parents[2] / "models" / "sparsesmith-30m"
+POLICY = Path(__file__).resolve().parents[2] / "models" / "sparsesmith-28m"
 
 
 @pytest.fixture

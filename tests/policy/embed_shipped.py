@@ -17,7 +17,7 @@ from sparsesmith.prompts import header
 from sparsesmith.prompts.arrays import prompt_inputs
 from sparsesmith_proto.kernel import Prompt, Workload
 
-SHIPPED = Path(__file__).parents[2] / "models" / "sparsesmith-30m"
+SHIPPED = Path(__file__).parents[2] / "models" / "sparsesmith-28m"
 KNOWN = (("spmv", "float32", 1, "sm_90"), ("spmm", "float64", 32, "sm_120"), ("spmv", "float64", 1, "sm_70"))
 LATER = (("absolute_product", "float32", 1, "sm_90"), ("spmv", "float16", 1, "sm_90"), ("spmv", "float32", 1, "sm_130"))
 

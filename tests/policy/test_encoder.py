@@ -17,7 +17,7 @@ from sparsesmith_proto.kernel import Parent
 from sparsesmith_proto.message import ElementType
 
 HIDDEN = 32
-TOKENIZER = Tokenizer.from_file(str(Path(__file__).parents[2] / "models" / "sparsesmith-30m" / "tokenizer.json"))
+TOKENIZER = Tokenizer.from_file(str(Path(__file__).parents[2] / "models" / "sparsesmith-28m" / "tokenizer.json"))
 
 
 def make_pattern(seed: int = 0) -> Pattern:

@@ -21,7 +21,7 @@ from services.trainer.tokenizer import (
 from sparsesmith.policy.checkpoint import save_tokenizer
 from tests.trainer.conftest import make_program
 
-SHIPPED = load_tokenizer(Path(__file__).parents[2] / "models" / "sparsesmith-30m" / "tokenizer.json")
+SHIPPED = load_tokenizer(Path(__file__).parents[2] / "models" / "sparsesmith-28m" / "tokenizer.json")
 
 
 @settings(max_examples=200, deadline=None)

@@ -108,7 +108,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     _add_common(learn, minutes=12.0)
     learn.add_argument("--lessons", type=Path, required=True, help="pack of matrices to learn from")
     learn.add_argument("--probes", type=Path, required=True, help="pack of matrices to be judged by")
-    learn.add_argument("--policy", type=Path, default=Path("models/sparsesmith-30m"))
+    learn.add_argument("--policy", type=Path, default=Path("models/sparsesmith-28m"))
     learn.add_argument("--arm", choices=list(ARMS), default="ppo")
     learn.add_argument("--seed", type=int, default=0)
     learn.add_argument("--judge-every-minutes", type=float, default=5.0)

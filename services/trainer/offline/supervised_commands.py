@@ -45,7 +45,7 @@ def add_sft(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--pretrained", type=Path, required=True, help="folder of the language model")
     parser.add_argument("--encoder", choices=ENCODER_KINDS, default="profiled")
-    parser.add_argument("--name", default="sparsesmith-30m")
+    parser.add_argument("--name", default="sparsesmith-28m")
     parser.add_argument("--save", type=Path, help="the run's state: with it, a run that was killed goes on")
     parser.add_argument("--save-every-s", type=float, default=60.0)
     parser.add_argument("--out", type=Path, required=True, help="folder of the policy")
