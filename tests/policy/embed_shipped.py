@@ -33,7 +33,7 @@ def main() -> None:
         workload = Workload.model_validate(
             {"pattern": pattern.digest, "operation": operation, "element_type": element_type, "num_dense_cols": columns}
         )
-        prompt = Prompt(encoder="structural", sample_seed=3, architecture=architecture)
+        prompt = Prompt(encoder="profiled", sample_seed=3, architecture=architecture)
         (embedded,) = embedder.embed([prompt_inputs(pattern, workload, prompt)])
         told[f"{operation} {element_type} {architecture}"] = [
             float(embedded.sum()),
