@@ -60,7 +60,8 @@ def main() -> None:
     print(f"{len(programs)} samples in {time.monotonic() - began:.0f} s on {device}")
     with options.out.open("w", encoding="utf-8") as out:
         for index in range(0, len(asked), options.samples):
-            out.write(json.dumps(_line(*asked[index], programs[index : index + options.samples])) + "\n")
+            line = _line(*asked[index], programs[index : index + options.samples])
+            out.write(json.dumps({"policy": policy.description.name, **line}) + "\n")
 
 
 def _line(matrix: Matrix, workload: tuple[str, str, int], programs: list[str]) -> dict[str, object]:

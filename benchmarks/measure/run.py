@@ -1,7 +1,8 @@
 """Measures library routines, the tuner's kernels and a policy's samples side by side, through the evaluator itself.
 
     python -m benchmarks.measure.run                                  the examples and the generated matrices
-    python -m benchmarks.measure.run --pack CORE.pack [--samples SAMPLES.jsonl]     the core development matrices too
+    python -m benchmarks.measure.run --pack CORE.pack                 the core development matrices too
+    python -m benchmarks.measure.run --pack CORE.pack --samples SAMPLES.jsonl    only what a policy wrote for, its samples beside the tuner
     python -m benchmarks.measure.run --pack ALL.pack --held-out       only the validation matrices outside the core suite
     python -m benchmarks.measure.run --layers [--pack ALL.pack]       pruned layers only, SpMM, dense cuBLAS float32 beside it
 
@@ -95,7 +96,7 @@ def main() -> None:
             "commit": commit,
             "cost_model": "analytic" if isinstance(cost, AnalyticCost) else options.cost_model.name,
         }
-        suites = {plan: _suite(options, plan, device, how) for plan in map(parse_plan, options.plan)}
+        suites = {plan: _suite(options, plan, device, how, samples) for plan in map(parse_plan, options.plan)}
         work = ((source, plan) for plan, (sources, result) in suites.items() for source in result.wanting(sources))
         with closing(prepared_workloads(work, workshop)) as workloads:
             _measure_all(workloads, samples, process, {plan: result for plan, (_, result) in suites.items()}, deadline)
@@ -104,11 +105,13 @@ def main() -> None:
 
 
 def _suite(
-    options: argparse.Namespace, plan: Plan, device: DeviceDescription, how: Mapping[str, str]
+    options: argparse.Namespace, plan: Plan, device: DeviceDescription, how: Mapping[str, str], samples: Samples
 ) -> tuple[list[Source], "SuiteResult"]:
     """The matrices of a plan, and its result file with what an earlier run has measured."""
     sources = _sources(options, plan)
-    kind = "held_out" if options.held_out else "layers" if options.layers else "suite"
+    if options.samples:
+        sources = [source for source in sources if (source.name, *_kind_of(plan)) in samples]
+    kind = "samples" if options.samples else "held_out" if options.held_out else "layers" if options.layers else "suite"
     result = SuiteResult(kind, options.out, plan, device, how, [source.name for source in sources])
     if options.resume:
         result.resume(options.resume)
@@ -342,8 +345,12 @@ def _sources(options: argparse.Namespace, plan: Plan) -> list[Source]:
 
 def _samples_of(samples: Samples, prepared: Prepared, num_sms: int) -> tuple[Candidate, ...]:
     plan, problem = prepared.plan, Problem(prepared.workload, prepared.matrix.pattern)
-    programs = samples.get((prepared.matrix.name, plan.operation, plan.element_type, plan.num_dense_cols), [])
+    programs = samples.get((prepared.matrix.name, *_kind_of(plan)), [])
     return candidates_of(programs, problem, num_sms)
+
+
+def _kind_of(plan: Plan) -> tuple[str, str, int]:
+    return plan.operation, plan.element_type, plan.num_dense_cols
 
 
 def candidates_of(programs: Sequence[str], problem: Problem, num_sms: int) -> tuple[Candidate, ...]:

@@ -19,7 +19,7 @@ from benchmarks.report.break_even import break_even_section
 from benchmarks.report.known import KNOWN_RESULTS, known_results
 from benchmarks.report.layers import layers_section
 from benchmarks.report.plots import PLOT_KINDS, PLOTS, Plot, is_fresh, svg
-from benchmarks.report.results import Json, Suite, read_held_out, read_layers, read_results, read_suites
+from benchmarks.report.results import Json, Suite, read_held_out, read_layers, read_results, read_samples, read_suites
 
 REPORT = ROOT / "benchmarks" / "REPORT.md"
 README = ROOT / "README.md"
@@ -71,7 +71,7 @@ def summary(results: list[Json]) -> str:
     if suites:
         speedups = PLOT_KINDS[0]
         lines += ["", f"![{speedups.caption}, {suites[0].title}]({speedups.path(suites[0]).relative_to(ROOT)})"]
-    policy = tables.policy_lines(suites)
+    policy = tables.policy_lines(read_samples(results))
     return "\n".join([*lines, *(["", *policy] if policy else [])])
 
 
@@ -93,7 +93,7 @@ def report(results: list[Json]) -> str:
     for suite in suites:
         parts += suite_section(suite)
     parts += layers_section(read_layers(results))
-    policy = tables.policy_lines(suites)
+    policy = tables.policy_lines(read_samples(results))
     parts += ["## Policy samples", "", *policy, ""] if policy else []
     parts += evidence.services(results)
     return "\n".join(parts).rstrip() + "\n"

@@ -234,6 +234,11 @@ def read_layers(results: Iterable[Json]) -> list[Suite]:
     return _suites_of_kind("layers", results)
 
 
+def read_samples(results: Iterable[Json]) -> list[Suite]:
+    """The same of a policy's samples, beside the tuner's kernels on the same matrices."""
+    return _suites_of_kind("samples", results)
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     """Of positive values; NaN of none."""
     logs = [math.log(value) for value in values]
