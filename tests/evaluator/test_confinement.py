@@ -52,6 +52,39 @@ def done(results: dict[str, str]) -> set[str]:
     return {name for name, result in results.items() if result == DONE}
 
 
+NAMES_A_THREAD = """
+import threading
+from pathlib import Path
+from services.evaluator.confinement.profile import Profile, confine
+
+confine(Profile(gpu={gpu}))
+
+def name(path):
+    try:
+        with open(path, "w") as file:
+            file.write("named")
+        return Path(path).read_text().strip()
+    except OSError as error:
+        return type(error).__name__
+
+def work():
+    print(name(f"/proc/self/task/{{threading.get_native_id()}}/comm"))
+    print(name("/proc/self/oom_score_adj"), name("/proc/sys/kernel/core_pattern"))
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+
+@needs_all
+@pytest.mark.parametrize(("gpu", "thread"), [(True, "named"), (False, "PermissionError")])
+def test_cuda_s_driver_may_name_its_threads_and_write_nothing_else_of_the_kernel_s(gpu: bool, thread: str) -> None:
+    command = [sys.executable, "-c", NAMES_A_THREAD.format(gpu=gpu)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.split() == [thread, "PermissionError", "PermissionError"]
+
+
 @needs_all
 def test_a_confined_process_does_what_it_is_for_and_nothing_else(folder: Path) -> None:
     results = tried(folder, "no_programs")

@@ -103,6 +103,9 @@ def _rules(profile: Profile) -> list[tuple[Path, int]]:
     if profile.gpu:
         rules += [(path, landlock.DEVICE) for pattern in GPU_DEVICES for path in Path("/dev").glob(pattern)]
         rules.append((Path("/dev/shm"), landlock.WRITE))
+        # CUDA's driver (from 570 on) names its threads by /proc/self/task/TID/comm, opened as by `fopen` for writing,
+        # and does not initialise (CUDA_ERROR_OPERATING_SYSTEM) where it may not.
+        rules.append((Path(f"/proc/{os.getpid()}/task"), landlock.READ | landlock.WRITE_FILE | landlock.TRUNCATE))
     return rules
 
 
