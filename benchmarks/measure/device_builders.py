@@ -30,7 +30,7 @@ def choices(pattern: Pattern) -> Iterator[tuple[str, Mapping[str, ParameterValue
     """What winners ask for."""
     limits = ",".join(map(str, best_limits(count_lengths(pattern.row_lengths), 4, 32)))
     yield "row_bins", {"widths": limits, "steps": 4}
-    yield "row_bins", {"widths": limits, "steps": 4, "index": "u16", "bins": "sizes"}
+    yield "row_bins", {"widths": limits, "steps": 4, "index": "u16"}
     yield "ell", {}
     yield "sell", {"sigma": 1, "index": "u16"}
     yield "sell", {"sigma": 0}

@@ -1,14 +1,12 @@
 """A kernel at once: from the pattern in memory to a program that may be launched, by stage; and what it is worth.
 
-    python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--literal] [--seconds S]
-                                         [--out FOLDER]
+    python -m benchmarks.measure.instant [--nnz 1e5 1e6 1e7] [--runs 5] [--search 64] [--seconds S] [--out FOLDER]
 
 The choice is made in this process, as the generator makes it; format, compilation, input and check are an evaluator's
 (`Grader.hand_out`), without a queue between. Each run is of a pattern that nothing is remembered of; the stack is warm: the
 device and the compilers have worked before. `--search`: behind each first run the full protocol grades the same program and
 so many of the tuner's, which says what share of the searched kernel's speed the instant one has, and when each is repaid.
-`--literal`: the cost model's choice itself, where another has the matrix's numbers as arguments and stands in. The result
-file is written after every matrix.
+The result file is written after every matrix.
 
 Without a GPU the check is the interpreter's, whose time says nothing of a GPU's; choice, format and compilation are the host's.
 """
@@ -71,7 +69,6 @@ def main() -> None:
             Grader(process, compiler),
             CostModels(options.cost_model).on(device.name),
             options.type,
-            stands_in=not options.literal,
         )
         evaluator.run(named_patterns(3e4)["uniform"])
         how = {
@@ -83,7 +80,6 @@ def main() -> None:
             "command": command("benchmarks.measure.instant"),
             "element_type": options.type,
             "chosen_by": evaluator.cost.name,
-            "stands_in": not options.literal,
         }
         folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
         rows: list[dict[str, Any]] = []
@@ -142,9 +138,8 @@ def neighbours(num_rows: int, count: int) -> Pattern:
 class Evaluator:
     """One evaluator, and the model that chooses for it."""
 
-    def __init__(self, grader: Grader, cost: CostModel, element_type: ElementType, *, stands_in: bool) -> None:
+    def __init__(self, grader: Grader, cost: CostModel, element_type: ElementType) -> None:
         self.grader = grader
-        self._stands_in = stands_in
         self.cost = cost
         self._element_type = element_type
         self._num_runs = 0
@@ -180,7 +175,7 @@ class Evaluator:
         raise NonePassed(f"none of {TRIES} choices passed: {report.outcome}")
 
     def _choices(self, problem: Problem, stages: dict[str, float]) -> Iterator[Choice]:
-        found = choices(problem, self.cost, stands_in=self._stands_in)
+        found = choices(problem, self.cost)
         for _ in range(TRIES):
             began = time.perf_counter()
             choice = next(found, None)
@@ -193,7 +188,7 @@ class Evaluator:
         """The instant program and the tuner's, graded in full: times, the share of speed, products to be repaid."""
         problem = self.problem(pattern)
         began = time.perf_counter()
-        lead = candidate_of(next(choices(problem, self.cost, stands_in=self._stands_in)), "lead")
+        lead = candidate_of(next(choices(problem, self.cost)), "lead")
         reports = [self._graded(problem, (lead,), "lead")]
         ended_ms = [(time.perf_counter() - began) * 1e3]
         tuner = Tuner(grid_of_problem(problem), self.cost, TuningLimits(candidates=limit))
@@ -311,7 +306,6 @@ def _options() -> argparse.Namespace:
         "--runs", type=int, default=5, help="of each matrix; the first compiles, the others find the text"
     )
     parser.add_argument("--search", type=int, default=0, help="candidates of the search behind; 0: none")
-    parser.add_argument("--literal", action="store_true", help="no program stands in for the chosen one")
     parser.add_argument("--seconds", type=float, default=3600, help="no matrix is begun after this time")
     parser.add_argument("--type", choices=("float32", "float64"), default="float32")
     parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")

@@ -11,6 +11,7 @@ from benchmarks.report.results import Json, median
 PRODUCTS = (1e3, 1e4, 1e5, 1e6, 1e7)
 ANSWERS = ("instant", "0.1 s", "0.5 s", "full")
 AGAINST: Mapping[str, str] = {"best": "best routine", "default": "default"}
+STOOD_IN = "Where kernels of `row_bins_any` or `ell_any` stood in at once: families that are gone since."
 
 
 def break_even_section(results: Iterable[Json]) -> list[str]:
@@ -20,7 +21,8 @@ def break_even_section(results: Iterable[Json]) -> list[str]:
         if result.get("kind") == "instant" and result["device"]["kind"] == "cuda":
             table = _table(result["rows"])
             if table:
-                lines += [f"{result['date']}, {result['device']['name']}; `{result['command']}`.", "", *table, ""]
+                origin = f"{result['date']}, {result['device']['name']}; `{result['command']}`."
+                lines += [origin + (f" {STOOD_IN}" if result.get("stands_in") else ""), "", *table, ""]
     if not lines:
         return []
     intro = (

@@ -58,7 +58,6 @@ def operations_are_right() -> bool:
 def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     """Grades jobs until SIGTERM: the one in hand is given back to the queue, the device's process ended."""
     from services.evaluator import jobs
-    from services.evaluator.compiling.common import compile_common
     from services.evaluator.compiling.compiler import Compiler
     from services.evaluator.confinement.profile import available
     from services.evaluator.cores import num_cores
@@ -85,8 +84,6 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     ):
         device = process.start()
         compiler.warm_up(device.architecture)
-        if settings.compiles_common and device.kind != "interpreter":
-            compile_common(compiler, device.architecture)
         kernel = available()
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)

@@ -70,9 +70,6 @@ class EvaluatorSettings(BaseSettings):
     tells_of_all: bool = False
     """Whether programs of families and mutators that pass go on the trainer's stream, too, for a trainer that imitates
     (SPARSESMITH_TRAINER_IMITATION_SHARE). Off: no GPU has shown yet that it pays."""
-    compiles_common: bool = False
-    """Whether an evaluator with a GPU compiles, when it starts, what kernels at once are compiled from most often: for
-    generators with `instant_stand_ins`."""
     builds_formats: bool = False
     """Whether a GPU builds the formats of matrices from 100,000 nonzeros itself (`formats/on_device`). Off: the bits
     are the host's, but the time on a GPU was not measured yet."""

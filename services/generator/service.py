@@ -184,7 +184,7 @@ class Service:
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
             cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),
             trials=self.trials,
-            instant=InstantTools(self.evaluations, self._devices, settings.instant_stand_ins),
+            instant=InstantTools(self.evaluations, self._devices),
         )
 
     async def _devices(self) -> list[str]:

@@ -66,10 +66,6 @@ class GeneratorSettings(BaseSettings):
     """Folder of the cost model that `families` ranks by on its device. Missing: the analytic estimate."""
     mutates: bool = False
     """Whether `auto` changes the fastest programs by mutators, too. Off: no GPU has shown yet that it pays."""
-    instant_stand_ins: bool = False
-    """Whether `search="instant"` hands out programs that take as arguments what the chosen ones hold in their text, and
-    are seldom compiled anew. Off: how much slower they are was not measured on a GPU yet. No other search proposes
-    them."""
     endpoint_url: str = Field(default="", max_length=2000, pattern=r"^(https?://[^\s@?#]+)?$")
     """Address of a model that `refine` may ask, OpenAI-compatible, up to `/v1`. It is sent the task or a digest of the
     matrix, the programs of the search and what became of them (docs/security.md). Empty: none."""

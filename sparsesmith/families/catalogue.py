@@ -64,8 +64,6 @@ _LISTED = (
     *scatter.FAMILIES,
     *gather.FAMILIES,
     *entries.FAMILIES,
-    *row_bins.STAND_INS,
-    *padded.STAND_INS,
 )
 
 

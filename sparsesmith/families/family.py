@@ -24,11 +24,6 @@ def _any_storage(_: Choice, __: ValueStorage) -> bool:
     return True
 
 
-def nothing(_: Work) -> Iterator[Prospect]:
-    """Of families that no search proposes."""
-    yield from ()
-
-
 @dataclass(frozen=True)
 class FamilyInstance:
     """A family with its parameters chosen, and the program that gives."""

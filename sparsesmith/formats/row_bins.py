@@ -1,8 +1,7 @@
 """Rows gathered by length into bins of one width: where a warp's slots lie follows from its number alone.
 
 Within a bin a few neighbouring lanes share a row and the slots of a warp lie side by side, as in SELL; but a program
-that knows the bins (they depend on the row lengths only) reads no offsets before it reads columns and values. It may
-hold them in its text, or be handed them as numbers (`bins=sizes`): then the text is the same for every matrix.
+that knows the bins (they depend on the row lengths only) reads no offsets before it reads columns and values.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,13 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.formats.building.high_bits import (
-    HIGH_BITS,
-    high_bits_argument,
-    high_bytes_of,
-    slots_a_byte,
-    with_high_bits,
-)
+from sparsesmith.formats.building.high_bits import HIGH_BITS, high_bits_argument, high_bytes_of, with_high_bits
 from sparsesmith.formats.building.lanes import Lanes
 from sparsesmith.formats.format import (
     NARROW_REACH,
@@ -43,8 +36,6 @@ from sparsesmith.matrix.pattern import Int32Array, Pattern
 WARP = 32
 NO_ROW = -1
 MAX_BINS = 12
-MAX_SIZED_BINS = 6
-"""With `bins=sizes`: each is five or six arguments of every kernel."""
 LONGEST_ROW = 2**24
 
 
@@ -147,7 +138,6 @@ class RowBins(Format):
             "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
             "max_lanes": OneOf(32, (32, 64, 128, 256, 512, 1024)),
             "index": OneOf("i32", ("i32", "u16", *HIGH_BITS)),
-            "bins": OneOf("array", ("array", "sizes")),
         }
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
@@ -158,7 +148,13 @@ class RowBins(Format):
         return (
             Argument("int", "num_bins", "size", "bins with a row"),
             Argument("int", "num_warps", "size", "warps of all bins"),
-            *(_sized_bins(parameters) if parameters["bins"] == "sizes" else (_BINS,)),
+            Argument(
+                "const int*",
+                "bins",
+                "index",
+                "first warp, lanes a row, first place in row_permutation and first slot of each bin, and where the "
+                "last ends (lanes 0), length 4 * (num_bins + 1)",
+            ),
             Argument(
                 "const int*",
                 "row_permutation",
@@ -199,25 +195,21 @@ class RowBins(Format):
             _lanes(pattern, bin_, places, smallest).fill(pattern, own, value_sources[bin_.first_slot : bin_.past_slot])
             if narrow:
                 own.reshape(bin_.num_warps, -1)[:] -= smallest[:, None]
-        indices: dict[str, npt.NDArray[np.generic]] = {"row_permutation": permutation}
-        if parameters["bins"] == "array":
-            indices["bins"] = described_bins(bins)
+        indices: dict[str, npt.NDArray[np.generic]] = {"bins": described_bins(bins), "row_permutation": permutation}
         if narrow:
             indices["warp_col_base"] = base
         if parameters["index"] in HIGH_BITS:
             indices["high_bits"] = high_bytes_of(columns, _steps(bins), parameters["index"])
         indices["col_indices"] = columns if parameters["index"] == "i32" else columns.astype(np.uint16)
         return Layout(
-            sizes=sizes_of(bins, parameters),
+            sizes={"num_bins": len(bins), "num_warps": bins[-1].past_warp},
             indices=indices,
             value_sources=value_sources,
             num_slots=columns.size,
         )
 
     def restore(self, layout: Layout, parameters: Parameters, num_rows: int, num_cols: int) -> Pattern:
-        sized = parameters["bins"] == "sizes"
-        bins = _bins_of_sizes(layout.sizes) if sized else layout.indices["bins"].astype(np.int64)
-        described = bins.reshape(-1, 4)
+        described = layout.indices["bins"].astype(np.int64).reshape(-1, 4)
         columns = layout.indices["col_indices"].astype(np.int32)
         if parameters["index"] in HIGH_BITS:
             warps, slots_of_bins = np.diff(described[:, 0]), np.diff(described[:, 3])
@@ -234,61 +226,6 @@ class RowBins(Format):
                 base = layout.indices["warp_col_base"][first_warp : after[0]].astype(np.int32)
                 own += base[:, None, None, None]
         return pattern_of_slots(num_rows, num_cols, np.concatenate(slot_rows), columns, layout)
-
-
-_BINS = Argument(
-    "const int*",
-    "bins",
-    "index",
-    "first warp, lanes a row, first place in row_permutation and first slot of each bin, and where the "
-    "last ends (lanes 0), length 4 * (num_bins + 1)",
-)
-_SIZES = {
-    "past_warp": "the warp past its last",
-    "lanes": "threads a row, a power of two",
-    "steps": "slots of a lane",
-    "first_row": "first place in row_permutation",
-    "first_slot": "first slot",
-}
-_FIRST_BYTE = "first byte of high_bits"
-
-
-def _sized_bins(parameters: Parameters) -> Iterator[Argument]:
-    """Numbers of each bin, the widest first; behind the last they repeat it."""
-    meanings = _SIZES | ({"first_byte": _FIRST_BYTE} if parameters["index"] in HIGH_BITS else {})
-    for number in range(MAX_SIZED_BINS):
-        for name, meaning in meanings.items():
-            yield Argument("int", f"{name}_{number}", "size", f"bin {number}: {meaning}")
-
-
-def sizes_of(bins: tuple[Bin, ...], parameters: Parameters) -> dict[str, int]:
-    """The sizes of a layout with these bins."""
-    sizes = {"num_bins": len(bins), "num_warps": bins[-1].past_warp}
-    if parameters["bins"] == "array":
-        return sizes
-    index, first_byte = parameters["index"], 0
-    for number in range(MAX_SIZED_BINS):
-        bin_ = bins[min(number, len(bins) - 1)]
-        sizes |= {f"{name}_{number}": getattr(bin_, name) for name in _SIZES}
-        if index in HIGH_BITS:
-            sizes[f"first_byte_{number}"] = first_byte
-            if number < len(bins) - 1:
-                first_byte += bin_.num_warps * -(-bin_.steps // slots_a_byte(index)) * WARP
-    return sizes
-
-
-def _bins_of_sizes(sizes: Mapping[str, int]) -> npt.NDArray[np.int64]:
-    """What the array `bins` would hold."""
-    numbers_of = [{name: sizes[f"{name}_{number}"] for name in _SIZES} for number in range(sizes["num_bins"])]
-    starts = [0, *(each["past_warp"] for each in numbers_of)]
-    rows = [
-        (first, each["lanes"], each["first_row"], each["first_slot"])
-        for first, each in zip(starts, numbers_of, strict=False)
-    ]
-    num_warps, last = starts[-1] - starts[-2], numbers_of[-1]
-    past_row = last["first_row"] + num_warps * WARP // last["lanes"]
-    rows.append((starts[-1], 0, past_row, last["first_slot"] + num_warps * last["steps"] * WARP))
-    return np.array(rows, np.int64).reshape(-1)
 
 
 def _steps(bins: tuple[Bin, ...]) -> npt.NDArray[np.int64]:
@@ -316,21 +253,14 @@ def check_longest(longest: int, limits: tuple[int, ...]) -> None:
 def _checked_bins(pattern: Pattern, parameters: Parameters) -> tuple[Bin, ...]:
     counted, limits = count_lengths(pattern.row_lengths), numbers(str(parameters["widths"]))
     bins = bins_that_hold(counted, limits, whole(parameters, "steps"), whole(parameters, "max_lanes"))
-    check_bins(bins, pattern.nnz, parameters)
+    check_bins(bins, pattern.nnz)
     return bins
 
 
-def check_bins(bins: tuple[Bin, ...], nnz: int, parameters: Parameters) -> None:
-    """Raises InvalidProgram for bins that are mostly padding, or more than can be handed over."""
+def check_bins(bins: tuple[Bin, ...], nnz: int) -> None:
+    """Raises InvalidProgram for bins that are mostly padding, or hold more places than an index counts."""
     refuse_padding("row_bins", bins[-1].past_slot, nnz)
     refuse_overflow("row_bins", "places of rows", bins[-1].past_row)
-    if parameters["bins"] == "sizes" and len(bins) > MAX_SIZED_BINS:
-        raise InvalidProgram(
-            f"format row_bins: bins=sizes holds {MAX_SIZED_BINS} bins, these widths make {len(bins)}",
-            field="bins",
-            value=len(bins),
-            limit=MAX_SIZED_BINS,
-        )
 
 
 def described_bins(bins: tuple[Bin, ...]) -> npt.NDArray[np.int32]:

@@ -2,8 +2,7 @@
 
 The grid of a workload has thousands of prospects, and ranking them takes longer than a kernel that is wanted at once
 may. Here families that take long to rank are left out, each other one enters its few least estimates, and single
-nonzeros are looked at in fewer windows. Where the chosen text would hold numbers of the matrix, and so have to be
-compiled, one that takes them as arguments stands in.
+nonzeros are looked at in fewer windows.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +13,6 @@ import numpy as np
 from sparsesmith.errors import InvalidOption
 from sparsesmith.families import FamilyInstance
 from sparsesmith.families.proposal import shortlist, work_of
-from sparsesmith.families.stand_ins import stand_in
 from sparsesmith.operations import Problem
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import Choices, Grid, grid_of_problem
@@ -37,12 +35,9 @@ class Choice:
     """By the analytic estimate of its family."""
 
 
-def choices(
-    problem: Problem, cost: CostModel, allows: Callable[[str], bool] = anything, *, stands_in: bool = True
-) -> Iterator[Choice]:
+def choices(problem: Problem, cost: CostModel, allows: Callable[[str], bool] = anything) -> Iterator[Choice]:
     """Programs that the model expects to be the fastest, best first; of families one after the other, as what cannot
-    be built of one program cannot be built of its neighbours. `allows`: whether a text may be chosen. `stands_in`:
-    whether a text that is the same for every matrix may take the place of one that is not."""
+    be built of one program cannot be built of its neighbours. `allows`: whether a text may be chosen."""
     grid = short_grid(problem, cost)
     log_costs = cost.log_costs(grid)
     seen: set[str] = set()
@@ -50,16 +45,10 @@ def choices(
         entry = grid.entries[index]
         if entry.family.name in seen:
             continue
-        instance = _instance(grid, index, stands_in=stands_in)
+        instance = grid.instance(index)
         if allows(instance.program):
             seen.add(entry.family.name)
             yield Choice(instance, entry.estimated_us)
-
-
-def _instance(grid: Choices, index: int, *, stands_in: bool) -> FamilyInstance:
-    if not stands_in or not isinstance(grid, Grid):
-        return grid.instance(index)
-    return stand_in(grid.prospects[index]).instance(grid.element_type, grid.work.num_dense_cols)
 
 
 def short_grid(problem: Problem, cost: CostModel) -> Choices:

@@ -52,8 +52,6 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"widths": "300", "steps": 16, "index": "u16"},
         {"widths": "2,5,300", "steps": 8, "max_lanes": 64, "index": "u18"},
         {"widths": "300", "steps": 2, "index": "u20"},
-        {"widths": "1,3,300", "steps": 2, "max_lanes": 128, "bins": "sizes"},
-        {"widths": "2,5,300", "steps": 8, "index": "u18", "bins": "sizes"},
     ),
     "bsr": ({}, {"block_rows": 3, "block_cols": 4}),
     "panels": ({"parts": 2, "bins": 5}, {"panel_cols": 32, "parts": 4, "bins": 3, "rounds": 2}),

@@ -293,6 +293,12 @@ def test_break_even_is_a_curve_of_the_answers_that_a_file_has() -> None:
     assert not any(line.startswith("| 0.1 s") for line in lines)
 
 
+def test_break_even_says_where_families_that_are_gone_stood_in() -> None:
+    result = make_instant(make_repaid(instant=(900, 400)))
+    assert "row_bins_any" in "\n".join(break_even_section([{**result, "stands_in": True}]))
+    assert "row_bins_any" not in "\n".join(break_even_section([result]))
+
+
 @pytest.mark.parametrize("result", [make_instant(kind="interpreter"), make_instant(), make_instant({})])
 def test_without_what_a_curve_needs_there_is_no_section(result: dict[str, Any]) -> None:
     assert break_even_section([result]) == []

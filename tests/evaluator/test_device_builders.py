@@ -77,7 +77,7 @@ CHOICES: dict[str, tuple[dict[str, ParameterValue], ...]] = {
     "row_bins": (
         {},
         {"widths": "2,9,4000", "steps": 2, "max_lanes": 128, "index": "u16"},
-        {"widths": "1,40,4000", "steps": 4, "index": "u18", "bins": "sizes"},
+        {"widths": "1,40,4000", "steps": 4, "index": "u18"},
         {"widths": "4000", "steps": 8, "max_lanes": 512, "index": "u20"},
         {"widths": "8"},
     ),

@@ -131,9 +131,8 @@ def fitted(choice: Choice, pattern: Pattern) -> Choice | None:
     if "widths" in choice:
         limits = (1, 3, 10, longest + 10) if choice["load"] == "ldcs" else (longest + 10,)
         bins = cut_bins(count_lengths(pattern.row_lengths), limits, int(choice["steps"]), int(choice["max_lanes"]))
-        told = {"widths": ",".join(str(bin_.width) for bin_ in reversed(bins))}
-        told["warps"] = ",".join(str(bin_.past_warp) for bin_ in bins)
-        return {name: told.get(name, value) for name, value in choice.items()}
+        widths = ",".join(str(bin_.width) for bin_ in reversed(bins))
+        return {**choice, "widths": widths, "warps": ",".join(str(bin_.past_warp) for bin_ in bins)}
     if "capacity" in choice and pattern.num_cols > int(choice["capacity"]):
         return None
     return choice
@@ -304,13 +303,3 @@ def test_every_family_is_right_on_awkward_patterns(compiler: Compiler, family: F
     ]
     assert sum(map(len, tried)) >= len(tried)
     run_all(compiler, [*itertools.chain(*tried)])
-
-
-def test_one_compiled_program_with_its_bins_as_arguments_serves_every_pattern(compiler: Compiler) -> None:
-    family = FAMILIES["row_bins_any"]
-    choice: Choice = {name: spec.default for name, spec in family.parameters.items()}
-    choice |= {"steps": 2, "max_lanes": 512, "batch": 4, "block": 512, "dependency": "programmatic"}
-    tried = [*trials(family, choice, ("float32", 1))]
-    assert len(tried) == len(PATTERNS)
-    assert len(set(map(source_of, tried))) == 1
-    run_all(compiler, tried)

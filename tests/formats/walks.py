@@ -198,20 +198,6 @@ def _bsr(o: Operands) -> dict[int, float]:
     return sums
 
 
-def _row_bins_bins(o: Operands) -> list[list[int]]:
-    """First warp, lanes, first place and first slot of each bin, and where the last ends."""
-    if o.parameters["bins"] == "array":
-        return [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
-    bins, warp = [], 0
-    for number in range(o.size("num_bins")):
-        lanes, steps = o.size(f"lanes_{number}"), o.size(f"steps_{number}")
-        row, slot = o.size(f"first_row_{number}"), o.size(f"first_slot_{number}")
-        bins.append([warp, lanes, row, slot])
-        num_warps, warp = o.size(f"past_warp_{number}") - warp, o.size(f"past_warp_{number}")
-        end = [warp, 0, row + num_warps * 32 // lanes, slot + num_warps * steps * 32]
-    return [*bins, end]
-
-
 def _row_bins_columns(o: Operands) -> list[int]:
     """Column of each slot, high bits put back slot by slot; relative to the warp's base where 16 bits are."""
     low, index = o.array("col_indices"), o.parameters["index"]
@@ -221,7 +207,7 @@ def _row_bins_columns(o: Operands) -> list[int]:
     slots, high = 8 // bits, o.array("high_bits")
     columns: list[int] = []
     first_byte = 0
-    bins = _row_bins_bins(o)
+    bins = [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
     for (warp, _, _, slot), (past_warp, _, _, past_slot) in itertools.pairwise(bins):
         steps = (past_slot - slot) // (past_warp - warp) // 32
         for _ in range(past_warp - warp):
@@ -234,7 +220,7 @@ def _row_bins_columns(o: Operands) -> list[int]:
 
 
 def _row_bins(o: Operands) -> dict[int, float]:
-    bins = _row_bins_bins(o)
+    bins = [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
     permutation, columns = o.array("row_permutation"), _row_bins_columns(o)
     bases = o.array("warp_col_base") if o.is_narrow else [0] * o.size("num_warps")
     sums: dict[int, float] = {}

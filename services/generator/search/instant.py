@@ -43,8 +43,6 @@ class InstantTools:
     checks: FirstChecks
     devices: Callable[[], Awaitable[Sequence[str]]]
     """Names of the devices that work now."""
-    stands_in: bool = False
-    """See `tuning.instant.choices`."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ async def hand_out(task: TuningTask, cost_models: CostModels, tools: InstantTool
     cost = cost_models.expected(operation)
     begun = time.perf_counter()
     try:
-        found = await asyncio.to_thread(_first_choices, task, cost_models, stands_in=tools.stands_in)
+        found = await asyncio.to_thread(_first_choices, task, cost_models)
         choose_ms = (time.perf_counter() - begun) * 1e3
         for number, choice in enumerate(found):
             candidate = _candidate(task, choice, number)
@@ -93,10 +91,10 @@ async def _meet_devices(cost_models: CostModels, operation: str, tools: InstantT
         cost_models.on(names.pop(), operation)
 
 
-def _first_choices(task: TuningTask, cost_models: CostModels, *, stands_in: bool) -> list[Choice]:
+def _first_choices(task: TuningTask, cost_models: CostModels) -> list[Choice]:
     workload = task.problem.workload
     cost = cost_models.expected(workload.operation)
-    return list(islice(choices(task.problem, cost, allowed_texts(workload), stands_in=stands_in), TRIES))
+    return list(islice(choices(task.problem, cost, allowed_texts(workload)), TRIES))
 
 
 def _candidate(task: TuningTask, choice: Choice, number: int) -> Candidate:

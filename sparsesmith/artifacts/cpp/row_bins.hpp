@@ -12,7 +12,6 @@ inline Layout build_row_bins(const Csr& csr, const Parameters& parameters) {
   const int high_bits = is_set(parameters, "index_u18") ? 2 : is_set(parameters, "index_u20") ? 4 : 0;
   std::vector<int> bins, permutation, bases, columns;
   std::vector<std::uint8_t> high;
-  const bool sized = is_set(parameters, "bins_sizes");
   int num_bins = 0, num_warps = 0;
   for (int bin = num_limits - 1; bin >= 0; --bin) {
     std::vector<int>& rows = rows_of[bin];
@@ -23,15 +22,6 @@ inline Layout build_row_bins(const Csr& csr, const Parameters& parameters) {
     const int steps = (width + lanes - 1) / lanes;
     const int warps = static_cast<int>((std::int64_t(rows.size()) * lanes + 31) / 32);
     bins.insert(bins.end(), {num_warps, lanes, static_cast<int>(permutation.size()), static_cast<int>(columns.size())});
-    for (int place = num_bins; sized && place < 6; ++place) {
-      const std::string number = std::to_string(place);
-      layout.sizes["past_warp_" + number] = num_warps + warps;
-      layout.sizes["lanes_" + number] = lanes;
-      layout.sizes["steps_" + number] = steps;
-      layout.sizes["first_row_" + number] = static_cast<int>(permutation.size());
-      layout.sizes["first_slot_" + number] = static_cast<int>(columns.size());
-      if (high_bits) layout.sizes["first_byte_" + number] = static_cast<int>(high.size());
-    }
     rows.resize(std::size_t(warps) * 32 / lanes, -1);
     permutation.insert(permutation.end(), rows.begin(), rows.end());
     for (int warp = 0; warp < warps; ++warp) {
@@ -57,9 +47,8 @@ inline Layout build_row_bins(const Csr& csr, const Parameters& parameters) {
     num_warps += warps;
   }
   bins.insert(bins.end(), {num_warps, 0, static_cast<int>(permutation.size()), static_cast<int>(columns.size())});
-  layout.sizes["num_bins"] = num_bins;
-  layout.sizes["num_warps"] = num_warps;
-  if (!sized) layout.ints["bins"] = std::move(bins);
+  layout.sizes = {{"num_bins", num_bins}, {"num_warps", num_warps}};
+  layout.ints["bins"] = std::move(bins);
   layout.ints["row_permutation"] = std::move(permutation);
   if (narrow) layout.ints["warp_col_base"] = std::move(bases);
   if (high_bits) layout.bytes["high_bits"] = std::move(high);

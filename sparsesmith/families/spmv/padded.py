@@ -2,7 +2,7 @@
 
 from sparsesmith.families.axes import ANY_BLOCK, BLOCK, SIGMA, UNROLL, WIDTH, streamed
 from sparsesmith.families.estimates.suitability import any_pattern, ell_suits
-from sparsesmith.families.family import Family, nothing
+from sparsesmith.families.family import Family
 from sparsesmith.families.spmv import padded_prospects as prospects
 from sparsesmith.families.text.idioms import warp_sum
 from sparsesmith.families.text.program import Choice, c_index_type, main_launch, program, vector
@@ -14,8 +14,6 @@ _CUDA = cuda_beside(__name__)
 
 INDEX = OneOf("i32", ("i32", "u16", "u8", "u16_slot"))
 """`u16`: counted from the slice's smallest column. `u8` and `u16_slot`: from the slot's."""
-
-ELL_BATCHES = (1, 2, 4, 8, 16, 32)
 
 
 def _base(choice: Choice) -> str:
@@ -50,20 +48,6 @@ def _write_ell_fixed(choice: Choice) -> str:
     body = choice.fill(_CUDA["ell_fixed"], width=width)
     launch = main_launch(choice, f"ceil_div(num_rows,{choice.integer('block')})", body)
     return program(choice, {}, launch, require={"width": width}, facts=(width,))
-
-
-def _write_ell_any(choice: Choice) -> str:
-    """The same with the width as an argument: one text for every matrix."""
-
-    def loads(slot: str) -> str:
-        offset = "u * stride" if slot == "u" else f"({slot}) * stride"
-        return choice.fill(_CUDA["ell_any_loads"], slot=slot, offset=offset)
-
-    def products(slot: str) -> str:
-        return choice.fill(_CUDA["ell_any_products"], slot=slot)
-
-    body = choice.fill(_CUDA["ell_any"], loads=loads, products=products)
-    return program(choice, {}, main_launch(choice, f"ceil_div(num_rows,{choice.integer('block')})", body))
 
 
 def _write_ell_parts(choice: Choice) -> str:
@@ -224,17 +208,4 @@ SELL_WIDE = Family(
     prospects=prospects.sell_wide,
 )
 
-ELL_ANY = Family(
-    name="ell_any",
-    operation="spmv",
-    format="ell",
-    strategy="ELL with the slots of a row in flight together and the width an argument: one compiled program serves "
-    "all matrices.",
-    parameters={"batch": OneOf(8, ELL_BATCHES), "block": ANY_BLOCK, **streamed()},
-    suits=ell_suits,
-    write=_write_ell_any,
-    prospects=nothing,
-)
-
-STAND_INS = (ELL_ANY,)
 FAMILIES = (ELL, ELL_FIXED, ELL_PARTS, SELL, SELL_LANES, SELL_WIDE)

@@ -1,23 +1,20 @@
 """SpMV over rows gathered by length, the bins written into the program: no offsets to wait for."""
 
-from dataclasses import dataclass
-
 from sparsesmith.families.axes import ANY_BLOCK, streamed
-from sparsesmith.families.family import Family, nothing
+from sparsesmith.families.family import Family
 from sparsesmith.families.spmv import row_bins_prospects as prospects
 from sparsesmith.families.spmv.row_bins_prospects import MOST_IN_FLIGHT
-from sparsesmith.families.text.program import Choice, Fact, Launch, main_launch, program
+from sparsesmith.families.text.program import Choice, Fact, main_launch, program
 from sparsesmith.families.text.template import cuda_beside, fill
 from sparsesmith.formats.building.high_bits import HIGH_BITS, slots_a_byte
-from sparsesmith.formats.format import NumberList, OneOf, ParameterValue, numbers
-from sparsesmith.formats.row_bins import LONGEST_ROW, MAX_BINS, MAX_SIZED_BINS, WARP, Bin, lanes_of, place_bins
+from sparsesmith.formats.format import NumberList, OneOf, numbers
+from sparsesmith.formats.row_bins import LONGEST_ROW, MAX_BINS, WARP, Bin, place_bins
 from sparsesmith.program.facts import high_bytes
 
 _CUDA = cuda_beside(__name__)
 
 INDEX = OneOf("i32", ("i32", "u16", "u18", "u20"))
 """`u16`: counted from the warp's smallest column. `u18` and `u20`: absolute, bits above 16 in bytes of their own."""
-BATCHES = (1, 2, 4, 8, 16)
 MAX_WARPS = 2**26
 LONGEST_ROW_AT_ONCE = 32768
 """A longer row would keep its threads busy when all others have ended."""
@@ -42,7 +39,7 @@ def _place(bin_: Bin, is_only: bool) -> str:
 
 def _choose(choice: Choice, bins: tuple[Bin, ...]) -> str:
     """The bin of a warp: the narrowest, unless the warp lies before it."""
-    has_high_bits = _has_high_bits(choice)
+    has_high_bits = choice.word("index") in HIGH_BITS
     if choice.is_open:
         place, high_byte = " place" if len(bins) > 1 else "", " high_byte" if has_high_bits else ""
         return f"//@ pick shift steps{place} slot{high_byte} = bins[warp]"
@@ -66,7 +63,7 @@ def _batch(choice: Choice, bins: tuple[Bin, ...]) -> tuple[Fact, Fact]:
     return batch, choice.fact("BYTES", f"ceil_div(BATCH,{slots})", -(-size // slots))
 
 
-def _high_loads(choice: Choice, bytes_: object, start: str) -> str:
+def _high_loads(choice: Choice, bytes_: Fact, start: str) -> str:
     """High bits of a batch."""
     if choice.word("index") not in HIGH_BITS:
         return ""
@@ -85,17 +82,17 @@ def _column(choice: Choice) -> str:
     return "base + col[u]" if index == "u16" else "col[u]"
 
 
-def _loads(choice: Choice, batch: object, step: str) -> str:
+def _loads(choice: Choice, batch: Fact, step: str) -> str:
     """Columns and values of a batch, as many as the lane has left."""
     offset = "u * 32" if step == "u" else f"({step}) * 32"
     return choice.fill(_CUDA["loads"], batch=batch, step=step, offset=offset)
 
 
-def _products(choice: Choice, batch: object, step: str) -> str:
+def _products(choice: Choice, batch: Fact, step: str) -> str:
     return fill(_CUDA["products"], batch=batch, step=step, column=_column(choice))
 
 
-def _more(choice: Choice, batch: object, bytes_: object) -> str:
+def _more(choice: Choice, batch: Fact, bytes_: Fact) -> str:
     """Further batches of rows so long that one does not hold them."""
     return fill(
         _CUDA["more"],
@@ -106,7 +103,7 @@ def _more(choice: Choice, batch: object, bytes_: object) -> str:
     )
 
 
-def _high_place(choice: Choice, bytes_: object) -> str:
+def _high_place(choice: Choice, bytes_: Fact) -> str:
     """The lane's first byte of high bits, and where a batch's go."""
     if choice.word("index") not in HIGH_BITS:
         return ""
@@ -136,120 +133,39 @@ def _wide_blocks(choice: Choice, bins: tuple[Bin, ...]) -> Fact:
     return choice.fact("BLOCKS", f"ceil_div(wide_warps*{WARP},{block})", -(-past_warp * WARP // block))
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What a program holds of the bins."""
-
-    wide: bool
-    """Rows may have several warps."""
-    batch: object
-    bytes: object
-    """Of the high bits of a batch."""
-    join: str
-    """What puts the sums of a row's warps where its first thread finds them."""
-    has_more: bool
-    """Rows may be longer than a batch."""
-    leave: str
-    """Of a warp behind the last."""
-    choose: str
-    row: str
-    is_row: str
+def _row_of_warps(blocks: Fact, bins: tuple[Bin, ...]) -> str:
+    """Ends the sums where rows have several warps."""
+    return fill(_CUDA["row_of_warps"], blocks=blocks, is_row=_is_row(bins))
 
 
-def _launch(choice: Choice, known: _Known) -> Launch:
-    block, batch, bytes_, wide = choice.integer("block"), known.batch, known.bytes, known.wide
-    ends = fill(_CUDA["row_of_warps"], join=known.join, is_row=known.is_row)
-    leads = f"if ((lane & (1 << shift) - 1) == 0 && {known.is_row}) y[row] = sum;"
+def _write(choice: Choice) -> str:
+    block, bins = choice.integer("block"), _bins(choice)
+    narrow, wide = choice.word("index") == "u16", bins[0].lanes > WARP
+    limits, warps = _limits(choice), choice.fact("WARPS", "num_warps", bins[-1].past_warp)
+    (batch, bytes_), blocks = _batch(choice, bins), _wide_blocks(choice, bins)
+    has_more = max(bin_.steps for bin_ in bins) > MOST_IN_FLIGHT
+    leads = f"if ((lane & (1 << shift) - 1) == 0 && {_is_row(bins)}) y[row] = sum;"
     body = choice.fill(
         _CUDA["row_bins"],
         partials=f"__shared__ {choice.scalar} partials[{block // WARP}];" if wide else "",
-        leave=known.leave,
-        choose=known.choose,
+        past=f"{'' if wide else 'warp >= num_warps || '}num_warps != {warps}",
+        choose=_choose(choice, bins),
         stop="if (warp >= num_warps) steps = 0;" if wide else "",
-        base=_base(wide) if choice.word("index") == "u16" else "",
-        row=known.row,
+        base=_base(wide) if narrow else "",
+        row=_row(bins, wide),
         high_place=_high_place(choice, bytes_),
         high_loads=_high_loads(choice, bytes_, ""),
         batch=batch,
         loads=_loads(choice, batch, "u"),
         products=_products(choice, batch, "u"),
-        more=_more(choice, batch, bytes_) if known.has_more else "",
+        more=_more(choice, batch, bytes_) if has_more else "",
         half="min(1 << shift, 32) / 2" if wide else "1 << shift >> 1",
-        store=ends if wide else leads,
+        store=_row_of_warps(blocks, bins) if wide else leads,
     )
-    return main_launch(choice, f"ceil_div(num_warps,{block // 32})", body)
-
-
-def _write(choice: Choice) -> str:
-    bins = _bins(choice)
-    wide = bins[0].lanes > WARP
-    limits, warps = _limits(choice), choice.fact("WARPS", "num_warps", bins[-1].past_warp)
-    (batch, bytes_), blocks = _batch(choice, bins), _wide_blocks(choice, bins)
-    known = _Known(
-        wide=wide,
-        batch=batch,
-        bytes=bytes_,
-        join=fill(_CUDA["join_some"], blocks=blocks),
-        has_more=max(bin_.steps for bin_ in bins) > MOST_IN_FLIGHT,
-        leave=f"if ({'' if wide else 'warp >= num_warps || '}num_warps != {warps}) return;",
-        choose=_choose(choice, bins),
-        row=_row(bins, wide),
-        is_row=_is_row(bins),
-    )
+    settings = {"widths": limits, **{name: choice.values[name] for name in ("steps", "max_lanes", "index")}}
     high = (bytes_,) if choice.word("index") in HIGH_BITS else ()
     facts = (limits, warps, batch, *high, *((blocks,) if wide else ()))
-    return program(choice, {"widths": limits, **_settings(choice)}, _launch(choice, known), facts=facts)
-
-
-def _settings(choice: Choice) -> dict[str, ParameterValue]:
-    """Of the format, but for its widths."""
-    return {name: choice.values[name] for name in ("steps", "max_lanes", "index")}
-
-
-def _write_any(choice: Choice) -> str:
-    """The same with the bins as arguments: one text for every matrix, but for the format's line."""
-    wide = choice.integer("max_lanes") > WARP
-    batch, slots = choice.integer("batch"), slots_a_byte(choice.word("index")) if _has_high_bits(choice) else 1
-    row = "num_bins == 1 ? warp * 32 + lane >> shift : row_permutation[place + (warp * 32 + lane >> shift)]"
-    known = _Known(
-        wide=wide,
-        batch=batch,
-        bytes=-(-batch // slots),
-        join=fill(_CUDA["join_all"]),
-        has_more=True,
-        leave="" if wide else "if (warp >= num_warps) return;",
-        choose=_choose_sized(choice),
-        row=f"steps == 0 ? -1 : {row}" if wide else row,
-        is_row="row >= 0 && row < num_rows",
-    )
-    settings = {"widths": choice.word("widths"), **_settings(choice), "bins": "sizes"}
-    return program(choice, settings, _launch(choice, known))
-
-
-def _has_high_bits(choice: Choice) -> bool:
-    return choice.word("index") in HIGH_BITS
-
-
-def _choose_sized(choice: Choice) -> str:
-    """The bin of a warp, from the arguments."""
-    names = {"lanes": "lanes", "steps": "steps", "place": "first_row", "slot": "first_slot"}
-    names |= {"high_byte": "first_byte"} if _has_high_bits(choice) else {}
-    others = [
-        f"if (warp >= past_warp_{number - 1}) first_warp = past_warp_{number - 1}, "
-        + ", ".join(f"{own} = {argument}_{number}" for own, argument in names.items())
-        + ";"
-        for number in range(1, MAX_SIZED_BINS)
-    ]
-    high_start = ""
-    if _has_high_bits(choice):
-        slots = slots_a_byte(choice.word("index"))
-        high_start = f"high_byte -= first_warp * ((steps + {slots - 1}) / {slots}) * 32;"
-    return fill(
-        _CUDA["choose_sized"],
-        others="\n".join(others),
-        high_byte=", high_byte = first_byte_0" if _has_high_bits(choice) else "",
-        high_start=high_start,
-    )
+    return program(choice, settings, main_launch(choice, f"ceil_div(num_warps,{block // 32})", body), facts=facts)
 
 
 def _limits(choice: Choice) -> Fact:
@@ -265,15 +181,6 @@ def _bins_fit(choice: Choice) -> bool:
     if len(numbers(choice.word("widths"))) != len(numbers(choice.word("warps"))):
         return False
     return _bins(choice)[0].lanes <= choice.integer("block")
-
-
-def _any_fits(choice: Choice) -> bool:
-    """Whether the bins can be arguments, a row's threads lie in one block, and a batch reads whole bytes."""
-    widths = numbers(choice.word("widths"))
-    lanes = lanes_of(widths[-1], choice.integer("steps"), choice.integer("max_lanes"))
-    slots = slots_a_byte(choice.word("index")) if _has_high_bits(choice) else 1
-    is_whole = choice.integer("batch") % slots == 0
-    return is_whole and len(widths) <= MAX_SIZED_BINS and lanes <= choice.integer("block")
 
 
 ROW_BINS = Family(
@@ -298,26 +205,4 @@ ROW_BINS = Family(
 )
 """`widths`: the longest row of each bin. `warps`: the warps up to the end of each bin, the widest bin first."""
 
-ROW_BINS_ANY = Family(
-    name="row_bins_any",
-    operation="spmv",
-    format="row_bins",
-    strategy="Rows gathered by length into bins that are the kernel's arguments: one compiled program serves all "
-    "matrices.",
-    parameters={
-        "widths": NumberList("2000", 1, LONGEST_ROW, MAX_SIZED_BINS),
-        "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
-        "max_lanes": OneOf(32, (32, 128, 512)),
-        "batch": OneOf(16, BATCHES),
-        "block": ANY_BLOCK,
-        **streamed(index=INDEX),
-    },
-    suits=ROW_BINS.suits,
-    write=_write_any,
-    allows=_any_fits,
-    prospects=nothing,
-)
-"""`widths`: as the format's. `batch`: slots of a lane that are loaded together."""
-
 FAMILIES = (ROW_BINS,)
-STAND_INS = (ROW_BINS_ANY,)

@@ -14,7 +14,6 @@ from sparsesmith.formats.row_bins import (
     described_bins,
     lanes_of,
     place_bins,
-    sizes_of,
 )
 
 
@@ -32,7 +31,7 @@ def build_row_bins(machine: Machine, csr: DeviceCsr, parameters: Parameters) -> 
     num_rows, longest = machine.download(counts), machine.download(widths)
     check_longest(int(longest.max()), limits)
     bins = _bins(num_rows[::-1], longest[::-1], whole(parameters, "steps"), whole(parameters, "max_lanes"))
-    check_bins(bins, csr.nnz, parameters)
+    check_bins(bins, csr.nnz)
     rows_of_bins = num_rows[num_rows > 0]
     sorted_rows = sorted_by(machine, keys, csr.num_rows, len(limits) - 1)
 
@@ -55,15 +54,13 @@ def build_row_bins(machine: Machine, csr: DeviceCsr, parameters: Parameters) -> 
         narrow_columns(machine.download(reach), "row_bins", "columns of each warp")
     elif narrow:
         check_reach(int(machine.download(reach)[0]), index)
-    indices = {"row_permutation": permutation}
-    if parameters["bins"] == "array":
-        indices["bins"] = machine.upload(described_bins(bins))
+    indices = {"bins": machine.upload(described_bins(bins)), "row_permutation": permutation}
     if index == "u16":
         indices["warp_col_base"] = bases
     if index in HIGH_BITS:
         indices["high_bits"] = high_bits
     indices["col_indices"] = columns
-    return Layout(sizes_of(bins, parameters), indices, sources, num_slots)
+    return Layout({"num_bins": len(bins), "num_warps": num_warps}, indices, sources, num_slots)
 
 
 def _bins(
