@@ -167,12 +167,20 @@ def device_and_library(device: Json) -> str:
     return f"{device['name']}, cuSPARSE {version}" if version else str(device["name"])
 
 
+POLICY_HEADS = (
+    *("policy samples on validation matrices", "matrices", "compile", "pass@1", "worst matrix"),
+    *(
+        "fastest of n over the best routine",
+        "with fallback",
+        "over the tuner's best",
+        "the tuner's best over the best routine",
+    ),
+)
+
+
 def policy_lines(suites: Sequence[Suite]) -> list[str]:
     """Samples of the shipped policy on validation matrices; empty where none were graded."""
-    heads = ("policy samples on validation matrices", "matrices", "compile", "pass@1", "worst matrix")
-    heads += ("fastest of n over the best routine", "with fallback", "over the tuner's best")
-    heads += ("the tuner's best over the best routine",)
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = [f"| {' | '.join(POLICY_HEADS)} |", "|---" * len(POLICY_HEADS) + "|"]
     for suite in suites:
         rows = [row for row in suite.rows if row.split == "validation" and row.policy_outcomes]
         if rows:
