@@ -230,12 +230,12 @@ def learn(trial: Trial, limit_s: float) -> dict[str, Any]:
                 asked += 1
             else:  # The trainer needs the cores.
                 time.sleep(5)
-            now = client.policy().model_dump(mode="json")
+            now = client.policy()
             verdicts = [
-                {key: each.get(key) for key in ("version", "decision", "reason")} for each in now.get("verdicts", ())
+                {"version": each.version, "decision": each.decision, "reason": each.reason} for each in now.verdicts
             ]
-            if now["version"] > first.version or verdicts:
-                return {"requests": asked, "version": now["version"], "verdicts": verdicts}
+            if now.version > first.version or verdicts:
+                return {"requests": asked, "version": now.version, "verdicts": verdicts}
     raise TrialFailed(f"no version was put into service or turned down in {limit_s:g} s, after {asked} requests")
 
 
