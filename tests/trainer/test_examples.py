@@ -148,6 +148,15 @@ def test_a_change_that_paid_is_an_improvement_on_its_parent() -> None:
     assert harvested.baselines_us == {KEY: 4.0}
 
 
+def test_a_change_that_left_its_child_far_behind_counts_by_its_brief_time() -> None:
+    lines = harvest_lines(gain=0.5, brief_us=4.4)
+    del lines[2]["final_us"]
+    harvested = Harvested()
+    harvested.add(lines)
+    assert harvested.improvements == {}
+    assert [each.median_us for each in harvested.measured[KEY]] == [2.2, 4.4]
+
+
 def test_a_change_that_failed_is_to_be_repaired() -> None:
     harvested = Harvested()
     harvested.add(harvest_lines(outcome="mismatch", message="row 3\n is wrong"))

@@ -62,7 +62,7 @@ class Harvested:
             report = failure_report(line["outcome"], str(line.get("message", "")))
             self.repairs[key].append(Repair(child, report, parent["program"]))
             return None
-        gain, child_us = line.get("gain"), line.get("final_us")
+        gain, child_us = line.get("gain"), line.get("final_us", line.get("brief_us"))
         if not is_time(gain) or not is_time(child_us):
             return "a time or a gain is no positive number"
         assert isinstance(gain, float | int)
