@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from benchmarks.report.at_once import builder_lines, determinism_lines, instant_lines
 from benchmarks.report.results import Json
 
 MOST_DEEDS = 20
@@ -47,6 +48,20 @@ EVIDENCE = {
     "fixed_values": (
         "Fixed values",
         'Requests with `values="fixed"`: programs may know the values and compress them without loss.',
+    ),
+    "instant": (
+        "A kernel at once",
+        '`search="instant"`, from the pattern in memory to a program that may be launched, milliseconds, medians of the matrices; the '
+        "processes have worked before, no queue lies between.",
+    ),
+    "device_builders": (
+        "Formats built on the device",
+        "From CSR in the GPU's memory to the last array of the format, and the same on one thread of the host; medians of the patterns, "
+        "in brackets the least and the most.",
+    ),
+    "determinism": (
+        "Equal bits",
+        "Winners of searches with `deterministic=true`, run again at addresses of their own in fresh processes.",
     ),
 }
 """Kind of result file -> title and what it shows, in the order of the report."""
@@ -202,6 +217,9 @@ RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
     "harvest": _harvest,
     "strategy_worth": _worth,
     "fixed_values": _fixed_values,
+    "instant": instant_lines,
+    "device_builders": builder_lines,
+    "determinism": determinism_lines,
 }
 """How a kind is shown; the others as lists and tables of what is in the file."""
 

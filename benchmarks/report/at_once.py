@@ -1,0 +1,67 @@
+"""Sections on kernels at once: how soon they are there, formats built on the device, equal bits."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+from benchmarks.report.break_even import STOOD_IN
+from benchmarks.report.results import Json
+
+STAGES = ("choose", "upload", "format", "compile_wait", "check")
+"""The others take about a millisecond together."""
+
+
+def instant_lines(result: Json) -> list[str]:
+    """By nonzeros: the aim, the first answer, one whose text was compiled before, the stages of the first."""
+    lines = [
+        f"| nonzeros | matrices | aim, ms | first answer | slowest | text known | {' | '.join(STAGES)} |",
+        "|---" * (6 + len(STAGES)) + "|",
+    ]
+    for entry in result["classes"]:
+        stages = " | ".join(f"{entry['first_stages_ms'].get(stage, 0.0):.0f}" for stage in STAGES)
+        lines.append(
+            f"| {entry['nnz']:.0e} | {entry['matrices']} | {entry['target_ms']} | {entry['first_ms']:.0f} | "
+            f"{entry['worst_first_ms']:.0f} | {entry['again_ms']:.0f} | {stages} |"
+        )
+    speeds = [row["worth"]["speed"] for row in result["rows"] if "worth" in row]
+    told = (
+        f"Speed over the searched kernel: {median(speeds):.2f} in the median, {min(speeds):.2f} at least."
+        if speeds
+        else ""
+    )
+    notes = [each for each in (told, STOOD_IN if result.get("stands_in") else "") if each]
+    return [*lines, "", " ".join(notes)] if notes else lines
+
+
+def builder_lines(result: Json) -> list[str]:
+    """By format and nonzeros, of the patterns that both built; what the device left to the host is counted."""
+    groups: dict[tuple[str, float], list[Json]] = defaultdict(list)
+    for row in result["rows"]:
+        if "refused" not in row:
+            groups[row["format"], row["class_nnz"]].append(row)
+    lines = [
+        "| format | nonzeros | patterns | on the device, ms | with a copy for the host | on the host, one thread | left to the host |",
+        "|---" * 7 + "|",
+    ]
+    for (name, nnz), rows in sorted(groups.items()):
+        built = [row for row in rows if "device_ms" in row]
+        times = [_range(built, key) for key in ("device_ms", "fetched_ms")]
+        left = len(rows) - len(built)
+        cells = [name, f"{nnz:.0e}", str(len(rows)), *times, _range(rows, "host_ms"), str(left)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def determinism_lines(result: Json) -> list[str]:
+    """How often bits differed, and what the promise costs."""
+    return [
+        f"{result['runs']:,} runs of {result['matrices']} matrices' winners, in {result['contexts']} processes each: "
+        f"{result['differing']} gave other bits than the first. Speed over the best deterministic routine: "
+        f"{result['speedup_over_best_deterministic']:.2f}x in geometric mean."
+    ]
+
+
+def _range(rows: Sequence[Json], key: str) -> str:
+    """The median, the least and the most."""
+    values = [row[key] for row in rows]
+    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})" if values else "-"
