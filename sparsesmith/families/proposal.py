@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.families.catalogue import FAMILIES
-from sparsesmith.families.estimates.cost import Prospect, Work, with_dependency, with_registers
+from sparsesmith.families.estimates.cost import Prospect, Work, early_us, with_dependency, with_registers
 from sparsesmith.families.estimates.statistics import PatternStatistics
 from sparsesmith.families.family import Family, FamilyInstance, different
 from sparsesmith.formats.format import ParameterValue
@@ -29,6 +29,9 @@ HOPELESS = 16.0
 lanes walk alone would hold up a whole batch. Of 35,000 programs measured on an H200, the fastest of each workload had
 an estimate of at most 2.4 times the least; the 2,268 beyond this bound took 1.6 times as long as that, or more."""
 
+
+TRIED_FIRST = 2
+"""Times the number wanted of a family in a hurry: so many of its prospects get the axes that they leave open."""
 
 OfFamily = TypeVar("OfFamily")
 
@@ -71,7 +74,7 @@ def prospects_of(work: Work, operation: Operation, element_type: ElementType) ->
         FamilyProspect(family, prospect)
         for family in FAMILIES.values()
         if family.operation == operation and family.suits(work.statistics.pattern)
-        for prospect in _spread(family, work)
+        for prospect in _spread(family, work, family.prospects(work))
         if family.accepts(prospect.parameters, element_type, work.num_dense_cols)
     ]
     bound = HOPELESS * min((entry.estimated_us for entry in found), default=0.0)
@@ -87,21 +90,36 @@ def shortlist(
     for family in FAMILIES.values():
         if family.operation != operation or family.name in left_out or not family.suits(work.statistics.pattern):
             continue
-        spread = _spread(family, work, early_only=True)
-        early = (each for each in spread if each.parameters.get("dependency") != "full")
-        legal = (
-            FamilyProspect(family, each)
-            for each in sorted(early, key=lambda each: each.estimated_us)
-            if family.accepts(each.parameters, element_type, work.num_dense_cols)
-        )
-        found += islice(legal, most)
+        prospects = list(family.prospects(work))
+        bound_us = sorted(each.estimated_us for each in prospects)[: TRIED_FIRST * most][-1] if prospects else 0.0
+        likely = [each for each in prospects if each.estimated_us <= bound_us]
+        chosen = _least_early(family, work, element_type, likely, most)
+        # The others' estimates are above the bound, whatever is added to them.
+        if len(likely) < len(prospects) and (len(chosen) < most or chosen[-1].estimated_us > early_us(bound_us)):
+            chosen = _least_early(family, work, element_type, prospects, most)
+        found += chosen
     return found
 
 
-def _spread(family: Family, work: Work, *, early_only: bool = False) -> Iterator[Prospect]:
+def _least_early(
+    family: Family, work: Work, element_type: ElementType, prospects: Sequence[Prospect], most: int
+) -> list[FamilyProspect]:
+    """Of the legal ones that start early those of the least estimates."""
+    spread = _spread(family, work, iter(prospects), early_only=True)
+    early = (each for each in spread if each.parameters.get("dependency") != "full")
+    legal = (
+        FamilyProspect(family, each)
+        for each in sorted(early, key=lambda each: each.estimated_us)
+        if family.accepts(each.parameters, element_type, work.num_dense_cols)
+    )
+    return list(islice(legal, most))
+
+
+def _spread(
+    family: Family, work: Work, prospects: Iterator[Prospect], *, early_only: bool = False
+) -> Iterator[Prospect]:
     """The family's own prospects, each with every value of the axes that it leaves open; `early_only`: of its start the
     one."""
-    prospects = family.prospects(work)
     if "registers" in family.parameters:
         prospects = with_registers(work, prospects)
     if "dependency" in family.parameters:

@@ -3,13 +3,15 @@
 import gc
 import weakref
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from sparsesmith.families import FAMILIES, FamilyInstance, propose
-from sparsesmith.families.proposal import prospects_of, work_of
+from sparsesmith.families.proposal import prospects_of, shortlist, work_of
+from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices, pattern_from_scipy
 from sparsesmith.program.program import parse_program
 
@@ -175,3 +177,18 @@ def test_a_nearly_dense_matrix_gets_cells_whose_strips_share_columns_the_fuller_
 
 def test_a_sparse_matrix_gets_no_cells() -> None:
     assert "spmm_cells" not in families(propose(nearly_dense(0.02), "spmm", "float32", 32, limit=64), 64)
+
+
+@pytest.mark.parametrize("most", [1, 12])
+@pytest.mark.parametrize("make", [stencil, scattered, uneven])
+def test_a_shortlist_in_a_hurry_is_the_one_that_all_prospects_would_give(
+    make: Callable[[], Pattern], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shortlisted() -> list[tuple[str, dict[str, ParameterValue], float]]:
+        found = shortlist(work_of(make(), "float32"), "spmv", "float32", (), most)
+        return [(each.family.name, each.parameters, each.estimated_us) for each in found]
+
+    hurried = shortlisted()
+    monkeypatch.setattr("sparsesmith.families.proposal.TRIED_FIRST", 10**6)
+    assert hurried == shortlisted()
+    assert len({name for name, _, _ in hurried}) > 10

@@ -109,10 +109,14 @@ def with_dependency(prospects: Iterator[Prospect], *, early_only: bool = False) 
         if "dependency" in prospect.parameters:
             yield prospect
             continue
-        early_us = max(prospect.estimated_us - OVERLAP_US, prospect.estimated_us / 2)
-        yield prospect.with_parameter("dependency", "programmatic", early_us)
+        yield prospect.with_parameter("dependency", "programmatic", early_us(prospect.estimated_us))
         if not early_only:
             yield prospect.with_parameter("dependency", "full", prospect.estimated_us)
+
+
+def early_us(estimated_us: float) -> float:
+    """Of a program that starts early, from what it takes otherwise."""
+    return max(estimated_us - OVERLAP_US, estimated_us / 2)
 
 
 def combine(**axes: tuple[ParameterValue, ...]) -> Iterator[dict[str, ParameterValue]]:
