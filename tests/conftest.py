@@ -1,5 +1,6 @@
-"""One real Valkey for the whole session, in a short folder of its own."""
+"""One real Valkey for the whole session, in a short folder of its own; engines of processes side by side keep apart."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,11 @@ import pytest
 
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.transport.connection import Redis, connect
+
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+if WORKER.startswith("gw"):
+    # An engine takes every core, and two whose threads wait for each other on the same ones take many times as long.
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", str(int(WORKER[2:]) % (os.cpu_count() or 1)))
 
 
 @pytest.fixture(scope="session")

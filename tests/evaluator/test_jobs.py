@@ -51,7 +51,7 @@ from sparsesmith_proto.keys import Quotas
 from tests.evaluator.grading_tools import make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, program_text
 
-LIMITS = StageLimits(start_s=60, check_s=1, time_s=1)
+LIMITS = StageLimits(start_s=60, check_s=3, time_s=3)
 ROOT = Path(__file__).parents[2]
 
 
