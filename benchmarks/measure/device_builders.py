@@ -72,7 +72,8 @@ class Device:
 
     def building(
         self, pattern: Pattern, format_: Format, parameters: Parameters, *, fetched: bool
-    ) -> Callable[[], None]:
+    ) -> Callable[[], object] | None:
+        """None: the device leaves it to the host."""
         from services.evaluator.cuda.building import host_copy
         from sparsesmith.formats.on_device.catalogue import build_on_device
         from sparsesmith.formats.on_device.machine import DeviceCsr
@@ -80,23 +81,27 @@ class Device:
         arrays = map(self._machine.upload, (pattern.row_offsets, pattern.col_indices))
         csr = DeviceCsr(pattern.num_rows, pattern.num_cols, pattern.nnz, *arrays)
 
-        def build() -> None:
+        def build() -> bool:
             built = build_on_device(self._machine, csr, format_, parameters, pattern)
             if fetched and built is not None:
                 host_copy(built, self._machine)
             self._stream.synchronize()
+            return built is not None
 
-        return build
+        return build if build() else None
 
 
 def _measured(
     pattern: Pattern, format_: Format, parameters: Parameters, device: Device | None, num_runs: int
 ) -> dict[str, Any]:
     try:
-        found = {"host_ms": _median_ms(lambda: format_.build(pattern, parameters), num_runs)}
+        found: dict[str, Any] = {"host_ms": _median_ms(lambda: format_.build(pattern, parameters), num_runs)}
         if device is not None:
             for name, fetched in (("device_ms", False), ("fetched_ms", True)):
-                found[name] = _median_ms(device.building(pattern, format_, parameters, fetched=fetched), num_runs)
+                build = device.building(pattern, format_, parameters, fetched=fetched)
+                if build is None:
+                    return found | {"not_built_on_device": "the device leaves this pattern to the host"}
+                found[name] = _median_ms(build, num_runs)
     except InvalidProgram as error:
         return {"refused": error.message}
     return found

@@ -96,6 +96,8 @@ def main() -> None:
             "commit": commit,
             "cost_model": "analytic" if isinstance(cost, AnalyticCost) else options.cost_model.name,
         }
+        if options.samples:
+            how["policy"] = _policy_of(options.samples)
         suites = {plan: _suite(options, plan, device, how, samples) for plan in map(parse_plan, options.plan)}
         work = ((source, plan) for plan, (sources, result) in suites.items() for source in result.wanting(sources))
         with closing(prepared_workloads(work, workshop)) as workloads:
@@ -366,6 +368,12 @@ def _read_samples(path: Path | None) -> Samples:
     lines: Iterable[str] = path.read_text(encoding="utf-8").splitlines() if path else ()
     parsed: Iterator[Mapping[str, Any]] = map(json.loads, lines)
     return {(e["pattern"], e["operation"], e["element_type"], e["num_dense_cols"]): e["programs"] for e in parsed}
+
+
+def _policy_of(path: Path) -> str:
+    """The name of the policy that wrote a file of samples."""
+    with path.open(encoding="utf-8") as lines:
+        return str(json.loads(next(lines))["policy"])
 
 
 def _file_name(kind: str, plan: Plan) -> str:

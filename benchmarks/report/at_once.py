@@ -23,13 +23,11 @@ def instant_lines(result: Json) -> list[str]:
             f"| {entry['nnz']:.0e} | {entry['matrices']} | {entry['target_ms']} | {entry['first_ms']:.0f} | "
             f"{entry['worst_first_ms']:.0f} | {entry['again_ms']:.0f} | {stages} |"
         )
-    speeds = [row["worth"]["speed"] for row in result["rows"] if "worth" in row]
-    told = (
-        f"Speed over the searched kernel: {median(speeds):.2f} in the median, {min(speeds):.2f} at least."
-        if speeds
-        else ""
-    )
-    notes = [each for each in (told, STOOD_IN if result.get("stands_in") else "") if each]
+    notes = []
+    if speeds := [row["worth"]["speed"] for row in result["rows"] if "worth" in row]:
+        notes.append(f"Speed over the searched kernel: {median(speeds):.2f} in the median, {min(speeds):.2f} at least.")
+    if result.get("stands_in"):
+        notes.append(STOOD_IN)
     return [*lines, "", " ".join(notes)] if notes else lines
 
 

@@ -387,7 +387,7 @@ def main() -> None:
         case "spread":
             spread(options, words)
         case "pack":
-            pack(options.folder, options.file)
+            pack(options.folder, options.file, options.commit)
         case "report":
             command = f"python -m benchmarks.tuning.harvest report {options.file.name}"
             print(json.dumps(report(options.file, options.out, command)["all"]))
@@ -414,6 +414,7 @@ def _options() -> tuple[argparse.Namespace, list[str]]:
     packing = deeds.add_parser("pack")
     packing.add_argument("folder", type=Path)
     packing.add_argument("file", type=Path)
+    packing.add_argument("--commit", default="", help="of the code, where git does not say")
     reporting = deeds.add_parser("report")
     reporting.add_argument("file", type=Path)
     reporting.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")

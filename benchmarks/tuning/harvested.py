@@ -45,12 +45,12 @@ def cut_half_line(file: Path) -> None:
         file.write_bytes(text[: text.rfind(b"\n") + 1])
 
 
-def pack(folder: Path, out: Path) -> None:
+def pack(folder: Path, out: Path, commit: str = "") -> None:
     """All parts of a folder in one file, workload by workload. Raises ValueError where it is too large to be kept."""
     lines = [line for line in read_lines(sorted(folder.glob("part-*.jsonl"))) if line["kind"] != "workload"]
     lines.sort(key=lambda line: (key_of(line), line.get("parent", line.get("number", 0)), line["kind"] != "parent"))
     device = json.loads((folder / "device.json").read_text(encoding="utf-8"))
-    head = {"kind": "harvest", "device": device, "commit": source_commit()}
+    head = {"kind": "harvest", "device": device, "commit": commit or source_commit()}
     with lzma.open(out, "wt", preset=9 | lzma.PRESET_EXTREME, encoding="utf-8") as file:
         for line in (head, *lines):
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
