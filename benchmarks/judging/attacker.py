@@ -23,10 +23,12 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -41,8 +43,9 @@ from services.evaluator.candidates import parse_candidate, parse_text
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.compiling.contract.breach import breach
-from services.evaluator.devices import device_process
+from services.evaluator.devices import device_process, inspections_beside
 from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.inspection import Inspections
 from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.race import Race
 from services.evaluator.settings import EvaluatorSettings
@@ -51,7 +54,9 @@ from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import (
     Candidate,
     CompileFailed,
+    Crashed,
     MeasuredTiming,
+    Mismatch,
     Outcome,
     Passed,
     Rejected,
@@ -65,6 +70,7 @@ GRAMMAR = 2
 """Of `benchmarks.judging.hostile`: numbers of attempts mean the same within one."""
 MAX_KEPT = 200
 COMPILE_LIMIT_S = 60.0
+INSPECTION_WAIT_S = 30.0
 ARCHITECTURE: Architecture = "sm_90"
 FASTER = 0.97
 """A share of its twin's time that a program gains with."""
@@ -72,7 +78,7 @@ FASTER = 0.97
 
 @dataclass(frozen=True)
 class Ended:
-    """Where an attempt ended: `text`, `compiler`, `machine code`, `harmless`, or its outcome."""
+    """Where an attempt ended: `text`, `compiler`, `machine code`, `harmless`, `inspection`, or its outcome."""
 
     stage: str
     reason: str = ""
@@ -92,11 +98,19 @@ class Ended:
 class Attacker:
     """Grades attempts on one workload."""
 
-    def __init__(self, workload: Workload, workbench: Workbench, compiler: Compiler, twins: Twins) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        workbench: Workbench,
+        compiler: Compiler,
+        twins: Twins,
+        inspections: Callable[[], Inspections],
+    ) -> None:
         self._workload = workload
         self._workbench = workbench
         self._compiler = compiler
         self._twins = twins
+        self._inspections = inspections
         self._codes: dict[str, str] = {}
         self._times: dict[str, float | None] = {}
 
@@ -116,6 +130,11 @@ class Attacker:
             outcome = self._outcome(tried.program, ahead)
         if not isinstance(outcome, Passed):
             return Ended(outcome.outcome, getattr(outcome, "message", ""))
+        inspections = self._inspections()
+        inspections.ask("attempt", program, binary)
+        refused = inspections.found(INSPECTION_WAIT_S).get("attempt")
+        if isinstance(refused, Crashed | Mismatch):
+            return Ended("inspection", refused.message)
         beside = self._twins.compared(tried.program, tried.twin)
         return Ended("passed", beside.reason, beside, self._share_of_time(outcome, tried.twin))
 
@@ -170,7 +189,9 @@ def main() -> None:
         out = options.out or ROOT / "benchmarks" / "results" / device_folder(device) / "attacker.json"
         campaign = Campaign(out, device.model_dump(mode="json"), options.attempts, until)
         twins = Twins(workload, pattern, compiler)
-        attackers = [Attacker(workload, workbench, compiler, twins) for workbench in workbenches]
+        beside = stack.enter_context(inspections_beside(settings, device, waits=True))
+        inspections = partial(beside, Problem(workload, pattern))
+        attackers = [Attacker(workload, workbench, compiler, twins, inspections) for workbench in workbenches]
         campaign.judge_again(attackers[0])
         with ThreadPoolExecutor(options.workers) as threads:
             runs = [threads.submit(campaign.run, attacker) for attacker in attackers]

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,18 +34,21 @@ from benchmarks.matrices.suites import Matrix, core_sources
 from benchmarks.measure.throughput import _job
 from benchmarks.origin import ROOT, command, device_folder, source_commit
 from benchmarks.tuning.sweep import Plan, parse_plan
-from services.evaluator.candidates import parse_candidate
+from services.evaluator.candidates import parse_candidate, parse_text
 from services.evaluator.compiling.ahead import CompilationsAhead
-from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.cores import num_cores
-from services.evaluator.devices import device_process
+from services.evaluator.device import Inspected
+from services.evaluator.devices import device_process, inspections_beside
 from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.inspection import Inspections
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
+from sparsesmith.program.program import KernelProgram
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob
 from sparsesmith_proto.kernel import (
@@ -64,6 +67,7 @@ from sparsesmith_proto.message import ElementType, Operation
 FASTER = 0.97
 """A program that passes in less than this share of its honest twin's time gains from what it does."""
 COMPILE_WAIT_S = 600
+INSPECTION_WAIT_S = 30.0
 CORPUS = ROOT / "tests" / "kernels"
 CRASHING = """//@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128
@@ -134,9 +138,12 @@ def read_corpus() -> list[HostileProgram]:
 class Judge:
     """Grades programs on one random matrix for each workload, each with a final of its own."""
 
-    def __init__(self, process: DeviceProcess, ahead: CompilationsAhead) -> None:
+    def __init__(
+        self, process: DeviceProcess, ahead: CompilationsAhead, inspections: Callable[[Problem], Inspections]
+    ) -> None:
         self._process = process
         self._ahead = ahead
+        self._inspections = inspections
         self._opened: tuple[Workload, Workbench] | None = None
 
     @cached_property
@@ -173,7 +180,24 @@ class Judge:
         if isinstance(outcome, Passed) and isinstance(outcome.timing, MeasuredTiming):
             row |= {"brief_us": outcome.timing.median_us, "worst_error": outcome.worst_error}
             row |= final_of(candidate.candidate_id, workbench)
+            row |= self._inspected(program, Problem(workload, self.pattern_of(program)))
         return row | {"seconds": round(time.monotonic() - began, 3)}
+
+    def _inspected(self, program: HostileProgram, problem: Problem) -> dict[str, Any]:
+        """What the interpreter says of a program that passed, where it runs beside a GPU."""
+        parsed = parse_text(program.text, problem.workload)
+        assert isinstance(parsed, KernelProgram), parsed
+        binary = self._ahead.result(parsed)
+        assert isinstance(binary, Compiled), binary
+        inspections = self._inspections(problem)
+        inspections.ask(program.name, parsed, binary)
+        match inspections.found(INSPECTION_WAIT_S).get(program.name):
+            case Crashed() | Mismatch() as refused:
+                return {"outcome": refused.outcome, "message": refused.message[:300]}
+            case Inspected(num_blocks=num_blocks, of_blocks=of_blocks):
+                return {"inspected": round(num_blocks / max(of_blocks, 1), 4)}
+            case None:
+                return {}
 
 
 def final_of(kernel_id: str, workbench: Workbench) -> dict[str, Any]:
@@ -192,11 +216,14 @@ def _candidate(program: HostileProgram) -> Candidate:
 
 
 def judged_programs(
-    programs: Sequence[HostileProgram], process: DeviceProcess, compiler: Compiler
+    programs: Sequence[HostileProgram],
+    process: DeviceProcess,
+    compiler: Compiler,
+    inspections: Callable[[Problem], Inspections],
 ) -> Iterator[dict[str, Any]]:
     """One row a program; twins are graded first."""
     with CompilationsAhead(compiler, process.description().architecture, COMPILE_WAIT_S) as ahead:
-        judge = Judge(process, ahead)
+        judge = Judge(process, ahead, inspections)
         for program in programs:
             ahead.start([parse_candidate(_candidate(program), judge.workload_of(program))])
         controls = {program.control for program in programs}
@@ -407,9 +434,10 @@ def _programs_part(options: argparse.Namespace) -> Iterator[tuple[list[dict[str,
     with (
         closing(device_process(settings)) as process,
         Compiler(num_compilers, timeout_s=settings.compile_limit_s) as compiler,
+        inspections_beside(settings, process.start(), waits=True) as inspections,
     ):
-        device = process.start()
-        for row in judged_programs(programs, process, compiler):
+        device = process.description()
+        for row in judged_programs(programs, process, compiler, inspections):
             rows.append(row)
             times = " ".join(f"{key}={row[key]:.2f}" for key in ("brief_us", "final_us", "of_twin") if key in row)
             print(

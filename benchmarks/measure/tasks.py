@@ -66,7 +66,7 @@ def main() -> None:
         closing(device_process(settings)) as process,
         Compiler(num_compilers, timeout_s=settings.compile_limit_s) as compiler,
     ):
-        grader = Grader(process, compiler, compile_limit_s=settings.compile_limit_s)
+        grader = Grader(process, compiler)
         process.start()
         device = process.description()
         path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "tasks.json"

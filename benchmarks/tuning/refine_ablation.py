@@ -82,7 +82,7 @@ def main() -> None:
         Compiler(max(2, num_cores() - 1), timeout_s=settings.compile_limit_s) as compiler,
     ):
         process.start()
-        device, grader = process.description(), Grader(process, compiler, compile_limit_s=settings.compile_limit_s)
+        device, grader = process.description(), Grader(process, compiler)
         path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "refine-ablation.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = _rows_before(path, device, options)

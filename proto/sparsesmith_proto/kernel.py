@@ -277,6 +277,10 @@ class Passed(Message):
     """Inputs that were drawn and checked."""
     repeats: Repeats | None = Field(default=None, exclude_if=_is_none)
     """Of a workload that is `deterministic`. None: of others."""
+    inspected: float | None = Field(default=None, ge=0, le=1, exclude_if=_is_none)
+    """Share of the blocks of its launches that ran on the interpreter, beside the GPU, which found nothing undefined in
+    them: no access out of bounds, no read of what nothing has written, no race. None: it was not asked, or could not
+    tell."""
 
     @property
     def standing(self) -> tuple[bool, float]:

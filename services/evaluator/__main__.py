@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import uuid
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -61,7 +61,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from services.evaluator.compiling.compiler import Compiler
     from services.evaluator.confinement.profile import available
     from services.evaluator.cores import num_cores
-    from services.evaluator.devices import Gpu, chosen_device, device_process
+    from services.evaluator.devices import Gpu, chosen_device, device_process, inspections_beside
     from services.evaluator.memory_errors import MemoryWatch, Uncounted
     from services.evaluator.metrics import EvaluatorMetrics
     from sparsesmith.transport.accounts import Accounts
@@ -81,17 +81,19 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     with (
         closing(device_process(settings, chosen)) as process,
         Compiler(num_workers, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,
+        ExitStack() as watch,
     ):
         device = process.start()
         compiler.warm_up(device.architecture)
         kernel = available()
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
+        inspections = watch.enter_context(inspections_beside(settings, device))
         worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}")
         grader = jobs.Grader(
             process,
             compiler,
-            compile_limit_s=settings.compile_limit_s,
+            inspections=inspections,
             cached_baselines=settings.cached_baselines,
             must_stop=worker.must_stop,
             others_wait=worker.others_wait,

@@ -242,6 +242,26 @@ class Counting(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Inspected:
+    """Nothing undefined was found."""
+
+    num_blocks: int
+    """That were looked at to their end."""
+    of_blocks: int
+    """Of all launches."""
+
+
+@runtime_checkable
+class Inspecting(Protocol):
+    """A loaded kernel whose every access can be looked at."""
+
+    def inspect(self, draw: Draw) -> Inspected | Crashed | Mismatch:
+        """Whether a run does what CUDA leaves undefined: accesses out of bounds, reads of what nothing has written,
+        races, copies that nobody waited for. Crashed or Mismatch say what and where."""
+        ...
+
+
 class Seal(Protocol):
     """Contents of memory as they were at one moment."""
 

@@ -3,9 +3,10 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -16,6 +17,7 @@ from services.evaluator.compiling.assembler import possible_assemblers
 from services.evaluator.confinement.profile import ConfinementOption, Profile, available
 from services.evaluator.device import Device
 from services.evaluator.gpu_claim import claim_gpu
+from services.evaluator.inspection import Inspections, Inspector, NoInspections
 from services.evaluator.isolation.child import DeviceFactory
 from services.evaluator.isolation.confined import Confined
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
@@ -40,6 +42,9 @@ CUDA_RUN_LIMIT_S = 15.0
 CUDA_START_LIMIT_S = 180.0
 INTERPRETER_START_LIMIT_S = 900.0
 """On a new computer the interpreter compiles its machine: minutes where others work."""
+
+INSPECTION_LIMIT_S = 10.0
+"""For drawing an input and for a program, which is stopped after two million instructions."""
 
 NEEDED_CUDA, NEEDED_DRIVER = 13_000, 580
 """What CuPy and NVRTC of the extra `evaluator-gpu` are made for, and the first driver that runs it."""
@@ -126,6 +131,24 @@ def device_process(settings: EvaluatorSettings, chosen: Chosen | None = None) ->
     most_spares = settings.most_spares if has_spare else 0
     references = None if imported_folder() is None else reference_limits(settings)
     return held(_factory(chosen, settings), _profile(kind), limits, most_spares, settings.confinement, references)
+
+
+@contextmanager
+def inspections_beside(
+    settings: EvaluatorSettings, device: DeviceDescription, *, waits: bool = False
+) -> Iterator[Callable[[Problem], Inspections]]:
+    """The interpreter beside a GPU, for a grader; nobody where the device is the interpreter itself, or the settings
+    want none. `waits`: until it has started; else programs of the first seconds pass without."""
+    if device.kind != "cuda" or not settings.inspects:
+        yield lambda problem: NoInspections()
+        return
+    factory = InterpreterFactory(device.architecture)
+    limits = StageLimits(start_s=INTERPRETER_START_LIMIT_S, check_s=INSPECTION_LIMIT_S, draw_s=INSPECTION_LIMIT_S)
+    make = partial(held, factory, _profile("interpreter"), limits, 0, settings.confinement)
+    with closing(Inspector(make)) as inspector:
+        if waits:
+            inspector.wait_until_started()
+        yield inspector.of
 
 
 def held(

@@ -4,13 +4,15 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from services.evaluator.allowance import Allowance, BudgetSpent, Stopped
 from services.evaluator.candidates import Parsed
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled
-from services.evaluator.device import RunFailure, Timing
+from services.evaluator.device import Inspected, RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
+from services.evaluator.inspection import PATIENCE_S, Found, Inspections
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
 from sparsesmith.operations import Problem
@@ -18,12 +20,15 @@ from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, LaunchProfile, Profile
 from sparsesmith_proto.kernel import (
     Baselines,
+    Crashed,
     Evaluation,
     MeasuredTiming,
+    Mismatch,
     Outcome,
     Passed,
     Repeats,
     TimedOut,
+    UserWritten,
 )
 
 BUILD_AHEAD_SHARE = 0.25
@@ -33,16 +38,34 @@ FINALS_SHARE = 0.1
 LONGEST_FINALS_S = 1.0
 """Kept back of a job's budget."""
 
+INSPECTED_FINALISTS = 2
+"""The fastest of a batch; a user's own programs are inspected wherever they pass."""
+
 Outcomes = dict[str, Outcome]
 """By program text: equal texts are graded once."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a batch is graded with."""
+
+    workbench: Workbench
+    ahead: CompilationsAhead
+    inspections: Inspections
+
+    def inspect(self, passed: Parsed) -> None:
+        """Has a program that passed inspected, meanwhile."""
+        assert isinstance(passed.program, KernelProgram), "a program that passed was read"
+        binary = self.ahead.result(passed.program)
+        assert isinstance(binary, Compiled), "a program that passed was compiled"
+        self.inspections.ask(passed.candidate.program, passed.program, binary)
 
 
 def grade_batch(
     job: EvaluationJob,
     candidates: Sequence[Parsed],
     problem: Problem,
-    workbench: Workbench,
-    ahead: CompilationsAhead,
+    means: Means,
     baselines: Baselines,
     allowance: Allowance,
     known: Outcomes | None = None,
@@ -55,6 +78,7 @@ def grade_batch(
     Raises LimitExceeded where the workload does not fit the device, Unavailable where the device does not come up,
     BudgetSpent where the inputs take all there is, Stopped.
     """
+    workbench, ahead = means.workbench, means.ahead
     workbench.draw()
     started = time.monotonic()
     known = {} if known is None else known
@@ -68,11 +92,15 @@ def grade_batch(
                 raise Stopped(f"job {job.job_id} was given back after {len(outcomes)} candidates")
             if outcomes and allowance.turn_is_over(started):
                 break
-            outcomes[each.candidate.program] = evaluate_kernel(each, ahead.result, workbench, race)
-            if job.profiles and isinstance(outcomes[each.candidate.program], Passed):
+            outcome = outcomes[each.candidate.program] = evaluate_kernel(each, ahead.result, workbench, race)
+            if isinstance(outcome, Passed) and isinstance(each.candidate.origin, UserWritten):
+                means.inspect(each)
+            if job.profiles and isinstance(outcome, Passed):
                 profiles[each.candidate.program] = profile_of(each, workbench, ahead)
+    inspect_finalists(race, means, candidates)
     with suppress(BudgetSpent):  # The brief times stay.
         outcomes, baselines = run_finals(race, workbench, candidates, outcomes, baselines)
+    outcomes |= inspected(outcomes, means.inspections.found(min(PATIENCE_S, allowance.left_s)))
     if job.workload.deterministic:
         repeat_finalists(race, workbench, candidates, ahead, outcomes)
     known.update(outcomes)
@@ -93,6 +121,29 @@ def grade_batch(
             if (launches := profiles.get(candidate.program))
         ),
     )
+
+
+def inspect_finalists(race: Race, means: Means, candidates: Sequence[Parsed]) -> None:
+    """Has the fastest inspected while they are timed at length."""
+    by_id = {each.candidate.candidate_id: each for each in candidates}
+    for kernel_id in race.finalists[:INSPECTED_FINALISTS]:
+        means.inspect(by_id[kernel_id])
+
+
+def inspected(outcomes: Outcomes, found: Mapping[str, Found]) -> Outcomes:
+    """Of the programs that were inspected and passed: what is undefined has not passed."""
+    changed: Outcomes = {}
+    for text, inspection in found.items():
+        before = outcomes[text]
+        if isinstance(before, Passed):
+            match inspection:
+                case Inspected(num_blocks=num_blocks, of_blocks=of_blocks):
+                    changed[text] = before.model_copy(update={"inspected": num_blocks / max(of_blocks, 1)})
+                case Crashed() | Mismatch():
+                    changed[text] = inspection
+                case None:
+                    pass
+    return changed
 
 
 def profile_of(passed: Parsed, workbench: Workbench, ahead: CompilationsAhead) -> tuple[LaunchProfile, ...]:

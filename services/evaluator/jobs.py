@@ -17,9 +17,10 @@ from pydantic_core import from_json
 from services.evaluator.allowance import Stopped, allowance_of, allowance_of_instant
 from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.evaluator.compiling.ahead import CompilationsAhead
-from services.evaluator.compiling.compiler import DEFAULT_TIMEOUT_S, Compiler
-from services.evaluator.grading import Outcomes, grade_batch, was_reached
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.grading import Means, Outcomes, grade_batch, was_reached
 from services.evaluator.handing_out import Stages, hand_out
+from services.evaluator.inspection import Inspections, NoInspections
 from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
@@ -70,19 +71,19 @@ class Grader:
         process: DeviceProcess,
         compiler: Compiler,
         *,
-        compile_limit_s: float = DEFAULT_TIMEOUT_S,
+        inspections: Callable[[Problem], Inspections] = lambda problem: NoInspections(),
         cached_baselines: int = 256,
         must_stop: Callable[[], bool] = lambda: False,
         others_wait: Callable[[], bool] = lambda: False,
         waited_s: Callable[[], float] = lambda: 0.0,
         retire: Callable[[], None] = lambda: None,
     ) -> None:
-        """Of the worker: `must_stop` says whether the job in hand should end now, `others_wait` whether there are more,
-        `waited_s` how long the job in hand was in the queue. `retire` is called when the device does not start any
-        more: the worker should end, the job go elsewhere."""
+        """`inspections`: who looks at what passes once more. Of the worker: `must_stop` says whether the job in hand
+        should end now, `others_wait` whether there are more, `waited_s` how long the job in hand was in the queue;
+        `retire` is called when the device does not start any more: the worker should end, the job go elsewhere."""
         self._process = process
         self._compiler = compiler
-        self._compile_limit_s = compile_limit_s
+        self._inspections = inspections
         self._cached_baselines = cached_baselines
         self._must_stop = must_stop
         self._others_wait = others_wait
@@ -106,7 +107,7 @@ class Grader:
         job = job.model_copy(update={"candidates": tuple(each.candidate for each in filled)})
         try:
             with (
-                CompilationsAhead(self._compiler, device.architecture, self._compile_limit_s) as ahead,
+                CompilationsAhead(self._compiler, device.architecture, self._compiler.timeout_s) as ahead,
                 ThreadPoolExecutor(1) as reader,
             ):
                 known = self._known_of(job)
@@ -116,7 +117,8 @@ class Grader:
                 workbench = self._process.open(problem, allowance)
                 baselines = self._baselines_of(job.workload, workbench)
                 parsed = reading.result()
-                return grade_batch(job, parsed, problem, workbench, ahead, baselines, allowance, known)
+                means = Means(workbench, ahead, self._inspections(problem))
+                return grade_batch(job, parsed, problem, means, baselines, allowance, known)
         except DeviceDoesNotStart:
             self._retire()
             raise
@@ -135,7 +137,7 @@ class Grader:
             problem = patterns.problem(job.workload)
         allowance = allowance_of_instant(job, self._must_stop)
         try:
-            with CompilationsAhead(self._compiler, device.architecture, self._compile_limit_s) as ahead:
+            with CompilationsAhead(self._compiler, device.architecture, self._compiler.timeout_s) as ahead:
                 with stages.of("read"):
                     (filled,) = fill_numbers([job.candidate], problem, device.num_sms)
                     (parsed,) = ahead.start(parse_candidates([filled], problem))

@@ -87,15 +87,16 @@ def held_matrix(path: Path, values: ValuesOption, element_type: ElementType) -> 
 def graded(job: EvaluationJob, held: HeldMatrix) -> EvaluationAnswer:
     """Starts the device and a compiler, and ends them."""
     from services.evaluator.compiling.compiler import Compiler
-    from services.evaluator.devices import device_process
+    from services.evaluator.devices import device_process, inspections_beside
     from services.evaluator.jobs import Grader
 
     settings = EvaluatorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     with (
         closing(device_process(settings)) as process,
         Compiler(1, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,
+        inspections_beside(settings, process.start(), waits=True) as inspections,
     ):
-        report = Grader(process, compiler, compile_limit_s=settings.compile_limit_s).grade(job, held)
+        report = Grader(process, compiler, inspections=inspections).grade(job, held)
     return EvaluationAnswer(
         workload=job.workload, evaluation=report.evaluations[0], baselines=report.baselines, device=report.device
     )

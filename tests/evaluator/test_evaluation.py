@@ -15,7 +15,8 @@ from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.compiling.log import KernelResources
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import heaviest_kernel
-from services.evaluator.grading import grade_batch, unreached
+from services.evaluator.grading import Means, grade_batch, unreached
+from services.evaluator.inspection import Inspections, NoInspections
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.isolation.workbench import Built, FinalTimes
 from services.evaluator.race import MAX_FINALISTS, Race
@@ -35,6 +36,7 @@ from sparsesmith_proto.kernel import (
 from tests.evaluator.grading_tools import make_candidate, make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, measured, program_text
 
+UNINSPECTED = NoInspections()
 LIMITS = StageLimits(start_s=60, check_s=1, time_s=1)
 BASELINES = Baselines(
     default="slow",
@@ -75,6 +77,7 @@ def grade(
     *,
     stop_after: int | None = None,
     others_wait: bool = False,
+    inspections: Inspections = UNINSPECTED,
 ) -> EvaluationReport:
     problem = Problem(job.workload, make_pattern(20, 20, 0.2))
     workbench = process.open(problem)
@@ -88,7 +91,7 @@ def grade(
         allowance = allowance_of(job, 0, must_stop, lambda: others_wait)
         distinct = {each.program: Filled(each) for each in job.candidates}
         parsed = ahead.start(parse_candidates(distinct.values(), problem))
-        return grade_batch(job, parsed, problem, workbench, ahead, BASELINES, allowance)
+        return grade_batch(job, parsed, problem, Means(workbench, ahead, inspections), BASELINES, allowance)
 
 
 def outcomes(report: EvaluationReport) -> list[str]:

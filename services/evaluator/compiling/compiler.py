@@ -119,7 +119,7 @@ class Compiler:
         """`confinement`: see the evaluator's settings."""
         if num_workers < 1:
             raise ValueError(f"num_workers is {num_workers}, the least is 1")
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._confinement = confinement
         self.is_confined = confinement != "off"
         """Whether the kernel holds the workers, by what it has."""
@@ -189,7 +189,7 @@ class Compiler:
             return CompileError(f"the program has {len(source)} characters, over {MAX_SOURCE_CHARACTERS}", "error")
         worker = self._idle.get()
         try:
-            result = worker.compile(source, architecture, self._timeout_s)
+            result = worker.compile(source, architecture, self.timeout_s)
             if isinstance(result, Compiled):
                 self._kept.add(source, architecture, result)
             if isinstance(result, CompileError) and result.reason != "error":

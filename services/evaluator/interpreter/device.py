@@ -33,6 +33,7 @@ from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.device import (
     BuiltMatrix,
     Draw,
+    Inspected,
     LoadedKernel,
     Ran,
     Retimed,
@@ -53,6 +54,7 @@ from services.evaluator.interpreter import (
     warm_up,
 )
 from services.evaluator.interpreter.machine.launching import DEFAULT_MAX_WARP_STEPS, NUM_MULTIPROCESSORS
+from services.evaluator.interpreter.machine.report import LaunchReport
 from services.evaluator.interpreter.machine.traffic import H200, TRAFFIC_MODEL, estimate_time
 from services.evaluator.interpreter.plain_kernels import plain_programs
 from sparsesmith.errors import LimitExceeded, Unavailable
@@ -61,6 +63,7 @@ from sparsesmith.formats.format import Argument as KernelArgument
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.operations import Problem
 from sparsesmith.program.binding import BoundBuffer, bind
+from sparsesmith.program.directives import ResolvedLaunch
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import LaunchWork, LineWork
 from sparsesmith_proto.kernel import (
@@ -96,6 +99,13 @@ DEPENDENT_ROLES = ("input", *WRITABLE_ROLES)
 
 MAX_TOLD_LINES = 8
 """The busiest lines of a program that a profile holds."""
+
+INSPECTED_WORK = 100_000
+"""Multiply-adds and elements of the result up to which an inspection runs all blocks of all launches."""
+INSPECTED_BLOCKS = 256
+"""Of the first launch, where there is more."""
+INSPECTED_WARP_STEPS = 2_000_000
+"""Most that an inspection executes: about a second."""
 
 POISON = 0xFF
 """Each byte of scratch and outputs before a run: NaN as a floating-point number, -1 as an index. Reading it is found
@@ -245,6 +255,7 @@ class InterpretedKernel:
     ) -> None:
         """Raises InvalidProgram for a launch beyond CUDA's limits."""
         problem = device_workload.problem
+        self._device_workload = device_workload
         self._matrix = matrix
         self._module = module
         self._shuffle = system_generator() if problem.workload.deterministic else None
@@ -305,6 +316,43 @@ class InterpretedKernel:
         written = self._bound.with_role("output", "inout")
         outputs = {buffer.name: arrays[buffer.name].reshape(buffer.shape) for buffer in written}
         return Ran(outputs, guards_intact=True, inputs_intact=True)
+
+    def inspect(self, draw: Draw) -> Inspected | Crashed | Mismatch:
+        """All blocks of a small problem, else the last block of the first launch and others at random. Which other
+        block wrote what one of those reads is not known then: such a read ends the inspection and says nothing.
+
+        See Inspecting.inspect.
+        """
+        problem = self._device_workload.problem
+        is_whole = problem.num_products + problem.num_results <= INSPECTED_WORK
+        arrays = self._arrays(draw, None)
+        arguments = [self._argument(argument, arrays) for argument in self._bound.arguments]
+        num_blocks = 0
+        for resolved in self._bound.launches if is_whole else self._bound.launches[:1]:
+            stride = 1 if is_whole else max(1, prod(resolved.grid) // INSPECTED_BLOCKS)
+            report = self._launched(resolved, arguments, stride)
+            num_blocks += report.counts.blocks
+            if report.finding is not None:
+                found = failure(report.finding, f"seen by the interpreter, kernel {resolved.kernel}")
+                if isinstance(found, TimedOut) or (stride > 1 and report.finding.kind == "uninitialised_read"):
+                    break
+                return found
+        return Inspected(num_blocks, sum(prod(resolved.grid) for resolved in self._bound.launches))
+
+    def _launched(self, resolved: ResolvedLaunch, arguments: list[Argument], stride: int) -> LaunchReport:
+        """For an inspection."""
+        is_dependent = resolved.dependency == "programmatic"
+        return launch(
+            self._module,
+            resolved.kernel,
+            resolved.grid,
+            resolved.block,
+            _dependent(arguments, self._bound.arguments) if is_dependent else arguments,
+            dynamic_shared_bytes=resolved.shared_bytes,
+            max_warp_steps=INSPECTED_WARP_STEPS,
+            block_stride=stride,
+            shuffle=system_generator() if stride > 1 else None,
+        )
 
     def time(self, draw: Draw) -> EstimatedTiming:
         """The sum of the launches' estimates, from the counts of the first run: of `uniform` inputs, as a GPU times."""

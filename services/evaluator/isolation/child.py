@@ -58,6 +58,7 @@ class Call:
         "bits",
         "draw_first",
         "check_first",
+        "inspect",
         "profile",
         "unload",
     ]

@@ -20,7 +20,7 @@ from services.evaluator.allowance import UNHURRIED, Allowance, BudgetSpent, Stop
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.checking.repetition import Bits
 from services.evaluator.compiling.compiler import Compiled
-from services.evaluator.device import RunFailure, Timing
+from services.evaluator.device import Inspected, RunFailure, Timing
 from services.evaluator.isolation.child import Call, Child, DeviceFactory, Done, Ended, Ending, Open, Refused, Reply
 from services.evaluator.isolation.spares import Spares, Warmth
 from services.evaluator.isolation.workbench import Built, FinalTimes
@@ -307,6 +307,13 @@ class SandboxedWorkbench:
             Call("check_first", (program, binary)), self._limits.check_s
         )
         return verdict
+
+    def inspect(self, program: KernelProgram, binary: Compiled) -> Inspected | Rejected | RunFailure:
+        """See `LocalWorkbench.inspect`."""
+        found: Inspected | Rejected | RunFailure = self._outcome(
+            Call("inspect", (program, binary)), self._limits.check_s
+        )
+        return found
 
     def repeat(self, program: KernelProgram, binary: Compiled) -> Repeats | Rejected | RunFailure:
         """In the child at work and in another that stands aside: where no other can be had, in one context."""

@@ -15,7 +15,17 @@ from services.evaluator.checking.correctness import Correct, MemoryDamaged, chec
 from services.evaluator.checking.draws import choose_draws, kinds_of, system_generator
 from services.evaluator.checking.repetition import Bits, num_runs, repeated_bits
 from services.evaluator.compiling.contract.breach import breach
-from services.evaluator.device import Counting, Device, Draw, LoadedKernel, RunFailure, Seal, Timing
+from services.evaluator.device import (
+    Counting,
+    Device,
+    Draw,
+    Inspected,
+    Inspecting,
+    LoadedKernel,
+    RunFailure,
+    Seal,
+    Timing,
+)
 from services.evaluator.isolation.built_formats import BuiltMatrices
 from sparsesmith.cuda.occupancy import occupancy
 from sparsesmith.errors import InvalidProgram
@@ -224,6 +234,17 @@ class LocalWorkbench:
             return check(kernel, [self._first], 0)
         finally:
             kernel.close()
+
+    def inspect(self, program: KernelProgram, binary: Compiled) -> Inspected | Rejected | RunFailure:
+        """Whether a run of a program does what CUDA leaves undefined; Rejected where this device cannot tell."""
+        self.draw_first()
+        assert self._first is not None
+        kernel = self._loaded(program, binary)
+        if isinstance(kernel, Rejected | RunFailure):
+            return kernel
+        if not isinstance(kernel, Inspecting):
+            return Rejected(message="this device does not look at single accesses")
+        return kernel.inspect(self._first)
 
     def _loaded(self, program: KernelProgram, binary: Compiled) -> LoadedKernel | Rejected | Crashed:
         reason = breach(program, binary, deterministic=self.workload.deterministic)

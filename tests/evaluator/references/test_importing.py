@@ -236,7 +236,7 @@ if __name__ == "__main__":
             Candidate(candidate_id=str(n), program=each, origin=UserWritten()) for n, each in enumerate(texts)
         )
         job = EvaluationJob(job_id="imported", workload=workload, candidates=candidates)
-        report = Grader(process, compiler, compile_limit_s=60).grade(job, Tasks())
+        report = Grader(process, compiler).grade(job, Tasks())
         print(process.is_confined, *(each.outcome.outcome for each in report.evaluations))
 """
 

@@ -167,8 +167,9 @@ def launch(
     shuffle: np.random.Generator | None = None,
 ) -> LaunchReport:
     """Run a kernel and report; writable buffers hold the results. With `block_stride` n, one block in n is run (counts
-    only); with -1 all blocks, from the last to the first; with `shuffle` all in an order made from it, the warps of
-    each in turns of random order and length. Raises ValueError if the arguments do not fit the kernel's parameters.
+    and findings only); with -1 all blocks, from the last to the first; with `shuffle` all in an order made from it, the
+    warps of each in turns of random order and length, or with a stride the last block and others at random. Raises
+    ValueError if the arguments do not fit the kernel's parameters.
     """
     decoded = module.decoded(kernel)
     shape = LaunchShape(_three(grid), _three(block), dynamic_shared_bytes)
@@ -180,6 +181,8 @@ def launch(
     launch_.memory.launch[columns.LAUNCH_MAX_STEPS] = max_warp_steps
     if shuffle is not None:
         _shuffle(launch_.memory.launch, shape.blocks, shuffle)
+        if block_stride > 1:
+            launch_.memory.launch[columns.LAUNCH_FIRST] = shape.blocks - 1
     run_blocks(launch_.memory, *((0, shape.blocks) if block_stride > 0 else (shape.blocks - 1, -1)))
     launch_.copy_back()
     return launch_.report()

@@ -1,0 +1,132 @@
+"""A second pair of eyes: what passed on a GPU runs on the interpreter, which sees what a GPU does not.
+
+A GPU does not say that a program read what nothing had written, an element beyond an array, or a copy that nobody had
+waited for, and such a program can give the right result in every run that is checked. The interpreter says so, line by
+line. It runs in a process of its own, beside the GPU's and while that goes on.
+
+What it does not see: undefined reads in blocks that were not chosen, and, where not all blocks ran, of scratch and
+outputs. What it cannot run, or not within its limits, has passed without (`Passed.inspected` is None).
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import Protocol
+
+from services.evaluator.compiling.compiler import Compiled
+from services.evaluator.device import Inspected
+from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench
+from sparsesmith.errors import SparsesmithError
+from sparsesmith.operations import Problem
+from sparsesmith.program.program import KernelProgram
+from sparsesmith_proto.kernel import Crashed, Mismatch
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 2.0
+"""How long a job waits, at its end, for inspections that are not through."""
+
+MOST_ELEMENTS = 5_000_000
+"""Nonzeros and entries of the vectors of a problem that is inspected."""
+
+Found = Inspected | Crashed | Mismatch | None
+"""None: it could not be told."""
+
+
+class Inspections(Protocol):
+    """Of one job's programs."""
+
+    def ask(self, key: str, program: KernelProgram, binary: Compiled) -> None:
+        """Has a program inspected, once for each key."""
+        ...
+
+    def found(self, most_s: float) -> dict[str, Found]:
+        """By key, as far as there is an answer after so many seconds. Nothing is inspected afterwards."""
+        ...
+
+
+class NoInspections:
+    """Where the device itself sees every access, or none is wanted."""
+
+    def ask(self, key: str, program: KernelProgram, binary: Compiled) -> None:
+        """Nothing."""
+
+    def found(self, most_s: float) -> dict[str, Found]:
+        return {}
+
+
+class Inspector:
+    """The interpreter beside a GPU. It starts when it is made, in the background: a job does not wait for that."""
+
+    def __init__(self, make: Callable[[], DeviceProcess]) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="inspector")
+        self._starting = self._thread.submit(_started, make)
+
+    def wait_until_started(self) -> None:
+        """Also where it does not start."""
+        wait([self._starting])
+
+    def of(self, problem: Problem) -> "JobInspections | NoInspections":
+        """Inspections of a job's programs; none while the interpreter starts, where it does not, and of a large
+        problem, which it would take too long to take in."""
+        if not self._starting.done() or problem.nnz + problem.num_elements > MOST_ELEMENTS:
+            return NoInspections()
+        process = self._starting.result()
+        return NoInspections() if process is None else JobInspections(process, problem, self._thread)
+
+    def close(self) -> None:
+        """Ends the process, in the midst of an inspection too."""
+        process = self._starting.result() if self._starting.done() else None
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if process is not None:
+            process.close()
+        self._thread.shutdown()
+
+
+class JobInspections:
+    """One after another, on the thread that the process belongs to."""
+
+    def __init__(self, process: DeviceProcess, problem: Problem, thread: ThreadPoolExecutor) -> None:
+        self._process = process
+        self._problem = problem
+        self._thread = thread
+        self._workbench: SandboxedWorkbench | None = None
+        self._futures: dict[str, Future[Found]] = {}
+
+    def ask(self, key: str, program: KernelProgram, binary: Compiled) -> None:
+        if key not in self._futures:
+            self._futures[key] = self._thread.submit(self._inspect, program, binary)
+
+    def found(self, most_s: float) -> dict[str, Found]:
+        wait(self._futures.values(), most_s)
+        for future in self._futures.values():
+            future.cancel()
+        return {key: future.result() for key, future in self._futures.items() if _is_answered(future)}
+
+    def _inspect(self, program: KernelProgram, binary: Compiled) -> Found:
+        try:
+            if self._workbench is None:
+                self._workbench = self._process.open(self._problem)
+            found = self._workbench.inspect(program, binary)
+        except SparsesmithError as error:
+            logger.info("not inspected: %s", error)
+            return None
+        return found if isinstance(found, Inspected | Crashed | Mismatch) else None
+
+
+def _is_answered(future: "Future[Found]") -> bool:
+    return future.done() and not future.cancelled()
+
+
+def _started(make: Callable[[], DeviceProcess]) -> DeviceProcess | None:
+    """None, with a word in the log, where it does not start."""
+    began = time.monotonic()
+    with suppress(SparsesmithError):
+        process = make()
+        process.start()
+        logger.info("programs that pass are inspected (the interpreter started in %.1f s)", time.monotonic() - began)
+        return process
+    logger.warning("the interpreter does not start: programs pass without an inspection")
+    return None
