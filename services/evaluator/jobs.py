@@ -209,12 +209,13 @@ class GradingService:
         patterns: PatternStore,
         stream: RewardStream,
         accounts: Accounts,
-        on_report: Callable[[EvaluationReport], None] = lambda report: None,
+        on_report: Callable[[EvaluationReport, float], None] = lambda report, seconds: None,
         memory: MemoryWatch = UNWATCHED,
         told_of: Origins = (),
         traces: Traces = NO_TRACES,
     ) -> None:
-        """`told_of`: origins beside the policy's whose programs are recorded where they passed."""
+        """`on_report` is told of each report and of the seconds that its job took, the workload's opening and baselines
+        among them. `told_of`: origins beside the policy's whose programs are recorded where they passed."""
         self._told_of = told_of
         self._traces = traces
         self._grader = grader
@@ -236,7 +237,7 @@ class GradingService:
                 told.update({"device": report.device.name, "candidates": len(report.evaluations)})
         finally:
             self._charge(job.job_id, time.monotonic() - began)
-        self._on_report(report)
+        self._on_report(report, time.monotonic() - began)
         for record in reward_records(job, report, self._known.rival(job, report), self._told_of):
             with span(self._traces, "reward", job.job_id) as told:
                 told.update({"record": record.record_id, "outcome": record.outcome.outcome})

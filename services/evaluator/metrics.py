@@ -44,7 +44,8 @@ class EvaluatorMetrics:
             registry=self.registry,
         )
 
-    def graded(self, report: EvaluationReport) -> None:
-        self._seconds.observe(report.seconds)
+    def graded(self, report: EvaluationReport, seconds: float) -> None:
+        """`seconds`: of the whole job."""
+        self._seconds.observe(seconds)
         for evaluation in report.evaluations:
             self._outcomes.labels(evaluation.candidate.origin.kind, evaluation.outcome.outcome).inc()

@@ -46,7 +46,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     try:
         channel = MetricsChannel(connect(valkey.address))
         evaluator, trainer = EvaluatorMetrics(make_device(), {"device": True}), TrainerMetrics()
-        evaluator.graded(report_for(make_job(), make_passed(make_timing(5))))
+        evaluator.graded(report_for(make_job(), make_passed(make_timing(5))), 2.0)
         for name, registry in (("evaluator-a", evaluator.registry), ("trainer-b", trainer.registry)):
             channel.publish(name, generate_latest(registry))
         with live_service(valkey.address, Evaluators()) as http:

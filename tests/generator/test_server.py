@@ -145,7 +145,7 @@ def test_figures_of_evaluators_and_trainer_come_through_the_generator(client: ht
     device = make_device()
     evaluators = [EvaluatorMetrics(device, {"device": True}), EvaluatorMetrics(device, {"device": True})]
     for number, evaluator in enumerate(evaluators):
-        evaluator.graded(make_report([make_passed(make_timing(1))] * (number + 1)))
+        evaluator.graded(make_report([make_passed(make_timing(1))] * (number + 1)), 0.5)
     trainer = TrainerMetrics()
     trainer.updated({"version": 3, "seconds": 2.5, "skipped": {"stale": 2}, "mean_reward": 0.5, "unknown": "x"})
     registries = {
