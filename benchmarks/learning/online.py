@@ -25,6 +25,7 @@ import scipy.sparse
 
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import RESULTS, folder_of, machine, source_commit
+from benchmarks.report.online import course_table
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
 from services.trainer.course.judging import Group, figures
 from sparsesmith.matrix.pack import encode_pattern, write_pack
@@ -32,6 +33,7 @@ from sparsesmith.matrix.pattern import pattern_from_scipy
 
 Json = dict[str, Any]
 RESAMPLES = 2000
+INTERPRETER = "PTX interpreter (times are estimates)"
 NNZ = (3_000, 600_000)
 """Of matrices to learn from."""
 SHOWN = (
@@ -77,7 +79,9 @@ def keep(options: argparse.Namespace) -> Path:
     judged = [_by_workload(each) for each in told.pop("judged")]
     result = {
         "kind": "online",
-        "device": options.device or "PTX interpreter (times are estimates)",
+        "device": {"kind": "cuda", "name": options.device}
+        if options.device
+        else {"kind": "interpreter", "name": INTERPRETER},
         "machine": machine(),
         "commit": options.commit or source_commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -143,25 +147,7 @@ def read(folder: Path) -> list[Json]:
 
 def table(results: Sequence[Json], folder: Path) -> str:
     """An arm a line, over its start; seeds beside each other."""
-    lines = [
-        f"| {folder.name}: arm | seed | seconds | updates | pass@1 | single samples over the start | best of n over the start | used | oldest |",
-        "|" + "---|" * 9,
-    ]
-    for each in results:
-        change = each["against_start"]
-        if not each["judgements"] or not change:
-            continue
-        last = each["judgements"][-1]["figures"]
-        lines.append(
-            f"| {each['arm']} | {each['seed']} | {each['learned_s']:.0f} | {len(each['updates'])} | {100 * last['pass_at_1']:.0f} % | "
-            f"{_ratio(change['log_speed'])} | {_ratio(change['best_of_n'])} | {100 * each['used_share']:.0f} % | {each['oldest_used']:.0f} |"
-        )
-    return "\n".join(lines)
-
-
-def _ratio(change: Mapping[str, float]) -> str:
-    mean, low, high = (2 ** change[name] for name in ("mean", "low", "high"))
-    return f"{mean:.3f}x ({low:.3f} to {high:.3f})"
+    return "\n".join(course_table([each for each in results if each["against_start"]]))
 
 
 def plot(results: Sequence[Json], folder: Path) -> str:

@@ -18,6 +18,7 @@ from benchmarks.report.apart import apart_heads, timed_apart
 from benchmarks.report.break_even import break_even_section
 from benchmarks.report.known import KNOWN_RESULTS, known_results
 from benchmarks.report.layers import layers_section
+from benchmarks.report.online import online_section
 from benchmarks.report.plots import PLOT_KINDS, PLOTS, Plot, is_fresh, svg
 from benchmarks.report.results import Json, Suite, read_held_out, read_layers, read_results, read_samples, read_suites
 
@@ -90,6 +91,7 @@ def report(results: list[Json]) -> str:
     parts += held_out_section(held_out) if held_out else []
     parts += break_even_section(results)
     parts += evidence.sections(results)
+    parts += online_section(results)
     for suite in suites:
         parts += suite_section(suite)
     parts += layers_section(read_layers(results))

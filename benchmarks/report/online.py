@@ -1,0 +1,52 @@
+"""The section on courses of online learning: arms beside their start, at equal workloads."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from benchmarks.report.results import Json
+
+INTRO = (
+    "A policy learns on train-side matrices while the stack serves, and is judged by fresh samples on the core validation matrices (spmv "
+    "float32 and float64, spmm with 32 columns; brief and final times as jobs of samples give them) before and after. A sample that "
+    "fails counts as the library's speed. Intervals: 95 % over workloads, of paired differences. One judgement of the same policy differs from "
+    "another by what samples and times differ."
+)
+PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
+
+
+def online_section(results: Iterable[Json]) -> list[str]:
+    """Empty without a course that was judged twice."""
+    courses = [each for each in results if each.get("kind") == "online" and each["against_start"]]
+    return ["## Online learning", "", INTRO, "", *course_table(courses), ""] if courses else []
+
+
+def course_table(courses: Sequence[Json]) -> list[str]:
+    """An arm and seed a line."""
+    lines = [
+        "| arm | seed | seconds of learning | updates | samples graded, used, oldest | pass@1 | single samples over the start | best of n over the start "
+        "| different of n | generator, evaluators, trainer wait | commit |",
+        "|---" * 11 + "|",
+    ]
+    for each in sorted(courses, key=lambda course: (course["arm"], course["seed"])):
+        change, first, last = each["against_start"], each["judgements"][0]["figures"], each["judgements"][-1]["figures"]
+        waits = ", ".join(f"{each['shares'].get(part, 0):.0%}" for part in PARTS)
+        cells = [
+            each["arm"],
+            str(each["seed"]),
+            f"{each['learned_s']:.0f}",
+            str(len(each["updates"])),
+            f"{each['used']:,}, {each['used_share']:.0%}, {each['oldest_used']:.0f} versions",
+            f"{first['pass_at_1']:.1%} to {last['pass_at_1']:.1%}",
+            _ratio(change["log_speed"]),
+            _ratio(change["best_of_n"]),
+            f"{first['different']:.1f} to {last['different']:.1f}",
+            waits,
+            each["commit"][:8],
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _ratio(change: Mapping[str, float]) -> str:
+    """Of speeds, from binary logarithms."""
+    mean, low, high = (2 ** change[name] for name in ("mean", "low", "high"))
+    return f"{mean:.3f}x ({low:.3f} to {high:.3f})"
