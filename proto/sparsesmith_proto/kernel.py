@@ -375,10 +375,13 @@ class Baselines(Message):
         return next(routine for routine in self.routines if routine.routine == self.default)
 
 
+DeviceKind = Literal["cuda", "interpreter"]
+
+
 class DeviceDescription(Message):
     """Where the numbers come from."""
 
-    kind: Literal["cuda", "interpreter"]
+    kind: DeviceKind
     name: str
     """`NVIDIA H200`, or `PTX interpreter`."""
     architecture: Architecture
@@ -388,6 +391,12 @@ class DeviceDescription(Message):
     where no GPU is there."""
     versions: dict[str, str]
     """Driver, cuSPARSE, package; of the toolchain `nvrtc`, `ptxas` and the `options` that change the code."""
+
+    @property
+    def gpu(self) -> str:
+        """The kind of GPU, as requests name it: `NVIDIA H200`. Times of two kinds are not comparable. The interpreter's
+        says for which generation it stands: `PTX interpreter sm_90`."""
+        return self.name if self.kind == "cuda" else f"{self.name} {self.architecture}"
 
     @property
     def toolchain(self) -> str:

@@ -66,6 +66,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from services.evaluator.metrics import EvaluatorMetrics
     from sparsesmith.transport.accounts import Accounts
     from sparsesmith.transport.connection import connect
+    from sparsesmith.transport.gpu_kinds import GpuKind
     from sparsesmith.transport.metrics_channel import MetricsChannel, published
     from sparsesmith.transport.pattern_store import PatternStore
     from sparsesmith.transport.quarantine import Quarantine
@@ -87,7 +88,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         kernel = available()
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
-        worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}")
+        worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}", GpuKind.of(device))
         grader = jobs.Grader(
             process,
             compiler,
