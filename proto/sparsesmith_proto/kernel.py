@@ -260,6 +260,23 @@ class Repeats(Message):
     """Processes, each with the device to itself, that they were made in."""
 
 
+SanitizerTool = Literal["memcheck", "racecheck", "initcheck"]
+
+
+class ToolCheck(Message):
+    """What a tool of NVIDIA's compute-sanitizer says of a program that it found no error in."""
+
+    tool: SanitizerTool
+    state: Literal["clean", "not_checked"]
+    """`not_checked`: it did not come to an end; that says nothing for the program."""
+    reason: str = Field(default="", exclude_if=lambda reason: not reason)
+    """Why not."""
+
+    def describe(self) -> str:
+        """`clean`, or that it was not checked and why."""
+        return "clean" if self.state == "clean" else f"NOT CHECKED ({self.reason})"
+
+
 class Passed(Message):
     """Compiled, correct on every input drawn, and timed."""
 
@@ -277,6 +294,8 @@ class Passed(Message):
     """Inputs that were drawn and checked."""
     repeats: Repeats | None = Field(default=None, exclude_if=_is_none)
     """Of a workload that is `deterministic`. None: of others."""
+    sanitized: tuple[ToolCheck, ...] = Field(default=(), exclude_if=lambda checks: not checks)
+    """Of what led its search, where the evaluator has the tools look at such. Empty: of others."""
 
     @property
     def standing(self) -> tuple[bool, float]:

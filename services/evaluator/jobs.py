@@ -25,6 +25,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.known_times import KnownTimes, rival_of
 from services.evaluator.memory_errors import UNWATCHED, MemoryWatch
+from services.evaluator.sanitizing.winners import Batch, WinnersGate
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.reward import rewards, standard_of
@@ -88,9 +89,14 @@ class Grader:
         self._others_wait = others_wait
         self._waited_s = waited_s
         self._retire = retire
+        self._gate: WinnersGate | None = None
         self._baselines: OrderedDict[Workload, Baselines] = OrderedDict()
         self._known: OrderedDict[str, Outcomes] = OrderedDict()
         """What became of texts, by search."""
+
+    def look_last(self, gate: WinnersGate) -> None:
+        """Has a gate look at what would win a search."""
+        self._gate = gate
 
     def grade(self, job: EvaluationJob, patterns: Matrices) -> EvaluationReport:
         """Everything counts against the job's budget but the start of the device.
@@ -116,7 +122,10 @@ class Grader:
                 workbench = self._process.open(problem, allowance)
                 baselines = self._baselines_of(job.workload, workbench)
                 parsed = reading.result()
-                return grade_batch(job, parsed, problem, workbench, ahead, baselines, allowance, known)
+                report = grade_batch(job, parsed, problem, workbench, ahead, baselines, allowance, known)
+                if self._gate is None:
+                    return report
+                return self._gate.judged(report, Batch(problem, parsed, ahead.result, known, allowance))
         except DeviceDoesNotStart:
             self._retire()
             raise
