@@ -38,6 +38,7 @@ from sparsesmith_proto.kernel import (
     Baselines,
     Evaluation,
     Passed,
+    ProbeWritten,
     Sampled,
     Timing,
     Workload,
@@ -123,7 +124,7 @@ class Grader:
                 baselines = self._baselines_of(job.workload, workbench)
                 parsed = reading.result()
                 report = grade_batch(job, parsed, problem, workbench, ahead, baselines, allowance, known)
-                if self._gate is None:
+                if self._gate is None or not may_win(job):
                     return report
                 return self._gate.judged(report, Batch(problem, parsed, ahead.result, known, allowance))
         except DeviceDoesNotStart:
@@ -194,6 +195,11 @@ class Grader:
         while len(self._baselines) > self._cached_baselines:
             self._baselines.popitem(last=False)
         return self._baselines[workload]
+
+
+def may_win(job: EvaluationJob) -> bool:
+    """Whether somebody may be handed one of its programs: not where one is listed again or a policy is probed."""
+    return not job.listings and not isinstance(job.candidates[0].origin, ProbeWritten)
 
 
 def job_of(text: str) -> EvaluationJob | InstantJob:

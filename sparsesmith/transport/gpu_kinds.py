@@ -52,7 +52,9 @@ local function field(name, of)
   return redis.call('HGET', key, of) or nil
 end
 local function number(name, of) return tonumber(field(name, of) or nil) end
-local function meta(name)
+local function meta(name)  -- Third parties write jobs, too: nothing long is read.
+  local key = 'rq:job:' .. name
+  if redis.call('TYPE', key).ok ~= 'hash' or redis.call('HSTRLEN', key, 'meta') > 1024 then return {} end
   local read, found = pcall(cjson.decode, field(name, 'meta') or '{}')
   return read and type(found) == 'table' and found or {}
 end

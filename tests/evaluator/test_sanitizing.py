@@ -452,6 +452,9 @@ def test_a_grader_reports_what_the_gate_says_and_grades_no_text_of_a_search_agai
             again = grader.grade(job.model_copy(update={"job_id": "b"}), Held(problem))
             assert [each.outcome for each in again.evaluations] == [slower, fastest]
             assert len(tool.asked) == asked
+            listed = job.model_copy(update={"job_id": "l", "search": None, "listings": True})
+            grader.grade(listed, Held(problem))
+            assert len(tool.asked) == asked, "nobody is handed what is only listed"
             tool.does({"memcheck": "memcheck_write.txt"})
             other = job.model_copy(update={"job_id": "c", "search": "two", "candidates": candidates[:1]})
             (refused,) = grader.grade(other, Held(problem)).evaluations

@@ -26,7 +26,7 @@ from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Candidate, DeviceDescription, UserWritten
 from tests.artifacts.answers import make_matrix
 from tests.artifacts.answers import make_report as make_answer
-from tests.generator.live_service import Evaluators, live_service
+from tests.generator.live_service import Evaluators, announce, live_service
 from tests.generator.orders import make_order, make_pattern, make_task
 from tests.generator.processes import ServiceProcess
 from tests.generator.reports import make_passed, make_timing, report_for
@@ -98,15 +98,9 @@ class KindEvaluators(Evaluators):
 
 
 @pytest.fixture
-def fleet(redis_url: str) -> Iterator[KindEvaluators]:
-    """Two evaluators with a heartbeat."""
-    connection = connect(redis_url)
-    for number, device in enumerate((H200, L40S)):
-        kind = GpuKind.of(device)
-        GpuKinds(connection).tell(kind)
-        connection.hset(f"rq:worker:w{number}", "name", f"w{number}")
-        connection.sadd(f"rq:workers:{kind.queue}", f"rq:worker:w{number}")
-    yield KindEvaluators(H200, L40S)
+def fleet(redis_url: str) -> KindEvaluators:
+    announce(redis_url, H200, L40S)
+    return KindEvaluators(H200, L40S)
 
 
 @pytest.fixture
@@ -218,17 +212,13 @@ def make_job(job_id: str, **changes: Any) -> EvaluationJob:
 
 
 def test_a_job_whose_kind_left_while_it_waited_fails_and_says_so(redis_url: str) -> None:
-    connection = connect(redis_url)
-    kind = GpuKind.of(H200)
-    GpuKinds(connection).tell(kind)
-    connection.hset("rq:worker:w", "name", "w")
-    connection.sadd(f"rq:workers:{kind.queue}", "rq:worker:w")
+    announce(redis_url, H200)
     limits = QueueLimits(abandoned_check_s=0.1, gpu_patience_s=1)
-    queue: Any = EvaluationQueue(connection, limits)
+    queue: Any = EvaluationQueue(connect(redis_url), limits)
     with live_service(redis_url, queue, first_grade_patience_s=60) as client:
         answer = client.post("/v1/kernels", json={"matrix": MATRIX, "gpu": "H200", "search": "families"})
         assert answer.status_code == 202
-        connection.delete("rq:worker:w")
+        connect(redis_url).delete("rq:worker:w0")
         state = client.get(answer.headers["location"], headers={"Prefer": "wait=20"}).json()["status"]
     assert state["state"] == "failed"
     assert (state["problem"]["status"], state["problem"]["field"]) == (503, "gpu")

@@ -27,7 +27,6 @@ LIMITS = QueueLimits(
     heartbeat_ttl_s=2,
     taken_grace_s=1.0,
     abandoned_check_s=0.3,
-    gpu_patience_s=3,
 )
 
 

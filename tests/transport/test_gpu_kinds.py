@@ -4,6 +4,7 @@ import random
 import signal
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -15,12 +16,19 @@ from tests.transport.messages import DEVICE, device_named, make_job
 from tests.transport.quick_evaluator import LIMITS
 from tests.transport.workers import Workers, wait_until
 
+PATIENCE_S = 2.0
 H200, L40S = "NVIDIA H200", "NVIDIA L40S"
 
 
 @pytest.fixture
 def queue(redis_connection: Redis) -> EvaluationQueue:
     return EvaluationQueue(redis_connection, LIMITS)
+
+
+@pytest.fixture
+def impatient(redis_connection: Redis) -> EvaluationQueue:
+    """Gives a kind of GPU that has left up soon."""
+    return EvaluationQueue(redis_connection, replace(LIMITS, gpu_patience_s=PATIENCE_S))
 
 
 @pytest.fixture
@@ -126,7 +134,7 @@ def forget(workers: Workers, kinds: GpuKinds, gpu: str) -> None:
 
 
 def test_a_search_with_a_report_stays_and_is_told_when_its_kind_is_gone(
-    queue: EvaluationQueue, workers: Workers, kinds: GpuKinds
+    queue: EvaluationQueue, impatient: EvaluationQueue, workers: Workers, kinds: GpuKinds
 ) -> None:
     started(workers, kinds, a=H200)
     queue.submit(make_job("first", search="one"))
@@ -136,14 +144,14 @@ def test_a_search_with_a_report_stays_and_is_told_when_its_kind_is_gone(
     started(workers, kinds, b=L40S)
     queue.submit(make_job("second", search="one"))
     with pytest.raises(Unavailable, match="no evaluator has NVIDIA H200 any more") as refusal:
-        queue.wait("second", 30)
+        impatient.wait("second", 30)
     assert (refusal.value.field, refusal.value.value, refusal.value.limit) == ("gpu", H200, L40S)
     assert queue.depth() == 0
     assert workers.began("second") == set()
 
 
 def test_a_job_that_names_a_kind_that_left_is_told_and_taken_out(
-    queue: EvaluationQueue, workers: Workers, kinds: GpuKinds
+    queue: EvaluationQueue, impatient: EvaluationQueue, workers: Workers, kinds: GpuKinds
 ) -> None:
     started(workers, kinds, a=H200, b=L40S)
     workers.send("a", signal.SIGTERM)
@@ -151,8 +159,8 @@ def test_a_job_that_names_a_kind_that_left_is_told_and_taken_out(
     queue.submit(make_job("named", gpu=H200))
     began = time.monotonic()
     with pytest.raises(Unavailable, match="no evaluator has NVIDIA H200 any more"):
-        queue.wait("named", 30)
-    assert time.monotonic() - began >= LIMITS.gpu_patience_s
+        impatient.wait("named", 30)
+    assert time.monotonic() - began >= PATIENCE_S
     assert queue.depth() == 0
 
 
@@ -212,8 +220,13 @@ def in_order(workers: Workers, names: Iterable[str]) -> bool:
     return times == sorted(times)
 
 
+@pytest.mark.parametrize(
+    "meta",
+    [b"\xff no JSON", b"[" * 1024, b'{"search": 1, "gpu": null}', b'{"search": "' + b"s" * 2**20 + b'"}'],
+    ids=["no text", "deep", "no name", "long"],
+)
 def test_a_job_of_third_parties_is_taken_by_any_kind(
-    queue: EvaluationQueue, workers: Workers, kinds: GpuKinds, redis_connection: Redis
+    meta: bytes, queue: EvaluationQueue, workers: Workers, kinds: GpuKinds, redis_connection: Redis
 ) -> None:
     started(workers, kinds, a=H200)
     queue.submit(make_job("guest"))
@@ -221,10 +234,11 @@ def test_a_job_of_third_parties_is_taken_by_any_kind(
     assert graded_by(queue, "guest") == H200
     redis_connection.delete(f"rq:results:{name}")
     redis_connection.hdel(f"rq:job:{name}", "meta", "submitted", "work")
-    redis_connection.hset(f"rq:job:{name}", "meta", b"\xff no JSON")
+    redis_connection.hset(f"rq:job:{name}", "meta", meta)
     redis_connection.hset(f"rq:job:{name}", "status", "queued")
     redis_connection.rpush(f"rq:queue:{QUEUE_NAME}", name)  # Nobody rings.
     assert graded_by(queue, "guest") == H200
+    assert not redis_connection.keys("sparsesmith:search:*")
 
 
 @pytest.mark.stack
