@@ -14,8 +14,12 @@ PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
 
 
 def online_section(results: Iterable[Json]) -> list[str]:
-    """Empty without a course that was judged twice."""
-    courses = [each for each in results if each.get("kind") == "online" and each["against_start"]]
+    """Of courses on a GPU that were judged twice; empty without any."""
+    courses = [
+        each
+        for each in results
+        if each.get("kind") == "online" and each["device"]["kind"] == "cuda" and each["against_start"]
+    ]
     return ["## Online learning", "", INTRO, "", *course_table(courses), ""] if courses else []
 
 

@@ -1,5 +1,6 @@
-"""A loop that plays the autoscaler against the real queue: workers are started, told to stop and killed while jobs come
-in waves, and each job must be answered, once.
+"""A loop that plays the autoscaler against the real queue: workers of two kinds of GPU are started, told to stop and
+killed while jobs come in waves, some for one kind and some of searches that belong to the kind that takes them first;
+each job must be answered, once, and by a kind that may.
 
     python -m benchmarks.service.autoscaler                 1,000 events; writes benchmarks/results/cpu/autoscaler.json
     python -m benchmarks.service.autoscaler --events 60
@@ -8,7 +9,8 @@ How many workers there should be is asked as deploy/k8s/scaling.yaml asks (a tes
 and without patience, which is harsher than KEDA. The queue is the product's on an embedded Valkey, and so are the
 workers, each a process; only what a job computes is left out: it takes its time and reports.
 
-Ends with 1, and no result file, where a job was lost, failed, or has more than one result.
+Ends with 1, and no result file, where a job was lost, failed, has more than one result or one of a wrong kind, or a
+search has results of two kinds.
 """
 
 import argparse
@@ -22,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,6 +40,7 @@ from services.evaluator.jobs import GradingService
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.transport.connection import Redis, connect
+from sparsesmith.transport.gpu_kinds import QUEUE_NAME, GpuKind, queue_of
 from sparsesmith.transport.queue import EvaluationQueue, EvaluationWorker, QueueLimits, evaluation_worker, rq_id_of
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
@@ -53,6 +57,12 @@ from sparsesmith_proto.kernel import (
 
 LEAST, MOST = 1, 8
 """Workers."""
+GPUS = ("NVIDIA H200", "NVIDIA L40S")
+MOST_OF_A_KIND = MOST // len(GPUS)
+NAMED_SHARE = 0.4
+"""Of the jobs: those that name a kind. The others belong to searches..."""
+SEARCH_JOBS = 6
+"""...of so many jobs each."""
 LIMITS = QueueLimits(
     job_grace_s=60, worker_ttl_s=60, maintenance_interval_s=5, heartbeat_ttl_s=10, taken_grace_s=5, abandoned_check_s=1
 )
@@ -82,9 +92,10 @@ class Interrupted(Exception):
 class TimedGrading(GradingService):
     """Takes its time, looks meanwhile whether it should stop, and reports."""
 
-    def __init__(self, worker: EvaluationWorker, connection: Redis) -> None:
+    def __init__(self, worker: EvaluationWorker, connection: Redis, device: DeviceDescription) -> None:
         self._worker = worker
         self._redis = connection
+        self._device = device
 
     def grade(self, job: EvaluationJob) -> EvaluationReport:
         self._redis.hincrby(BEGUN, job.job_id)
@@ -93,15 +104,16 @@ class TimedGrading(GradingService):
             if self._worker.must_stop():
                 raise Interrupted
             time.sleep(0.005)
-        return report_of(job)
+        return report_of(job, self._device)
 
 
-def report_of(job: EvaluationJob) -> EvaluationReport:
+def device_of(gpu: str) -> DeviceDescription:
+    return DeviceDescription(kind="cuda", name=gpu, architecture="sm_90", num_sms=1, copy_bandwidth_gbs=1, versions={})
+
+
+def report_of(job: EvaluationJob, device: DeviceDescription) -> EvaluationReport:
     timing = EstimatedTiming(median_us=10, traffic_model="none")
     routine = BaselineTiming(routine="plain", timing=timing, preparation_ms=0)
-    device = DeviceDescription(
-        kind="interpreter", name="none", architecture="sm_90", num_sms=1, copy_bandwidth_gbs=1, versions={}
-    )
     return EvaluationReport(
         job_id=job.job_id,
         device=device,
@@ -112,26 +124,32 @@ def report_of(job: EvaluationJob) -> EvaluationReport:
     )
 
 
-def job_named(job_id: str) -> EvaluationJob:
+def job_numbered(number: int, chosen: random.Random) -> EvaluationJob:
+    """For a kind, or of a search."""
     candidate = Candidate(candidate_id="c", program="none", origin=UserWritten())
     workload = Workload(pattern="0" * 64, operation="spmv", element_type="float32")
-    return EvaluationJob(job_id=job_id, workload=workload, candidates=(candidate,), budget_s=60)
+    gpu = chosen.choice(GPUS) if chosen.random() < NAMED_SHARE else None
+    search = f"search-{number // SEARCH_JOBS}" if gpu is None else None
+    return EvaluationJob(
+        job_id=f"job-{number}", workload=workload, candidates=(candidate,), budget_s=60, gpu=gpu, search=search
+    )
 
 
-def work(address: str, name: str) -> None:
+def work(address: str, name: str, gpu: str) -> None:
     """A worker process, until SIGTERM."""
-    connection = connect(address)
-    worker = evaluation_worker(connection, name, LIMITS)
-    jobs.install(TimedGrading(worker, connection))
+    connection, device = connect(address), device_of(gpu)
+    worker = evaluation_worker(connection, name, GpuKind.of(device), LIMITS)
+    jobs.install(TimedGrading(worker, connection, device))
     worker.work(logging_level="CRITICAL")
 
 
 @dataclass
 class Workers:
-    """Processes; `events` counts what was done to them."""
+    """Processes with one kind of GPU; `events` counts what was done to them."""
 
     address: str
     chosen: random.Random
+    gpu: str
     events: Counter[str] = field(default_factory=Counter)
     most: int = 0
     _serving: list[BaseProcess] = field(default_factory=list)
@@ -152,8 +170,8 @@ class Workers:
         return self.events.total()
 
     def start(self) -> None:
-        name = f"worker-{self.num_events}"
-        process = self._context.Process(target=work, args=(self.address, name), daemon=True)
+        name = f"worker-{self.gpu.split()[-1]}-{self.num_events}"
+        process = self._context.Process(target=work, args=(self.address, name, self.gpu), daemon=True)
         process.start()
         self._serving.append(process)
         self.events["started"] += 1
@@ -192,39 +210,67 @@ def scaled(num_events: int, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def _scaled(num_events: int, chosen: random.Random, address: str, connection: Redis) -> dict[str, Any]:
-    queue, workers, submitted = EvaluationQueue(connection, LIMITS), Workers(address, chosen), list[str]()
+    queue, submitted = EvaluationQueue(connection, LIMITS), list[EvaluationJob]()
+    pools = [Workers(address, chosen, gpu) for gpu in GPUS]
     began = time.monotonic()
     try:
-        while workers.num_events < num_events:
+        while sum(pool.num_events for pool in pools) < num_events:
             if queue.depth() == 0:
                 submitted += _submit_wave(queue, len(submitted), chosen)
-            _scale(workers, wanted(waiting=queue.depth(), busy=queue.num_running()))
+            for pool in pools:
+                _scale(pool, _wanted_of(queue, pool.gpu))
             time.sleep(LOOK_S)
-        while len(workers) < LEAST:
-            workers.start()
-        ends = Counter(_end_of(queue, job_id) for job_id in submitted)
+        for pool in pools:
+            while len(pool) < LEAST:
+                pool.start()
+        ends = [_end_of(queue, job) for job in submitted]
     finally:
-        workers.end()
-    results = [_num_answers(connection, job_id) for job_id in submitted]
-    begun = [int(connection.hget(BEGUN, job_id) or 0) for job_id in submitted]
+        for pool in pools:
+            pool.end()
+    results = [_num_answers(connection, job.job_id) for job in submitted]
+    begun = [int(connection.hget(BEGUN, job.job_id) or 0) for job in submitted]
     return {
-        "events": dict(sorted(workers.events.items())),
+        "kinds": list(GPUS),
+        "events": dict(sorted(sum((pool.events for pool in pools), Counter()).items())),
         "jobs": len(submitted),
-        "ended": dict(sorted(ends.items())),
+        "named": sum(job.gpu is not None for job in submitted),
+        "ended": dict(sorted(Counter(end for end, _ in ends).items())),
         "answered_once": sum(count == 1 for count in results),
         "answered_twice": sum(count > 1 for count in results),
         "begun_again": sum(count > 1 for count in begun),
-        "most_workers": workers.most,
+        **_kinds_of(submitted, [gpu for _, gpu in ends]),
+        "most_workers": sum(pool.most for pool in pools),
         "seconds": round(time.monotonic() - began, 1),
     }
 
 
-def _submit_wave(queue: EvaluationQueue, first: int, chosen: random.Random) -> list[str]:
-    names = [f"job-{first + number}" for number in range(chosen.randint(1, WAVE))]
-    for name in names:
+def _kinds_of(submitted: Sequence[EvaluationJob], graded_on: Sequence[str | None]) -> dict[str, int]:
+    """How often a kind graded that should not."""
+    of_search: dict[str, set[str | None]] = {}
+    for job, gpu in zip(submitted, graded_on, strict=True):
+        if job.search is not None:
+            of_search.setdefault(job.search, set()).add(gpu)
+    pairs = zip(submitted, graded_on, strict=True)
+    return {
+        "searches": len(of_search),
+        "searches_on_two_kinds": sum(len(gpus) > 1 for gpus in of_search.values()),
+        "on_a_wrong_kind": sum(job.gpu not in (None, gpu) for job, gpu in pairs),
+    }
+
+
+def _wanted_of(queue: EvaluationQueue, gpu: str) -> int:
+    """As each kind's ScaledObject asks: what all share counts for every kind."""
+    shared, shared_busy = queue.depth(QUEUE_NAME), queue.num_running(QUEUE_NAME)
+    waiting, busy = queue.depth(queue_of(gpu)), queue.num_running(queue_of(gpu))
+    return wanted(waiting=shared + waiting, busy=shared_busy + busy, most=MOST_OF_A_KIND)
+
+
+def _submit_wave(queue: EvaluationQueue, first: int, chosen: random.Random) -> list[EvaluationJob]:
+    wave = [job_numbered(first + number, chosen) for number in range(chosen.randint(1, WAVE))]
+    for job in wave:
         for _ in range(2 if chosen.random() < SUBMITTED_TWICE_SHARE else 1):
-            queue.submit(job_named(name))
-    return names
+            queue.submit(job)
+    return wave
 
 
 def _scale(workers: Workers, target: int) -> None:
@@ -239,12 +285,14 @@ def _scale(workers: Workers, target: int) -> None:
         workers.stop()
 
 
-def _end_of(queue: EvaluationQueue, job_id: str) -> str:
+def _end_of(queue: EvaluationQueue, job: EvaluationJob) -> tuple[str, str | None]:
+    """How it ended, and on which kind of GPU."""
     try:
-        return "lost" if queue.wait(job_id, ANSWER_S) is None else "answered"
+        report = queue.wait(job.job_id, ANSWER_S)
     except SparsesmithError as error:
-        print(f"{job_id}: {error.message}", file=sys.stderr)
-        return "failed"
+        print(f"{job.job_id}: {error.message}", file=sys.stderr)
+        return "failed", None
+    return ("lost", None) if report is None else ("answered", report.device.gpu)
 
 
 def _num_answers(connection: Redis, job_id: str) -> int:
@@ -254,8 +302,9 @@ def _num_answers(connection: Redis, job_id: str) -> int:
 
 
 def is_right(result: dict[str, Any]) -> bool:
-    """Whether every job was answered, once."""
-    return bool(result["ended"] == {"answered": result["jobs"]} and result["answered_once"] == result["jobs"])
+    """Whether every job was answered, once, and by a kind that may."""
+    is_answered = result["ended"] == {"answered": result["jobs"]} and result["answered_once"] == result["jobs"]
+    return bool(is_answered and result["searches_on_two_kinds"] == result["on_a_wrong_kind"] == 0)
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -11,6 +11,7 @@ from sparsesmith_proto.kernel import (
     Checked,
     CompileFailed,
     DeviceDescription,
+    DeviceKind,
     EstimatedTiming,
     Evaluation,
     FromFamily,
@@ -28,6 +29,7 @@ from sparsesmith_proto.message import (
     Bytes,
     Digest,
     ElementType,
+    Gpu,
     Identifier,
     Message,
     Microseconds,
@@ -49,6 +51,14 @@ def _is_none(value: object) -> bool:
 
 def _is_false(value: object) -> bool:
     return value is False
+
+
+def _none_if_empty(given: object) -> object:
+    """Of a form's field that was left empty."""
+    return None if given == "" else given
+
+
+RequestedGpu = Annotated[Gpu | None, BeforeValidator(_none_if_empty)]
 
 
 class Budget(Message):
@@ -112,6 +122,8 @@ class TuningOptions(Message):
     """What a kernel for A^T reads. `shared`: A as it is stored, so that no second copy of it is needed."""
     alpha_beta: bool = Field(default=False, exclude_if=_is_false)
     """What is graded and timed is y = alpha A x + beta y."""
+    gpu: RequestedGpu = Field(default=None, exclude_if=_is_none)
+    """The kind of GPU to tune for, as `GET /v1/fleet` lists them. None: any that is there."""
     search: SearchStrategy = "auto"
     budget: Budget = Budget()
     refine: Refinement = Refinement()
@@ -160,6 +172,8 @@ class EvaluationOptions(Message):
     """Whether the program must give equal bits for equal inputs."""
     alpha_beta: bool = Field(default=False, exclude_if=_is_false)
     """Whether y = alpha A x + beta y is graded: the program computes A x, scaled where it stores."""
+    gpu: RequestedGpu = Field(default=None, exclude_if=_is_none)
+    """The kind of GPU to grade it on, as `GET /v1/fleet` lists them. None: any that is there."""
     program: ProgramText
     """With `//@ tune` lines it is graded at many settings of its knobs."""
     budget: Budget = Budget()
@@ -667,7 +681,7 @@ class EvaluatorView(Message):
     """An evaluator as it told of itself within the last minute."""
 
     worker: str
-    kind: Literal["cuda", "interpreter"]
+    kind: DeviceKind
     device: str
     architecture: str
     jobs: int = Field(ge=0)
@@ -676,6 +690,18 @@ class EvaluatorView(Message):
     """Spent on them."""
     outcomes: dict[str, int]
     """Candidates graded since it started, by outcome."""
+
+
+class GpuView(Message):
+    """A kind of GPU that a request may name."""
+
+    name: Gpu
+    kind: DeviceKind
+    architecture: str
+    evaluators: int = Field(ge=1)
+    """With a fresh heartbeat."""
+    evaluations_waiting: int = Field(ge=0)
+    """Batches that wait for this kind alone."""
 
 
 class TrainerView(Message):
@@ -700,6 +726,8 @@ class Fleet(Message):
     history_days: int = Field(ge=1)
     """Days that a job which has ended is kept."""
     evaluators: tuple[EvaluatorView, ...]
+    gpus: tuple[GpuView, ...] = ()
+    """Kinds of GPU that evaluators have now, by name."""
     trainers: tuple[TrainerView, ...]
     policy: PolicyStatus | None
     """None: the service runs without one."""

@@ -17,7 +17,12 @@ from sparsesmith_proto.kernel import (
     TimedOut,
     Workload,
 )
-from sparsesmith_proto.message import Bytes, Identifier, Message, Seconds
+from sparsesmith_proto.message import Bytes, Gpu, Identifier, Message, Seconds
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
 
 MAX_CANDIDATES_A_JOB = 256
 
@@ -36,7 +41,10 @@ class EvaluationJob(Message):
     turn_s: Seconds | None = Field(default=None, gt=0)
     """After so much grading, if other jobs wait, the job ends with what it has. None: never."""
     search: Identifier | None = None
-    """Jobs of one search: a text that an evaluator graded for an earlier one of them is not graded by it again."""
+    """Jobs of one search: a text that an evaluator graded for an earlier one of them is not graded by it again, and all
+    of them are graded on one kind of GPU."""
+    gpu: Gpu | None = Field(default=None, exclude_if=_is_none)
+    """The kind of GPU that shall grade it, by the whole name. None: any, of a search the one that has it."""
     work: int | None = Field(default=None, ge=0)
     """Entries that one product touches, times the candidates: jobs of much less go first, within a bound. None: not
     known, counts as much."""
@@ -136,6 +144,10 @@ class InstantJob(Message):
     budget_s: Seconds = Field(default=30, gt=0, le=3600)
     work: int = Field(default=0, ge=0)
     """As of an EvaluationJob: a kernel that is wanted at once goes before batches that wait."""
+    search: Identifier | None = Field(default=None, exclude_if=_is_none)
+    """As of an EvaluationJob: the search behind the kernel is of the GPU that it was checked on."""
+    gpu: Gpu | None = Field(default=None, exclude_if=_is_none)
+    """As of an EvaluationJob."""
 
 
 FirstOutcome = Annotated[

@@ -260,6 +260,23 @@ class Repeats(Message):
     """Processes, each with the device to itself, that they were made in."""
 
 
+SanitizerTool = Literal["memcheck", "racecheck", "initcheck"]
+
+
+class ToolCheck(Message):
+    """What a tool of NVIDIA's compute-sanitizer says of a program that it found no error in."""
+
+    tool: SanitizerTool
+    state: Literal["clean", "not_checked"]
+    """`not_checked`: it did not come to an end; that says nothing for the program."""
+    reason: str = Field(default="", exclude_if=lambda reason: not reason)
+    """Why not."""
+
+    def describe(self) -> str:
+        """`clean`, or that it was not checked and why."""
+        return "clean" if self.state == "clean" else f"NOT CHECKED ({self.reason})"
+
+
 class Passed(Message):
     """Compiled, correct on every input drawn, and timed."""
 
@@ -281,6 +298,8 @@ class Passed(Message):
     """Share of the blocks of its launches that ran on the interpreter, beside the GPU, which found nothing undefined in
     them: no access out of bounds, no read of what nothing has written, no race. None: it was not asked, or could not
     tell."""
+    sanitized: tuple[ToolCheck, ...] = Field(default=(), exclude_if=lambda checks: not checks)
+    """Of what led its search, where the evaluator has the tools look at such. Empty: of others."""
 
     @property
     def standing(self) -> tuple[bool, float]:
@@ -379,10 +398,13 @@ class Baselines(Message):
         return next(routine for routine in self.routines if routine.routine == self.default)
 
 
+DeviceKind = Literal["cuda", "interpreter"]
+
+
 class DeviceDescription(Message):
     """Where the numbers come from."""
 
-    kind: Literal["cuda", "interpreter"]
+    kind: DeviceKind
     name: str
     """`NVIDIA H200`, or `PTX interpreter`."""
     architecture: Architecture
@@ -392,6 +414,12 @@ class DeviceDescription(Message):
     where no GPU is there."""
     versions: dict[str, str]
     """Driver, cuSPARSE, package; of the toolchain `nvrtc`, `ptxas` and the `options` that change the code."""
+
+    @property
+    def gpu(self) -> str:
+        """The kind of GPU, as requests name it: `NVIDIA H200`. Times of two kinds are not comparable. The interpreter's
+        says for which generation it stands: `PTX interpreter sm_90`."""
+        return self.name if self.kind == "cuda" else f"{self.name} {self.architecture}"
 
     @property
     def toolchain(self) -> str:

@@ -29,6 +29,10 @@ AxisName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Axes = Annotated[dict[AxisName, Annotated[int, Field(ge=1, lt=2**31)]], Field(max_length=8)]
 """Sizes that a request names, by the names that the operation gives them."""
 
+Gpu = Annotated[str, StringConstraints(pattern=r"^[ -~]{1,128}$")]
+"""A kind of GPU by the name that its driver gives it, `NVIDIA H200`; in a request also without the vendor, `H200`, or
+the generation of the only kind that has it, `sm_90`."""
+
 EncoderName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 """How a policy is shown a matrix: `structural`, `profiled` and `sinusoidal` by soft tokens, `text` in words. Services
 may know others."""

@@ -20,7 +20,9 @@ from services.evaluator.settings import EvaluatorSettings
 
 if TYPE_CHECKING:
     from services.evaluator.cuda.ecc import EccCounters
+    from services.evaluator.devices import Chosen
     from services.evaluator.jobs import Origins
+    from services.evaluator.sanitizing.winners import WinnersGate
 
 logger = logging.getLogger("services.evaluator")
 
@@ -66,6 +68,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from services.evaluator.metrics import EvaluatorMetrics
     from sparsesmith.transport.accounts import Accounts
     from sparsesmith.transport.connection import connect
+    from sparsesmith.transport.gpu_kinds import GpuKind
     from sparsesmith.transport.metrics_channel import MetricsChannel, published
     from sparsesmith.transport.pattern_store import PatternStore
     from sparsesmith.transport.quarantine import Quarantine
@@ -89,7 +92,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
         inspections = watch.enter_context(inspections_beside(settings, device))
-        worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}")
+        worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}", GpuKind.of(device))
         grader = jobs.Grader(
             process,
             compiler,
@@ -100,6 +103,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
             waited_s=worker.waited_s,
             retire=worker.retire,
         )
+        if (gate := _gate(settings, chosen)) is not None:
+            grader.look_last(gate)
         ecc = _ecc(chosen.visible_device) if isinstance(chosen, Gpu) else None
 
         def take_out(reason: str) -> None:
@@ -128,6 +133,24 @@ def _told_of(settings: EvaluatorSettings) -> "Origins":
 
     ours: Origins = (FromFamily, Mutated) if settings.tells_of_all else ()
     return (*ours, Written) if settings.records_written else ours
+
+
+def _gate(settings: EvaluatorSettings, chosen: "Chosen") -> "WinnersGate | None":
+    """None, with a word in the log where it is wished for, without a GPU or without the tool."""
+    from services.evaluator.devices import Gpu
+    from services.evaluator.sanitizing.sanitizer import Sanitizer
+    from services.evaluator.sanitizing.winners import WinnersGate
+    from sparsesmith.cuda.sanitizer import COMMAND, find_sanitizer
+
+    if not settings.sanitizes_winners:
+        return None
+    command = find_sanitizer()
+    if not isinstance(chosen, Gpu) or command is None:
+        missing = "no GPU" if command is not None else f"no {COMMAND} on PATH or in a CUDA toolkit"
+        logger.warning("winners are not looked at by %s: there is %s", COMMAND, missing)
+        return None
+    logger.info("winners are looked at by %s, %g s each", command, settings.sanitizer_limit_s)
+    return WinnersGate(Sanitizer(command, settings.sanitizer_limit_s, chosen.visible_device))
 
 
 def _ecc(visible_device: str) -> "EccCounters":

@@ -29,12 +29,10 @@ from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith.operations.imported.folder import imported_folder
-from sparsesmith_proto.kernel import DeviceDescription, Workload
+from sparsesmith_proto.kernel import DeviceDescription, DeviceKind, Workload
 from sparsesmith_proto.message import Architecture
 
 logger = logging.getLogger(__name__)
-
-DeviceKind = Literal["cuda", "interpreter"]
 
 CUDA_RUN_LIMIT_S = 15.0
 """Beside checks of microseconds: a kernel that takes this long hangs."""

@@ -26,6 +26,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.known_times import KnownTimes, rival_of
 from services.evaluator.memory_errors import UNWATCHED, MemoryWatch
+from services.evaluator.sanitizing.winners import Batch, WinnersGate
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.reward import rewards, standard_of
@@ -38,6 +39,7 @@ from sparsesmith_proto.kernel import (
     Baselines,
     Evaluation,
     Passed,
+    ProbeWritten,
     Sampled,
     Timing,
     Workload,
@@ -89,9 +91,14 @@ class Grader:
         self._others_wait = others_wait
         self._waited_s = waited_s
         self._retire = retire
+        self._gate: WinnersGate | None = None
         self._baselines: OrderedDict[Workload, Baselines] = OrderedDict()
         self._known: OrderedDict[str, Outcomes] = OrderedDict()
         """What became of texts, by search."""
+
+    def look_last(self, gate: WinnersGate) -> None:
+        """Has a gate look at what would win a search."""
+        self._gate = gate
 
     def grade(self, job: EvaluationJob, patterns: Matrices) -> EvaluationReport:
         """Everything counts against the job's budget but the start of the device.
@@ -118,7 +125,10 @@ class Grader:
                 baselines = self._baselines_of(job.workload, workbench)
                 parsed = reading.result()
                 means = Means(workbench, ahead, self._inspections(problem))
-                return grade_batch(job, parsed, problem, means, baselines, allowance, known)
+                report = grade_batch(job, parsed, problem, means, baselines, allowance, known)
+                if self._gate is None or not may_win(job):
+                    return report
+                return self._gate.judged(report, Batch(problem, parsed, ahead.result, known, allowance))
         except DeviceDoesNotStart:
             self._retire()
             raise
@@ -187,6 +197,11 @@ class Grader:
         while len(self._baselines) > self._cached_baselines:
             self._baselines.popitem(last=False)
         return self._baselines[workload]
+
+
+def may_win(job: EvaluationJob) -> bool:
+    """Whether somebody may be handed one of its programs: not where one is listed again or a policy is probed."""
+    return not job.listings and not isinstance(job.candidates[0].origin, ProbeWritten)
 
 
 def job_of(text: str) -> EvaluationJob | InstantJob:

@@ -86,5 +86,10 @@ class EvaluatorSettings(BaseSettings):
     """Address space of the process that runs it; torch takes about two thousand of it."""
     posted_tasks: bool = False
     """Whether references of tasks that came over HTTP are run, too."""
+    sanitizes_winners: bool = False
+    """Whether compute-sanitizer (memcheck, racecheck, initcheck) looks at what would win a search on a GPU
+    (docs/security.md). Off: no GPU has shown yet what it costs."""
+    sanitizer_limit_s: float = Field(default=2, gt=0, le=600)
+    """All of that for one program; what does not end in time is told as not checked."""
     cached_baselines: int = Field(default=256, ge=1, le=100_000)
     """Workloads whose baselines a worker remembers."""

@@ -34,6 +34,7 @@ def main() -> None:
     from services.generator.service import Service
     from sparsesmith.errors import InvalidOption
     from sparsesmith.transport.job_store import History
+    from sparsesmith.transport.queue import QueueLimits
     from sparsesmith.transport.shelf import ShelfLimits
 
     handler = logging.StreamHandler()
@@ -42,9 +43,10 @@ def main() -> None:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s%(request)s", handlers=[handler]
     )
     limits = ShelfLimits(max_bytes=settings.max_stored_bytes)
+    queue = QueueLimits(gpu_patience_s=settings.gpu_patience_s)
     history = History(days=settings.history_days, max_jobs=settings.history_jobs)
     try:
-        service = Service(settings, Channels(settings.redis_url, limits, history))
+        service = Service(settings, Channels(settings.redis_url, limits, history, queue))
     except InvalidOption as error:
         sys.exit(f"settings of the generator: {error.message}")
     server = uvicorn.Server(server_config(create_app(service), settings, service.metrics))

@@ -69,7 +69,10 @@ class Answers:
         for each in problems:
             graded = sum(report.search.num_candidates for report in reports)
             told = _counted_from(graded, order.options.budget.candidates, tell)
-            reports.append(await self._tuned(job, order.of_direction(each.workload), each, told))
+            direction = order.of_direction(each.workload)
+            if reports:  # Both on one kind of GPU.
+                direction = direction.on(reports[0].device.gpu)
+            reports.append(await self._tuned(job, direction, each, told))
         forward, backward = reports[0], reports[-1]
         extra = await asyncio.to_thread(extra_bytes, problems, reports)
         return forward.model_copy(update={"transposed": backward.model_copy(update={"extra_bytes": extra})})
@@ -81,7 +84,8 @@ class Answers:
             return known
 
         async def search() -> KernelReport:
-            task = TuningTask(job.job_id, job.new_run_id(), order, problem, job.age_s)
+            gpu = await self._tools.gpus.kind(order.options.gpu)
+            task = TuningTask(job.job_id, job.new_run_id(), order, problem, job.age_s, gpu=gpu)
             return await generate_kernels(task, self._tools, tell)
 
         if order.options.search == "instant":  # Who joins another's search would wait for its end.

@@ -23,7 +23,9 @@ async def evaluate_program(
     await trials.begin(task.job_id)
     if not order_knobs(task.order):
         candidate = Candidate(candidate_id="user", program=task.order.program, origin=UserWritten())
-        job = EvaluationJob(job_id=task.run_id, workload=task.order.workload, candidates=(candidate,))
+        job = EvaluationJob(
+            job_id=task.run_id, workload=task.order.workload, candidates=(candidate,), gpu=task.order.gpu
+        )
         report = await evaluations.grade(job)
         await trials.keep(task.job_id, report, task.elapsed_s)
         return answer_of(task, report, report.evaluations[0], None)

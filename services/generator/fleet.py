@@ -1,12 +1,13 @@
 """Who works and what waits, as evaluators and trainers told within the last minute."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparsesmith_proto.api import EvaluatorView, TrainerView
+from sparsesmith.transport.gpu_kinds import GpuKind
+from sparsesmith_proto.api import EvaluatorView, GpuView, TrainerView
 
 DEVICE = "sparsesmith_evaluator_device"
 UPDATES = "sparsesmith_trainer_updates_total"
@@ -29,6 +30,20 @@ def evaluator_views(texts: Mapping[str, str]) -> tuple[EvaluatorView, ...]:
 def trainer_views(texts: Mapping[str, str]) -> tuple[TrainerView, ...]:
     """Of the workers whose metrics are a trainer's, by name."""
     return tuple(view for worker, samples in _told(texts) if (view := _trainer(worker, samples)) is not None)
+
+
+def gpu_views(living: Mapping[GpuKind, int], depth: Callable[[str], int]) -> tuple[GpuView, ...]:
+    """Kinds that requests may name, each with its evaluators and what waits for it alone."""
+    return tuple(
+        GpuView(
+            name=kind.name,
+            kind=kind.kind,
+            architecture=kind.architecture,
+            evaluators=count,
+            evaluations_waiting=depth(kind.queue),
+        )
+        for kind, count in sorted(living.items(), key=lambda each: each[0].name)
+    )
 
 
 def _told(texts: Mapping[str, str]) -> Iterator[tuple[str, list[Sample]]]:

@@ -3,6 +3,7 @@
 import asyncio
 from typing import assert_never
 
+from services.generator.gpus import Gpus
 from services.generator.jobs.ledger import Ledger
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.trials import Trials
@@ -10,6 +11,7 @@ from sparsesmith.errors import Conflict, Unavailable
 from sparsesmith.program.extraction import extract_program
 from sparsesmith_proto.api import (
     Cancelled,
+    EvaluationAnswer,
     Failed,
     Finished,
     Graded,
@@ -34,8 +36,9 @@ CANDIDATE = "listed"
 class Listings:
     """The queue keeps a report for half an hour: asked for again within that, a program is not compiled again."""
 
-    def __init__(self, ledger: Ledger, trials: Trials, evaluations: QueuedEvaluations) -> None:
+    def __init__(self, ledger: Ledger, trials: Trials, evaluations: QueuedEvaluations, gpus: Gpus) -> None:
         self._ledger = ledger
+        self._gpus = gpus
         self._trials = trials
         self._evaluations = evaluations
         self._turns = asyncio.Semaphore(MAX_LISTINGS)
@@ -56,6 +59,7 @@ class Listings:
             budget_s=PATIENCE_S,
             patience_s=PATIENCE_S,
             listings=True,
+            gpu=await self._gpu(job_id),
         )
         async with self._turns:
             await self._ledger.problem(job.order.workload)
@@ -74,6 +78,11 @@ class Listings:
         program = extract_program(report.evaluations[0].candidate.program)
         return Listing(program=program, ptx=ptx, architecture=report.device.architecture)
 
+    async def _gpu(self, job_id: str) -> str | None:
+        """The kind that the program was timed on, where it is there; None: any, the answer says of which."""
+        gpu = graded_on(await self._ledger.status(job_id))
+        return gpu if gpu in await self._gpus.names() else None
+
     async def _tried_program(self, job_id: str, number: int) -> str:
         tried = await self._trials.one(job_id, number)
         if not isinstance(tried.outcome, Passed):
@@ -86,6 +95,17 @@ class Listings:
         if program is None:
             raise Conflict(f"job {job_id} has no program that passed", field="job_id", value=job_id)
         return program
+
+
+def graded_on(status: JobStatus) -> str | None:
+    """Kind of GPU of a job's report; None where it has none yet."""
+    match status.status:
+        case Finished(report=KernelReport(device=device)) | Graded(answer=EvaluationAnswer(device=device)):
+            return device.gpu
+        case Running(instant=InstantKernel(device=device)):
+            return device.gpu
+        case _:
+            return None
 
 
 def program_of(status: JobStatus) -> str | None:

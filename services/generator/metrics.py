@@ -1,7 +1,7 @@
 """What Prometheus sees of the generator."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -132,13 +132,28 @@ class SharedGauges(Collector):
             queue_depth = self._channels.queue_depth()
             stored_bytes = self._channels.patterns.num_bytes()
             num_faulty = len(self._channels.quarantine.uuids())
+            kinds = _gpu_gauges(self._channels)
         except Unavailable:
             return
         yield GaugeMetricFamily("sparsesmith_evaluators", "Evaluators with a fresh heartbeat", num_evaluators)
         yield GaugeMetricFamily("sparsesmith_evaluators_busy", "Evaluators with a job in hand", num_busy)
         yield GaugeMetricFamily("sparsesmith_evaluation_queue", "Evaluation jobs that wait", queue_depth)
+        yield from kinds
         yield GaugeMetricFamily("sparsesmith_stored_matrix_bytes", "Of all matrices in Redis", stored_bytes)
         yield GaugeMetricFamily("sparsesmith_gpus_quarantined", "GPUs with a faulty memory", num_faulty)
+
+
+def _gpu_gauges(channels: Channels) -> Sequence[GaugeMetricFamily]:
+    """Of every kind of GPU that there ever was. Raises Unavailable."""
+    living = {kind.name: count for kind, count in channels.gpus.living().items()}
+    evaluators = GaugeMetricFamily("sparsesmith_gpu_evaluators", "Evaluators by kind of GPU", labels=["gpu"])
+    waiting = GaugeMetricFamily(
+        "sparsesmith_gpu_queue", "Evaluation jobs that wait for one kind of GPU", labels=["gpu"]
+    )
+    for kind in channels.gpus.known().values():
+        evaluators.add_metric([kind.name], living.get(kind.name, 0))
+        waiting.add_metric([kind.name], channels.queue_depth(kind.queue))
+    return evaluators, waiting
 
 
 class WorkerMetrics(Collector):

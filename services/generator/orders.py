@@ -15,7 +15,7 @@ from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.numbers import Knob, knobs_of, num_settings
 from sparsesmith_proto.api import Budget, JobState, JobStatus, Refinement, TuningOptions
 from sparsesmith_proto.kernel import Workload
-from sparsesmith_proto.message import Message, ProgramText
+from sparsesmith_proto.message import Gpu, Message, ProgramText
 
 
 class KernelOrder(Message):
@@ -49,6 +49,10 @@ class KernelOrder(Message):
         options = self.options.model_copy(update=usual)
         return self.model_copy(update={"workload": workload, "options": options, "transposed": None})
 
+    def on(self, gpu: str) -> "KernelOrder":
+        """The same for a kind of GPU."""
+        return self.model_copy(update={"options": self.options.model_copy(update={"gpu": gpu})})
+
 
 class EvaluationOrder(Message):
     """Grade a user's program."""
@@ -58,6 +62,8 @@ class EvaluationOrder(Message):
     program: ProgramText
     budget: Budget = Budget()
     """Of a program with knobs."""
+    gpu: Gpu | None = Field(default=None, exclude_if=lambda gpu: gpu is None)
+    """The kind of GPU to grade it on. None: any."""
     work: int | None = None
     """See `work_of`. None: an earlier release stored the order."""
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from services.generator.answers import Answers
 from services.generator.channels import Channels
-from services.generator.fleet import evaluator_views, trainer_views
+from services.generator.fleet import evaluator_views, gpu_views, trainer_views
+from services.generator.gpus import Gpus
 from services.generator.jobs.jobs import JobLimits, Jobs
 from services.generator.jobs.ledger import Ledger
 from services.generator.listings import MAX_LISTINGS, Listings
@@ -63,12 +64,13 @@ class Service:
         self.channels = channels
         self.ledger = Ledger(channels.jobs, channels.patterns)
         self.views = MatrixViews(self.ledger)
+        self.gpus = Gpus(channels.gpus)
         self.metrics = Metrics()
         self.signer = None if settings.signing_dir is None else kept_signer(settings.signing_dir)
         self.trials = Trials(channels.candidates)
         num_waits = settings.max_running_jobs * settings.batches_in_flight + len(probe_set()) + MAX_LISTINGS
         self.evaluations = QueuedEvaluations(channels.evaluations, num_waits, self.metrics.graded)
-        self.listings = Listings(self.ledger, self.trials, self.evaluations)
+        self.listings = Listings(self.ledger, self.trials, self.evaluations, self.gpus)
         self.folder = policy_folder(settings)
         self.sampler = None if self.folder is None else policy_sampler(self.folder, settings)
         self.watch = None
@@ -182,8 +184,9 @@ class Service:
             ),
             evaluations=self.evaluations,
             limits=GradingLimits(settings.batches_in_flight, settings.first_grade_patience_s),
-            cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s),
+            cache=TunedKernelCache(self.channels.tuned_kernels, settings.cache_ttl_s, self.gpus.names),
             trials=self.trials,
+            gpus=self.gpus,
             instant=InstantTools(self.evaluations, self._devices),
         )
 
@@ -204,6 +207,7 @@ class Service:
             stored_matrix_bytes=self.channels.patterns.num_bytes(),
             history_days=self.settings.history_days,
             evaluators=evaluator_views(texts),
+            gpus=gpu_views(self.channels.gpus.living(), self.channels.queue_depth),
             trainers=trainer_views(texts),
             policy=None if self.folder is None else self.policy_status(),
         )

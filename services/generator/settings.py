@@ -156,6 +156,10 @@ class GeneratorSettings(BaseSettings):
     first_grade_patience_s: float = Field(default=120.0, gt=0, le=3600)
     """How far past its budget a job waits for its first evaluation (a cold evaluator)."""
 
+    gpu_patience_s: float = Field(default=120.0, gt=0, le=86400)
+    """How long a job that is for one kind of GPU waits for it where no evaluator has it any more; then it is answered
+    503. Longer than an autoscaler takes to bring one back."""
+
     max_body_bytes: int = Field(default=2 * 2**30, ge=1024)
     """Largest upload."""
     max_json_bytes: int = Field(default=64 * 2**20, ge=1024)

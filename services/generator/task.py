@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from services.generator.orders import KernelOrder, work_a_candidate
 from sparsesmith.operations import Problem
+from sparsesmith.transport.gpu_kinds import GpuKind
 from sparsesmith_proto.kernel import Candidate
 
 
@@ -22,6 +23,8 @@ class TuningTask:
     started: float = field(default_factory=time.monotonic)
     lead: Candidate | None = None
     """A program that was handed out before the search: graded first, and proposed no more."""
+    gpu: GpuKind | None = None
+    """The kind that the order names, as far as it is known. None: any."""
 
     @property
     def work_a_candidate(self) -> int:
@@ -36,6 +39,11 @@ class TuningTask:
     def led_by(self, lead: Candidate) -> "TuningTask":
         """The same with a program that was handed out."""
         return replace(self, lead=lead)
+
+    @property
+    def device(self) -> str | None:
+        """Name of the device that the order is for; None: any."""
+        return None if self.gpu is None else self.gpu.device
 
     @property
     def tuning_s(self) -> float:

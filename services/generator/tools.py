@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from services.generator.gpus import Gpus
 from services.generator.search import Sources
 from services.generator.search.grading import Evaluations, GradingLimits
 from services.generator.search.instant import InstantTools
@@ -18,5 +19,6 @@ class Tools:
     limits: GradingLimits
     cache: TunedKernelCache
     trials: Trials
+    gpus: Gpus
     instant: InstantTools | None = None
     """None: no kernel is handed out before a search."""

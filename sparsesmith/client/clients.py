@@ -446,8 +446,8 @@ def tune(
     with wait="best" it is waited for here.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    deterministic, transposed, transposed_storage, alpha_beta, search, budget, refine. `url`, `headers` and `key` are
-    those of `Client`. Raises InvalidOption for others.
+    deterministic, transposed, transposed_storage, alpha_beta, gpu, search, budget, refine. `url`, `headers` and `key`
+    are those of `Client`. Raises InvalidOption for others.
     """
     chosen = with_direction(tuning_options(**options), transposed)
     with Client(url, headers, key) as client:
@@ -462,9 +462,9 @@ def tune_task(
 ) -> TaskKernel:
     """Tune a kernel for a task without a matrix and wait for it: `tune_task("dot", n=2**20)(x, y)`.
 
-    What is no field of `sparsesmith_proto.api.TuningOptions` (element_type, search, budget, refine, deterministic) is
-    the size of an axis. `url` and `headers` are those of `Client`. Raises InvalidOption for an unknown task, naming the
-    nearest, and for axes that it does not have or lacks.
+    What is no field of `sparsesmith_proto.api.TuningOptions` (element_type, gpu, search, budget, refine, deterministic)
+    is the size of an axis. `url` and `headers` are those of `Client`. Raises InvalidOption for an unknown task, naming
+    the nearest, and for axes that it does not have or lacks.
     """
     options = {name: value for name, value in sizes_and_options.items() if name in TuningOptions.model_fields}
     axes = {name: value for name, value in sizes_and_options.items() if name not in options}

@@ -5,7 +5,6 @@ callbacks in the process that looks; it takes back jobs that ended meanwhile; an
 queue but never began stays lost for minutes.
 """
 
-import threading
 import time
 
 import redis
@@ -25,27 +24,14 @@ MAX_TRIES = 5
 class AbandonedJobs:
     """Looks at running jobs (RQ's started registry) and at those between queue and start (its intermediate list)."""
 
-    def __init__(self, queue: Queue, *, taken_grace_s: float, check_every_s: float, failure_ttl_s: int) -> None:
+    def __init__(self, queue: Queue, *, taken_grace_s: float, failure_ttl_s: int) -> None:
         self._connection: Redis = queue.connection
         self._queue = queue
         self._failure_ttl_s = failure_ttl_s
         self._running_key = StartedJobRegistry(queue=queue).key
         self._taken_key = queue.intermediate_queue_key
         self._taken_grace_s = taken_grace_s
-        self._check_every_s = check_every_s
-        self._next_check = 0.0
-        self._looking = threading.Lock()
         self._taken_since: dict[bytes, float] = {}
-
-    def recover_if_due(self) -> None:
-        """Recover, unless this process did so lately or does so now."""
-        if time.monotonic() < self._next_check or not self._looking.acquire(blocking=False):
-            return
-        try:
-            self._next_check = time.monotonic() + self._check_every_s
-            self.recover()
-        finally:
-            self._looking.release()
 
     def recover(self) -> None:
         """Queue again what has lost its worker; what was tried too often has failed, what cannot be read is set

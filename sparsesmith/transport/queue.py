@@ -13,7 +13,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry as ConnectionRetry
 from rq import Queue, Retry, worker_registration
-from rq.exceptions import DeserializationError, DuplicateJobError
+from rq.exceptions import DequeueTimeout, DeserializationError, DuplicateJobError
 from rq.executions import Execution
 from rq.job import Job, JobStatus
 from rq.registry import FailedJobRegistry, FinishedJobRegistry, StartedJobRegistry
@@ -36,10 +36,24 @@ from rq.worker import SimpleWorker
 from sparsesmith.errors import Conflict, LimitExceeded, NotFound, SparsesmithError, Unavailable
 from sparsesmith.transport.abandoned_jobs import ENDED, AbandonedJobs
 from sparsesmith.transport.connection import Pipeline, Redis, answering
+from sparsesmith.transport.gpu_kinds import (
+    BELL,
+    GPU_FIELD,
+    MAX_LOOK,
+    OVERTAKE,
+    QUEUE_NAME,
+    RULE,
+    SEARCH_TTL_S,
+    TAKE,
+    GpuKind,
+    GpuKinds,
+    is_wanted,
+    meta_of,
+    queue_of,
+)
 from sparsesmith.transport.readable_jobs import Fault, note, read_job, read_status, set_aside, shown
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
 
-QUEUE_NAME = "evaluations"
 GRADE_FUNCTION = "services.evaluator.jobs.grade"
 """The only function that a worker calls, whatever a job names."""
 
@@ -50,43 +64,8 @@ MAX_REASON_CHARACTERS = 20_000
 WORKER_RETRIES = 60
 """A worker waits about a minute for a Redis that restarts, so that a job's result is not lost at its end."""
 
-
-SMALL_RATIO = 4
-"""A job goes before waiting ones of at least this many times its work..."""
-MAX_OVERTAKEN = 4
-"""...each of which lets so many others pass, and no more..."""
-MAX_LOOK = 256
-"""...among this many at the end of the queue."""
-
-OVERTAKING = (SMALL_RATIO, MAX_OVERTAKEN, MAX_LOOK)
-OVERTAKE = """
-local queue, job, work = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local ratio, most, look = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local now = redis.call('TIME')
-redis.call('HSET', 'rq:job:' .. job, 'work', ARGV[2], 'submitted', string.format('%.3f', now[1] + now[2] / 1e6))
-local waiting = redis.call('LRANGE', queue, -look, -1)
-local place = #waiting
-while place > 0 and waiting[place] ~= job do place = place - 1 end
-local pivot, passed = nil, {}
-while place > 1 and work < math.huge do
-  local ahead = 'rq:job:' .. waiting[place - 1]
-  if redis.call('TYPE', ahead).ok ~= 'hash' then break end
-  local known = tonumber(redis.call('HGET', ahead, 'work') or nil) or math.huge
-  local overtaken = tonumber(redis.call('HGET', ahead, 'overtaken') or nil) or 0
-  if known < ratio * work or overtaken >= most then break end
-  place = place - 1
-  pivot = waiting[place]
-  passed[#passed + 1] = ahead
-end
-if pivot then
-  redis.call('LREM', queue, -1, job)
-  redis.call('LINSERT', queue, 'BEFORE', pivot, job)
-  for _, ahead in ipairs(passed) do redis.call('HINCRBY', ahead, 'overtaken', 1) end
-end
-"""
-"""A job that was just queued goes before waiting ones of much more work, unless they let enough others pass already:
-small jobs wait for few large ones, and a large one for a bounded number of small ones. A job of unknown work counts as
-large."""
+LISTEN_S = 0.25
+"""An idle worker looks this often for jobs of those who do not ring, which are third parties and dying workers."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +87,8 @@ class QueueLimits:
     """A job that a worker took and has not begun after this time goes to another."""
     abandoned_check_s: float = 5.0
     """How often a waiting generator looks for jobs of dead workers."""
+    gpu_patience_s: float = 120.0
+    """How long a job is kept for a kind of GPU that no evaluator has any more."""
 
 
 class BoundedQueue(Queue):
@@ -119,19 +100,41 @@ class BoundedQueue(Queue):
     def dequeue_any(
         cls, queues: Iterable[Queue], timeout: int | None, connection: Redis, *others: Any, **options: Any
     ) -> tuple[Job, Queue] | None:
-        """RQ's, for the one queue that a worker of ours has."""
-        (queue,) = queues
-        while (taken := cls.lmove(connection, queue.key, timeout)) is not None:
-            name = taken[1]
-            match read_job(queue, name):
-                case Job() as job:
+        """RQ's, for the two queues that a worker of ours has: its kind's and the common one."""
+        own, common = queues
+        by_name = {own.name: own, common.name: common}
+        take = connection.register_script(TAKE)
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            rung = _last_rung(connection)  # Before the look, so that nothing is missed that comes after it.
+            while taken := take(keys=[own.key, common.key, BELL], args=[own.name, common.name, SEARCH_TTL_S, *RULE]):
+                queue = by_name[taken[0].decode()]
+                if (job := cls._readable(queue, taken[1])) is not None:
                     return job, queue
-                case Fault() as fault:
-                    queue.log.error("job %s is set aside: %s", shown(name), fault.reason)
-                    set_aside(queue, name, fault, cls.failure_ttl_s)
-                case None:
-                    connection.lrem(queue.intermediate_queue_key, 1, name)
+            if end is None:
+                return None
+            if (left_s := end - time.monotonic()) <= 0:
+                raise DequeueTimeout(timeout, own.key)
+            connection.xread({BELL: rung}, count=1, block=max(1, int(min(left_s, LISTEN_S) * 1000)))
+
+    @classmethod
+    def _readable(cls, queue: Queue, name: bytes) -> Job | None:
+        match read_job(queue, name):
+            case Job() as job:
+                return job
+            case Fault() as fault:
+                queue.log.error("job %s is set aside: %s", shown(name), fault.reason)
+                set_aside(queue, name, fault, cls.failure_ttl_s)
+            case None:
+                connection: Redis = queue.connection
+                connection.lrem(queue.intermediate_queue_key, 1, name)
         return None
+
+
+def _last_rung(connection: Redis) -> bytes:
+    """When something was queued last, as the stream of it counts."""
+    entries = connection.xrevrange(BELL, count=1)
+    return bytes(entries[0][0]) if entries else b"0-0"
 
 
 class EvaluationQueue:
@@ -140,28 +143,32 @@ class EvaluationQueue:
     def __init__(self, connection: Redis, limits: QueueLimits | None = None) -> None:
         self._connection = connection
         self._limits = limits or QueueLimits()
-        self._queue = _queue(connection)
-        self._abandoned = abandoned_jobs(self._queue, self._limits)
+        self._kinds = GpuKinds(connection)
+        self._absences = Absences(self._kinds)
+        self._abandoned = AllAbandoned(connection, self._limits, self._absences.look)
         self._overtake = connection.register_script(OVERTAKE)
 
     def submit(self, job: EvaluationJob | InstantJob) -> None:
-        """Queue a job. A second submission of the same id changes nothing. Raises Unavailable."""
-        rq_id = rq_id_of(job.job_id)
+        """Queue a job, for its kind of GPU where it names one. A second submission of the same id changes nothing.
+
+        Raises Unavailable.
+        """
+        rq_id, queue = rq_id_of(job.job_id), _queue(self._connection, queue_of(job.gpu))
         with answering():
             if Job.exists(rq_id, self._connection):
                 return
             try:
-                self._enqueue(rq_id, job)
+                self._enqueue(queue, rq_id, job)
             except DuplicateJobError:
                 return
             work = math.inf if job.work is None else job.work
-            self._overtake(keys=[self._queue.key], args=[rq_id, work, *OVERTAKING])
+            self._overtake(keys=[queue.key, BELL], args=[rq_id, work, *RULE, MAX_LOOK])
 
     def wait(self, job_id: str, timeout_s: float) -> EvaluationReport | None:
         """The report, or None when it is not there in time.
 
         Raises NotFound for an unknown job, Conflict for a cancelled one, LimitExceeded for one that is beyond the
-        device, Unavailable where every attempt failed.
+        device, Unavailable where every attempt failed, or no evaluator has the kind of GPU any more that it is for.
         """
         text = self._wait(job_id, timeout_s)
         return None if text is None else EvaluationReport.model_validate_json(text)
@@ -181,14 +188,16 @@ class EvaluationQueue:
                 if report is not None or left_s <= 0:
                     return report
                 self._abandoned.recover_if_due()
+                self._give_up_where_absent(job_id)
                 self._wait_for_result(job_id, min(left_s, self._limits.abandoned_check_s, 1.0))
 
     def position(self, job_id: str) -> int:
-        """Jobs ahead of this one; 0 once a worker has it. Raises NotFound, Unavailable."""
+        """Jobs ahead of this one in its list; 0 once a worker has it. Raises NotFound, Unavailable."""
         with answering():
             if read_status(self._connection, rq_id_of(job_id)) is None:
                 raise _not_queued(job_id)
-            return self._connection.lpos(self._queue.key, rq_id_of(job_id)) or 0
+            queue = _queue(self._connection, self._queue_of(job_id))
+            return self._connection.lpos(queue.key, rq_id_of(job_id)) or 0
 
     def cancel(self, job_id: str) -> None:
         """Take a job out of the queue; a worker that has it stops at the next candidate. Ended and unknown jobs are
@@ -200,22 +209,49 @@ class EvaluationQueue:
             with self._connection.pipeline(transaction=True) as pipeline:
                 pipeline.hset(Job.key_for(rq_id_of(job_id)), "status", JobStatus.CANCELED)
                 pipeline.expire(Job.key_for(rq_id_of(job_id)), self._limits.result_ttl_s)
-                pipeline.lrem(self._queue.key, 0, rq_id_of(job_id))
+                for queue in _all_queues(self._connection):
+                    pipeline.lrem(queue.key, 0, rq_id_of(job_id))
                 pipeline.execute()
 
-    def depth(self) -> int:
-        """Jobs that wait for a worker. Raises Unavailable."""
+    def depth(self, queue: str | None = None) -> int:
+        """Jobs that wait for a worker, in one queue (see `queue_of`) or all. Raises Unavailable."""
         with answering():
-            return len(self._queue)
+            return sum(len(each) for each in self._queues(queue))
 
-    def num_running(self) -> int:
-        """Jobs that a worker has in hand, or had when it died a moment ago. Raises Unavailable."""
+    def num_running(self, queue: str | None = None) -> int:
+        """Jobs that a worker has in hand, or had when it died a moment ago, out of one queue or all. Raises
+        Unavailable."""
         with answering():
-            return int(self._connection.zcard(StartedJobRegistry(queue=self._queue).key))
+            return sum(int(self._connection.zcard(StartedJobRegistry(queue=each).key)) for each in self._queues(queue))
 
-    def _enqueue(self, rq_id: str, job: EvaluationJob | InstantJob) -> None:
+    def _queues(self, name: str | None) -> Sequence[Queue]:
+        return _all_queues(self._connection) if name is None else [_queue(self._connection, name)]
+
+    def _queue_of(self, job_id: str) -> str:
+        """Name of the one that the job is in, or was taken from."""
+        origin = self._connection.hget(Job.key_for(rq_id_of(job_id)), "origin")
+        return QUEUE_NAME if origin is None else origin.decode()
+
+    def _give_up_where_absent(self, job_id: str) -> None:
+        """Withdraws a job whose kind of GPU has been away for too long. Raises Unavailable if so."""
+        away = self._absences.longer_than(self._limits.gpu_patience_s)
+        if not away or (queue := self._queue_of(job_id)) not in away:
+            return
+        self.cancel(job_id)
+        known = self._kinds.known().get(queue)
+        name = queue.removeprefix(f"{QUEUE_NAME}.") if known is None else known.name
+        there = ", ".join(kind.name for kind in self._kinds.living()) or "none"
+        waited = f"for {self._limits.gpu_patience_s:g} s"
+        raise Unavailable(
+            f"gpu: no evaluator has {name} any more, {waited} (there are: {there})",
+            field=GPU_FIELD,
+            value=name,
+            limit=there,
+        )
+
+    def _enqueue(self, queue: Queue, rq_id: str, job: EvaluationJob | InstantJob) -> None:
         num_retries = self._limits.max_attempts - 1
-        self._queue.enqueue_call(
+        queue.enqueue_call(
             GRADE_FUNCTION,
             args=(job.model_dump_json(),),
             job_id=rq_id,
@@ -223,6 +259,7 @@ class EvaluationQueue:
             timeout=int(job.budget_s) + self._limits.job_grace_s,
             result_ttl=self._limits.result_ttl_s,
             failure_ttl=self._limits.failure_ttl_s,
+            meta=meta_of(job),
             retry=Retry(num_retries, enqueue_at_front=True) if num_retries else None,
             unique=True,
         )
@@ -261,10 +298,12 @@ class EvaluationWorker(SimpleWorker):
     While a job runs a thread keeps the heartbeat, so that a killed worker is noticed within `heartbeat_ttl_s`.
     """
 
-    def __init__(self, *arguments: Any, limits: QueueLimits, **options: Any) -> None:
+    def __init__(self, *arguments: Any, gpu: GpuKind, limits: QueueLimits, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._limits = limits
-        self._abandoned = abandoned_jobs(self.queues[0], limits)
+        self._gpu = gpu
+        self._kinds = GpuKinds(self.connection)
+        self._abandoned = AllAbandoned(self.connection, limits, self._kinds.release_absent)
         self._has_lost_job = False
         self._is_retiring = False
         self._job_key: str | None = None
@@ -286,7 +325,7 @@ class EvaluationWorker(SimpleWorker):
 
     def others_wait(self) -> bool:
         """Whether there is a job that this worker could take next."""
-        return bool(self.connection.llen(self.queues[0].key))
+        return any(self.connection.llen(queue.key) for queue in self.queues)
 
     def waited_s(self) -> float:
         """From submission of the job in hand to now, by the clock of Redis; 0 where that is not known."""
@@ -310,9 +349,10 @@ class EvaluationWorker(SimpleWorker):
         return self._limits.heartbeat_ttl_s
 
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
-        """Registers anew each time: a Redis that lost its data learns of its workers."""
+        """Registers anew each time: a Redis that lost its data learns of its workers and of their kinds of GPU."""
         super().heartbeat(timeout, pipeline=pipeline)
         worker_registration.register(self, pipeline)
+        self._kinds.tell(self._gpu, pipeline)
 
     def clean_registries(self) -> None:
         """RQ's, but for the recovery of abandoned jobs, which is ours."""
@@ -336,6 +376,10 @@ class EvaluationWorker(SimpleWorker):
                 self.perform_job(job, queue)
         self.set_state("idle")
 
+    def prepare_job_execution(self, job: Job, remove_from_intermediate_queue: bool = True) -> None:
+        """With two queues RQ would leave the job between queue and start: it takes otherwise than we do."""
+        super().prepare_job_execution(job, remove_from_intermediate_queue=True)
+
     def handle_exception(self, job: Job, *exc_info: Any) -> None:
         """A job that was stopped did not fail; one that failed with an error of our own tree says enough in a line."""
         error = sys.exception()
@@ -345,6 +389,16 @@ class EvaluationWorker(SimpleWorker):
             self.log.warning("job %s failed: %s", job.description, error)
         else:
             super().handle_exception(job, *exc_info)
+
+    def handle_job_success(self, job: Job, queue: Queue, started_job_registry: StartedJobRegistry) -> None:
+        """A report of a search that another kind of GPU has by now is not told."""
+        if is_wanted(self.connection, job, self._gpu.queue):
+            super().handle_job_success(job, queue, started_job_registry)
+            return
+        self.log.warning("job %s ends: its search belongs to another kind of GPU", job.description)
+        with self.connection.pipeline() as pipeline:
+            self.cleanup_execution(job, pipeline)
+            pipeline.execute()
 
     def handle_job_failure(
         self, job: Job, queue: Queue, started_job_registry: StartedJobRegistry | None = None, exc_string: str = ""
@@ -414,7 +468,9 @@ class EvaluationWorker(SimpleWorker):
                 self.log.warning("no heartbeat: Redis does not answer: %s", error)
 
 
-def evaluation_worker(connection: Redis, name: str, limits: QueueLimits | None = None) -> EvaluationWorker:
+def evaluation_worker(
+    connection: Redis, name: str, gpu: GpuKind, limits: QueueLimits | None = None
+) -> EvaluationWorker:
     """The evaluator's end: a worker ready for `work()`. Names are unique among living workers.
 
     The connection becomes patient: it waits about a minute for a Redis that restarts.
@@ -426,8 +482,9 @@ def evaluation_worker(connection: Redis, name: str, limits: QueueLimits | None =
         )
     )
     return EvaluationWorker(
-        [_queue(connection)],
+        [_queue(connection, gpu.queue), _queue(connection, QUEUE_NAME)],
         name=name,
+        gpu=gpu,
         connection=connection,
         queue_class=BoundedQueue,
         serializer=JSONSerializer,
@@ -444,8 +501,62 @@ def living_workers(connection: Redis) -> list[str]:
         return sorted(key.rsplit(":", 1)[-1] for key in keys if connection.exists(key))
 
 
-def _queue(connection: Redis) -> Queue:
-    return BoundedQueue(QUEUE_NAME, connection=connection, serializer=JSONSerializer)
+def _queue(connection: Redis, name: str) -> Queue:
+    return BoundedQueue(name, connection=connection, serializer=JSONSerializer)
+
+
+def _all_queues(connection: Redis) -> Sequence[Queue]:
+    """The common one and that of each kind of GPU."""
+    return [_queue(connection, name) for name in (QUEUE_NAME, *GpuKinds(connection).queues())]
+
+
+class AllAbandoned:
+    """Looks for jobs of dead workers in all queues."""
+
+    def __init__(self, connection: Redis, limits: QueueLimits, also: Callable[[], None]) -> None:
+        """`also`: done at each look."""
+        self._connection = connection
+        self._limits = limits
+        self._also = also
+        self._by_queue: dict[str, AbandonedJobs] = {}
+        self._next_look = 0.0
+        self._looking = threading.Lock()
+
+    def recover_if_due(self) -> None:
+        """Recover, unless this process did so lately or does so now."""
+        if time.monotonic() < self._next_look or not self._looking.acquire(blocking=False):
+            return
+        try:
+            self._next_look = time.monotonic() + self._limits.abandoned_check_s
+            self.recover()
+        finally:
+            self._looking.release()
+
+    def recover(self) -> None:
+        """See AbandonedJobs.recover."""
+        for queue in _all_queues(self._connection):
+            self._by_queue.setdefault(queue.name, abandoned_jobs(queue, self._limits)).recover()
+        self._also()
+
+
+class Absences:
+    """Since when queues of kinds of GPU are without an evaluator, as this process saw it."""
+
+    def __init__(self, kinds: GpuKinds) -> None:
+        self._kinds = kinds
+        self._since: Mapping[str, float] = {}
+
+    def look(self) -> None:
+        """Releases what need not wait for them, too."""
+        now, absent = time.monotonic(), self._kinds.absent()
+        self._since = {queue: self._since.get(queue, now) for queue in absent}
+        if absent:
+            self._kinds.release_absent()
+
+    def longer_than(self, seconds: float) -> set[str]:
+        """Names of the queues."""
+        now = time.monotonic()
+        return {queue for queue, since in self._since.items() if now - since >= seconds}
 
 
 def abandoned_jobs(queue: Queue, limits: QueueLimits) -> AbandonedJobs:
@@ -453,7 +564,6 @@ def abandoned_jobs(queue: Queue, limits: QueueLimits) -> AbandonedJobs:
     return AbandonedJobs(
         queue,
         taken_grace_s=limits.taken_grace_s,
-        check_every_s=limits.abandoned_check_s,
         failure_ttl_s=limits.failure_ttl_s,
     )
 

@@ -30,15 +30,19 @@ class CostModels:
         """Whether one has shown itself."""
         return self._device is not None
 
-    def expected(self, operation: str = "spmv") -> CostModel:
-        """Before a device has shown itself: of the device seen last; at first, the learned one."""
-        if self._device is not None:
-            return self.on(self._device, operation)
+    def expected(self, operation: str = "spmv", device: str | None = None) -> CostModel:
+        """Before a device has shown itself: of the one that is asked for; else of the device seen last; at first, the
+        learned one."""
+        if (device or self._device) is not None:
+            return self._of(device or self._device, operation)
         return self._learned if self._learned is not None and self._learned.knows(operation) else self._analytic
 
     def on(self, device: str, operation: str = "spmv") -> CostModel:
         """Of a device, by the name that evaluators give it."""
         self._device = device
+        return self._of(device, operation)
+
+    def _of(self, device: str | None, operation: str) -> CostModel:
         learned = self._learned
         is_known = learned is not None and learned.device == device and learned.knows(operation)
         return learned if learned is not None and is_known else self._analytic

@@ -13,7 +13,7 @@ def test_no_job_is_lost_or_answered_twice_while_workers_come_go_and_are_killed(t
     assert is_right(found), found
     assert sum(found["events"].values()) >= 16
     assert {"started", "killed"} <= found["events"].keys()
-    assert found["jobs"] > 0
+    assert min(found["jobs"], found["named"], found["searches"]) > 0
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,12 @@ def test_who_works_stays_and_the_queue_pulls_up_others(waiting: int, busy: int, 
         {"ended": {"answered": 4, "lost": 1}},
         {"ended": {"answered": 4, "failed": 1}},
         {"answered_once": 4, "answered_twice": 1},
+        {"searches_on_two_kinds": 1},
+        {"on_a_wrong_kind": 1},
     ],
 )
 def test_a_job_that_was_lost_failed_or_answered_twice_is_not_right(wrong: dict[str, object]) -> None:
     right = {"jobs": 5, "ended": {"answered": 5}, "answered_once": 5, "answered_twice": 0}
+    right |= {"searches_on_two_kinds": 0, "on_a_wrong_kind": 0}
     assert is_right(right)
     assert not is_right({**right, **wrong})

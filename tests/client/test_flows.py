@@ -141,3 +141,10 @@ def test_a_wish_for_equal_bits_is_a_field_of_an_upload_and_else_nothing_is_sent(
     assert flows.form_fields(TuningOptions(deterministic=True))["deterministic"] == "True"
     assert "deterministic" not in flows.form_fields(TuningOptions())
     assert flows.task_body(TuningOptions(deterministic=True))["deterministic"] is True
+
+
+def test_a_kind_of_gpu_is_sent_where_one_is_named() -> None:
+    assert flows.form_fields(TuningOptions(gpu="H200"))["gpu"] == "H200"
+    assert flows.task_body(TuningOptions(gpu="H200"))["gpu"] == "H200"
+    for untold in (TuningOptions(), TuningOptions(gpu="")):
+        assert "gpu" not in flows.form_fields(untold)

@@ -14,7 +14,8 @@ from services.generator.http.app import create_app
 from services.generator.service import Service
 from services.generator.settings import GeneratorSettings
 from sparsesmith_proto.api import JobStatus, Problem
-from tests.generator.live_service import Evaluators, live_service
+from tests.generator.live_service import Evaluators, announce, live_service
+from tests.generator.reports import make_device
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "http-api.md").read_text()
@@ -25,6 +26,7 @@ EXAMPLES: list[str] = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.D
 def test_every_example_works_and_says_what_the_page_says(redis_url: str, tmp_path: Path) -> None:
     for name in ("examples", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
+    announce(redis_url, make_device())
     parts = "\necho; echo =====\n".join(EXAMPLES)
     with live_service(redis_url, Evaluators(seconds=0.2)) as http:
         environment = {**os.environ, "SPARSESMITH_URL": str(http.base_url).rstrip("/")}

@@ -1,6 +1,7 @@
 """The Kubernetes manifests: valid, closed, and the services that the compose files start."""
 
 import math
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 from benchmarks.service.autoscaler import wanted
 from services.evaluator.devices import CUDA_RUN_LIMIT_S
 from services.evaluator.settings import EvaluatorSettings
-from sparsesmith.transport.queue import QUEUE_NAME
+from sparsesmith.transport.gpu_kinds import QUEUE_NAME, queue_of
 from tests.compose.compose_files import GPU_FILE, OWN_SERVICES, ROOT, document
 
 FOLDER = ROOT / "deploy" / "k8s"
@@ -118,7 +119,13 @@ def test_evaluators_and_trainer_reach_redis_and_names_alone_and_nobody_reaches_t
 def test_the_number_of_evaluators_follows_the_queue_and_those_at_work_as_the_loop_that_is_tested_does() -> None:
     scaled = find("ScaledObject", "evaluator")["spec"]
     lists = {trigger["name"]: trigger["metadata"]["listName"] for trigger in scaled["triggers"]}
-    assert lists == {"waiting": f"rq:queue:{QUEUE_NAME}", "busy": f"rq:wip:{QUEUE_NAME}"}
+    named = queue_of("NVIDIA H200")
+    assert lists == {
+        "waiting": f"rq:queue:{QUEUE_NAME}",
+        "busy": f"rq:wip:{QUEUE_NAME}",
+        "waiting_named": f"rq:queue:{named}",
+        "busy_named": f"rq:wip:{named}",
+    }
     assert "replicas" not in find("Deployment", "evaluator")["spec"]  # Else each `kubectl apply` would set it back.
     modifiers, most, least = (
         scaled["advanced"]["scalingModifiers"],
@@ -127,6 +134,29 @@ def test_the_number_of_evaluators_follows_the_queue_and_those_at_work_as_the_loo
     )
     for waiting in range(12):
         for busy in range(12):
-            value = eval(modifiers["formula"], {}, {"waiting": waiting, "busy": busy})
+            split = {"waiting": waiting // 3, "waiting_named": waiting - waiting // 3}
+            value = eval(modifiers["formula"], {}, {**split, "busy": busy // 2, "busy_named": busy - busy // 2})
             by_keda = min(most, max(least, math.ceil(value / float(modifiers["target"]))))
             assert wanted(waiting=waiting, busy=busy, least=least, most=most) == by_keda
+
+
+def test_evaluators_of_one_kind_are_on_its_nodes_and_scaled_by_what_they_may_take() -> None:
+    script = ROOT / "deploy" / "k8s" / "gpu.sh"
+    made = subprocess.run([script, "NVIDIA-L40S"], capture_output=True, text=True, check=True).stdout
+    pods, scaled = (each for each in yaml.safe_load_all(made) if each)
+    (usual,) = (each for each in yaml.safe_load_all((script.parent / "evaluator.yaml").read_text()) if each)
+    template = pods["spec"]["template"]
+    assert pods["metadata"]["name"] == scaled["metadata"]["name"] == "evaluator-nvidia-l40s"
+    assert scaled["spec"]["scaleTargetRef"] == {"name": "evaluator-nvidia-l40s"}
+    assert pods["spec"]["selector"]["matchLabels"] == {"app": "evaluator", "gpu": "NVIDIA-L40S"}
+    assert template["metadata"]["labels"] == {"app": "evaluator", "gpu": "NVIDIA-L40S"}
+    assert template["spec"].pop("nodeSelector") == {"nvidia.com/gpu.product": "NVIDIA-L40S"}
+    assert template["spec"] == usual["spec"]["template"]["spec"]
+    lists = {trigger["metadata"]["listName"] for trigger in scaled["spec"]["triggers"]}
+    named = queue_of("NVIDIA L40S")
+    assert lists == {f"rq:queue:{QUEUE_NAME}", f"rq:wip:{QUEUE_NAME}", f"rq:queue:{named}", f"rq:wip:{named}"}
+
+
+def test_what_is_no_label_of_a_gpu_makes_no_manifest() -> None:
+    made = subprocess.run([ROOT / "deploy" / "k8s" / "gpu.sh", "H200; x"], capture_output=True, text=True, check=False)
+    assert (made.returncode, made.stdout) == (2, "")

@@ -15,6 +15,7 @@ from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.transport.connection import connect
 from sparsesmith.transport.queue import evaluation_worker
 from tests.compose.compose_files import GPU_FILE, ROOT, document
+from tests.transport.messages import GPU
 
 SCRIPT = ROOT / "deploy" / "slurm" / "evaluators.sbatch"
 TEXT = SCRIPT.read_text()
@@ -93,7 +94,7 @@ def test_a_task_whose_evaluator_fails_again_and_again_ends(tmp_path: Path) -> No
 
 def test_a_task_finds_redis_by_its_secret_and_the_evaluators_of_its_machine(tmp_path: Path, redis_url: str) -> None:
     (tmp_path / "SPARSESMITH_REDIS_URL").write_text(redis_url)
-    worker = evaluation_worker(connect(redis_url), f"evaluator-{socket.gethostname()}-a")
+    worker = evaluation_worker(connect(redis_url), f"evaluator-{socket.gethostname()}-a", GPU)
     worker.register_birth()  # type: ignore[no-untyped-call]
     done = run(tmp_path, sys.executable, "--check", SPARSESMITH_SECRETS_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -16,11 +16,13 @@ from services.generator.http.server import server_config
 from services.generator.service import Service
 from services.generator.settings import GeneratorSettings
 from sparsesmith.errors import NotFound
+from sparsesmith.transport.connection import connect
+from sparsesmith.transport.gpu_kinds import GpuKind, GpuKinds
 from sparsesmith.transport.job_store import JobStore
 from sparsesmith.transport.shelf import ShelfLimits
 from sparsesmith.transport.traces import Traces
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, FirstOutcome, InstantJob, InstantReport
-from sparsesmith_proto.kernel import Outcome
+from sparsesmith_proto.kernel import DeviceDescription, Outcome
 from tests.generator.reports import instant_report_for, make_checked, make_passed, make_timing, report_for
 
 
@@ -61,6 +63,16 @@ class Evaluators:
 
     def cancel(self, job_id: str) -> None:
         self.cancelled.add(job_id)
+
+
+def announce(redis_url: str, *devices: DeviceDescription) -> None:
+    """An evaluator with a fresh heartbeat for each."""
+    connection = connect(redis_url)
+    for number, device in enumerate(devices):
+        kind = GpuKind.of(device)
+        GpuKinds(connection).tell(kind)
+        connection.hset(f"rq:worker:w{number}", "name", f"w{number}")
+        connection.sadd(f"rq:workers:{kind.queue}", f"rq:worker:w{number}")
 
 
 @contextmanager

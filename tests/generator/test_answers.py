@@ -7,6 +7,7 @@ from pathlib import Path
 
 from services.generator.answers import Answers
 from services.generator.channels import Channels
+from services.generator.gpus import Gpus
 from services.generator.metrics import Metrics
 from services.generator.orders import AcceptedJob, EvaluationOrder
 from services.generator.search import Sources
@@ -44,7 +45,7 @@ async def unheard(state: JobState) -> None:
 def test_a_users_program_is_one_candidate_and_its_outcome_the_answer(redis_url: str) -> None:
     channels, graders, metrics = Channels(redis_url), Graders(), Metrics()
     cache, trials = TunedKernelCache(channels.tuned_kernels, 0), Trials(channels.candidates)
-    tools = Tools(Sources(None, 16, 16), graders, GradingLimits(2, 60), cache, trials)
+    tools = Tools(Sources(None, 16, 16), graders, GradingLimits(2, 60), cache, trials, Gpus(channels.gpus))
     pattern = make_pattern()
     order = EvaluationOrder(workload=make_workload(pattern), program="a program")
     job = AcceptedJob("job-1", datetime.now(UTC), order)

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from services.generator.channels import Channels
 from services.generator.generation import generate_kernels
+from services.generator.gpus import Gpus
 from services.generator.search import Sources
 from services.generator.search.evaluations import QueuedEvaluations
 from services.generator.search.grading import GradingLimits
@@ -69,7 +70,10 @@ def tools(address: str) -> Iterator[tuple[Tools, Watched]]:
     try:
         limits = GradingLimits(batches_in_flight=2, first_grade_patience_s=120)
         cache = TunedKernelCache(channels.tuned_kernels, 0)
-        yield Tools(Sources(None, 16, 16), evaluations, limits, cache, Trials(channels.candidates)), evaluations
+        yield (
+            Tools(Sources(None, 16, 16), evaluations, limits, cache, Trials(channels.candidates), Gpus(channels.gpus)),
+            evaluations,
+        )
     finally:
         evaluations.close()
 

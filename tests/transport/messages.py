@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from sparsesmith.transport.gpu_kinds import GpuKind
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import (
     Baselines,
@@ -22,6 +23,7 @@ WORKLOAD = Workload(pattern="0" * 64, operation="spmv", element_type="float32")
 DEVICE = DeviceDescription(
     kind="interpreter", name="PTX interpreter", architecture="sm_90", num_sms=132, copy_bandwidth_gbs=4000, versions={}
 )
+GPU = GpuKind.of(DEVICE)
 OUTCOME = Rejected(message="no launch line")
 
 
@@ -29,11 +31,16 @@ def make_job(job_id: str = "job-1", **changes: Any) -> EvaluationJob:
     return EvaluationJob(**{"job_id": job_id, "workload": WORKLOAD, "candidates": (CANDIDATE,), **changes})
 
 
-def report_for(job: EvaluationJob) -> EvaluationReport:
+def device_named(name: str, architecture: str = "sm_90") -> DeviceDescription:
+    """Of a GPU that is not here."""
+    return DEVICE.model_copy(update={"kind": "cuda", "name": name, "architecture": architecture})
+
+
+def report_for(job: EvaluationJob, device: DeviceDescription = DEVICE) -> EvaluationReport:
     timing = EstimatedTiming(median_us=10, traffic_model="test")
     return EvaluationReport(
         job_id=job.job_id,
-        device=DEVICE,
+        device=device,
         baselines=Baselines(
             default="plain", routines=(BaselineTiming(routine="plain", timing=timing, preparation_ms=0),)
         ),

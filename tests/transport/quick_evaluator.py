@@ -1,6 +1,6 @@
 """An evaluation worker as its own process, whose grading is quick or, for jobs named `hold-...`, ends when it is told.
 
-    python quick_evaluator.py ADDRESS NAME FOLDER
+    python quick_evaluator.py ADDRESS NAME FOLDER [GPU]
 
 FOLDER gets a file `JOB.NAME` when a job begins; a held job goes on when there is a file `release`.
 """
@@ -13,9 +13,11 @@ from services.evaluator import jobs
 from services.evaluator.jobs import GradingService
 from sparsesmith.errors import LimitExceeded
 from sparsesmith.transport.connection import connect
+from sparsesmith.transport.gpu_kinds import GpuKind
 from sparsesmith.transport.queue import EvaluationWorker, QueueLimits, evaluation_worker
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from tests.transport.messages import report_for
+from sparsesmith_proto.kernel import DeviceDescription
+from tests.transport.messages import DEVICE, device_named, report_for
 
 LIMITS = QueueLimits(
     job_grace_s=1,
@@ -35,9 +37,10 @@ class Interrupted(Exception):
 class QuickGrading(GradingService):
     """Answers at once what needs no device."""
 
-    def __init__(self, worker: EvaluationWorker, folder: Path) -> None:
+    def __init__(self, worker: EvaluationWorker, folder: Path, device: DeviceDescription) -> None:
         self._worker = worker
         self._folder = folder
+        self._device = device
 
     def grade(self, job: EvaluationJob) -> EvaluationReport:
         if job.job_id.startswith("hold-"):
@@ -55,12 +58,13 @@ class QuickGrading(GradingService):
             if self._worker.must_stop():
                 raise Interrupted
             time.sleep(0.01)
-        return report_for(job)
+        return report_for(job, self._device)
 
 
-def main(address: str, name: str, folder: str) -> None:
-    worker = evaluation_worker(connect(address), name, LIMITS)
-    jobs.install(QuickGrading(worker, Path(folder)))
+def main(address: str, name: str, folder: str, gpu: str = "") -> None:
+    device = device_named(gpu) if gpu else DEVICE
+    worker = evaluation_worker(connect(address), name, GpuKind.of(device), LIMITS)
+    jobs.install(QuickGrading(worker, Path(folder), device))
     worker.work(logging_level="WARNING")
 
 

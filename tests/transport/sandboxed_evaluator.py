@@ -24,6 +24,7 @@ from sparsesmith.transport.queue import EvaluationWorker, evaluation_worker
 from sparsesmith.transport.stream import RewardStream
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from tests.evaluator.misbehaving_device import WEDGED, MisbehavingFactory
+from tests.transport.messages import GPU
 from tests.transport.quick_evaluator import LIMITS
 
 START_S = 8.0
@@ -68,7 +69,7 @@ def main(address: str, name: str, folder: str) -> int:
     connection = connect(address)
     with Compiler(1) as compiler:
         process.start()
-        worker = evaluation_worker(connection, name, LIMITS)
+        worker = evaluation_worker(connection, name, GPU, LIMITS)
         grader = Grader(process, compiler, must_stop=worker.must_stop, retire=worker.retire)
         jobs.install(NotedGrading(grader, connection, worker, Path(folder)))
         worker.work(logging_level="WARNING")

@@ -11,7 +11,8 @@ from rq.serializers import JSONSerializer
 from sparsesmith.errors import Unavailable
 from sparsesmith.transport.abandoned_jobs import AbandonedJobs
 from sparsesmith.transport.connection import Redis
-from sparsesmith.transport.queue import GRADE_FUNCTION, QUEUE_NAME, EvaluationQueue, abandoned_jobs
+from sparsesmith.transport.gpu_kinds import QUEUE_NAME
+from sparsesmith.transport.queue import GRADE_FUNCTION, EvaluationQueue, abandoned_jobs
 from sparsesmith.transport.readable_jobs import (
     COUNTS,
     MAX_KEPT,
@@ -123,7 +124,7 @@ def test_a_name_that_is_no_text_or_stands_for_no_job_is_set_aside(
     assert (text.job, text.kind) == ("text", "type")
     assert (len(long.job) < 200, long.kind) == (True, "name")
     assert (bytes_.job, bytes_.kind) == ("\\xff\\xfe", "name")
-    assert redis_connection.llen(TAKEN) == 0
+    assert redis_connection.lrange(TAKEN, 0, -1) == []
 
 
 def test_bytes_that_are_no_text_among_the_taken_jobs_harm_no_other(

@@ -6,7 +6,8 @@ import pytest
 
 from sparsesmith.errors import Conflict, NotFound
 from sparsesmith.transport.connection import Redis
-from sparsesmith.transport.queue import MAX_OVERTAKEN, QUEUE_NAME, EvaluationQueue
+from sparsesmith.transport.gpu_kinds import MAX_OVERTAKEN, QUEUE_NAME
+from sparsesmith.transport.queue import EvaluationQueue
 from tests.transport.messages import make_job
 
 

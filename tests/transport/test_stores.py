@@ -233,9 +233,22 @@ def test_events_are_replayed_after_the_one_that_was_seen(redis_connection: Redis
 
 def test_a_tuned_kernel_is_found_for_the_device_that_reported_last(redis_connection: Redis) -> None:
     store = TunedKernelStore(redis_connection)
-    assert store.find("question") is None
-    store.keep("question", "H200", "fast", ttl_s=100)
-    store.keep("other", "L4", "slow", ttl_s=100)
-    assert store.find("question") is None
-    store.keep("question", "H200", "faster", ttl_s=100)
-    assert store.find("question") == "faster"
+    assert store.find("question", []) is None
+    store.keep("question", "H200", "H200 nvrtc 13", "fast", ttl_s=100)
+    store.keep("other", "L4", "L4 nvrtc 13", "slow", ttl_s=100)
+    assert store.find("question", []) is None
+    store.keep("question", "H200", "H200 nvrtc 13", "faster", ttl_s=100)
+    assert store.find("question", []) == "faster"
+
+
+def test_a_tuned_kernel_is_found_for_kinds_of_gpu_that_are_there(redis_connection: Redis) -> None:
+    store = TunedKernelStore(redis_connection)
+    store.keep("question", "H200", "H200 nvrtc 13", "on H200", ttl_s=100)
+    store.keep("question", "L4", "L4 nvrtc 13", "on L4", ttl_s=100)
+    assert store.find("question", ["H200"]) == "on H200"
+    assert store.find("question", ["L4"]) == "on L4"
+    assert store.find("question", ["H200", "L4"]) == "on L4", "of the kind that reported last"
+    assert store.find("question", ["B200"]) is None
+    store.keep("other", "H200", "H200 nvrtc 14", "of a newer compiler", ttl_s=100)
+    assert store.find("question", ["H200"]) is None
+    assert store.find("question", ["H200", "L4"]) == "on L4"

@@ -12,7 +12,8 @@ from rq.serializers import JSONSerializer
 
 from sparsesmith.errors import Conflict, LimitExceeded, NotFound, Unavailable
 from sparsesmith.transport.connection import Redis
-from sparsesmith.transport.queue import GRADE_FUNCTION, QUEUE_NAME, EvaluationQueue, abandoned_jobs, living_workers
+from sparsesmith.transport.gpu_kinds import QUEUE_NAME
+from sparsesmith.transport.queue import GRADE_FUNCTION, EvaluationQueue, abandoned_jobs, living_workers
 from tests.transport.messages import make_job, report_for
 from tests.transport.quick_evaluator import LIMITS
 from tests.transport.workers import Workers, wait_until

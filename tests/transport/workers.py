@@ -22,9 +22,10 @@ class Workers:
         self.folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, gpu: str = "") -> None:
+        """`gpu`: of its device, for a script that takes one."""
         path = os.pathsep.join([str(ROOT), str(ROOT / "proto")])
-        command = [sys.executable, str(self._script), self._address, name, str(self.folder)]
+        command = [sys.executable, str(self._script), self._address, name, str(self.folder), *([gpu] if gpu else [])]
         with self._log(name).open("wb") as log:
             self._processes[name] = subprocess.Popen(
                 command, env={**os.environ, "PYTHONPATH": path}, stdout=log, stderr=log

@@ -146,6 +146,8 @@ def _graded(answer: EvaluationAnswer) -> str:
 def _program(evaluation: Evaluation) -> str:
     outcome = evaluation.outcome
     told = timed(outcome.timing) if isinstance(outcome, Passed) else escape(outcome.outcome.replace("_", " "))
+    if isinstance(outcome, Passed):
+        told += "".join(f"; {check.tool}: {escape(check.describe())}" for check in outcome.sanitized)
     return f"<h2>Program</h2><p>{told}</p><pre tabindex=0>{escape(evaluation.candidate.program)}</pre>"
 
 

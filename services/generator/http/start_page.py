@@ -32,6 +32,7 @@ vendor's library. If nothing better is found, you are told so.</p>
 <label>Candidates <input name="budget_candidates" type="number" min="1" max="4096" value="64"></label>
 <label>Seconds <input name="budget_seconds" type="number" min="1" max="3600" value="120"></label>
 <label>Values <select name="values">$values</select></label>
+<label>GPU <select name="gpu"><option value="">any</option></select></label>
 </div>
 <p><button class="primary">Tune</button></p>
 </form>

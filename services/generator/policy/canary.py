@@ -120,12 +120,17 @@ class Canary:
             {name: tuple(text for _, text in group) for name, group in zip(names, groups, strict=True)},
         )
 
-    async def examine(self, taken: ProbeSamples, *, with_gap: bool = True) -> Probe:
-        """What the samples are worth. Raises NoVerdict where evaluators or trainer do not answer in time."""
+    async def examine(self, taken: ProbeSamples, *, with_gap: bool = True, gpu: str | None = None) -> Probe:
+        """What the samples are worth, on one kind of GPU; None: on any.
+
+        Raises NoVerdict where evaluators or trainer do not answer in time.
+        """
         try:
             async with asyncio.timeout(self.options.verdict_s):
                 await asyncio.to_thread(self._keep_patterns)
-                reports, gap = await asyncio.gather(self._reports(taken), self._gap(taken) if with_gap else _no_gap())
+                reports, gap = await asyncio.gather(
+                    self._reports(taken, gpu), self._gap(taken) if with_gap else _no_gap()
+                )
         except TimeoutError:
             missing = "evaluators or trainer did not answer"
             raise NoVerdict(f"{missing} within {self.options.verdict_s:g} s") from None
@@ -134,7 +139,7 @@ class Canary:
         return Probe(
             version=taken.version,
             probe_set=self.probe_set_id,
-            device=f"{reports[0].device.kind} {reports[0].device.name}",
+            device=f"{reports[0].device.kind} {reports[0].device.gpu}",
             prompts=tuple(
                 _told(asked.name, taken.programs[asked.name], report)
                 for asked, report in zip(probe_set(), reports, strict=True)
@@ -176,18 +181,17 @@ class Canary:
         for asked in probe_set():
             self._patterns.put(asked.pattern)
 
-    async def _reports(self, taken: ProbeSamples) -> Sequence[EvaluationReport]:
+    async def _reports(self, taken: ProbeSamples, gpu: str | None) -> Sequence[EvaluationReport]:
         run = secrets.token_hex(4)
-        return await asyncio.gather(
-            *(self._graded(taken.version, taken.programs[asked.name], asked, run) for asked in probe_set())
-        )
+        return await asyncio.gather(*(self._graded(taken, asked, run, gpu) for asked in probe_set()))
 
-    async def _graded(
-        self, version: PolicyVersion, programs: Sequence[str], asked: ProbePattern, run: str
-    ) -> EvaluationReport:
+    async def _graded(self, taken: ProbeSamples, asked: ProbePattern, run: str, gpu: str | None) -> EvaluationReport:
         """Equal texts are graded once."""
+        version, programs = taken.version, taken.programs[asked.name]
         job = EvaluationJob(
             job_id=f"probe-{version}-{asked.name}.{run}",
+            search=f"probe-{version}.{run}",
+            gpu=gpu,
             workload=asked.workload,
             candidates=tuple(
                 Candidate(candidate_id=f"p{number}", program=program, origin=ProbeWritten(version=version))

@@ -12,6 +12,7 @@ from services.generator.policy.kind import PromptWriter
 from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.task import TuningTask
 from sparsesmith.errors import Unavailable
+from sparsesmith.transport.gpu_kinds import GpuKind
 from sparsesmith_proto.kernel import Candidate, Prompt, Sampled, Workload
 from sparsesmith_proto.message import Architecture, EncoderName
 
@@ -42,14 +43,18 @@ class SamplingOptions:
         explores = random.Random(sample_seed).random() < self.exploring_share
         return self.exploring_temperature if explores else self.temperature
 
-    def prompt(self, encoder: EncoderName, sample_seed: int) -> Prompt:
-        """For the device of these options."""
+    def prompt(self, encoder: EncoderName, sample_seed: int, gpu: GpuKind | None = None) -> Prompt:
+        """For a kind of GPU; None: for the device of these options. What these options do not tell it is not told."""
+        num_sms, bandwidth = self.num_sms, self.copy_bandwidth_gbs
+        if gpu is not None:
+            num_sms = num_sms and gpu.num_sms
+            bandwidth = bandwidth and gpu.copy_bandwidth_gbs
         return Prompt(
             encoder=encoder,
             sample_seed=sample_seed,
-            architecture=self.architecture,
-            num_sms=self.num_sms,
-            copy_bandwidth_gbs=self.copy_bandwidth_gbs,
+            architecture=self.architecture if gpu is None else gpu.architecture,
+            num_sms=num_sms,
+            copy_bandwidth_gbs=bandwidth,
         )
 
 
@@ -76,7 +81,7 @@ class PolicySampler:
 
     def group(self, task: TuningTask, number: int, size: int) -> "SampleGroup":
         """`size` samples of one prompt, which no other group has."""
-        prompt = self.options.prompt(self.writer.encoder, secrets.randbits(63))
+        prompt = self.options.prompt(self.writer.encoder, secrets.randbits(63), task.gpu)
         return SampleGroup(self, task, f"{task.run_id}-g{number}", prompt, size)
 
 
@@ -92,7 +97,7 @@ class SampleGroup:
         self._temperature = sampler.options.temperature_of(prompt.sample_seed)
         self._writing = asyncio.Lock()
         self._written: EnginePrompt | None = None
-        self._forms = Forms(task.problem, sampler.options.num_sms or 1)
+        self._forms = Forms(task.problem, prompt.num_sms or 1)
 
     async def sample(self, number: int) -> Candidate:
         """One sample, its prompt and its first token by one version. Waits for an engine that holds none under probe.

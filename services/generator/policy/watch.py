@@ -214,7 +214,8 @@ class PolicyWatch:
         log.info("policy version %d is measured for comparison", version)
         # The trainer knows the shipped version and the one that it published last, no other.
         probe_samples = await self._probe_samples(engine, of, num_samples)
-        probe = await self._canary.examine(probe_samples, with_gap=version == 0)
+        gpu = device.partition(" ")[2]  # What is compared is of one kind.
+        probe = await self._canary.examine(probe_samples, with_gap=version == 0, gpu=gpu)
         await asyncio.to_thread(self._channel.keep_probe, probe)
         return probe
 

@@ -107,7 +107,7 @@ class _Search:
         values = task.problem.values
         self._task = task
         self._cost_models = cost_models
-        self._cost: CostModel = cost_models.expected(task.problem.workload.operation)
+        self._cost: CostModel = cost_models.expected(task.problem.workload.operation, task.device)
         limits = TuningLimits(candidates=limit)
         self._tuner = Tuner(grid_of_problem(task.problem), self._cost, limits, _allowed(task))
         self._compressions = () if values is None else tuple(compressions(values))

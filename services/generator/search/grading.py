@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 from services.generator.search.standing import Batch
 from services.generator.task import TuningTask
 from sparsesmith.errors import LimitExceeded, Unavailable
+from sparsesmith.transport.gpu_kinds import GPU_FIELD
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import Evaluation, TimedOut
 
@@ -77,6 +78,8 @@ class _Grading:
         self._lost = lost
         self._candidates_left = task.order.options.budget.candidates
         self._num_submitted = 0
+        self._gpu: str | None = None
+        """The kind that graded so far."""
         self._num_reports = 0
         self._failure: Unavailable | None = None
         self._fetch: asyncio.Task[Batch] | None = None
@@ -99,10 +102,13 @@ class _Grading:
         reports = []
         for task, batch in done.items():
             try:
-                reports.append(self._reached(task.result()))
+                report = task.result()
+                self._check_kind(report)
+                reports.append(self._reached(report))
             except Unavailable as error:
                 log.warning("a batch of %s could not be graded: %s", self._task.job_id, error)
                 self._failure = error
+                self._exhausted = self._exhausted or error.field == GPU_FIELD
                 self._lost(batch)
             except LimitExceeded as error:
                 if not self._num_reports:
@@ -157,11 +163,21 @@ class _Grading:
             patience_s=left_s + (0 if self._num_reports else self._limits.first_grade_patience_s),
             turn_s=TURN_S,
             search=self._task.run_id,
+            gpu=self._task.order.options.gpu,
             work=len(batch) * self._task.work_a_candidate,
             profiles=self._task.wants_profiles,
         )
         self._num_submitted += 1
         self._running[asyncio.create_task(self._evaluations.grade(job))] = batch
+
+    def _check_kind(self, report: EvaluationReport) -> None:
+        """Raises Unavailable for a report of another kind of GPU than those before, which the queue lets none of this
+        release make: their times cannot be compared."""
+        self._gpu = self._gpu or report.device.gpu
+        if report.device.gpu != self._gpu:
+            raise Unavailable(
+                f"a batch was graded on {report.device.gpu}, the search is one of {self._gpu}", field="device"
+            )
 
     def _reached(self, report: EvaluationReport) -> EvaluationReport:
         """The report without candidates that others' turn kept from being graded, which are submitted once more."""

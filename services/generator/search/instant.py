@@ -57,7 +57,7 @@ async def hand_out(task: TuningTask, cost_models: CostModels, tools: InstantTool
     """The first choice that passes its check; None where none of a few does, or nobody can check now."""
     operation = task.problem.workload.operation
     await _meet_devices(cost_models, operation, tools)
-    cost = cost_models.expected(operation)
+    cost = cost_models.expected(operation, task.device)
     begun = time.perf_counter()
     try:
         found = await asyncio.to_thread(_first_choices, task, cost_models)
@@ -65,7 +65,12 @@ async def hand_out(task: TuningTask, cost_models: CostModels, tools: InstantTool
         for number, choice in enumerate(found):
             candidate = _candidate(task, choice, number)
             job = InstantJob(
-                job_id=candidate.candidate_id, workload=task.problem.workload, candidate=candidate, budget_s=BUDGET_S
+                job_id=candidate.candidate_id,
+                workload=task.problem.workload,
+                candidate=candidate,
+                budget_s=BUDGET_S,
+                search=task.run_id,
+                gpu=task.order.options.gpu,
             )
             report = await tools.checks.hand_out(job)
             if isinstance(report.outcome, Checked):
@@ -93,7 +98,7 @@ async def _meet_devices(cost_models: CostModels, operation: str, tools: InstantT
 
 def _first_choices(task: TuningTask, cost_models: CostModels) -> list[Choice]:
     workload = task.problem.workload
-    cost = cost_models.expected(workload.operation)
+    cost = cost_models.expected(workload.operation, task.device)
     return list(islice(choices(task.problem, cost, allowed_texts(workload)), TRIES))
 
 

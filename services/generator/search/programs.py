@@ -76,6 +76,7 @@ class KnobSearch:
             candidates=batch,
             budget_s=left_s,
             search=self._task.run_id,
+            gpu=self._task.order.gpu,
             work=len(batch) * work_a_candidate(self._task.problem),
         )
 

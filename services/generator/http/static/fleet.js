@@ -56,9 +56,10 @@ function workers(now) {
     return h("tr", {}, h("th", { scope: "row" }, h("code", {}, each.worker)), h("td", {}, `${each.device} (${each.architecture})`), h("td", {}, count(each.jobs)), h("td", {}, seconds(each.job_seconds)),
       h("td", {}, `${count(passed)} of ${count(total)}`), h("td", {}, failures.join(", ") || "none"));
   });
+  const kinds = now.gpus.map((/** @type {any} */ each) => `${each.name}: ${each.evaluators === 1 ? "one evaluator" : `${count(each.evaluators)} evaluators`}, ${count(each.evaluations_waiting)} batches wait for it alone`);
   const trainers = now.trainers.map((/** @type {any} */ each) => h("p", {}, `Trainer ${each.worker}: ${count(each.updates)} updates since it started, newest version ${each.version}. `, Object.entries(each.figures).map(([name, value]) => `${name.replace("_", " ")} ${Number(value).toPrecision(3)}`).join(", ")));
   return h("div", {}, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Evaluators" },
-    h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows))), trainers.length ? trainers : h("p", { class: "muted" }, "No trainer has told of itself within the last minute."));
+    h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows))), h("p", {}, `Kinds of GPU that a request may name: ${kinds.join("; ") || "none"}.`), trainers.length ? trainers : h("p", { class: "muted" }, "No trainer has told of itself within the last minute."));
 }
 
 /** @param {any} view @param {any} status @param {any} plot */

@@ -36,6 +36,7 @@ export function start() {
   });
   dropping(drop, file, () => fill(/** @type {Element} */ (drop.querySelector("span")), named(file)));
   columnsFollow(form);
+  gpusOf(form);
   fill(/** @type {Element} */ (document.getElementById("more")), examples(form, send), earlier());
 }
 
@@ -76,12 +77,22 @@ function columnsFollow(form) {
   follow();
 }
 
+/** The kinds of GPU that evaluators have now; any, where the fleet does not tell. @param {HTMLFormElement} form */
+function gpusOf(form) {
+  const choice = /** @type {HTMLSelectElement} */ (form.elements.namedItem("gpu"));
+  ask("v1/fleet").then(
+    (fleet) => choice.append(...fleet.gpus.map((/** @type {any} */ each) => h("option", { value: each.name }, each.name))),
+    () => undefined,
+  );
+}
+
 /** @param {HTMLFormElement} form */
 function optionsOf(form) {
   const fields = new FormData(form);
   const text = (/** @type {string} */ name) => String(fields.get(name));
   return {
     operation: text("operation"), element_type: text("element_type"), num_dense_cols: Number(text("num_dense_cols")), search: text("search"),
+    gpu: text("gpu"),
     budget: { candidates: Number(text("budget_candidates")), seconds: Number(text("budget_seconds")) },
   };
 }

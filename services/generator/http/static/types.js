@@ -25,6 +25,7 @@
  * @property {number} [conversion_ms]
  * @property {number} [worst_error]
  * @property {number} [num_inputs]
+ * @property {{tool: string, state: "clean" | "not_checked", reason?: string}[]} [sanitized]
  * @property {{registers: number, spill_bytes: number, shared_bytes: number, compile_ms: number}} [resources]
  *
  * @typedef {object} Origin

@@ -41,6 +41,7 @@ export function verdictOf(report) {
       h("p", {}, "It takes ", time(answer.best.outcome.timing, true), "; ", h("code", {}, best.routine), " takes ",
         time(best.timing), ". Over the default ", h("code", {}, baselines.default), ": ",
         times(answer.speedup_over_default ?? 0), ...mark(), "."),
+      sanitized(answer.best.outcome),
       device.kind === "interpreter" ? noGpu() : null,
     );
   }
@@ -52,6 +53,13 @@ export function verdictOf(report) {
     h("p", {}, `${answer.reason}.`),
     device.kind === "interpreter" ? noGpu() : null,
   );
+}
+
+/** What the last gate said of a winner, where the evaluator has one. @param {import("./types.js").Outcome} outcome */
+function sanitized(outcome) {
+  if (!outcome.sanitized?.length) return null;
+  const said = outcome.sanitized.map((each) => `${each.tool} ${each.state === "clean" ? "clean" : `not checked (${each.reason ?? ""})`}`);
+  return h("p", {}, `compute-sanitizer: ${said.join(", ")}.`);
 }
 
 function noGpu() {
