@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.layout_cache import outline
-from services.evaluator.cuda.memory import SealedMemory, whole_array
+from services.evaluator.cuda.memory import SealedMemory, uploaded, whole_array
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.device import Draw
 from sparsesmith.formats.format import Layout
@@ -103,8 +103,8 @@ class DeviceLayout:
 def upload_layout(layout: Layout, kernels: DeviceKernels) -> DeviceLayout:
     """Raises cupy.cuda.memory.OutOfMemoryError."""
     with cuda_errors():
-        indices = {name: cupy.asarray(np.ascontiguousarray(array)) for name, array in layout.indices.items()}
-        sources = None if layout.value_sources is None else cupy.asarray(layout.value_sources)
+        indices = {name: uploaded(array, kernels.stream) for name, array in layout.indices.items()}
+        sources = None if layout.value_sources is None else uploaded(layout.value_sources, kernels.stream)
     return sealed_layout(layout, indices, sources, kernels)
 
 
