@@ -62,6 +62,29 @@ class Pattern:
         found = np.searchsorted(self.row_offsets, nonzeros.astype(np.int32, copy=False), side="right")
         return found.astype(np.int64, copy=False) - 1
 
+    def rows_of_run(self, begin: int, end: int) -> Int32Array:
+        """Row of each nonzero from place `begin` up to `end`, which come in CSR order: a few times faster than
+        `rows_of`."""
+        if begin >= end:
+            return np.empty(0, np.int32)
+        first, last = self.rows_of(np.array([begin, end - 1])).tolist()
+        begun = np.bincount(self.row_offsets[first + 1 : last + 1] - begin, minlength=end - begin)
+        return np.cumsum(begun, dtype=np.int32) + np.int32(first)
+
+    @cached_property
+    def row_spans(self) -> tuple[Int32Array, Int32Array]:
+        """First and last column of each row; an empty row gives the largest integer and -1."""
+        first = self.col_indices[np.minimum(self.row_offsets[:-1], self.nnz - 1)]
+        last = self.col_indices[np.maximum(self.row_offsets[1:] - 1, 0)]
+        empty = self.row_lengths == 0
+        if empty.any():
+            first[empty], last[empty] = np.iinfo(np.int32).max, -1
+        return first, last
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what is computed sooner than sent."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("row_lengths", "row_spans")}
+
     @cached_property
     def transposed(self) -> "tuple[Pattern, npt.NDArray[np.int64]]":
         """That of A^T, columns ascending, and for each of its nonzeros the place of its value among those of A. Kept,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sparsesmith.families.estimates.statistics import PatternStatistics, remembered
-from sparsesmith.matrix.features import narrow_share_of_nonzeros, narrow_share_of_rows, row_spans
+from sparsesmith.matrix.features import narrow_share_of_nonzeros, narrow_share_of_rows
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 
 
@@ -49,6 +49,6 @@ def test_a_row_that_reaches_further_than_16_bits_leaves_no_slice_and_no_block_na
     pattern = pattern_from_indices(64, 200_000, rows, columns)
     statistics = PatternStatistics(pattern)
     assert statistics.has_far_reaching_row == (reach > 65_536)
-    assert statistics.narrow_slices(32, 1) == (narrow_share_of_rows(row_spans(pattern), 32) == 1.0)
-    assert statistics.narrow_row_blocks(16) == (narrow_share_of_nonzeros(row_spans(pattern), pattern, 16) == 1.0)
+    assert statistics.narrow_slices(32, 1) == (narrow_share_of_rows(pattern.row_spans, 32) == 1.0)
+    assert statistics.narrow_row_blocks(16) == (narrow_share_of_nonzeros(pattern.row_spans, pattern, 16) == 1.0)
     assert statistics.narrow_slices(32, 1) == (reach <= 65_536)

@@ -14,7 +14,6 @@ from sparsesmith.matrix.features import (
     ell_padding,
     narrow_share_of_nonzeros,
     narrow_share_of_rows,
-    row_spans,
     sell_padding,
     structural_features,
 )
@@ -139,7 +138,7 @@ def test_distinct_diagonals_counts_exactly_on_small_patterns() -> None:
 
 def test_narrow_shares_tell_where_16_bit_offsets_reach() -> None:
     near = pattern_from_indices(4, 200_000, [0, 1, 2, 3], [0, 60_000, 120_000, 180_000])
-    spans = row_spans(near)
+    spans = near.row_spans
     assert narrow_share_of_rows(spans, 2) == 1
     assert narrow_share_of_rows(spans, 4) == 0
     assert narrow_share_of_nonzeros(spans, near, 1) == 1
@@ -148,7 +147,7 @@ def test_narrow_shares_tell_where_16_bit_offsets_reach() -> None:
 
 def test_an_empty_row_block_is_narrow() -> None:
     pattern = pattern_from_indices(64, 100_000, [0, 0], [0, 99_999])
-    assert narrow_share_of_rows(row_spans(pattern), 32) == pytest.approx(0.5)
+    assert narrow_share_of_rows(pattern.row_spans, 32) == pytest.approx(0.5)
 
 
 def test_fewer_windows_see_the_same_where_they_hold_all() -> None:

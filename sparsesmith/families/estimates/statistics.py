@@ -18,7 +18,6 @@ from sparsesmith.matrix.features import (
     distinct_diagonals,
     narrow_share_of_nonzeros,
     narrow_share_of_rows,
-    row_spans,
     sell_padding,
 )
 from sparsesmith.matrix.pattern import Int32Array, Pattern
@@ -100,7 +99,7 @@ class PatternStatistics:
 
     @cached_property
     def _spans(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        return row_spans(self.pattern)
+        return self.pattern.row_spans
 
     @cached_property
     def _sampled_lengths(self) -> npt.NDArray[np.int32]:
