@@ -102,7 +102,10 @@ def _block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int) -> flo
     stored, blocks, width = 0, 0, pattern.num_cols // cols + 1
     for first, last in _block_row_windows(pattern, rows, num_windows):
         begin, end = int(pattern.row_offsets[first]), int(pattern.row_offsets[last])
-        block_rows, block_cols = (pattern.rows_of_run(begin, end) - first) // rows, pattern.col_indices[begin:end] // cols
+        block_rows, block_cols = (
+            (pattern.rows_of_run(begin, end) - first) // rows,
+            pattern.col_indices[begin:end] // cols,
+        )
         fits = (last - first) // rows * width <= MAX_INT32
         keys = (block_rows if fits else block_rows.astype(np.int64)) * width + block_cols
         stored += keys.size

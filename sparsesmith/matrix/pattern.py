@@ -15,6 +15,8 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 MAX_NNZ = 2**31 - 1
 """Offsets on the device are 32-bit."""
+NONZEROS_AT_A_TIME = 1 << 16
+"""So many that temporary arrays stay in a core's cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,11 @@ class Pattern:
 
     def row_indices(self) -> Int32Array:
         """Row of each nonzero, shape [nnz]."""
-        return np.repeat(np.arange(self.num_rows, dtype=np.int32), self.row_lengths)
+        rows = np.empty(self.nnz, np.int32)
+        for begin in range(0, self.nnz, NONZEROS_AT_A_TIME):
+            end = min(begin + NONZEROS_AT_A_TIME, self.nnz)
+            rows[begin:end] = self.rows_of_run(begin, end)
+        return rows
 
     def rows_of(self, nonzeros: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Row of each of some nonzeros, given by their places 0..nnz in CSR order; of nnz itself, num_rows.

@@ -14,7 +14,7 @@ from sparsesmith.families.estimates.cost import (
     index_bytes,
     loads,
 )
-from sparsesmith.formats.bin_limits import MAX_CUTS, best_limits
+from sparsesmith.formats.bin_limits import MAX_CUTS, Limits
 from sparsesmith.formats.building.high_bits import HIGH_BITS
 from sparsesmith.formats.format import ParameterValue, has_too_many_slots
 from sparsesmith.formats.row_bins import WARP, Bin, count_lengths, cut_bins, is_narrow
@@ -42,12 +42,15 @@ class _Cut:
 def _cuts(work: Work) -> Iterator[_Cut]:
     pattern = work.statistics.pattern
     counted = count_lengths(pattern.row_lengths)
-    seen = set()
+    limits_of, seen, cut = Limits(counted), set(), set()
     narrowness = _Narrowness(work)
     for steps, most, max_lanes in product(STEPS, CUTS, (32, 128, 512)):
         if max_lanes > WARP and work.statistics.longest <= max_lanes // 2 * steps:
             continue
-        limits = best_limits(counted, steps, max_lanes, most)
+        limits = limits_of.best(steps, max_lanes, most)
+        if (limits, steps, max_lanes) in cut:
+            continue
+        cut.add((limits, steps, max_lanes))
         bins = cut_bins(counted, limits, steps, max_lanes)
         if (steps, bins) in seen or has_too_many_slots(bins[-1].past_slot, pattern.nnz):
             continue
