@@ -124,7 +124,7 @@ def narrow_share_of_rows(spans: tuple[Int32Array, Int32Array], rows: int) -> flo
     """Share of the runs of `rows` rows whose columns lie within 65536. `spans`: `Pattern.row_spans`."""
     starts = np.arange(0, spans[0].size, rows)
     first, last = np.minimum.reduceat(spans[0], starts), np.maximum.reduceat(spans[1], starts)
-    return float(np.mean((last < 0) | (last - np.minimum(first, last) < 65536)))
+    return _share((last < 0) | (last - np.minimum(first, last) < 65536))
 
 
 def narrow_share_of_nonzeros(spans: tuple[Int32Array, Int32Array], pattern: Pattern, nnz_per_block: int) -> float:
@@ -134,7 +134,7 @@ def narrow_share_of_nonzeros(spans: tuple[Int32Array, Int32Array], pattern: Patt
     first, last = np.minimum(first[:-1], first[1:]), np.maximum(last[:-1], last[1:])
     if first.size == 0:
         return narrow_share_of_rows(spans, spans[0].size)
-    return float(np.mean((last < 0) | (last - np.minimum(first, last) < 65536)))
+    return _share((last < 0) | (last - np.minimum(first, last) < 65536))
 
 
 def _first_rows(pattern: Pattern, nnz_per_block: int) -> IntArray:
@@ -194,7 +194,8 @@ def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, fl
     mean = float(lengths.mean())
     bins = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64) + (lengths > 0)
     histogram = np.bincount(np.minimum(bins, LONGEST_ROW_BIN), minlength=LONGEST_ROW_BIN + 1) / lengths.size
-    descending = np.sort(lengths)[::-1].astype(np.float64)
+    ascending = np.sort(lengths)
+    descending = ascending[::-1].astype(np.float64)
     features = {f"row_length_bin_{index}": float(share) for index, share in enumerate(histogram)}
     features["log_row_mean"] = np.log2(mean + 1) / 4
     features["log_row_max"] = np.log2(longest + 1) / 4
@@ -202,8 +203,7 @@ def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, fl
     features["row_cv"] = np.log2(1 + float(lengths.std()) / mean)
     features["row_gini"] = _gini(descending)
     features["empty_rows"] = float(histogram[0])
-    quantiles = np.quantile(lengths, QUANTILES)
-    features |= {f"log_row_q{int(100 * q)}": np.log2(v + 1) / 4 for q, v in zip(QUANTILES, quantiles, strict=True)}
+    features |= {f"log_row_q{int(100 * q)}": np.log2(_quantile(ascending, q) + 1) / 4 for q in QUANTILES}
     features["share_of_longest_percent"] = float(descending[: -(-lengths.size // 100)].sum() / descending.sum())
     features["tail_slope"] = _tail_slope(descending)
     steps = np.abs(np.diff(lengths))
@@ -226,16 +226,16 @@ def _columns(pattern: Pattern) -> dict[str, float]:
 def _diagonals(pattern: Pattern, sample: Sample) -> dict[str, float]:
     offsets = sample.cols - sample.rows
     distance = np.abs(sample.cols - sample.rows * (pattern.num_cols / pattern.num_rows))
-    seen, counts = np.unique(offsets, return_counts=True)
+    counts = _counts(offsets)
     shares = np.sort(counts)[::-1].cumsum() / offsets.size
-    features = {f"within_{near}_of_diagonal": float(np.mean(distance <= near)) for near in NEAR_DIAGONALS}
+    features = {f"within_{near}_of_diagonal": _share(distance <= near) for near in NEAR_DIAGONALS}
     features["mean_distance"] = float(distance.mean() / pattern.num_cols)
     features["max_distance"] = float(distance.max() / pattern.num_cols)
-    features["log_diagonals"] = float(np.log2(seen.size) / 4)
-    features |= {f"top_{top}_diagonals": float(shares[min(top, seen.size) - 1]) for top in TOP_DIAGONALS}
-    dia_slots = seen.size * pattern.num_rows / pattern.nnz
+    features["log_diagonals"] = float(np.log2(counts.size) / 4)
+    features |= {f"top_{top}_diagonals": float(shares[min(top, counts.size) - 1]) for top in TOP_DIAGONALS}
+    dia_slots = counts.size * pattern.num_rows / pattern.nnz
     features["log_dia_padding"] = float(np.clip(np.log2(max(dia_slots, 1)) / 4, 0, 3))
-    features["upper_share"] = float(np.mean(offsets > 0))
+    features["upper_share"] = _share(offsets > 0)
     features["symmetry"] = _symmetry(pattern, sample)
     return features
 
@@ -244,11 +244,11 @@ def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, f
     gaps = np.diff(sample.cols, axis=1)[np.diff(sample.rows, axis=1) == 0]
     gaps = gaps if gaps.size else np.array([pattern.num_cols])
     features = {
-        "adjacent_columns": float(np.mean(gaps == 1)),
-        "columns_within_8": float(np.mean(gaps <= 8)),
-        "columns_within_64": float(np.mean(gaps <= 64)),
+        "adjacent_columns": _share(gaps == 1),
+        "columns_within_8": _share(gaps <= 8),
+        "columns_within_64": _share(gaps <= 64),
         "log_mean_gap": float(np.log2(gaps.mean()) / 8),
-        "log_median_gap": float(np.log2(np.median(gaps)) / 8),
+        "log_median_gap": float(np.log2(_median(gaps)) / 8),
         "sectors_per_warp": _sectors_per_warp(sample.cols),
         "sectors_per_warp_of_rows": _sectors_per_warp_of_rows(pattern),
         "shared_with_next_row": _shared_with_next_row(pattern, sample, 0),
@@ -269,6 +269,33 @@ def _formats(pattern: Pattern, lengths: npt.NDArray[np.int32]) -> dict[str, floa
     features["narrow_slices"] = narrow_share_of_rows(spans, WARP)
     features["narrow_row_blocks"] = narrow_share_of_nonzeros(spans, pattern, 1024)
     return features
+
+
+def _share(holds: npt.NDArray[np.bool_]) -> float:
+    """As `numpy.mean`."""
+    return int(np.count_nonzero(holds)) / holds.size
+
+
+def _quantile(ascending: npt.NDArray[np.int32], share: float) -> float:
+    """As `numpy.quantile`, of what is sorted."""
+    place = share * (ascending.size - 1)
+    below = int(place)
+    low, high, part = int(ascending[below]), int(ascending[min(below + 1, ascending.size - 1)]), place - below
+    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
+
+
+def _median(numbers: npt.NDArray[np.int32]) -> float:
+    """As `numpy.median`."""
+    upper = numbers.size // 2
+    ordered = np.partition(numbers, upper)
+    return float(ordered[upper] if numbers.size % 2 else (int(ordered[:upper].max()) + int(ordered[upper])) / 2)
+
+
+def _counts(numbers: npt.NDArray[np.int32]) -> IntArray:
+    """How often each number is there, the least number first."""
+    ordered = np.sort(numbers, axis=None)
+    ends = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), ordered.size - 1)
+    return np.diff(ends, prepend=-1)
 
 
 def _gini(descending: FloatArray) -> float:
@@ -304,7 +331,7 @@ def _symmetry(pattern: Pattern, sample: Sample) -> float:
     if pattern.num_rows != pattern.num_cols:
         return 0.0
     rows, cols = sample.probes()
-    return float(np.mean(_stored(pattern, cols, rows)))
+    return _share(_stored(pattern, cols, rows))
 
 
 def _stored(pattern: Pattern, rows: IntArray, cols: IntArray) -> npt.NDArray[np.bool_]:
