@@ -24,6 +24,11 @@ from sparsesmith.formats.format import (
 )
 from sparsesmith.matrix.pattern import NONZEROS_AT_A_TIME, Pattern
 
+SAMPLED_LENGTHS = 999
+"""Rows that tell which length is usual."""
+MANY = 8
+"""One of so many: marking them singly takes as long as marking all in order."""
+
 
 @dataclass(frozen=True)
 class Dia(Format):
@@ -109,18 +114,33 @@ def diagonals_of(pattern: Pattern) -> npt.NDArray[np.int32]:
 
 
 def _found(pattern: Pattern) -> npt.NDArray[np.int32]:
-    """Where rows are alike, most nonzeros lie on the diagonal of the one that a row's length before them has: they need
-    not be marked."""
+    """A row as long as the one before, with the same columns one further, adds no diagonal: where most rows have one
+    length, few nonzeros are left to be marked."""
     in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
-    lag = max(
-        1, pattern.nnz // pattern.num_rows, int(np.median(pattern.row_lengths[:: max(1, pattern.num_rows // 999)]))
-    )
-    for nonzeros in _pieces(pattern.nnz):
-        diagonals = pattern.col_indices[nonzeros] - pattern.rows_of_run(nonzeros.start, nonzeros.stop)
-        diagonals += np.int32(pattern.num_rows - 1)
-        in_use[diagonals[:lag]] = True
-        in_use[diagonals[lag:][diagonals[lag:] != diagonals[:-lag]]] = True
+    lengths = pattern.row_lengths
+    usual = int(np.median(lengths[:: max(1, lengths.size // SAMPLED_LENGTHS)]))
+    is_usual = lengths == usual
+    others = np.flatnonzero(~(is_usual[1:] & is_usual[:-1])) + 1
+    moved = _moved(pattern, usual) if usual and others.size <= lengths.size // MANY else None
+    if moved is None or moved.size > pattern.nnz // MANY:
+        for nonzeros in _pieces(pattern.nnz):
+            rows = pattern.rows_of_run(nonzeros.start, nonzeros.stop)
+            in_use[pattern.col_indices[nonzeros] - rows + np.int64(pattern.num_rows - 1)] = True
+    else:
+        starts, counts = pattern.row_offsets[others], lengths[others]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        for found in (np.arange(lengths[0]), moved, np.repeat(starts, counts) + within):
+            in_use[pattern.col_indices[found] - pattern.rows_of(found) + (pattern.num_rows - 1)] = True
     return (np.flatnonzero(in_use) - (pattern.num_rows - 1)).astype(np.int32)
+
+
+def _moved(pattern: Pattern, lag: int) -> npt.NDArray[np.int64]:
+    """Nonzeros whose column is not one more than that of the one `lag` places before."""
+    columns, found = pattern.col_indices, [np.empty(0, np.int64)]
+    for piece in _pieces(max(0, pattern.nnz - lag)):
+        later = columns[piece.start + lag : piece.stop + lag]
+        found.append(np.flatnonzero(later - columns[piece] != 1) + (piece.start + lag))
+    return np.concatenate(found)
 
 
 def _pieces(nnz: int) -> Iterator[slice]:

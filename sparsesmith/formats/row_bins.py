@@ -294,22 +294,41 @@ def _places(row_lengths: Int32Array, widths: list[int]) -> npt.NDArray[np.uint8]
     return np.searchsorted(widths, np.arange(widths[-1] + 1)).astype(np.uint8)[row_lengths]
 
 
-def is_narrow(pattern: Pattern, bins: tuple[Bin, ...]) -> bool:
-    """Whether 16-bit columns reach within every warp: bin by bin, as the long rows of the first often say no."""
-    return all(int(spans.max()) < NARROW_REACH["u16"] for spans in _spans(pattern, bins))
+def is_narrow(pattern: Pattern, bins: tuple[Bin, ...], band: int | None = None) -> bool:
+    """Whether 16-bit columns reach within every warp: bin by bin, as the long rows of the first often say no.
+
+    `band`: columns from the lowest to the highest diagonal, where that is known: rows that lie close need not be looked
+    at one by one then.
+    """
+    return all(
+        (band is not None and _rows_between(rows, bin_) + band <= NARROW_REACH["u16"])
+        or int(_spans_of_bin(pattern, bin_, rows).max()) < NARROW_REACH["u16"]
+        for bin_, rows in _rows_of_bins(pattern, bins)
+    )
+
+
+def _rows_between(rows: npt.NDArray[np.intp], bin_: Bin) -> int:
+    """From the first to the last row of a warp, at most."""
+    count = bin_.rows_per_warp
+    lasts = np.append(rows[count - 1 :: count], rows[-1:] if rows.size % count else rows[:0])
+    return int((lasts - rows[::count]).max())
 
 
 def _spans(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[Int32Array]:
     """Largest less smallest column of each warp, for each bin."""
-    first, last = pattern.row_spans
     for bin_, rows in _rows_of_bins(pattern, bins):
-        count = bin_.num_warps // bin_.warps_per_row * bin_.rows_per_warp
-        smallest, largest = np.full(count, np.iinfo(np.int32).max, np.int32), np.full(count, -1, np.int32)
-        np.take(first, rows, out=smallest[: rows.size], mode="clip")
-        np.take(last, rows, out=largest[: rows.size], mode="clip")
-        past = largest.reshape(-1, bin_.rows_per_warp).max(axis=1)
-        begin = np.minimum(smallest.reshape(-1, bin_.rows_per_warp).min(axis=1), past)
-        yield np.repeat(past - begin, bin_.warps_per_row)
+        yield _spans_of_bin(pattern, bin_, rows)
+
+
+def _spans_of_bin(pattern: Pattern, bin_: Bin, rows: npt.NDArray[np.intp]) -> Int32Array:
+    first, last = pattern.row_spans
+    count = bin_.num_warps // bin_.warps_per_row * bin_.rows_per_warp
+    smallest, largest = np.full(count, np.iinfo(np.int32).max, np.int32), np.full(count, -1, np.int32)
+    np.take(first, rows, out=smallest[: rows.size], mode="clip")
+    np.take(last, rows, out=largest[: rows.size], mode="clip")
+    past = largest.reshape(-1, bin_.rows_per_warp).max(axis=1)
+    begin = np.minimum(smallest.reshape(-1, bin_.rows_per_warp).min(axis=1), past)
+    return np.repeat(past - begin, bin_.warps_per_row)
 
 
 def _lanes(pattern: Pattern, bin_: Bin, places: Int32Array, smallest: Int32Array) -> Lanes:

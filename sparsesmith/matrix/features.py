@@ -4,7 +4,7 @@ Row lengths are looked at in full. What concerns single nonzeros is measured on 
 evenly over the matrix, so that the cost stays bounded and local structure survives the sampling.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -164,7 +164,7 @@ def _features(pattern: Pattern, num_windows: int) -> Mapping[str, float]:
         **_columns(pattern),
         **_diagonals(pattern, sample),
         **_locality(pattern, sample, num_windows),
-        **_formats(pattern, lengths),
+        **_formats(pattern, lengths, num_windows),
     }
 
 
@@ -259,16 +259,35 @@ def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, f
     return features
 
 
-def _formats(pattern: Pattern, lengths: npt.NDArray[np.int32]) -> dict[str, float]:
-    spans = pattern.row_spans
+def _formats(pattern: Pattern, lengths: npt.NDArray[np.int32], num_windows: int) -> dict[str, float]:
     features = {"log_ell_padding": float(np.clip(np.log2(ell_padding(pattern)) / 4, 0, 3))}
     for sigma in SELL_SIGMAS:
         padding = sell_padding(lengths, WARP, sigma)
         features[f"log_sell_padding_{sigma}"] = float(np.clip(np.log2(max(padding, 1)), 0, 3))
     features["narrow_columns"] = float(pattern.num_cols <= 65536)
-    features["narrow_slices"] = narrow_share_of_rows(spans, WARP)
-    features["narrow_row_blocks"] = narrow_share_of_nonzeros(spans, pattern, 1024)
+    parts = list(_parts(pattern, num_windows))
+    features["narrow_slices"] = _mean_share([narrow_share_of_rows(part.row_spans, WARP) for part in parts])
+    features["narrow_row_blocks"] = _mean_share(
+        [narrow_share_of_nonzeros(part.row_spans, part, 1024) for part in parts]
+    )
     return features
+
+
+def _parts(pattern: Pattern, num_windows: int) -> Iterator[Pattern]:
+    """The pattern; with fewer windows than usual, windows of its rows that hold anything, where it has more rows."""
+    if num_windows >= NUM_WINDOWS or pattern.num_rows <= num_windows * WINDOW_ROWS:
+        yield pattern
+        return
+    for start in np.linspace(0, pattern.num_rows - WINDOW_ROWS, num_windows).astype(np.int64).tolist():
+        offsets = pattern.row_offsets[start : start + WINDOW_ROWS + 1]
+        columns = pattern.col_indices[offsets[0] : offsets[-1]]
+        if columns.size:
+            yield Pattern(WINDOW_ROWS, pattern.num_cols, offsets - offsets[0], columns)
+
+
+def _mean_share(shares: Sequence[float]) -> float:
+    """All narrow where there is none: rows without nonzeros reach nowhere."""
+    return float(np.mean(shares)) if shares else 1.0
 
 
 def _share(holds: npt.NDArray[np.bool_]) -> float:
