@@ -44,7 +44,9 @@ def timed(cost: CostModel, nnz: float, runs: int) -> dict[str, dict[str, list[fl
     for workload in WORKLOADS.values():
         choice_of(patterns["uniform"], workload, cost)
     return {
-        name: {label: [choice_of(pattern, workload, cost)[1] for _ in range(runs)] for label, pattern in patterns.items()}
+        name: {
+            label: [choice_of(pattern, workload, cost)[1] for _ in range(runs)] for label, pattern in patterns.items()
+        }
         for name, workload in WORKLOADS.items()
     }
 
