@@ -374,7 +374,7 @@ def _shared_with_next_row(pattern: Pattern, sample: Sample, shift: int) -> float
     return float(_stored(pattern, rows[inside], cols[inside]).sum() / rows.size)
 
 
-def _sectors_per_warp(cols: IntArray) -> float:
+def _sectors_per_warp(cols: Int32Array) -> float:
     """Distinct 32-byte sectors of a float32 x that 32 consecutive nonzeros touch, over 32."""
     in_order = cols.reshape(-1)
     sectors = _padded(in_order, WARP, int(in_order[-1])) // (SECTOR_BYTES // 4)

@@ -11,7 +11,8 @@ from tests.matrix.patterns import patterns
 
 
 def one_by_one(pattern: Pattern) -> list[int]:
-    return np.unique(pattern.col_indices.astype(np.int64) - pattern.row_indices()).tolist()
+    found: list[int] = np.unique(pattern.col_indices.astype(np.int64) - pattern.row_indices()).tolist()
+    return found
 
 
 @given(patterns())
