@@ -5,6 +5,7 @@ Whole diagonals one after another, or slices of rows one after another that hold
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +22,12 @@ from sparsesmith.formats.format import (
     refuse_padding,
     whole,
 )
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.pattern import NONZEROS_AT_A_TIME, Pattern
 
-_NONZEROS_AT_A_TIME = 1 << 16
+SAMPLED_LENGTHS = 999
+"""Rows that tell which length is usual."""
+MANY = 8
+"""One of so many: marking them singly takes as long as marking all in order."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +63,21 @@ class Dia(Format):
         )
 
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
-        rows = pattern.row_indices()
-        in_use = _in_use(pattern, rows)
-        shifted_offsets = np.flatnonzero(in_use)
+        rows, offsets = pattern.row_indices(), diagonals_of(pattern)
+        in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
+        in_use[offsets + (pattern.num_rows - 1)] = True
         slice_ = whole(parameters, "slice")
-        num_slots = shifted_offsets.size * stored_rows(pattern.num_rows, slice_)
+        num_slots = offsets.size * stored_rows(pattern.num_rows, slice_)
         refuse_padding(self.name, num_slots, pattern.nnz)
         rank = np.cumsum(in_use, dtype=np.int64) - 1
         value_sources = np.full(num_slots, -1, np.int32)
         for nonzeros in _pieces(pattern.nnz):
             diagonals = rank[_diagonals(pattern, rows, nonzeros)]
-            slots = _slots(diagonals, rows[nonzeros], shifted_offsets.size, pattern.num_rows, slice_)
+            slots = _slots(diagonals, rows[nonzeros], offsets.size, pattern.num_rows, slice_)
             value_sources[slots] = np.arange(nonzeros.start, nonzeros.stop, dtype=np.int32)
         return Layout(
-            sizes={"num_diagonals": shifted_offsets.size},
-            indices={"diagonal_offsets": (shifted_offsets - (pattern.num_rows - 1)).astype(np.int32)},
+            sizes={"num_diagonals": offsets.size},
+            indices={"diagonal_offsets": offsets},
             value_sources=value_sources,
             num_slots=num_slots,
         )
@@ -95,26 +99,54 @@ def stored_rows(num_rows: int, slice_: int) -> int:
 
 def num_diagonals(pattern: Pattern) -> int:
     """Diagonals with a nonzero."""
-    return int(np.count_nonzero(_in_use(pattern, pattern.row_indices())))
+    return int(diagonals_of(pattern).size)
+
+
+_DIAGONALS: WeakKeyDictionary[Pattern, npt.NDArray[np.int32]] = WeakKeyDictionary()
+"""Of patterns that are alive: families, facts and sizes ask for the same."""
 
 
 def diagonals_of(pattern: Pattern) -> npt.NDArray[np.int32]:
     """Column minus row of every diagonal with a nonzero, ascending."""
-    return (np.flatnonzero(_in_use(pattern, pattern.row_indices())) - (pattern.num_rows - 1)).astype(np.int32)
+    if pattern not in _DIAGONALS:
+        _DIAGONALS[pattern] = _found(pattern)
+    return _DIAGONALS[pattern]
 
 
-def _in_use(pattern: Pattern, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """Which diagonals have a nonzero, counted from 0, shape [num_rows + num_cols - 1]."""
+def _found(pattern: Pattern) -> npt.NDArray[np.int32]:
+    """A row as long as the one before, with the same columns one further, adds no diagonal: where most rows have one
+    length, few nonzeros are left to be marked."""
     in_use = np.zeros(pattern.num_rows + pattern.num_cols - 1, np.bool_)
-    for nonzeros in _pieces(pattern.nnz):
-        in_use[_diagonals(pattern, rows, nonzeros)] = True
-    return in_use
+    lengths = pattern.row_lengths
+    usual = int(np.median(lengths[:: max(1, lengths.size // SAMPLED_LENGTHS)]))
+    is_usual = lengths == usual
+    others = np.flatnonzero(~(is_usual[1:] & is_usual[:-1])) + 1
+    moved = _moved(pattern, usual) if usual and others.size <= lengths.size // MANY else None
+    if moved is None or moved.size > pattern.nnz // MANY:
+        for nonzeros in _pieces(pattern.nnz):
+            rows = pattern.rows_of_run(nonzeros.start, nonzeros.stop)
+            in_use[pattern.col_indices[nonzeros] - rows + np.int64(pattern.num_rows - 1)] = True
+    else:
+        starts, counts = pattern.row_offsets[others], lengths[others]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        for found in (np.arange(lengths[0]), moved, np.repeat(starts, counts) + within):
+            in_use[pattern.col_indices[found] - pattern.rows_of(found) + (pattern.num_rows - 1)] = True
+    return (np.flatnonzero(in_use) - (pattern.num_rows - 1)).astype(np.int32)
+
+
+def _moved(pattern: Pattern, lag: int) -> npt.NDArray[np.int64]:
+    """Nonzeros whose column is not one more than that of the one `lag` places before."""
+    columns, found = pattern.col_indices, [np.empty(0, np.int64)]
+    for piece in _pieces(max(0, pattern.nnz - lag)):
+        later = columns[piece.start + lag : piece.stop + lag]
+        found.append(np.flatnonzero(later - columns[piece] != 1) + (piece.start + lag))
+    return np.concatenate(found)
 
 
 def _pieces(nnz: int) -> Iterator[slice]:
     """Nonzeros so many at a time that temporary arrays stay in a core's cache."""
-    for start in range(0, nnz, _NONZEROS_AT_A_TIME):
-        yield slice(start, min(start + _NONZEROS_AT_A_TIME, nnz))
+    for start in range(0, nnz, NONZEROS_AT_A_TIME):
+        yield slice(start, min(start + NONZEROS_AT_A_TIME, nnz))
 
 
 def _diagonals(pattern: Pattern, rows: npt.NDArray[np.int32], nonzeros: slice) -> npt.NDArray[np.int64]:

@@ -37,6 +37,8 @@ WARP = 32
 NO_ROW = -1
 MAX_BINS = 12
 LONGEST_ROW = 2**24
+COUNTED_DIRECTLY = 4
+"""Lengths up to so many times the number of rows are looked up in a table of all lengths."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,12 @@ class LengthCounts:
 
 def count_lengths(row_lengths: Int32Array) -> LengthCounts:
     """What bins depend on."""
-    return LengthCounts(*np.unique(row_lengths, return_counts=True))
+    longest = int(row_lengths.max())
+    if longest > COUNTED_DIRECTLY * row_lengths.size:
+        return LengthCounts(*np.unique(row_lengths, return_counts=True))
+    rows_of_length = np.bincount(row_lengths)
+    lengths = np.flatnonzero(rows_of_length)
+    return LengthCounts(lengths.astype(np.int32), rows_of_length[lengths])
 
 
 def cut_bins(counted: LengthCounts, limits: tuple[int, ...], steps: int, max_lanes: int) -> tuple[Bin, ...]:
@@ -270,26 +277,58 @@ def described_bins(bins: tuple[Bin, ...]) -> npt.NDArray[np.int32]:
     return np.array(rows, np.int32).reshape(-1)
 
 
-def _rows_of_bins(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[tuple[Bin, Int32Array]]:
+def _rows_of_bins(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[tuple[Bin, npt.NDArray[np.intp]]]:
     """Each bin with its rows in the pattern's order."""
-    place = np.searchsorted([bin_.width for bin_ in reversed(bins)], pattern.row_lengths)
+    if len(bins) == 1:
+        yield bins[0], np.arange(pattern.num_rows)
+        return
+    places = _places(pattern.row_lengths, [bin_.width for bin_ in reversed(bins)])
     for number, bin_ in enumerate(bins):
-        yield bin_, np.flatnonzero(place == len(bins) - 1 - number).astype(np.int32)
+        yield bin_, np.flatnonzero(places == len(bins) - 1 - number)
 
 
-def is_narrow(pattern: Pattern, bins: tuple[Bin, ...]) -> bool:
-    """Whether 16-bit columns reach within every warp: bin by bin, as the long rows of the first often say no."""
-    return all(int(spans.max()) < NARROW_REACH["u16"] for spans in _spans(pattern, bins))
+def _places(row_lengths: Int32Array, widths: list[int]) -> npt.NDArray[np.uint8]:
+    """The first of some ascending widths that is no less than each row's length."""
+    if widths[-1] > COUNTED_DIRECTLY * row_lengths.size:
+        return np.searchsorted(widths, row_lengths).astype(np.uint8)
+    return np.searchsorted(widths, np.arange(widths[-1] + 1)).astype(np.uint8)[row_lengths]
+
+
+def is_narrow(pattern: Pattern, bins: tuple[Bin, ...], band: int | None = None) -> bool:
+    """Whether 16-bit columns reach within every warp: bin by bin, as the long rows of the first often say no.
+
+    `band`: columns from the lowest to the highest diagonal, where that is known: rows that lie close need not be looked
+    at one by one then.
+    """
+    return all(
+        (band is not None and _rows_between(rows, bin_) + band <= NARROW_REACH["u16"])
+        or int(_spans_of_bin(pattern, bin_, rows).max()) < NARROW_REACH["u16"]
+        for bin_, rows in _rows_of_bins(pattern, bins)
+    )
+
+
+def _rows_between(rows: npt.NDArray[np.intp], bin_: Bin) -> int:
+    """From the first to the last row of a warp, at most."""
+    count = bin_.rows_per_warp
+    lasts = np.append(rows[count - 1 :: count], rows[-1:] if rows.size % count else rows[:0])
+    return int((lasts - rows[::count]).max())
 
 
 def _spans(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[Int32Array]:
     """Largest less smallest column of each warp, for each bin."""
-    last = _last_column_of_each_row(pattern)
     for bin_, rows in _rows_of_bins(pattern, bins):
-        places = np.full(bin_.past_row - bin_.first_row, NO_ROW, np.int32)
-        places[: rows.size] = rows
-        largest = np.where(places == NO_ROW, 0, last[places]).reshape(-1, bin_.rows_per_warp).max(axis=1)
-        yield np.repeat(largest, bin_.warps_per_row) - _smallest_columns(pattern, places, bin_)
+        yield _spans_of_bin(pattern, bin_, rows)
+
+
+def _spans_of_bin(pattern: Pattern, bin_: Bin, rows: npt.NDArray[np.intp]) -> Int32Array:
+    first, last = pattern.row_spans
+    count = bin_.num_warps // bin_.warps_per_row * bin_.rows_per_warp
+    smallest, largest = np.full(count, np.iinfo(np.int32).max, np.int32), np.full(count, -1, np.int32)
+    np.take(first, rows, out=smallest[: rows.size], mode="clip")
+    np.take(last, rows, out=largest[: rows.size], mode="clip")
+    past = largest.reshape(-1, bin_.rows_per_warp).max(axis=1)
+    begin = np.minimum(smallest.reshape(-1, bin_.rows_per_warp).min(axis=1), past)
+    return np.repeat(past - begin, bin_.warps_per_row)
 
 
 def _lanes(pattern: Pattern, bin_: Bin, places: Int32Array, smallest: Int32Array) -> Lanes:
@@ -319,10 +358,3 @@ def _smallest_columns(pattern: Pattern, places: Int32Array, bin_: Bin) -> Int32A
     firsts[held] = pattern.col_indices[pattern.row_offsets[places[held]]]
     smallest = np.repeat(firsts.reshape(-1, bin_.rows_per_warp).min(axis=1), bin_.warps_per_row)
     return np.where(smallest == none, 0, smallest).astype(np.int32)
-
-
-def _last_column_of_each_row(pattern: Pattern) -> Int32Array:
-    """The largest column of each row, 0 for an empty row, shape [num_rows]."""
-    last: Int32Array = pattern.col_indices[np.maximum(pattern.row_offsets[1:] - 1, 0)]
-    last[pattern.row_lengths == 0] = 0
-    return last

@@ -4,13 +4,14 @@ Row lengths are looked at in full. What concerns single nonzeros is measured on 
 evenly over the matrix, so that the cost stays bounded and local structure survives the sampling.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.pattern import Int32Array, Pattern
 
 NUM_WINDOWS = 64
 WINDOW_NNZ = 4096
@@ -23,6 +24,7 @@ LONGEST_ROW_BIN = 13
 SECTOR_BYTES = 32
 WARP = 32
 L2_BYTES = 60e6
+MAX_INT32 = 2**31 - 1
 NEAR_DIAGONALS = (1, 16, 256, 4096)
 TOP_DIAGONALS = (1, 4, 16, 64)
 BLOCK_EXTENTS = (2, 3, 4)
@@ -37,9 +39,9 @@ FloatArray = npt.NDArray[np.float64]
 class Sample:
     """Windows of consecutive nonzeros."""
 
-    rows: IntArray
+    rows: Int32Array
     """Shape [windows, nonzeros of a window]."""
-    cols: IntArray
+    cols: Int32Array
     """Shape [windows, nonzeros of a window]."""
     most_probes: int = NUM_WINDOWS * PROBES_A_WINDOW
     """Nonzeros whose neighbours are searched for in other rows."""
@@ -47,7 +49,8 @@ class Sample:
     def probes(self) -> tuple[IntArray, IntArray]:
         """Rows and columns of some of them, evenly."""
         stride = max(1, self.rows.size // self.most_probes)
-        return self.rows.reshape(-1)[::stride], self.cols.reshape(-1)[::stride]
+        rows, cols = self.rows.reshape(-1)[::stride], self.cols.reshape(-1)[::stride]
+        return rows.astype(np.int64), cols.astype(np.int64)
 
 
 def structural_features(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> npt.NDArray[np.float32]:
@@ -83,13 +86,28 @@ def distinct_diagonals(pattern: Pattern) -> int:
     return int(np.unique(sample.cols - sample.rows).size)
 
 
+_FILLS: WeakKeyDictionary[Pattern, dict[tuple[int, int, int], float]] = WeakKeyDictionary()
+"""Of patterns that are alive: features and families ask for the same ones."""
+
+
 def block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int = NUM_WINDOWS) -> float:
     """Filled share of the aligned rows x cols blocks that hold a nonzero, on the sample (cut blocks are left out)."""
-    stored, blocks = 0, 0
+    known = _FILLS.setdefault(pattern, {})
+    if (rows, cols, num_windows) not in known:
+        known[rows, cols, num_windows] = _block_fill(pattern, rows, cols, num_windows)
+    return known[rows, cols, num_windows]
+
+
+def _block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int) -> float:
+    stored, blocks, width = 0, 0, pattern.num_cols // cols + 1
     for first, last in _block_row_windows(pattern, rows, num_windows):
-        begin, end = pattern.row_offsets[first], pattern.row_offsets[last]
-        block_rows = (pattern.rows_of(np.arange(begin, end)) - first) // rows
-        keys = block_rows * (pattern.num_cols // cols + 1) + pattern.col_indices[begin:end] // cols
+        begin, end = int(pattern.row_offsets[first]), int(pattern.row_offsets[last])
+        block_rows, block_cols = (
+            (pattern.rows_of_run(begin, end) - first) // rows,
+            pattern.col_indices[begin:end] // cols,
+        )
+        fits = (last - first) // rows * width <= MAX_INT32
+        keys = (block_rows if fits else block_rows.astype(np.int64)) * width + block_cols
         stored += keys.size
         keys.sort()
         blocks += 1 + int(np.count_nonzero(keys[1:] != keys[:-1])) if keys.size else 0
@@ -102,32 +120,28 @@ def pattern_symmetry(pattern: Pattern) -> float | None:
     return _symmetry(pattern, sample_windows(pattern)) if is_square else None
 
 
-def row_spans(pattern: Pattern) -> tuple[IntArray, IntArray]:
-    """First and last column of each row; an empty row gives the largest integer and -1."""
-    empty = pattern.row_lengths == 0
-    last_nonzero = pattern.nnz - 1
-    first = pattern.col_indices[np.minimum(pattern.row_offsets[:-1], last_nonzero)].astype(np.int64)
-    last = pattern.col_indices[np.maximum(pattern.row_offsets[1:] - 1, 0)].astype(np.int64)
-    first[empty], last[empty] = np.iinfo(np.int64).max, -1
-    return first, last
-
-
-def narrow_share_of_rows(spans: tuple[IntArray, IntArray], rows: int) -> float:
-    """Share of the runs of `rows` rows whose columns lie within 65536."""
+def narrow_share_of_rows(spans: tuple[Int32Array, Int32Array], rows: int) -> float:
+    """Share of the runs of `rows` rows whose columns lie within 65536. `spans`: `Pattern.row_spans`."""
     starts = np.arange(0, spans[0].size, rows)
     first, last = np.minimum.reduceat(spans[0], starts), np.maximum.reduceat(spans[1], starts)
-    return float(np.mean((last < 0) | (last - np.minimum(first, last) < 65536)))
+    return _share((last < 0) | (last - np.minimum(first, last) < 65536))
 
 
-def narrow_share_of_nonzeros(spans: tuple[IntArray, IntArray], pattern: Pattern, nnz_per_block: int) -> float:
+def narrow_share_of_nonzeros(spans: tuple[Int32Array, Int32Array], pattern: Pattern, nnz_per_block: int) -> float:
     """A lower bound on the share of row blocks of about `nnz_per_block` nonzeros whose columns lie within 65536."""
-    group = pattern.row_offsets[:-1] // nnz_per_block
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    starts = _first_rows(pattern, nnz_per_block)
     first, last = np.minimum.reduceat(spans[0], starts), np.maximum.reduceat(spans[1], starts)
     first, last = np.minimum(first[:-1], first[1:]), np.maximum(last[:-1], last[1:])
     if first.size == 0:
         return narrow_share_of_rows(spans, spans[0].size)
-    return float(np.mean((last < 0) | (last - np.minimum(first, last) < 65536)))
+    return _share((last < 0) | (last - np.minimum(first, last) < 65536))
+
+
+def _first_rows(pattern: Pattern, nnz_per_block: int) -> IntArray:
+    """Of each run of rows that begin within the same `nnz_per_block` nonzeros."""
+    begins = np.arange(0, pattern.nnz + 1, nnz_per_block).astype(np.int32)
+    starts = np.searchsorted(pattern.row_offsets[:-1], begins)
+    return np.unique(starts[starts < pattern.num_rows])
 
 
 def sample_windows(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> Sample:
@@ -137,8 +151,8 @@ def sample_windows(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> Sample:
     else:
         starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int64)
         nonzeros = starts[:, None] + np.arange(WINDOW_NNZ)
-    columns = pattern.col_indices[nonzeros].astype(np.int64)
-    return Sample(pattern.rows_of(nonzeros), columns, num_windows * PROBES_A_WINDOW)
+    rows = np.stack([pattern.rows_of_run(int(window[0]), int(window[-1]) + 1) for window in nonzeros])
+    return Sample(rows, pattern.col_indices[nonzeros], num_windows * PROBES_A_WINDOW)
 
 
 def _features(pattern: Pattern, num_windows: int) -> Mapping[str, float]:
@@ -150,7 +164,7 @@ def _features(pattern: Pattern, num_windows: int) -> Mapping[str, float]:
         **_columns(pattern),
         **_diagonals(pattern, sample),
         **_locality(pattern, sample, num_windows),
-        **_formats(pattern, lengths),
+        **_formats(pattern, lengths, num_windows),
     }
 
 
@@ -180,7 +194,8 @@ def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, fl
     mean = float(lengths.mean())
     bins = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64) + (lengths > 0)
     histogram = np.bincount(np.minimum(bins, LONGEST_ROW_BIN), minlength=LONGEST_ROW_BIN + 1) / lengths.size
-    descending = np.sort(lengths)[::-1].astype(np.float64)
+    ascending = np.sort(lengths)
+    descending = ascending[::-1].astype(np.float64)
     features = {f"row_length_bin_{index}": float(share) for index, share in enumerate(histogram)}
     features["log_row_mean"] = np.log2(mean + 1) / 4
     features["log_row_max"] = np.log2(longest + 1) / 4
@@ -188,8 +203,7 @@ def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, fl
     features["row_cv"] = np.log2(1 + float(lengths.std()) / mean)
     features["row_gini"] = _gini(descending)
     features["empty_rows"] = float(histogram[0])
-    quantiles = np.quantile(lengths, QUANTILES)
-    features |= {f"log_row_q{int(100 * q)}": np.log2(v + 1) / 4 for q, v in zip(QUANTILES, quantiles, strict=True)}
+    features |= {f"log_row_q{int(100 * q)}": np.log2(_quantile(ascending, q) + 1) / 4 for q in QUANTILES}
     features["share_of_longest_percent"] = float(descending[: -(-lengths.size // 100)].sum() / descending.sum())
     features["tail_slope"] = _tail_slope(descending)
     steps = np.abs(np.diff(lengths))
@@ -200,28 +214,28 @@ def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, fl
 
 def _columns(pattern: Pattern) -> dict[str, float]:
     stride = max(1, pattern.nnz // 1_000_000)
-    counts = np.bincount(pattern.col_indices[::stride], minlength=pattern.num_cols).astype(np.float64)
-    descending = np.sort(counts)[::-1]
+    counts = np.bincount(pattern.col_indices[::stride], minlength=pattern.num_cols)
+    columns_of_count = np.bincount(counts)
     return {
-        "log_col_max_over_mean": np.log2(descending[0] / counts.mean()) / 4,
-        "col_gini": _gini(descending),
-        "empty_cols": float(np.mean(counts == 0)),
+        "log_col_max_over_mean": np.log2((columns_of_count.size - 1) / (counts.sum() / counts.size)) / 4,
+        "col_gini": _gini_of_counts(columns_of_count),
+        "empty_cols": float(columns_of_count[0] / counts.size),
     }
 
 
 def _diagonals(pattern: Pattern, sample: Sample) -> dict[str, float]:
     offsets = sample.cols - sample.rows
     distance = np.abs(sample.cols - sample.rows * (pattern.num_cols / pattern.num_rows))
-    seen, counts = np.unique(offsets, return_counts=True)
+    counts = _counts(offsets)
     shares = np.sort(counts)[::-1].cumsum() / offsets.size
-    features = {f"within_{near}_of_diagonal": float(np.mean(distance <= near)) for near in NEAR_DIAGONALS}
+    features = {f"within_{near}_of_diagonal": _share(distance <= near) for near in NEAR_DIAGONALS}
     features["mean_distance"] = float(distance.mean() / pattern.num_cols)
     features["max_distance"] = float(distance.max() / pattern.num_cols)
-    features["log_diagonals"] = float(np.log2(seen.size) / 4)
-    features |= {f"top_{top}_diagonals": float(shares[min(top, seen.size) - 1]) for top in TOP_DIAGONALS}
-    dia_slots = seen.size * pattern.num_rows / pattern.nnz
+    features["log_diagonals"] = float(np.log2(counts.size) / 4)
+    features |= {f"top_{top}_diagonals": float(shares[min(top, counts.size) - 1]) for top in TOP_DIAGONALS}
+    dia_slots = counts.size * pattern.num_rows / pattern.nnz
     features["log_dia_padding"] = float(np.clip(np.log2(max(dia_slots, 1)) / 4, 0, 3))
-    features["upper_share"] = float(np.mean(offsets > 0))
+    features["upper_share"] = _share(offsets > 0)
     features["symmetry"] = _symmetry(pattern, sample)
     return features
 
@@ -230,11 +244,11 @@ def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, f
     gaps = np.diff(sample.cols, axis=1)[np.diff(sample.rows, axis=1) == 0]
     gaps = gaps if gaps.size else np.array([pattern.num_cols])
     features = {
-        "adjacent_columns": float(np.mean(gaps == 1)),
-        "columns_within_8": float(np.mean(gaps <= 8)),
-        "columns_within_64": float(np.mean(gaps <= 64)),
+        "adjacent_columns": _share(gaps == 1),
+        "columns_within_8": _share(gaps <= 8),
+        "columns_within_64": _share(gaps <= 64),
         "log_mean_gap": float(np.log2(gaps.mean()) / 8),
-        "log_median_gap": float(np.log2(np.median(gaps)) / 8),
+        "log_median_gap": float(np.log2(_median(gaps)) / 8),
         "sectors_per_warp": _sectors_per_warp(sample.cols),
         "sectors_per_warp_of_rows": _sectors_per_warp_of_rows(pattern),
         "shared_with_next_row": _shared_with_next_row(pattern, sample, 0),
@@ -245,16 +259,62 @@ def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, f
     return features
 
 
-def _formats(pattern: Pattern, lengths: npt.NDArray[np.int32]) -> dict[str, float]:
-    spans = row_spans(pattern)
+def _formats(pattern: Pattern, lengths: npt.NDArray[np.int32], num_windows: int) -> dict[str, float]:
     features = {"log_ell_padding": float(np.clip(np.log2(ell_padding(pattern)) / 4, 0, 3))}
     for sigma in SELL_SIGMAS:
         padding = sell_padding(lengths, WARP, sigma)
         features[f"log_sell_padding_{sigma}"] = float(np.clip(np.log2(max(padding, 1)), 0, 3))
     features["narrow_columns"] = float(pattern.num_cols <= 65536)
-    features["narrow_slices"] = narrow_share_of_rows(spans, WARP)
-    features["narrow_row_blocks"] = narrow_share_of_nonzeros(spans, pattern, 1024)
+    parts = list(_parts(pattern, num_windows))
+    features["narrow_slices"] = _mean_share([narrow_share_of_rows(part.row_spans, WARP) for part in parts])
+    features["narrow_row_blocks"] = _mean_share(
+        [narrow_share_of_nonzeros(part.row_spans, part, 1024) for part in parts]
+    )
     return features
+
+
+def _parts(pattern: Pattern, num_windows: int) -> Iterator[Pattern]:
+    """The pattern; with fewer windows than usual, windows of its rows that hold anything, where it has more rows."""
+    if num_windows >= NUM_WINDOWS or pattern.num_rows <= num_windows * WINDOW_ROWS:
+        yield pattern
+        return
+    for start in np.linspace(0, pattern.num_rows - WINDOW_ROWS, num_windows).astype(np.int64).tolist():
+        offsets = pattern.row_offsets[start : start + WINDOW_ROWS + 1]
+        columns = pattern.col_indices[offsets[0] : offsets[-1]]
+        if columns.size:
+            yield Pattern(WINDOW_ROWS, pattern.num_cols, offsets - offsets[0], columns)
+
+
+def _mean_share(shares: Sequence[float]) -> float:
+    """All narrow where there is none: rows without nonzeros reach nowhere."""
+    return float(np.mean(shares)) if shares else 1.0
+
+
+def _share(holds: npt.NDArray[np.bool_]) -> float:
+    """As `numpy.mean`."""
+    return int(np.count_nonzero(holds)) / holds.size
+
+
+def _quantile(ascending: npt.NDArray[np.int32], share: float) -> float:
+    """As `numpy.quantile`, of what is sorted."""
+    place = share * (ascending.size - 1)
+    below = int(place)
+    low, high, part = int(ascending[below]), int(ascending[min(below + 1, ascending.size - 1)]), place - below
+    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
+
+
+def _median(numbers: npt.NDArray[np.int32]) -> float:
+    """As `numpy.median`."""
+    upper = numbers.size // 2
+    ordered = np.partition(numbers, upper)
+    return float(ordered[upper] if numbers.size % 2 else (int(ordered[:upper].max()) + int(ordered[upper])) / 2)
+
+
+def _counts(numbers: npt.NDArray[np.int32]) -> IntArray:
+    """How often each number is there, the least number first."""
+    ordered = np.sort(numbers, axis=None)
+    ends = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), ordered.size - 1)
+    return np.diff(ends, prepend=-1)
 
 
 def _gini(descending: FloatArray) -> float:
@@ -262,6 +322,15 @@ def _gini(descending: FloatArray) -> float:
     total = descending.sum()
     ranks = np.arange(descending.size, 0, -1)
     return float(1 + 1 / descending.size - 2 * (descending[::-1] * ranks).sum() / (descending.size * total))
+
+
+def _gini_of_counts(columns_of_count: IntArray) -> float:
+    """`_gini` of whole numbers, from how many there are of each."""
+    size, total = int(columns_of_count.sum()), int(columns_of_count @ np.arange(columns_of_count.size))
+    past = columns_of_count.cumsum()
+    places = columns_of_count * (2 * past - columns_of_count + 1) / 2  # The sum of the places 1..size of each.
+    weighted = float((places * np.arange(columns_of_count.size)).sum())
+    return float(1 + 1 / size - 2 * (total * (size + 1) - weighted) / (size * total))
 
 
 def _tail_slope(descending: FloatArray) -> float:
@@ -281,19 +350,19 @@ def _symmetry(pattern: Pattern, sample: Sample) -> float:
     if pattern.num_rows != pattern.num_cols:
         return 0.0
     rows, cols = sample.probes()
-    return float(np.mean(_stored(pattern, cols, rows)))
+    return _share(_stored(pattern, cols, rows))
 
 
 def _stored(pattern: Pattern, rows: IntArray, cols: IntArray) -> npt.NDArray[np.bool_]:
     """Whether (row, col) is a nonzero: a binary search inside each row, all rows at once."""
-    low, high = pattern.row_offsets[rows].astype(np.int64), pattern.row_offsets[rows + 1].astype(np.int64)
-    stop = high.copy()
-    while (active := low < high).any():
-        middle = (low + high) // 2
-        below = pattern.col_indices[np.minimum(middle, pattern.nnz - 1)] < cols
-        low = np.where(active & below, middle + 1, low)
-        high = np.where(active & ~below, middle, high)
-    found: npt.NDArray[np.bool_] = (low < stop) & (pattern.col_indices[np.minimum(low, pattern.nnz - 1)] == cols)
+    columns, low, past = pattern.col_indices, pattern.row_offsets[rows], pattern.row_offsets[rows + 1]
+    wanted = cols.astype(np.int32)
+    longest = int((past - low).max()) if rows.size else 0
+    for step in (1 << power for power in reversed(range(longest.bit_length()))):
+        reached = low + np.int32(step - 1)
+        inside = (reached >= low) & (reached < past)
+        low += np.int32(step) * (inside & (columns.take(reached, mode="clip") < wanted))
+    found: npt.NDArray[np.bool_] = (low < past) & (columns.take(low, mode="clip") == wanted)
     return found
 
 
@@ -305,7 +374,7 @@ def _shared_with_next_row(pattern: Pattern, sample: Sample, shift: int) -> float
     return float(_stored(pattern, rows[inside], cols[inside]).sum() / rows.size)
 
 
-def _sectors_per_warp(cols: IntArray) -> float:
+def _sectors_per_warp(cols: Int32Array) -> float:
     """Distinct 32-byte sectors of a float32 x that 32 consecutive nonzeros touch, over 32."""
     in_order = cols.reshape(-1)
     sectors = _padded(in_order, WARP, int(in_order[-1])) // (SECTOR_BYTES // 4)

@@ -15,6 +15,8 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 MAX_NNZ = 2**31 - 1
 """Offsets on the device are 32-bit."""
+NONZEROS_AT_A_TIME = 1 << 16
+"""So many that temporary arrays stay in a core's cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,11 @@ class Pattern:
 
     def row_indices(self) -> Int32Array:
         """Row of each nonzero, shape [nnz]."""
-        return np.repeat(np.arange(self.num_rows, dtype=np.int32), self.row_lengths)
+        rows = np.empty(self.nnz, np.int32)
+        for begin in range(0, self.nnz, NONZEROS_AT_A_TIME):
+            end = min(begin + NONZEROS_AT_A_TIME, self.nnz)
+            rows[begin:end] = self.rows_of_run(begin, end)
+        return rows
 
     def rows_of(self, nonzeros: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Row of each of some nonzeros, given by their places 0..nnz in CSR order; of nnz itself, num_rows.
@@ -61,6 +67,29 @@ class Pattern:
         """
         found = np.searchsorted(self.row_offsets, nonzeros.astype(np.int32, copy=False), side="right")
         return found.astype(np.int64, copy=False) - 1
+
+    def rows_of_run(self, begin: int, end: int) -> Int32Array:
+        """Row of each nonzero from place `begin` up to `end`, which come in CSR order: a few times faster than
+        `rows_of`."""
+        if begin >= end:
+            return np.empty(0, np.int32)
+        first, last = self.rows_of(np.array([begin, end - 1])).tolist()
+        begun = np.bincount(self.row_offsets[first + 1 : last + 1] - begin, minlength=end - begin)
+        return np.cumsum(begun, dtype=np.int32) + np.int32(first)
+
+    @cached_property
+    def row_spans(self) -> tuple[Int32Array, Int32Array]:
+        """First and last column of each row; an empty row gives the largest integer and -1."""
+        first = self.col_indices[np.minimum(self.row_offsets[:-1], self.nnz - 1)]
+        last = self.col_indices[np.maximum(self.row_offsets[1:] - 1, 0)]
+        empty = self.row_lengths == 0
+        if empty.any():
+            first[empty], last[empty] = np.iinfo(np.int32).max, -1
+        return first, last
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what is computed sooner than sent."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("row_lengths", "row_spans")}
 
     @cached_property
     def transposed(self) -> "tuple[Pattern, npt.NDArray[np.int64]]":

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.errors import InvalidOption
-from sparsesmith.matrix.features import BLOCK_EXTENTS, block_fill, pattern_symmetry, row_spans
+from sparsesmith.matrix.features import BLOCK_EXTENTS, block_fill, pattern_symmetry
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.api import BlockFill, Density, MatrixCard, RowLengths
 
@@ -71,7 +71,7 @@ def row_length_histogram(lengths: npt.NDArray[np.int32]) -> tuple[RowLengths, ..
 
 def bandwidths(pattern: Pattern) -> tuple[int, int]:
     """Largest distance of a nonzero from the diagonal below it and above it."""
-    first, last = row_spans(pattern)
+    first, last = pattern.row_spans
     filled = np.flatnonzero(last >= 0)
     return max(0, int((filled - first[filled]).max())), max(0, int((last[filled] - filled).max()))
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.matrix.features import SECTOR_BYTES, sample_windows
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.pattern import Int32Array, Pattern
 
 CURVE_LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096)
 RUN_NNZ = (64, 256, 1024, 4096)
@@ -32,8 +32,6 @@ REUSE_NAMES = (
 )
 PROFILE_NAMES: tuple[str, ...] = (*CURVE_NAMES, *REUSE_NAMES)
 """In the order of `profile_features`."""
-
-IntArray = npt.NDArray[np.int64]
 
 
 def profile_features(pattern: Pattern) -> npt.NDArray[np.float32]:
@@ -60,7 +58,7 @@ def _reuse(pattern: Pattern) -> Iterator[float]:
     yield float(np.log2(1 + pattern.nnz / pattern.num_cols) / 8)
 
 
-def _times_used(columns: IntArray, run: int) -> float:
+def _times_used(columns: Int32Array, run: int) -> float:
     """Logarithm of the mean number of times that a column of a run of nonzeros is used in it."""
     row = columns.reshape(-1)
     runs = row[: row.size // run * run].reshape(-1, run) if row.size >= run else row[None, :]

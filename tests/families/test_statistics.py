@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sparsesmith.families.estimates.statistics import PatternStatistics, remembered
-from sparsesmith.matrix.features import narrow_share_of_nonzeros, narrow_share_of_rows, row_spans
+from sparsesmith.matrix.features import narrow_share_of_nonzeros, narrow_share_of_rows
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
 
 
@@ -49,6 +49,30 @@ def test_a_row_that_reaches_further_than_16_bits_leaves_no_slice_and_no_block_na
     pattern = pattern_from_indices(64, 200_000, rows, columns)
     statistics = PatternStatistics(pattern)
     assert statistics.has_far_reaching_row == (reach > 65_536)
-    assert statistics.narrow_slices(32, 1) == (narrow_share_of_rows(row_spans(pattern), 32) == 1.0)
-    assert statistics.narrow_row_blocks(16) == (narrow_share_of_nonzeros(row_spans(pattern), pattern, 16) == 1.0)
+    assert statistics.narrow_slices(32, 1) == (narrow_share_of_rows(pattern.row_spans, 32) == 1.0)
+    assert statistics.narrow_row_blocks(16) == (narrow_share_of_nonzeros(pattern.row_spans, pattern, 16) == 1.0)
     assert statistics.narrow_slices(32, 1) == (reach <= 65_536)
+
+
+@pytest.mark.parametrize("far", [0, 65_500])
+def test_a_band_is_narrow_by_its_diagonals_and_where_they_do_not_tell_by_looking(far: int) -> None:
+    rows = np.repeat(np.arange(500, dtype=np.int32), 2)
+    columns = rows + np.tile(np.array([0, far + 1], np.int32), 500)
+    pattern = pattern_from_indices(500, 70_000, rows, columns)
+    statistics = PatternStatistics(pattern)
+    assert statistics.band == far + 2
+    for count in (8, 32, 400):
+        assert statistics.narrow_slices(count, 1) == (narrow_share_of_rows(pattern.row_spans, count) == 1.0)
+        expected = narrow_share_of_nonzeros(pattern.row_spans, pattern, count) == 1.0
+        assert statistics.narrow_row_blocks(count) == expected
+
+
+def test_empty_rows_do_not_widen_a_band() -> None:
+    assert PatternStatistics(pattern_from_indices(900, 900, [3, 800], [3, 801])).band == 2
+
+
+def test_row_lengths_vary_as_numpy_says() -> None:
+    pattern = pattern_from_indices(4, 9, [0, 0, 0, 2, 3, 3], [0, 1, 8, 4, 2, 5])
+    statistics = PatternStatistics(pattern)
+    assert statistics.variation == pytest.approx(pattern.row_lengths.std() / pattern.row_lengths.mean())
+    assert statistics.longest == 3

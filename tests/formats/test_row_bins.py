@@ -10,6 +10,7 @@ from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.format import NumberList, ParameterValue
 from sparsesmith.formats.row_bins import Bin, count_lengths, cut_bins, is_narrow, lanes_of, place_bins
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from tests.matrix.patterns import patterns
 
 
 def rows_of(*lengths: int, columns: int = 5000) -> Pattern:
@@ -97,3 +98,26 @@ def test_a_format_reads_a_list_of_one_number() -> None:
     assert complete_parameters(format_named("row_bins"), {"widths": 7})["widths"] == "7"
     with pytest.raises(InvalidProgram, match="ascending numbers"):
         complete_parameters(format_named("row_bins"), {"widths": "7,3"})
+
+
+@given(patterns(), st.integers(0, 3))
+def test_rows_are_narrow_by_their_distance_where_the_band_is_known(pattern: Pattern, apart: int) -> None:
+    """Rows and columns drawn apart, so that some warps are narrow and others are not."""
+    rows, cols = pattern.row_indices() * 3000, pattern.col_indices * (8000 * apart) + pattern.row_indices()
+    wide = pattern_from_indices(int(rows.max()) + 1, int(cols.max()) + 1, rows, cols)
+    first, last = wide.row_spans
+    held, places = last >= 0, np.arange(wide.num_rows)
+    band = int((last - places)[held].max() - (first - places)[held].min()) + 1
+    counted = count_lengths(wide.row_lengths)
+    for limits in ((int(counted.lengths[-1]),), tuple(map(int, np.unique(np.maximum(counted.lengths, 1))))):
+        bins = cut_bins(counted, limits, 1, 32)
+        assert is_narrow(wide, bins, band) == is_narrow(wide, bins)
+
+
+def test_lengths_far_beyond_the_number_of_rows_are_counted_alike() -> None:
+    for lengths in ([5, 5, 0, 2], [5, 100_000, 0, 5]):
+        counted = count_lengths(np.array(lengths, np.int32))
+        assert (counted.lengths.tolist(), counted.num_rows.tolist()) == (
+            np.unique(lengths).tolist(),
+            np.unique(lengths, return_counts=True)[1].tolist(),
+        )

@@ -9,12 +9,18 @@ from hypothesis import strategies as st
 from sparsesmith.matrix.features import (
     FEATURE_NAMES,
     NUM_FEATURES,
+    QUANTILES,
+    WINDOW_ROWS,
+    _counts,
+    _gini,
+    _gini_of_counts,
+    _median,
+    _quantile,
     block_fill,
     distinct_diagonals,
     ell_padding,
     narrow_share_of_nonzeros,
     narrow_share_of_rows,
-    row_spans,
     sell_padding,
     structural_features,
 )
@@ -139,7 +145,7 @@ def test_distinct_diagonals_counts_exactly_on_small_patterns() -> None:
 
 def test_narrow_shares_tell_where_16_bit_offsets_reach() -> None:
     near = pattern_from_indices(4, 200_000, [0, 1, 2, 3], [0, 60_000, 120_000, 180_000])
-    spans = row_spans(near)
+    spans = near.row_spans
     assert narrow_share_of_rows(spans, 2) == 1
     assert narrow_share_of_rows(spans, 4) == 0
     assert narrow_share_of_nonzeros(spans, near, 1) == 1
@@ -148,7 +154,7 @@ def test_narrow_shares_tell_where_16_bit_offsets_reach() -> None:
 
 def test_an_empty_row_block_is_narrow() -> None:
     pattern = pattern_from_indices(64, 100_000, [0, 0], [0, 99_999])
-    assert narrow_share_of_rows(row_spans(pattern), 32) == pytest.approx(0.5)
+    assert narrow_share_of_rows(pattern.row_spans, 32) == pytest.approx(0.5)
 
 
 def test_fewer_windows_see_the_same_where_they_hold_all() -> None:
@@ -165,3 +171,28 @@ def test_fewer_windows_of_rows_still_know_the_longest_and_are_finite_where_they_
     longest = FEATURE_NAMES.index("log_row_max")
     assert np.isfinite(few).all()
     assert few[longest] == all_of_it[longest]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60))
+def test_what_is_counted_and_picked_is_what_numpy_says(numbers: list[int]) -> None:
+    array = np.array(numbers, np.int32)
+    assert _median(array) == np.median(array)
+    assert _counts(array).tolist() == np.unique(array, return_counts=True)[1].tolist()
+    assert [_quantile(np.sort(array), share) for share in QUANTILES] == np.quantile(array, QUANTILES).tolist()
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60).filter(any))
+def test_the_gini_coefficient_follows_from_how_many_there_are_of_each(numbers: list[int]) -> None:
+    descending = np.sort(np.array(numbers, np.float64))[::-1]
+    assert _gini_of_counts(np.bincount(numbers)) == _gini(descending)
+
+
+def test_fewer_windows_see_where_narrow_columns_do_in_rows_near_each_other() -> None:
+    num_rows = 40 * WINDOW_ROWS
+    rows = np.arange(num_rows)
+    far = np.where(rows % 32 == 0, 70_000, 0)
+    cases = {1.0: rows // 64, 0.0: rows // 64 + far}
+    for expected, columns in cases.items():
+        pattern = pattern_from_indices(num_rows, 200_000, rows, columns)
+        seen = dict(zip(FEATURE_NAMES, structural_features(pattern, 4), strict=True))
+        assert (seen["narrow_slices"], seen["narrow_row_blocks"]) == (expected, expected)

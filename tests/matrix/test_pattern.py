@@ -1,5 +1,6 @@
 """Patterns from SciPy matrices and from index lists."""
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsesmith.errors import InvalidMatrix, LimitExceeded
-from sparsesmith.matrix.pattern import MAX_NNZ, Pattern, pattern_from_indices, pattern_from_scipy
+from sparsesmith.matrix.pattern import MAX_NNZ, NONZEROS_AT_A_TIME, Pattern, pattern_from_indices, pattern_from_scipy
 from tests.matrix.patterns import make_pattern, mask_of, pattern_of, patterns
 
 
@@ -126,3 +127,35 @@ def test_the_row_of_a_nonzero_is_found_by_its_place(pattern: Pattern) -> None:
 def test_digests_stay_what_they_were() -> None:
     # Caches and stored jobs are keyed by it: a change needs a new prefix.
     assert make_pattern("x.").digest == "f236f53efbe70e5e02de78f707c6ec0cf46718b080b0b86155ebb35df0618df3"
+
+
+@given(patterns(), st.data())
+def test_the_rows_of_a_run_of_nonzeros_are_those_of_its_places(pattern: Pattern, data: st.DataObject) -> None:
+    begin = data.draw(st.integers(0, pattern.nnz))
+    end = data.draw(st.integers(begin, pattern.nnz))
+    assert pattern.rows_of_run(begin, end).tolist() == pattern.rows_of(np.arange(begin, end)).tolist()
+
+
+def test_rows_of_nonzeros_are_known_beyond_what_is_counted_at_a_time() -> None:
+    lengths = np.tile([3, 0, 5, 1], NONZEROS_AT_A_TIME // 4)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    columns = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
+    pattern = Pattern(lengths.size, 5, offsets, columns)
+    np.testing.assert_array_equal(pattern.row_indices(), np.repeat(np.arange(lengths.size), lengths))
+
+
+@given(patterns())
+def test_spans_are_the_first_and_last_column_of_each_row(pattern: Pattern) -> None:
+    for row, first, last in zip(mask_of(pattern), *pattern.row_spans, strict=True):
+        held = np.flatnonzero(row)
+        assert (first, last) == ((held[0], held[-1]) if held.size else (np.iinfo(np.int32).max, -1))
+
+
+def test_a_pattern_travels_without_what_is_computed_sooner_than_sent() -> None:
+    pattern = make_pattern("x.x", "..x")
+    digest, lengths, spans = pattern.digest, pattern.row_lengths, pattern.row_spans
+    assert len(spans) == 2
+    arrived = pickle.loads(pickle.dumps(pattern))
+    assert not {"row_lengths", "row_spans"} & arrived.__dict__.keys()
+    assert arrived.__dict__["digest"] == digest
+    np.testing.assert_array_equal(arrived.row_lengths, lengths)

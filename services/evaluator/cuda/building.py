@@ -1,7 +1,7 @@
 """Formats built on the GPU: the machine behind `sparsesmith.formats.on_device`.
 
-What is built stays on the device for the programs; the host gets a copy, from which it is uploaded again where a kernel
-has damaged it.
+What is built stays on the device for the programs; the host keeps an outline (`layout_cache`), and builds it itself
+where a kernel has damaged it.
 """
 
 import ctypes

@@ -2,13 +2,14 @@
 replay_kernels.cu are told (needs no device)."""
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from services.evaluator.device import Draw
-from sparsesmith.formats.format import Layout
 from sparsesmith.operations.sums import LONG_ROW, ROUNDOFF, SINGLE_ROUNDOFFS, TOLERANCES
 from sparsesmith.program.binding import BoundProgram
 from sparsesmith_proto.message import ElementType
@@ -76,14 +77,21 @@ def at_the_start(name: str) -> str:
     return f"{name} at the start"
 
 
-def places_of(bound: BoundProgram, layout: Layout, operand: str, index: int) -> list[Place]:
+Sources = npt.NDArray[np.int32] | None
+"""See `Layout.value_sources`."""
+
+
+def places_of(bound: BoundProgram, sources_of: Callable[[], Sources], operand: str, index: int) -> list[Place]:
     """Where a program has an entry of an input, row-major: of the matrix's values (VALUES, in CSR order, where no
-    operand has that name) wherever the format stores it, of what is changed in place where it is at the start."""
+    operand has that name) wherever the format stores it, of what is changed in place where it is at the start.
+
+    `sources_of`: of the format, asked for where they are needed.
+    """
     given = next((buffer for buffer in bound.with_role("input", "inout") if buffer.name == operand), None)
     if given is not None:
         name = at_the_start(operand) if given.role == "inout" else operand
         return [Place(name, index * np.dtype(given.dtype).itemsize)]
-    sources = layout.value_sources
+    sources = sources_of()
     slots = [index] if sources is None else np.flatnonzero(sources == index).tolist()
     width = np.dtype(bound.element_type).itemsize
     return [Place(stored.name, slot * width) for stored in bound.with_role("values") for slot in slots]

@@ -5,7 +5,7 @@ kills the process; the driver then frees the GPU), and reads outside a buffer.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,13 @@ from services.evaluator.checking.draws import kinds_of
 from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.cuda.arena import Placement, random_placement
 from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
-from services.evaluator.cuda.building import MIN_NNZ, CudaMachine, host_copy
+from services.evaluator.cuda.building import MIN_NNZ, CudaMachine
 from services.evaluator.cuda.clocks import Clocks
 from services.evaluator.cuda.draws import DeviceDraws, largest_error
 from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, NUM_FRESH, HostDraws
 from services.evaluator.cuda.kernel import CudaKernel
 from services.evaluator.cuda.launch import LaunchRefused, cuda_errors
+from services.evaluator.cuda.layout_cache import LayoutCache
 from services.evaluator.cuda.library.baselines import LibraryRoutines
 from services.evaluator.cuda.library.cusparse import CuSparse
 from services.evaluator.cuda.memory import SealedMemory, whole_array
@@ -31,7 +32,7 @@ from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.own_routines import OwnRoutines
 from services.evaluator.cuda.program import DeviceProgram
 from services.evaluator.cuda.replays import MANY
-from services.evaluator.cuda.residents import HeldDraws, LayoutCache, sealed_layout
+from services.evaluator.cuda.residents import DeviceLayout, HeldDraws, built_layout, upload_layout
 from services.evaluator.cuda.stopwatch import Stopwatch
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, measure_in_turns
 from services.evaluator.device import VALUES, BuiltMatrix, Draw, LoadedKernel, Ran, Retimed
@@ -178,15 +179,21 @@ class CudaWorkload:
             self._source = DeviceDraws(problem, device.kernels, self._draws)
         else:
             self._source = HostDraws(problem, self._draws)
-        self._layouts = LayoutCache(device.kernels, int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE)
+        self._layouts = LayoutCache[DeviceLayout](
+            lambda layout: upload_layout(layout, device.kernels), int(runtime.memGetInfo()[1]) // _LAYOUT_SHARE
+        )
         self._kernels: list[CudaKernel] = []
-        self._floor = byte_floor(device, problem)
         self._brief_placement = random_placement()
 
     @property
     def max_products(self) -> int:
         """See DeviceWorkload.max_products."""
         return MAX_PRODUCTS
+
+    @cached_property
+    def _floor(self) -> ByteFloor:
+        """Looks at every nonzero: not before something is timed."""
+        return byte_floor(self._device, self._problem)
 
     @cached_property
     def _routines(self) -> LibraryRoutines | OwnRoutines:
@@ -230,13 +237,14 @@ class CudaWorkload:
             built = build_on_device(machine, source.csr(), format_, parameters, problem.pattern)
             if built is None:
                 return None
-            layout = host_copy(built, machine)
-            self._layouts.hold(
-                key, sealed_layout(layout, dict(built.indices), built.value_sources, self._device.kernels)
-            )
+            again = partial(format_.build, problem.pattern, parameters)
+            held = built_layout(built, again, self._device.kernels)
+            self._layouts.hold(key, held, again)
+            with cuda_errors():
+                self._device.stream.synchronize()  # What it took is the conversion's time.
         except memory.OutOfMemoryError:
             return None
-        return layout
+        return held.layout
 
     @cached_property
     def _machine(self) -> CudaMachine:
@@ -260,7 +268,13 @@ class CudaWorkload:
         bound = bind(program, matrix.layout, self._problem, device.num_sms)
         loaded = DeviceProgram(bound, cubin, self._layouts.get(matrix), device.kernels)
         return CudaKernel(
-            loaded, self._source, self._draws, device.kernels, device.instruments, self._floor, self._brief_placement
+            loaded,
+            self._source,
+            self._draws,
+            device.kernels,
+            device.instruments,
+            lambda: self._floor,
+            self._brief_placement,
         )
 
     def retime(self, kernels: Sequence[LoadedKernel], draw: Draw, routine: str) -> Retimed:

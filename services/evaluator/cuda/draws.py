@@ -16,6 +16,7 @@ import numpy as np
 from services.evaluator.checking.draws import INTEGERS, MIXED, TINY, dense_scale, underflow_bound
 from services.evaluator.cuda.changes import Drawn
 from services.evaluator.cuda.launch import cuda_errors
+from services.evaluator.cuda.memory import uploaded
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.residents import HeldDraws
 from services.evaluator.device import SMALLEST, VALUES, Draw
@@ -97,9 +98,9 @@ class DeviceDraws:
         self._is_checked = False
         self._operands = operands_with_role(problem.operation, "input", "output")
         with cuda_errors():
-            self._row_offsets = cupy.asarray(pattern.row_offsets)
-            self._col_indices = cupy.asarray(pattern.col_indices)
-            self._values = None if fixed is None else cupy.asarray(fixed.array)
+            self._row_offsets = uploaded(pattern.row_offsets, kernels.stream)
+            self._col_indices = uploaded(pattern.col_indices, kernels.stream)
+            self._values = None if fixed is None else uploaded(fixed.array, kernels.stream)
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
         """One set of inputs, kept as long as somebody refers to it; see `DeviceWorkload.draw` on the seed.

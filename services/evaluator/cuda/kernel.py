@@ -1,7 +1,7 @@
 """A kernel program on a GPU: run on a draw, timed, vouched for, run again as it was timed."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cupy.cuda import memory
 
@@ -34,7 +34,7 @@ class CudaKernel:
         draws: HeldDraws,
         kernels: DeviceKernels,
         instruments: Instruments,
-        floor: ByteFloor,
+        floor: Callable[[], ByteFloor],
         brief_placement: Placement,
     ) -> None:
         """`brief_placement`: shared by all kernels that are compared by their brief times."""
@@ -163,7 +163,7 @@ class CudaKernel:
         return program.arena.changed()
 
     def _floor_problem(self, timing: MeasuredTiming) -> str:
-        floor = self._floor
+        floor = self._floor()
         if timing.median_us < floor.warm_us:
             return _below_floor("warm", timing.median_us, floor.warm_us, floor.required_bytes)
         if timing.cold_us < floor.cold_us:

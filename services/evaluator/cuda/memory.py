@@ -10,9 +10,11 @@ allocation (the draws and the uploaded formats have checksums of their own, look
 
 import secrets
 from collections.abc import Sequence
+from typing import Any
 
 import cupy
 import numpy as np
+import numpy.typing as npt
 from cupy.cuda import runtime
 
 from services.evaluator.cuda.arena import (
@@ -86,6 +88,20 @@ def array_anywhere(num_elements: int, element_type: str) -> "cupy.ndarray":
     num_bytes = num_elements * np.dtype(element_type).itemsize
     memory = cupy.cuda.alloc(num_bytes + SPREAD_BYTES)
     return cupy.ndarray((num_elements,), dtype=element_type, memptr=memory + random_offset())
+
+
+def uploaded(array: npt.NDArray[Any], stream: "cupy.cuda.Stream") -> "cupy.ndarray":
+    """A large host array in device memory. By way of `asarray` CuPy would first take pinned memory of its size, which
+    takes longer than the copy, and keep it.
+
+    Raises cupy.cuda.memory.OutOfMemoryError.
+    """
+    host = np.ascontiguousarray(array)
+    with cuda_errors():
+        there = cupy.empty(host.shape, dtype=host.dtype)
+        runtime.memcpyAsync(int(there.data.ptr), host.ctypes.data, host.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+        stream.synchronize()  # Of what is in the host's memory as long as the caller keeps it.
+    return there
 
 
 class Arena:

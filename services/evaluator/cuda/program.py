@@ -141,7 +141,7 @@ class DeviceProgram:
         return cupy.asarray(np.array(rows, dtype=np.uint64))
 
     def _addresses(self, operand: str, index: int) -> list[int]:
-        places = places_of(self._bound, self._layout.layout, operand, index)
+        places = places_of(self._bound, lambda: self._layout.sources_on_host, operand, index)
         return [self.arena.address(place.buffer) + place.offset for place in places]
 
     def rewrite_vectors(self) -> None:

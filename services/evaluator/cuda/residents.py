@@ -6,17 +6,20 @@ finds no result to copy. The key is drawn anew for every run.
 
 import secrets
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import cupy
 import numpy as np
+import numpy.typing as npt
 
 from services.evaluator.cuda.launch import cuda_errors
-from services.evaluator.cuda.memory import SealedMemory, whole_array
+from services.evaluator.cuda.layout_cache import outline
+from services.evaluator.cuda.memory import SealedMemory, uploaded, whole_array
 from services.evaluator.cuda.own_kernels import DeviceKernels
-from services.evaluator.device import BuiltMatrix, Draw
+from services.evaluator.device import Draw
 from sparsesmith.formats.format import Layout
 
 
@@ -68,12 +71,15 @@ class HeldDraws:
 
 @dataclass(frozen=True, eq=False)
 class DeviceLayout:
-    """A format's index arrays as uploaded; programs get copies."""
+    """A format's index arrays as uploaded or built there; programs get copies."""
 
     layout: Layout
+    """Where `again` is given, in outline."""
     indices: dict[str, "cupy.ndarray"]
     value_sources: "cupy.ndarray | None"
     sealed: SealedMemory
+    again: Callable[[], Layout] | None = None
+    """Builds it on the host, bit for bit."""
 
     @property
     def num_bytes(self) -> int:
@@ -84,17 +90,35 @@ class DeviceLayout:
         """Whether no kernel wrote into it; waits for the stream."""
         return self.sealed.is_intact()
 
+    @cached_property
+    def sources_on_host(self) -> npt.NDArray[np.int32] | None:
+        """See `Layout.value_sources`; copied from the device when first asked for, if they are still what they were."""
+        if self.again is None or self.value_sources is None:
+            return self.layout.value_sources
+        with cuda_errors():
+            copied: npt.NDArray[np.int32] = self.value_sources.get()
+        return copied if self.is_intact() else self.again().value_sources
+
 
 def upload_layout(layout: Layout, kernels: DeviceKernels) -> DeviceLayout:
     """Raises cupy.cuda.memory.OutOfMemoryError."""
     with cuda_errors():
-        indices = {name: cupy.asarray(np.ascontiguousarray(array)) for name, array in layout.indices.items()}
-        sources = None if layout.value_sources is None else cupy.asarray(layout.value_sources)
+        indices = {name: uploaded(array, kernels.stream) for name, array in layout.indices.items()}
+        sources = None if layout.value_sources is None else uploaded(layout.value_sources, kernels.stream)
     return sealed_layout(layout, indices, sources, kernels)
 
 
+def built_layout(built: Layout, again: Callable[[], Layout], kernels: DeviceKernels) -> DeviceLayout:
+    """Of a layout whose arrays are on the device; the host has its outline, and builds it `again` at need."""
+    return sealed_layout(outline(built), dict(built.indices), built.value_sources, kernels, again)
+
+
 def sealed_layout(
-    layout: Layout, indices: dict[str, "cupy.ndarray"], sources: "cupy.ndarray | None", kernels: DeviceKernels
+    layout: Layout,
+    indices: dict[str, "cupy.ndarray"],
+    sources: "cupy.ndarray | None",
+    kernels: DeviceKernels,
+    again: Callable[[], Layout] | None = None,
 ) -> DeviceLayout:
     """A layout of the host, and the same arrays on the device."""
     segments = [whole_array(name, array) for name, array in indices.items()]
@@ -102,34 +126,4 @@ def sealed_layout(
         segments.append(whole_array("value_sources", sources))
     sealed = SealedMemory(segments, kernels)
     sealed.seal()
-    return DeviceLayout(layout, indices, sources, sealed)
-
-
-class LayoutCache:
-    """Uploaded formats of one workload by key, up to a number of bytes; the oldest go first."""
-
-    def __init__(self, kernels: DeviceKernels, max_bytes: int) -> None:
-        self._kernels = kernels
-        self._max_bytes = max_bytes
-        self._layouts: dict[str, DeviceLayout] = {}
-
-    def hold(self, key: str, built: DeviceLayout) -> None:
-        """A layout that need not be uploaded: it was built on the device."""
-        self._layouts[key] = built
-        self._make_room()
-
-    def get(self, matrix: BuiltMatrix) -> DeviceLayout:
-        """The matrix's layout on the device, uploaded again where a kernel has damaged it.
-
-        Raises cupy.cuda.memory.OutOfMemoryError.
-        """
-        found = self._layouts.pop(matrix.key, None)
-        if found is None or not found.is_intact():
-            found = upload_layout(matrix.layout, self._kernels)
-        self._layouts[matrix.key] = found
-        self._make_room()
-        return found
-
-    def _make_room(self) -> None:
-        while len(self._layouts) > 1 and sum(layout.num_bytes for layout in self._layouts.values()) > self._max_bytes:
-            del self._layouts[next(iter(self._layouts))]
+    return DeviceLayout(layout, indices, sources, sealed, again)

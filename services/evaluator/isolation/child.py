@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from services.evaluator.allowance import UNHURRIED, Allowance
 from services.evaluator.checking.correctness import MemoryDamaged
 from services.evaluator.device import Device, DeviceLost, RunFailure
+from services.evaluator.isolation import parcels
 from services.evaluator.isolation.workbench import LocalWorkbench, damage
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
@@ -170,7 +171,7 @@ class Child:
         """One call and its reply. Raises Ended, BudgetSpent, Stopped."""
         self._number += 1
         try:
-            self._connection.send(Request(self._number, body))
+            parcels.send(self._connection, Request(self._number, body), self._process.pid or 0)
         except OSError:
             raise Ended(Crashed(message=self._obituary(stage))) from None
         return self._receive(self._number, stage, limit_s, allowance)
@@ -229,7 +230,7 @@ def _serve(connection: Connection, factory: DeviceFactory, known: DeviceDescript
         connection.send(Done(0, device.description()))
         servant = _Servant(device)
         while True:
-            request: Request = connection.recv()
+            request: Request = parcels.receive(connection)
             number = request.number
             connection.send(servant.answer(request))
     except EOFError:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sparsesmith.formats.building.windows import padding_in_windows
 from sparsesmith.formats.dia import diagonals_of
 from sparsesmith.formats.format import NARROW_REACH
+from sparsesmith.formats.row_bins import LengthCounts, count_lengths
 from sparsesmith.formats.sell import NO_ROW, sorted_rows
 from sparsesmith.matrix.features import (
     NUM_WINDOWS,
@@ -18,7 +19,6 @@ from sparsesmith.matrix.features import (
     distinct_diagonals,
     narrow_share_of_nonzeros,
     narrow_share_of_rows,
-    row_spans,
     sell_padding,
 )
 from sparsesmith.matrix.pattern import Int32Array, Pattern
@@ -30,6 +30,8 @@ ROWS_IN_WINDOWS = 4096
 SORTED_ROWS = 1024
 """Neighbouring rows of that sample, at least."""
 LONGEST_ROW_IN_WINDOWS = 1024
+REACHES_SAMPLED = 4096
+"""Rows that are looked at before all are."""
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -68,13 +70,18 @@ class PatternStatistics:
         return self.pattern.nnz / self.pattern.num_rows
 
     @cached_property
+    def counted(self) -> LengthCounts:
+        return count_lengths(self.pattern.row_lengths)
+
+    @cached_property
     def longest(self) -> int:
-        return int(self.pattern.row_lengths.max())
+        return int(self.counted.lengths[-1])
 
     @cached_property
     def variation(self) -> float:
         """Standard deviation of the row lengths over their mean."""
-        return float(self.pattern.row_lengths.std()) / self.mean
+        squares = self.counted.num_rows @ (self.counted.lengths - self.mean) ** 2
+        return float(np.sqrt(squares / self.pattern.num_rows)) / self.mean
 
     @cached_property
     def ell_padding(self) -> float:
@@ -99,16 +106,17 @@ class PatternStatistics:
         return self.pattern.num_cols <= 65536
 
     @cached_property
-    def _spans(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        return row_spans(self.pattern)
+    def _spans(self) -> tuple[Int32Array, Int32Array]:
+        return self.pattern.row_spans
 
     @cached_property
     def _sampled_lengths(self) -> npt.NDArray[np.int32]:
         lengths = self.pattern.row_lengths
-        if lengths.size <= SAMPLED_ROWS * ROWS_A_SAMPLE:
+        rows = ROWS_A_SAMPLE if self.num_windows >= NUM_WINDOWS else ROWS_A_SAMPLE // 4
+        if lengths.size <= SAMPLED_ROWS * rows:
             return lengths
-        starts = np.linspace(0, lengths.size - ROWS_A_SAMPLE, SAMPLED_ROWS).astype(np.int64)
-        return lengths[starts[:, None] + np.arange(ROWS_A_SAMPLE)].reshape(-1)
+        starts = np.linspace(0, lengths.size - rows, SAMPLED_ROWS).astype(np.int64)
+        return lengths[starts[:, None] + np.arange(rows)].reshape(-1)
 
     @remembered
     def sell_padding(self, lanes: int, sigma: int) -> float:
@@ -122,6 +130,8 @@ class PatternStatistics:
             return True
         if sigma == 0 or self.has_far_reaching_row:
             return False
+        if self.band + max(lanes, sigma) <= NARROW_REACH["u16"]:
+            return True
         return narrow_share_of_rows(self._spans, max(lanes, sigma)) == 1.0
 
     @remembered
@@ -129,6 +139,9 @@ class PatternStatistics:
         """Whether 16-bit offsets reach within every row block (may say no where they just do)."""
         if self.narrow or self.has_far_reaching_row:
             return self.narrow
+        shortest = int(self.pattern.row_lengths.min())
+        if shortest and self.band + 2 * nnz_per_block // shortest + 2 <= NARROW_REACH["u16"]:
+            return True
         return narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
 
     @cached_property
@@ -140,7 +153,24 @@ class PatternStatistics:
     @property
     def has_far_reaching_row(self) -> bool:
         """Whether a row alone spans more columns than 16 bits reach: then no slice and no block of rows is narrow."""
-        return self.row_reach > NARROW_REACH["u16"]
+        return self._sampled_reach > NARROW_REACH["u16"] or self.row_reach > NARROW_REACH["u16"]
+
+    @cached_property
+    def _sampled_reach(self) -> int:
+        """As `row_reach`, of some rows."""
+        offsets = self.pattern.row_offsets
+        rows = np.linspace(0, self.pattern.num_rows - 1, min(self.pattern.num_rows, REACHES_SAMPLED)).astype(np.int64)
+        rows = rows[offsets[rows + 1] > offsets[rows]]
+        columns = self.pattern.col_indices
+        return int((columns[offsets[rows + 1] - 1] - columns[offsets[rows]]).max(initial=-1)) + 1
+
+    @cached_property
+    def band(self) -> int:
+        """Columns from the lowest to the highest diagonal in use: exact. Rows from a to b span at most b - a more."""
+        first, last = self._spans
+        rows = np.arange(self.pattern.num_rows, dtype=np.int32)
+        held = slice(None) if self.pattern.row_lengths.all() else last >= 0
+        return int((last - rows)[held].max()) - int((first - rows)[held].min()) + 1
 
     @remembered
     def reach_of_nonzeros(self, count: int) -> int:

@@ -1,5 +1,7 @@
 """Which patterns a strategy can work for at all: looked at before anything is estimated, never by building a layout."""
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 
 from sparsesmith.families.axes import WIDEST
@@ -10,6 +12,10 @@ MAX_DIA_PADDING = 4
 SAMPLED_NONZEROS = 4096
 MAX_ELL_PADDING = 3
 SLOTS_TOO_FEW_TO_MATTER = 2**18
+
+
+_SAMPLED: WeakKeyDictionary[Pattern, int] = WeakKeyDictionary()
+"""Diagonals that a sample shows, of patterns that are alive: several families ask."""
 
 
 def any_pattern(_: Pattern) -> bool:
@@ -24,9 +30,11 @@ def ell_suits(pattern: Pattern) -> bool:
 
 def dia_suits(pattern: Pattern) -> bool:
     """Counts diagonals on a sample first: most patterns have thousands and are refused at once."""
-    step = max(1, pattern.nnz // SAMPLED_NONZEROS)
-    sampled = np.arange(0, pattern.nnz, step)
-    diagonals = np.unique(pattern.col_indices[sampled] - pattern.rows_of(sampled)).size
+    if pattern not in _SAMPLED:
+        step = max(1, pattern.nnz // SAMPLED_NONZEROS)
+        sampled = np.arange(0, pattern.nnz, step)
+        _SAMPLED[pattern] = np.unique(pattern.col_indices[sampled] - pattern.rows_of(sampled)).size
+    diagonals = _SAMPLED[pattern]
     return diagonals <= MAX_DIAGONALS and diagonals * pattern.num_rows <= MAX_DIA_PADDING * pattern.nnz + 4096
 
 

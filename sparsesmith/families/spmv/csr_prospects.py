@@ -26,6 +26,8 @@ CAPACITIES = (512, 1024, 2048, 3072, 4096, 6144, 8192, 12288)
 def _row_indices(work: Work) -> tuple[ParameterValue, ...]:
     """Column widths of CSR that the pattern allows, the narrowest first."""
     statistics, bytes_count = work.statistics, work.nnz >= BYTES_COUNT_NNZ and work.statistics.mean >= 3
+    if bytes_count and statistics.has_far_reaching_row:
+        return ("i32",)
     eight: tuple[ParameterValue, ...] = ("u8",) if bytes_count and statistics.row_reach <= 256 else ()
     if bytes_count and not statistics.narrow and statistics.row_reach <= 65536:
         return (*eight, "u16_row", "i32")

@@ -14,10 +14,10 @@ from sparsesmith.families.estimates.cost import (
     index_bytes,
     loads,
 )
-from sparsesmith.formats.bin_limits import MAX_CUTS, best_limits
+from sparsesmith.formats.bin_limits import MAX_CUTS, Limits
 from sparsesmith.formats.building.high_bits import HIGH_BITS
 from sparsesmith.formats.format import ParameterValue, has_too_many_slots
-from sparsesmith.formats.row_bins import WARP, Bin, count_lengths, cut_bins, is_narrow
+from sparsesmith.formats.row_bins import WARP, Bin, cut_bins, is_narrow
 
 MOST_IN_FLIGHT = 16
 """Slots of a lane that are loaded together."""
@@ -40,14 +40,16 @@ class _Cut:
 
 
 def _cuts(work: Work) -> Iterator[_Cut]:
-    pattern = work.statistics.pattern
-    counted = count_lengths(pattern.row_lengths)
-    seen = set()
+    pattern, counted = work.statistics.pattern, work.statistics.counted
+    limits_of, seen, cut = Limits(counted), set(), set()
     narrowness = _Narrowness(work)
     for steps, most, max_lanes in product(STEPS, CUTS, (32, 128, 512)):
         if max_lanes > WARP and work.statistics.longest <= max_lanes // 2 * steps:
             continue
-        limits = best_limits(counted, steps, max_lanes, most)
+        limits = limits_of.best(steps, max_lanes, most)
+        if (limits, steps, max_lanes) in cut:
+            continue
+        cut.add((limits, steps, max_lanes))
         bins = cut_bins(counted, limits, steps, max_lanes)
         if (steps, bins) in seen or has_too_many_slots(bins[-1].past_slot, pattern.nnz):
             continue
@@ -62,7 +64,7 @@ class _Narrowness:
     """
 
     def __init__(self, work: Work) -> None:
-        self._pattern = work.statistics.pattern
+        self._statistics = work.statistics
         self._always = work.statistics.narrow
         self._never = not self._always and work.statistics.has_far_reaching_row
         self._known: dict[tuple[int, ...], list[tuple[tuple[int, ...], bool]]] = {}
@@ -76,7 +78,7 @@ class _Narrowness:
             finer, coarser = (lanes, others) if is_one else (others, lanes)
             if all(fine >= coarse for fine, coarse in zip(finer, coarser, strict=True)):
                 return is_one
-        known.append((lanes, is_narrow(self._pattern, bins)))
+        known.append((lanes, is_narrow(self._statistics.pattern, bins, self._statistics.band)))
         return known[-1][1]
 
 

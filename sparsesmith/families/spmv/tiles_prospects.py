@@ -20,6 +20,7 @@ from sparsesmith.families.estimates.cost import (
 )
 from sparsesmith.families.estimates.statistics import PatternStatistics, remembered
 from sparsesmith.formats.format import ParameterValue
+from sparsesmith.matrix.pattern import Int32Array
 
 LONG_ROW = 32
 """Times the lanes of a row: beyond, the warp sums the row."""
@@ -69,9 +70,18 @@ def sectors_saved(statistics: PatternStatistics, capacity: int, element_bytes: i
     whole = min(capacity, statistics.pattern.nnz) // 32 * 32
     if whole == 0:
         return 0.0
-    starts = np.linspace(0, statistics.pattern.nnz - whole, SAMPLED_SORTS).astype(np.int64)
-    tiles = statistics.pattern.col_indices[starts[:, None] + np.arange(whole)] // (SECTOR_BYTES // element_bytes)
-    return (_runs(np.sort(tiles.reshape(-1, 32), axis=1)) - _runs(np.sort(tiles, axis=1).reshape(-1, 32))) / tiles.size
+    elements = SECTOR_BYTES // element_bytes
+    tiles, ordered = _tiles(statistics, whole)
+    lanes = np.sort(tiles.reshape(-1, 32), axis=1) // elements
+    return (_runs(lanes) - _runs((ordered // elements).reshape(-1, 32))) / tiles.size
+
+
+@remembered
+def _tiles(statistics: PatternStatistics, size: int) -> tuple[Int32Array, Int32Array]:
+    """Columns of a sample of runs of so many nonzeros, as they are and each run sorted, shape [runs, nonzeros]."""
+    starts = np.linspace(0, statistics.pattern.nnz - size, SAMPLED_SORTS).astype(np.int64)
+    tiles = statistics.pattern.col_indices[starts[:, None] + np.arange(size)]
+    return tiles, np.sort(tiles, axis=1)
 
 
 def _runs(sectors: npt.NDArray[np.integer]) -> int:
@@ -80,6 +90,17 @@ def _runs(sectors: npt.NDArray[np.integer]) -> int:
 
 
 def _tiled(work: Work, values: Values, threads: int, *, launches: int = 1, sorts: bool = False) -> Prospect:
+    """As `_tiled_us`, with what it does not look at: loads, and the sequence of rows, which costs a little."""
+    looked_at = tuple(values[name] for name in ("items", "lanes", "rows", "long", "index"))
+    key = (_tiled, work.element_bytes, work.num_dense_cols, threads, launches, sorts, *looked_at)
+    us = work.statistics.answers.get(key)
+    if not isinstance(us, float):
+        us = work.statistics.answers[key] = _tiled_us(work, values, threads, launches=launches, sorts=sorts)
+    penalty = 1.0 if values.get("sequence", "natural") == "natural" else 1.04
+    return Prospect(us * penalty, dict(values))
+
+
+def _tiled_us(work: Work, values: Values, threads: int, *, launches: int, sorts: bool) -> float:
     """Two dependent loads, then shared memory."""
     items, lanes = number(values, "items"), number(values, "lanes")
     capacity, max_rows = threads * items, threads // lanes * number(values, "rows")
@@ -94,8 +115,7 @@ def _tiled(work: Work, values: Values, threads: int, *, launches: int = 1, sorts
     if sorts:
         saved = SECTOR_BYTES * work.nnz * sectors_saved(work.statistics, capacity, work.element_bytes) / L2_BYTES_A_US
         us -= min(GATHER_SHARE * saved, MOST_SAVED * us)
-    penalty = 1.0 if values.get("sequence", "natural") == "natural" else 1.04
-    return Prospect(us * penalty, dict(values))
+    return float(us)
 
 
 def _shapes(work: Work, capacities: tuple[int, ...], blocks: tuple[int, ...]) -> Iterator[tuple[int, int]]:
@@ -116,8 +136,7 @@ def narrow_when_sorted(statistics: PatternStatistics, capacity: int, element_byt
     num_chunks = max(capacity // (32 * (16 // element_bytes)), 1)
     for nonzeros in (capacity, capacity // 4):
         size = min(nonzeros, pattern.nnz)
-        starts = np.linspace(0, pattern.nnz - size, SAMPLED_SORTS).astype(np.int64)
-        tiles = np.sort(pattern.col_indices[starts[:, None] + np.arange(size)], axis=1)
+        _, tiles = _tiles(statistics, size)
         cuts = size * np.arange(num_chunks + 1) // num_chunks
         filled = np.diff(cuts) > 0
         reaches = tiles[:, cuts[1:][filled] - 1] - tiles[:, cuts[:-1][filled]]

@@ -49,5 +49,13 @@ class DeviceCsr:
     """int32, ascending within a row, shape [nnz]."""
 
 
+FEW = 4096
+"""So many zeros are uploaded; more are written where they are wanted."""
+
+
 def zeros(machine: Machine, length: int, dtype: type[np.generic] = np.int32) -> DeviceArray:
-    return machine.upload(np.zeros(length, dtype))
+    if length <= FEW or dtype is not np.int32:
+        return machine.upload(np.zeros(length, dtype))
+    numbers = machine.empty(length, dtype)
+    machine.launch("set_all", length, (numbers, length, 0))
+    return numbers
