@@ -23,7 +23,8 @@ from services.trainer.muon import Muon
 from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import TrainingBatch, UsableRecord, assemble
 from services.trainer.online.learner import Learner
-from services.trainer.service import load_networks
+from services.trainer.online.prompts import Asked
+from services.trainer.opened_policy import load_networks
 from services.trainer.tokenizer import encode_program, load_tokenizer
 from sparsesmith.families.proposal import propose
 from sparsesmith.policy.embedding import text_token_ids
@@ -115,7 +116,7 @@ def make_records(policy: Path, count: int) -> list[UsableRecord]:
         )
         inputs = prompt_inputs(asked.pattern, workload, prompt)
         text_ids = tuple(text_token_ids(tokenizer, inputs))
-        records.append(UsableRecord(record, sampled, inputs, text_ids, record.rewards["milestone"]))
+        records.append(UsableRecord(record, sampled, Asked(text_ids, inputs), record.rewards["milestone"]))
     return records
 
 
