@@ -87,10 +87,11 @@ def convert(gguf: Path, folder: Path) -> None:
     from transformers.utils.quantization_config import GgufConfig
 
     quantized = GgufConfig(dequantize=True)
-    where = {"pretrained_model_name_or_path": gguf.parent, "gguf_file": gguf.name}
-    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.bfloat16, quantization_config=quantized)
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, quantization_config=quantized
+    )
     model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(**where).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def make_records(policy: Path, count: int) -> list[UsableRecord]:
 
 def step_seconds(learner: Learner, optimizer: Any) -> float:
     """One step on the matrices of the policy's layers."""
-    named = [*learner.networks.model.named_parameters(), *learner.networks.encoder.named_parameters()]
+    named = learner.networks.named_parameters()
     matrices = [
         torch.nn.Parameter(each.detach().clone()) for name, each in named if each.ndim == 2 and ".layers." in name
     ]

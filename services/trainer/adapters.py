@@ -178,12 +178,9 @@ def _adapted(model: Any, options: AdapterOptions) -> Any:
             value=options.adapter_rank,
             limit=0,
         ) from error
+    alpha: Any = options.adapter_scale * options.adapter_rank  # peft says integer, and reads any number.
     config = LoraConfig(
-        r=options.adapter_rank,
-        lora_alpha=options.adapter_scale * options.adapter_rank,  # type: ignore[arg-type]
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-        lora_dropout=0.0,
+        r=options.adapter_rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM", lora_dropout=0.0
     )
     return get_peft_model(model, config)
 

@@ -38,6 +38,10 @@ class ChatTokenizer:
             raise InvalidOption("the tokenizer names no eos_token: answers would have no end", field="eos_token")
         return (*self._tokenizer(text, add_special_tokens=False)["input_ids"], int(end))
 
+    def text(self, token_ids: Sequence[int]) -> str:
+        """Of tokens."""
+        return str(self._tokenizer.decode(list(token_ids)))
+
     @property
     def num_words(self) -> int:
         """Ids are below."""

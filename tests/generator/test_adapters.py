@@ -208,7 +208,7 @@ def test_a_version_that_comes_again_is_a_new_adapter_to_the_engine(
 ) -> None:
     """Rolled back and forth: what vLLM kept of prompts is found under an adapter's name."""
     adapters, first = Adapters(exchange_dir, folder, MOST_RANK), published(folder, exchange_dir, 1)
-    numbers = []
+    numbers = list[int]()
     for each in (first, None, first):
         live.runner.run(adapters.load(live.engine, each))
         numbers += live.adapters()

@@ -174,7 +174,7 @@ def test_a_folder_without_an_encoder_is_prompted_in_text(tmp_path: Path) -> None
     written = writer.write(*arguments)
     assert isinstance(written, TokenPrompt)
     assert written.is_for(0) and written.is_for(7), "a text is the same for every version"
-    assert writer._tokenizer.decode(list(written.token_ids)) == text_prompt(*arguments)
+    assert writer._tokenizer.text(written.token_ids) == text_prompt(*arguments)
 
 
 @pytest.mark.parametrize("operation", ["spmv", "spmm"])

@@ -61,7 +61,7 @@ def make_model(seed: int = 0, **changes: Any) -> LlamaForCausalLM:
             **changes,
         }
     )
-    model = LlamaForCausalLM(config).eval()  # type: ignore[no-untyped-call]
+    model: LlamaForCausalLM = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.to(torch.bfloat16))
@@ -85,7 +85,8 @@ def moved(policy: AdaptedModel, seed: int = 1) -> AdaptedModel:
 
 @torch.no_grad()
 def said(policy: Any) -> torch.Tensor:
-    return policy.logprobs(policy.hidden_states(None, TEXT), TEXT)[0]
+    logprobs_BT: torch.Tensor = policy.logprobs(policy.hidden_states(None, TEXT), TEXT)[0]
+    return logprobs_BT
 
 
 @torch.no_grad()

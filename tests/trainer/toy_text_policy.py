@@ -90,7 +90,7 @@ def make_model(seed: int = 0, steps: int = STEPS) -> Qwen3ForCausalLM:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.to(torch.bfloat16))
-    return model.eval()
+    return model
 
 
 def write_text_policy(folder: Path, seed: int = 0, steps: int = STEPS) -> Path:
