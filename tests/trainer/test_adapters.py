@@ -286,6 +286,12 @@ def test_settings_that_do_not_fit_the_model_name_field_value_and_limit(
     assert value in told.value.message and limit in told.value.message
 
 
+def test_without_the_extra_its_name_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(InvalidOption, match=r"sparsesmith\[lora\]"):
+        open_policy(settings(write_folder(tmp_path)), "cpu")
+
+
 @pytest.mark.parametrize("rank", [-1, 513])
 def test_a_rank_out_of_range_is_named_at_the_start(rank: int) -> None:
     with pytest.raises(ValueError, match=r"adapter_rank|ADAPTER_RANK"):
