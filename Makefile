@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up native wheel test test-slow check fuzz-api test-gpu test-containers soak bench report schema train-policy train-online train-online-demo clean
+.PHONY: help install demo up native wheel test test-slow check fuzz-api test-gpu test-containers soak bench report schema train-policy train-online train-online-demo adapter-update clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,8 +51,9 @@ fuzz-api: $(INSTALLED) ## Schemathesis against a real generator; the result goes
 	.sparsesmith/schemathesis/bin/pip install --quiet schemathesis==4.32.5
 	$(PYTHON) -m benchmarks.service.fuzz_api --schemathesis $(CURDIR)/.sparsesmith/schemathesis/bin/schemathesis
 
-test-slow: $(INSTALLED) ## Tests that take minutes each: trainer and generator killed in the middle of a canary, a course in the middle of its learning
-	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_killed_canary.py tests/trainer/test_whole_course.py
+test-slow: $(INSTALLED) ## Tests that take minutes each: trainer and generator killed in the middle of a canary, a course in the middle of its learning, adapters
+	SPARSESMITH_SLOW_TESTS=1 $(PYTHON) -m pytest tests/generator/test_killed_canary.py tests/trainer/test_whole_course.py \
+	  tests/trainer/test_adapters_end_to_end.py
 
 test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 	SPARSESMITH_REQUIRE_GPU=1 $(PYTHON) -m pytest -m gpu
@@ -86,6 +87,9 @@ train-online: $(INSTALLED) ## A policy learns online: LESSONS=pack PROBES=pack A
 
 train-online-demo: $(INSTALLED) ## The same at toy size on a CPU: engine, interpreter and trainer, some minutes; the reward rises
 	$(PYTHON) -m services.trainer.course demo .sparsesmith/online/demo $(if $(MINUTES),--minutes $(MINUTES)) $(OPTIONS)
+
+adapter-update: $(INSTALLED) ## What training a language model by adapters costs here: MODEL=folder OPTIONS=... (docs/training.md)
+	$(PYTHON) -m benchmarks.learning.adapter_update measure $(MODEL) $(OPTIONS)
 
 schema: $(INSTALLED) ## Regenerate proto/schema from the messages
 	$(PYTHON) -m sparsesmith_proto.schema

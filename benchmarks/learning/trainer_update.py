@@ -23,7 +23,8 @@ from services.trainer.muon import Muon
 from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import TrainingBatch, UsableRecord, assemble
 from services.trainer.online.learner import Learner
-from services.trainer.service import load_networks
+from services.trainer.online.prompts import Asked
+from services.trainer.opened_policy import load_networks
 from services.trainer.tokenizer import encode_program, load_tokenizer
 from sparsesmith.families.proposal import propose
 from sparsesmith.policy.embedding import text_token_ids
@@ -115,13 +116,13 @@ def make_records(policy: Path, count: int) -> list[UsableRecord]:
         )
         inputs = prompt_inputs(asked.pattern, workload, prompt)
         text_ids = tuple(text_token_ids(tokenizer, inputs))
-        records.append(UsableRecord(record, sampled, inputs, text_ids, record.rewards["milestone"]))
+        records.append(UsableRecord(record, sampled, Asked(text_ids, inputs), record.rewards["milestone"]))
     return records
 
 
 def step_seconds(learner: Learner, optimizer: Any) -> float:
     """One step on the matrices of the policy's layers."""
-    named = [*learner.networks.model.named_parameters(), *learner.networks.encoder.named_parameters()]
+    named = learner.networks.named_parameters()
     matrices = [
         torch.nn.Parameter(each.detach().clone()) for name, each in named if each.ndim == 2 and ".layers." in name
     ]

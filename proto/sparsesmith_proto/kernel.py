@@ -96,6 +96,9 @@ class Sampled(Message):
     """Policy version when the first token was sampled."""
     last_version: PolicyVersion
     """Policy version when the last token was sampled."""
+    asked: Digest | None = Field(default=None, exclude_if=_is_none)
+    """SHA-256 of the prompt's token ids where it was a text, as 32-bit little-endian numbers: whoever writes the prompt
+    again compares. None: there was an encoder."""
 
     @model_validator(mode="after")
     def _one_logprob_a_token(self) -> "Sampled":

@@ -16,12 +16,14 @@ from services.generator.jobs.jobs import JobLimits, Jobs
 from services.generator.jobs.ledger import Ledger
 from services.generator.listings import MAX_LISTINGS, Listings
 from services.generator.metrics import Gauges, Metrics, SharedGauges, WorkerMetrics
+from services.generator.policy.adapters import Adapters
 from services.generator.policy.canary import Canary, CanaryOptions
 from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import EngineOptions
 from services.generator.policy.engine_host import EngineHost
 from services.generator.policy.folder import PolicyFolder
 from services.generator.policy.probe_set import probe_set, probe_set_id
+from services.generator.policy.publication import Publication, WholeWeights
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.policy.value_filter import value_filter
 from services.generator.policy.watch import PolicyWatch
@@ -285,16 +287,18 @@ def policy_watch(
         channels.policy,
         options,
     )
-    return PolicyWatch(
-        channels.policy,
-        settings.exchange_dir,
-        folder.weight_files,
-        folder.shapes,
-        sampler.writer,
-        sampler.gate,
-        canary,
-        settings.policy_poll_s,
+    rank = adapter_rank(folder, settings)
+    publication: Publication = (
+        Adapters(settings.exchange_dir, folder, rank)
+        if rank
+        else WholeWeights(settings.exchange_dir, folder.weight_files, folder.shapes, sampler.writer)
     )
+    return PolicyWatch(channels.policy, publication, sampler.gate, canary, settings.policy_poll_s)
+
+
+def adapter_rank(folder: PolicyFolder, settings: GeneratorSettings) -> int:
+    """Of adapters that the engine is given; 0: whole weights."""
+    return settings.adapter_rank if folder.takes_adapters else 0
 
 
 def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicySampler:
@@ -306,6 +310,7 @@ def policy_sampler(folder: PolicyFolder, settings: GeneratorSettings) -> PolicyS
         kv_cache_gib=settings.engine_kv_cache_gib,
         gpu_memory_fraction=settings.engine_gpu_memory_fraction,
         threads=settings.engine_threads,
+        adapter_rank=adapter_rank(folder, settings),
     )
     sampling = SamplingOptions(
         settings.architecture,

@@ -6,6 +6,7 @@ from typing import Literal, Self
 from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sparsesmith.policy.adapter import MOST_RANK
 from sparsesmith_proto.message import Architecture
 
 
@@ -57,6 +58,14 @@ class GeneratorSettings(BaseSettings):
     """What the folder holds: `matrix` (a matrix encoder beside the language model), `text` (any language model of
     Hugging Face, asked in words), or a name that another package registered under `sparsesmith.policy_kinds`.
     auto: matrix where it fits, else text."""
+    adapter_rank: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_RANK,
+        validation_alias=AliasChoices("SPARSESMITH_GENERATOR_ADAPTER_RANK", "SPARSESMITH_ADAPTER_RANK"),
+    )
+    """Largest rank of the adapters that a `text` policy is given as it learns; the engine keeps room for it. Also from
+    SPARSESMITH_ADAPTER_RANK, which sets the trainer's as well. 0: it is given whole weights."""
     value_dir: Path | None = None
     """Folder of a value model that ranks samples before they are graded (docs/training.md). Empty: all are graded.
     Off: no GPU has shown yet that it pays; and samples chosen by it are not what a trainer may learn from."""

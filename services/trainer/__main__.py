@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from services.trainer.online.journal import Heartbeat
+from services.trainer.policy_folder import missing_policy
 from services.trainer.settings import TrainerSettings
 from sparsesmith.errors import Conflict, InvalidOption, Unavailable
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("services.trainer")
 
-POLICY_FILES = ("config.json", "policy.json", "encoder.safetensors", "tokenizer.json")
-"""Of a policy that can be trained online, beside its model's weights."""
 REDIS_PAUSE_S = 2.0
 RENEW_S = 30.0
 """Between two renewals of the lease on the stream."""
@@ -63,13 +62,13 @@ def serve(settings: TrainerSettings, *, max_updates: int | None) -> int:
     """Trains until SIGTERM, Ctrl-C or `max_updates`. Without a policy it waits for one, or gives up if it is to end."""
     os.nice(settings.niceness)
     must_stop = _stop_signal(_heartbeat(settings))
-    missing = missing_policy(settings.policy_dir)
+    missing = missing_policy(settings)
     if missing and max_updates is not None:
         print(missing, file=sys.stderr)
         return 1
     if missing:
         logger.warning("%s; looking again every %g s", missing, settings.folder_poll_s)
-    while missing_policy(settings.policy_dir):
+    while missing_policy(settings):
         if _wait(settings.folder_poll_s, must_stop):
             return 0
     _train(settings, must_stop, max_updates)
@@ -83,16 +82,6 @@ def _follow(settings: TrainerSettings) -> int:
     os.nice(settings.niceness)
     logger.info("followed through %d updates", follow(settings))
     return 0
-
-
-def missing_policy(folder: Path) -> str | None:
-    """Why a folder holds no policy to train, in words; None where it does."""
-    if not folder.is_dir():
-        return f"no policy to train: there is no folder {folder}"
-    absent = [name for name in POLICY_FILES if not (folder / name).is_file()]
-    if not any(folder.glob("model*.safetensors")):
-        absent.append("model*.safetensors")
-    return f"no policy to train: {folder} has no {', '.join(absent)}" if absent else None
 
 
 def check_health(settings: TrainerSettings) -> int:

@@ -1,6 +1,7 @@
 """Files that a kill at any moment leaves whole."""
 
 import os
+import shutil
 from pathlib import Path
 
 
@@ -12,8 +13,32 @@ def write_durably(path: Path, content: memoryview | bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """What was written to a file, or which names a folder has, is on disk when this returns."""
+    opened = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)
+
+
+def removed(path: Path) -> None:
+    """A file or a folder, if it is there. Of a folder its name goes first: nobody finds half of it."""
+    if path.is_dir():
+        leaving = path.with_name(path.name + ".leaving.part")
+        shutil.rmtree(leaving, ignore_errors=True)
+        path.rename(leaving)
+        shutil.rmtree(leaving)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def moved(path: Path, target: Path) -> None:
+    """A file or a folder to another name, in the place of what has it. A folder's name is free for a moment."""
+    if target.is_dir():
+        removed(target)
+    path.replace(target)
+    sync(target.parent)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -33,12 +33,21 @@ class Optimizer:
 
     def __init__(self, modules: Iterable[nn.Module], *, matrix_rate: float, other_rate: float, decay: float) -> None:
         matrices, others = _divide(modules)
-        self._parts: list[torch.optim.Optimizer] = [
-            torch.optim.AdamW(others, lr=other_rate, betas=(0.9, 0.95), weight_decay=0.0)
-        ]
+        parts = [_adamw(others, other_rate)]
         if matrices:
-            self._parts.append(Muon(matrices, lr=matrix_rate, weight_decay=decay))
-        self._parameters = [*matrices, *others]
+            parts.append(Muon(matrices, lr=matrix_rate, weight_decay=decay))
+        self._begin(parts, [*matrices, *others])
+
+    @classmethod
+    def plain(cls, parameters: Sequence[nn.Parameter], rate: float) -> Self:
+        """AdamW for all of them."""
+        optimizer = cls.__new__(cls)
+        optimizer._begin([_adamw(parameters, rate)], list(parameters))
+        return optimizer
+
+    def _begin(self, parts: list[torch.optim.Optimizer], parameters: list[nn.Parameter]) -> None:
+        self._parts = parts
+        self._parameters = parameters
         self._rates = [[group["lr"] for group in part.param_groups] for part in self._parts]
 
     def step(self, factor: float, max_norm: float = 1.0) -> float:
@@ -66,6 +75,10 @@ class Optimizer:
                 moments.update({name: _with_room(each, parameter) for name, each in moments.items()})
             for group, rate in zip(part.param_groups, rates, strict=True):
                 group["lr"] = rate
+
+
+def _adamw(parameters: Sequence[nn.Parameter], rate: float) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
 
 
 def _with_room(moment: Any, parameter: Tensor) -> Any:

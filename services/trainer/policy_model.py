@@ -1,18 +1,27 @@
-"""The policy's networks as the trainer sees them: language model, matrix encoder, and the value head it adds.
+"""A policy as the trainer sees it, and ours: language model, matrix encoder, and the value head that training adds.
 
 Shapes: B sequences, T text tokens, H hidden width. Text is what follows the soft tokens: the parent where there is one,
 `<bos>`, the program, `<eos>`, padding.
 """
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from services.trainer.optimizers import Optimizer
 from services.trainer.tokenizer import BOS, EOS, PAD, SPECIAL_TOKENS
+from sparsesmith.policy.checkpoint import ENCODER_PREFIX, Policy, PolicyDescription, write_published_weights
 from sparsesmith.policy.encoder import MatrixEncoder, PromptBatch
+from sparsesmith.prompts.arrays import FEATURE_VERSIONS
+from sparsesmith_proto.message import Digest, PolicyVersion
 
 PAD_ID = SPECIAL_TOKENS.index(PAD)
 
@@ -145,40 +154,98 @@ def _wide(value: Tensor) -> Tensor:
     return value.to(torch.promote_types(value.dtype, torch.float32))
 
 
-class PolicyNetworks(nn.Module):
-    """Language model, encoder and value head, run together over prompts with their texts."""
+@dataclass(frozen=True)
+class PolicyRates:
+    """Learning rates of a policy; the fields of `TrainerSettings` of the same names."""
 
-    def __init__(
-        self,
-        model: Qwen3ForCausalLM,
-        encoder: MatrixEncoder,
-        value_head: nn.Module | None = None,
-    ) -> None:
+    matrix_rate: float
+    other_rate: float
+    adapter_rate: float
+
+
+class TrainedPolicy(nn.Module):
+    """A policy as the learner sees it: what it says of texts, and which of its parameters are trained."""
+
+    def __init__(self, value_head: nn.Module | None = None) -> None:
         """`value_head`: the critic, a ValueHead or what reads prompts and texts by itself (`value_critic`)."""
         super().__init__()
-        self.model = model
-        self.encoder = encoder
         self.value_head = value_head
 
-    def hidden_states(self, prompts: PromptBatch, text: TextBatch) -> Tensor:
+    @property
+    def output_layer(self) -> nn.Module:
+        """From final hidden states to logits: linear, without a bias."""
+        raise NotImplementedError
+
+    def hidden_states(self, prompts: PromptBatch | None, text: TextBatch) -> Tensor:
         """Final hidden states from which each text token is predicted, shape [B, T, H].
 
-        Padding stands on the right, so causal attention needs no mask.
+        `prompts`: what stands before the texts, None where nothing does.
         """
-        soft = self.encoder(prompts)
-        words = self.model.get_input_embeddings()(text.token_ids_BT)
-        inputs = torch.cat([soft.to(words.dtype), words], dim=1)
-        mask = {"full_attention": None}
-        hidden: Tensor = self.model.model(inputs_embeds=inputs, attention_mask=mask, use_cache=False).last_hidden_state
-        return hidden[:, soft.shape[1] - 1 : -1]
+        raise NotImplementedError
+
+    def policy_parameters(self) -> list[nn.Parameter]:
+        """Those that are trained, without the critic's."""
+        raise NotImplementedError
+
+    def policy_optimizer(self, rates: PolicyRates) -> Optimizer:
+        """A fresh one, of `policy_parameters`."""
+        raise NotImplementedError
+
+    def shipped(self) -> "TrainedPolicy":
+        """The policy as it is now, frozen, without a critic; called before anything is trained."""
+        raise NotImplementedError
+
+    def return_to(self, shipped: "TrainedPolicy") -> None:
+        """Take the shipped policy's weights; the critic stays."""
+        raise NotImplementedError
+
+    def take_published(self, path: Path) -> None:
+        """Take the weights that `publish` left; the critic stays."""
+        raise NotImplementedError
+
+    def publish(self, path: Path, version: PolicyVersion) -> Digest:
+        """The policy's weights, in bfloat16 and without the critic, as a generator takes them; written beside and
+        renamed. Returns their digest."""
+        raise NotImplementedError
+
+    def published_name(self, version: PolicyVersion) -> str:
+        """Of the file or folder."""
+        raise NotImplementedError
+
+    def kept_state(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps."""
+        return self.state_dict()
+
+    def take_state(self, state: Mapping[str, Tensor]) -> None:
+        """The inverse of `kept_state`."""
+        self.load_state_dict(state)
+
+    def trained_parameters(self) -> list[nn.Parameter]:
+        """The policy's and the critic's."""
+        critic = [] if self.value_head is None else list(self.value_head.parameters())
+        return [*self.policy_parameters(), *critic]
+
+    @contextmanager
+    def rounded(self) -> Iterator[Self]:
+        """As it is published, in bfloat16, for a while."""
+        parameters = self.policy_parameters()
+        exact = [parameter.detach().clone() for parameter in parameters]
+        try:
+            with torch.no_grad():
+                for parameter in parameters:
+                    parameter.copy_(parameter.to(torch.bfloat16))
+            yield self
+        finally:
+            with torch.no_grad():
+                for parameter, kept in zip(parameters, exact, strict=True):
+                    parameter.copy_(kept)
 
     def distributions(self, hidden_BTH: Tensor, text: TextBatch, temperature: float | Tensor = 1.0) -> Tensor:
         """Log-probabilities of all words at each sampled token, [N, V], row by row: at least float32.
 
         They are of the distribution at this sampling temperature: one for all, or one a sequence, shape [B].
         """
-        head = self.model.lm_head
-        return word_logprobs(head(hidden_BTH[text.sampled_mask_BT]), _of_tokens(temperature, text))
+        return word_logprobs(self.output_layer(hidden_BTH[text.sampled_mask_BT]), _of_tokens(temperature, text))
 
     def logprobs(self, hidden_BTH: Tensor, text: TextBatch, temperature: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
         """Log-probability of each text token, entropy of its distribution: shape [B, T]; 0 where not sampled.
@@ -188,7 +255,7 @@ class PolicyNetworks(nn.Module):
         words_NV = self.distributions(hidden_BTH, text, temperature)
         return placed(chosen_logprobs(words_NV, text), text), placed(entropies(words_NV), text)
 
-    def values(self, hidden_BTH: Tensor, prompts: PromptBatch, text: TextBatch) -> Tensor:
+    def values(self, hidden_BTH: Tensor, prompts: PromptBatch | None, text: TextBatch) -> Tensor:
         """The critic's values, at least float32, shape [B, T]. Raises ValueError without a critic.
 
         A ValueHead reads the hidden states, and its loss ends there if they are detached.
@@ -200,3 +267,62 @@ class PolicyNetworks(nn.Module):
             return of_states
         of_texts: Tensor = self.value_head(prompts, text)
         return of_texts
+
+
+class PolicyNetworks(TrainedPolicy):
+    """Language model, encoder and value head, run together over prompts with their texts."""
+
+    def __init__(
+        self,
+        model: Qwen3ForCausalLM,
+        encoder: MatrixEncoder,
+        value_head: nn.Module | None = None,
+    ) -> None:
+        super().__init__(value_head)
+        self.model = model
+        self.encoder = encoder
+
+    @property
+    def output_layer(self) -> nn.Module:
+        head: nn.Module = self.model.lm_head
+        return head
+
+    def hidden_states(self, prompts: PromptBatch | None, text: TextBatch) -> Tensor:
+        """See TrainedPolicy. Padding stands on the right, so causal attention needs no mask."""
+        assert prompts is not None, "a policy with an encoder is shown matrices"
+        soft = self.encoder(prompts)
+        words = self.model.get_input_embeddings()(text.token_ids_BT)
+        inputs = torch.cat([soft.to(words.dtype), words], dim=1)
+        mask = {"full_attention": None}
+        hidden: Tensor = self.model.model(inputs_embeds=inputs, attention_mask=mask, use_cache=False).last_hidden_state
+        return hidden[:, soft.shape[1] - 1 : -1]
+
+    def policy_parameters(self) -> list[nn.Parameter]:
+        return [*self.model.parameters(), *self.encoder.parameters()]
+
+    def policy_optimizer(self, rates: PolicyRates) -> Optimizer:
+        networks = [self.model, self.encoder]
+        return Optimizer(networks, matrix_rate=rates.matrix_rate, other_rate=rates.other_rate, decay=0.0)
+
+    def shipped(self) -> "PolicyNetworks":
+        return copy.deepcopy(PolicyNetworks(self.model, self.encoder)).eval().requires_grad_(False)
+
+    def return_to(self, shipped: TrainedPolicy) -> None:
+        assert isinstance(shipped, PolicyNetworks)
+        self.model.load_state_dict(shipped.model.state_dict())
+        self.encoder.load_state_dict(shipped.encoder.state_dict())
+
+    def take_published(self, path: Path) -> None:
+        tensors = {name: value.float() for name, value in load_file(path).items()}
+        encoder = {name for name in tensors if name.startswith(ENCODER_PREFIX)}
+        self.encoder.load_state_dict({name.removeprefix(ENCODER_PREFIX): tensors[name] for name in encoder})
+        model = {name: value for name, value in tensors.items() if name not in encoder}
+        self.model.load_state_dict(model, strict=False)  # A tied output head may be left out.
+
+    def publish(self, path: Path, version: PolicyVersion) -> Digest:
+        kind = self.encoder.kind
+        description = PolicyDescription("online", kind, FEATURE_VERSIONS[kind], version)
+        return write_published_weights(Policy(self.model, self.encoder, description), path)
+
+    def published_name(self, version: PolicyVersion) -> str:
+        return f"policy-{version}.safetensors"

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sparsesmith.policy.adapter import MOST_RANK
+
 
 class TrainerSettings(BaseSettings):
     """Every field is read from SPARSESMITH_TRAINER_<NAME>; `redis_url` from SPARSESMITH_REDIS_URL or REDIS_URL."""
@@ -23,6 +25,10 @@ class TrainerSettings(BaseSettings):
 
     policy_dir: Path = Path("models/sparsesmith-28m")
     """Folder of the policy to improve, which is also the reference that KL pulls to."""
+    policy_kind: Literal["auto", "matrix", "text"] = "auto"
+    """What the folder holds: `matrix` (policy.json and an encoder beside the language model), or `text` (any language
+    model of Hugging Face, asked in words), which is trained by adapters. auto: text where there is neither policy.json
+    nor an encoder and `adapter_rank` is above 0."""
     exchange_dir: Path = Path(".sparsesmith/policy")
     """Folder where weights are published, shared with the generator."""
     state_dir: Path = Path(".sparsesmith/trainer")
@@ -54,11 +60,27 @@ class TrainerSettings(BaseSettings):
     held_out_file: Path | None = None
     """Digests of patterns, one a line, that nothing is learned from: those that the policy is judged by."""
     max_text_tokens: int = Field(default=2800, ge=16, le=32768)
-    """Longest text of a record, parent and program together; longer ones are skipped."""
+    """Longest text of a record, what was asked in words and the program together; longer ones are skipped. A `text`
+    policy needs 6144 or more, and its model a context of as many."""
 
     algorithm: str = Field(default="ppo", pattern=r"^[a-z][a-z0-9_]{0,31}$")
     """What updates optimise: `ppo`, `rloo`, `expert`, or a name that another package registered under the entry points
     `sparsesmith.algorithms`. `rloo` and `expert`, which imitates the best of each group, have no critic."""
+    adapter_rank: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_RANK,
+        validation_alias=AliasChoices("SPARSESMITH_TRAINER_ADAPTER_RANK", "SPARSESMITH_ADAPTER_RANK"),
+    )
+    """Rank of the adapters that a `text` policy is trained by; at most the model's width. Also from
+    SPARSESMITH_ADAPTER_RANK, which sets what the generator takes as well. 0: such policies are not trained."""
+    adapter_scale: float = Field(default=2.0, gt=0, le=64)
+    """What adapters say is multiplied by this (alpha / rank of LoRA)."""
+    adapter_rate: float = Field(default=1e-4, ge=0, le=0.1)
+    """Learning rate of adapters (AdamW)."""
+    recomputes_layers: bool = True
+    """Whether the layers of a `text` policy are computed again for the gradients: a third more time, and memory for
+    one layer's inner states instead of all."""
     epochs: int = Field(default=2, ge=1, le=32)
     """Passes over a batch."""
     minibatch_records: int = Field(default=8, ge=1, le=4096)
@@ -66,7 +88,7 @@ class TrainerSettings(BaseSettings):
     micro_batch_tokens: int = Field(default=2048, ge=64, le=1_000_000)
     """Tokens that are in memory at a time, padding included: bounds memory, changes nothing else."""
     matrix_rate: float = Field(default=1e-4, ge=0, le=0.1)
-    """Learning rate of the layers' weight matrices (Muon)."""
+    """Learning rate of the layers' weight matrices (Muon). Adapters have `adapter_rate`."""
     other_rate: float = Field(default=3e-5, ge=0, le=0.1)
     """Learning rate of embeddings, norms and the rest (AdamW)."""
     value_rate: float = Field(default=1e-3, ge=0, le=0.1)

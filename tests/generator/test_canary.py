@@ -18,6 +18,7 @@ from services.generator.policy.canary import Canary, CanaryOptions, ProbeSamples
 from services.generator.policy.comparison import GapLimits
 from services.generator.policy.engine import Engine
 from services.generator.policy.probe_set import probe_set, probe_set_id
+from services.generator.policy.publication import WholeWeights
 from services.generator.policy.sampling import PolicySampler, SamplingOptions
 from services.generator.policy.sampling_gate import SamplingGate
 from services.generator.policy.watch import PolicyWatch
@@ -161,10 +162,7 @@ class Rig:
         )
         self.watch = PolicyWatch(
             self.channel,
-            exchange_dir,
-            live.folder.weight_files,
-            live.folder.shapes,
-            live.writer,
+            WholeWeights(exchange_dir, live.folder.weight_files, live.folder.shapes, live.writer),
             self.sampler.gate,
             self.canary,
             poll_s=0.05,

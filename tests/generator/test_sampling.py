@@ -17,6 +17,7 @@ from services.generator.search import STRATEGIES, Sources, Standing
 from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.batch import assemble_samples
 from services.trainer.online.learner import Learner
+from services.trainer.online.prompts import Asked
 from services.trainer.policy_model import PolicyNetworks
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Pattern
@@ -79,8 +80,8 @@ def test_groups_that_explore_are_sampled_at_their_temperature_and_the_trainer_co
     origins = [each.origin for each in collect(live_policy, "sample", 8, sampler) if isinstance(each.origin, Sampled)]
     assert {origin.temperature for origin in origins} == {1.5}
     pattern = make_task().problem.pattern
-    prompts = [prompt_inputs(pattern, make_workload(pattern), origin.prompt) for origin in origins]
-    batch = assemble_samples(origins, prompts, [(BOS_ID,)] * len(origins))
+    shown = [prompt_inputs(pattern, make_workload(pattern), origin.prompt) for origin in origins]
+    batch = assemble_samples(origins, [Asked((BOS_ID,), each) for each in shown])
     learner = Learner(PolicyNetworks(live_policy.policy.model, live_policy.policy.encoder), RLOO)
     # As near as the check of engine against trainer asks for (0.02 nats); they lie 0.001 to 0.005 apart here.
     torch.testing.assert_close(learner.logprobs(batch), batch.behaviour_BT, atol=2e-2, rtol=0)
@@ -173,7 +174,7 @@ def test_a_folder_without_an_encoder_is_prompted_in_text(tmp_path: Path) -> None
     written = writer.write(*arguments)
     assert isinstance(written, TokenPrompt)
     assert written.is_for(0) and written.is_for(7), "a text is the same for every version"
-    assert writer._tokenizer.decode(list(written.token_ids)) == text_prompt(*arguments)
+    assert writer._tokenizer.text(written.token_ids) == text_prompt(*arguments)
 
 
 @pytest.mark.parametrize("operation", ["spmv", "spmm"])

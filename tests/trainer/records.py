@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse
 
 from services.trainer.online.batch import BatchRules, Patterns, RecordReader, TrainingBatch, UsableRecord, assemble
+from services.trainer.online.prompts import MatrixPrompts
 from sparsesmith.errors import NotFound
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith_proto.kernel import (
@@ -95,7 +96,8 @@ def make_reader(store: Patterns | None = None, **changes: Any) -> RecordReader:
         "max_policy_age": 4,
         "reward": "milestone",
     }
-    return RecordReader(store or StoredPatterns(PATTERN), make_tokenizer(), BatchRules(**{**rules, **changes}))
+    prompts = MatrixPrompts("structural", make_tokenizer())
+    return RecordReader(store or StoredPatterns(PATTERN), prompts, BatchRules(**{**rules, **changes}))
 
 
 def make_batch(*records: RewardRecord, version: int = 0) -> TrainingBatch:

@@ -132,7 +132,7 @@ def test_some_rows_of_a_batch_are_a_batch_without_needless_padding() -> None:
     assert part.lengths_B.tolist() == [6, 4]
     assert part.reward_B.tolist() == [5, 3]
     np.testing.assert_allclose(part.temperature_B, [0.5, 0.3])
-    assert part.prompts.points.shape[0] == len(part) == 2
+    assert part.prompts is not None and part.prompts.points.shape[0] == len(part) == 2
     assert {field.name for field in dataclasses.fields(part)} == set(vars(part))
 
 

@@ -132,7 +132,7 @@ def test_kl_pulls_a_policy_that_went_astray_back_to_the_reference() -> None:
     batch = make_batch(*arms(learner))
     reference_NV = words_of(learner, batch)
     with torch.no_grad():
-        for parameter in learner.networks.model.parameters():
+        for parameter in learner.networks.policy_parameters():
             parameter.mul_(1.03)
     astray = float(divergences(words_of(learner, batch), reference_NV).sum())
     history = updated(learner, 12)
@@ -196,7 +196,7 @@ def test_the_distribution_is_that_of_the_sampling_temperature() -> None:
     logprobs_BT = learner.logprobs(batch)
     with torch.no_grad():
         hidden_BTH = learner.networks.hidden_states(batch.prompts, batch.text)
-        logits = learner.networks.model.lm_head(hidden_BTH[:, -2])
+        logits = learner.networks.output_layer(hidden_BTH[:, -2])
     for row, temperature in enumerate((0.5, 2.0)):
         expected = torch.log_softmax(logits[row] / temperature, -1)[REWARDED]
         assert float(logprobs_BT[row, -2]) == pytest.approx(float(expected), abs=1e-4)

@@ -9,8 +9,8 @@ import torch
 from services.trainer.online.algorithm import LearnerOptions
 from services.trainer.online.critic_record import TOKEN, values_at_token
 from services.trainer.online.learner import Learner
+from services.trainer.opened_policy import load_networks
 from services.trainer.policy_model import PolicyNetworks
-from services.trainer.service import load_networks
 from services.trainer.value_critic import ValueCritic, expected_rewards
 from sparsesmith.errors import InvalidOption
 from sparsesmith.policy.checkpoint import PolicyDescription, save_tokenizer

@@ -254,7 +254,7 @@ def test_an_engine_with_our_weights_has_no_gap_and_a_bent_one_has(workshop: Work
 def test_a_gap_that_is_not_finite_is_told_as_the_worst(workshop: Workshop, redis_connection: Redis) -> None:
     PatternStore(redis_connection).put(PATTERN)
     with torch.no_grad():
-        workshop.learner.networks.model.model.norm.weight.fill_(torch.nan)
+        workshop.learner.networks.policy_parameters()[0].fill_(torch.nan)
     sample = ProbeSample(workload=make_record().workload, sampled=make_sampled())
     question = ProbeQuestion(probe_id="q", version=1, samples=(sample,))
     gap = workshop.vouching.answer(question, published=1)

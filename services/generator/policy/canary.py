@@ -171,6 +171,7 @@ class Canary:
                     temperature=temperature,
                     first_version=sample.versions[0],
                     last_version=sample.versions[-1],
+                    asked=written.digest,
                 ),
                 sample.text,
             )

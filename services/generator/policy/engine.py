@@ -8,17 +8,23 @@ import asyncio
 import multiprocessing
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from sparsesmith_proto.message import PolicyVersion
+from sparsesmith.policy.chat import digest_of
+from sparsesmith_proto.message import Digest, PolicyVersion
 
 if TYPE_CHECKING:
     import torch
 
+ADAPTERS_AT_ONCE = 2
+"""The newest, and the one before for samples that began under it; further ones wait for a place."""
+RANKS = (8, 16, 32, 64, 128, 256, 512)
+"""Of adapters, as vLLM makes room for them."""
 EXTENSION = "services.generator.policy.worker_extension.PolicyWorkerExtension"
 LOAD_TIMEOUT_S = 600.0
 
@@ -27,6 +33,10 @@ Result = TypeVar("Result")
 
 class EngineFailed(Exception):
     """The engine is dead; what it was sampling is lost and may be sampled again on a fresh one."""
+
+
+class RefusedAdapter(ValueError):
+    """The engine goes on as it was, without the adapter."""
 
 
 class InvalidPrompt(ValueError):
@@ -44,6 +54,8 @@ class EngineOptions:
     kv_cache_gib: int = 1
     gpu_memory_fraction: float = 0.1
     threads: str = "auto"
+    adapter_rank: int = 0
+    """Largest rank of adapters that it can be given. 0: none; prompts may be embeddings only then."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,11 @@ class EmbeddingPrompt:
         """Whether a language model of this version would have been asked so."""
         return self.version in (None, version)
 
+    @property
+    def digest(self) -> None:
+        """Who knows the encoder writes it again."""
+        return None
+
 
 @dataclass(frozen=True)
 class TokenPrompt:
@@ -68,6 +85,11 @@ class TokenPrompt:
     def is_for(self, version: PolicyVersion) -> bool:
         """A text is the same for every version."""
         return True
+
+    @property
+    def digest(self) -> Digest:
+        """Of its ids."""
+        return digest_of(self.token_ids)
 
 
 EnginePrompt = EmbeddingPrompt | TokenPrompt
@@ -109,7 +131,13 @@ class Engine:
         self._publishing = asyncio.Lock()
         self._death: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.version = 0
-        """Version of the weights that the next token is sampled under."""
+        """Version of the weights that the next token is sampled under; with adapters, the next sample."""
+        self.takes_adapters = llm.vllm_config.lora_config is not None
+        self._adapter: Any = None
+        """As vLLM is told of it; None: the model as shipped."""
+        self._num_adapters = 0
+        self._samples_under: Counter[int] = Counter()
+        """Samples in the engine by the number of their adapter."""
         config = llm.model_config
         self.hidden_size = int(config.get_hidden_size())
         self.vocabulary_size = int(config.get_vocab_size())
@@ -162,13 +190,20 @@ class Engine:
             working.cancel()
 
     async def _streamed(self, llm: Any, request: dict[str, Any], params: Any, watch: Watch | None) -> Sample:
-        partial = _PartialSample()
-        # Leaving the stream is what tells vLLM to sample no further.
-        async with aclosing(llm.generate(request, params, uuid.uuid4().hex)) as outputs:
-            async for output in outputs:
-                partial.add(output.outputs[0], self.version)
-                if watch is not None and watch.is_due(partial.text) and await asyncio.to_thread(watch.refuses):
-                    break
+        partial, adapter, begun_under = _PartialSample(), self._adapter, self.version
+        number = 0 if adapter is None else adapter.lora_int_id
+        self._samples_under[number] += 1
+        try:
+            # Leaving the stream is what tells vLLM to sample no further.
+            generated = llm.generate(request, params, uuid.uuid4().hex, lora_request=adapter)
+            async with aclosing(generated) as outputs:
+                async for output in outputs:
+                    partial.add(output.outputs[0], begun_under if self.takes_adapters else self.version)
+                    if watch is not None and watch.is_due(partial.text) and await asyncio.to_thread(watch.refuses):
+                        break
+        finally:
+            self._samples_under[number] -= 1
+            await self._forget(llm, number)
         return partial.sample()
 
     async def publish(self, weights: Sequence[Path], version: int, swap_encoder: Callable[[], None]) -> None:
@@ -193,6 +228,46 @@ class Engine:
         # The reply to the load came after every token of the old weights, and handling it let those be consumed.
         self.version = version
         await llm.resume_generation()
+
+    async def adopt(self, adapter: Path | None, version: int) -> None:
+        """Samples from now on are taken with an adapter, or from the model as shipped; those in the engine end as they
+        began, and then their adapter goes.
+
+        Raises RefusedAdapter where vLLM does not take it, EngineFailed where the engine dies.
+        """
+        async with self._publishing:
+            before, told = self._adapter, None if adapter is None else self._told_of(adapter)
+            if told is not None:
+                adding = self._added(self._llm, told)
+                await self._while_alive(adding, f"the engine died while the adapter of version {version} was loaded")
+            self._adapter, self.version = told, version
+            if before is not None:
+                forgetting = self._forget(self._llm, before.lora_int_id)
+                await self._while_alive(forgetting, "the engine died while an adapter was removed")
+
+    def _told_of(self, adapter: Path) -> Any:
+        """Under a name and a number that no adapter had before: what vLLM kept of others' prompts is not theirs."""
+        from vllm.lora.request import LoRARequest
+
+        self._num_adapters += 1
+        return LoRARequest(f"{adapter.name}-{self._num_adapters}", self._num_adapters, str(adapter.resolve()))
+
+    async def _added(self, llm: Any, told: Any) -> None:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            await llm.add_lora(told)
+        except EngineDeadError:
+            raise
+        except Exception as error:  # vLLM has no class of its own for what its worker could not load.
+            raise RefusedAdapter(f"{Path(told.lora_path).name} does not load: {error}") from error
+
+    async def _forget(self, llm: Any, number: int) -> None:
+        """An adapter that nothing is sampled with any more."""
+        newest = 0 if self._adapter is None else self._adapter.lora_int_id
+        if number not in (0, newest) and not self._samples_under[number] and not self._death.done():
+            del self._samples_under[number]
+            await llm.remove_lora(number)
 
     async def close(self) -> None:
         """End the engine's processes; what is being sampled fails with EngineFailed."""
@@ -280,13 +355,23 @@ def load_engine(options: EngineOptions) -> Any:
             max_num_seqs=options.max_samples,
             gpu_memory_utilization=options.gpu_memory_fraction,
             enforce_eager=on_cpu,
-            enable_prompt_embeds=True,
+            enable_prompt_embeds=not options.adapter_rank,
             logprobs_mode="processed_logprobs",
             generation_config="vllm",
             worker_extension_cls=EXTENSION,
             disable_log_stats=True,
+            **_room_for_adapters(options.adapter_rank),
         )
     )
+
+
+def _room_for_adapters(rank: int) -> dict[str, Any]:
+    """Arguments of vLLM."""
+    if not rank:
+        return {}
+    room = next(each for each in RANKS if each >= rank)
+    places = {"max_loras": ADAPTERS_AT_ONCE, "max_cpu_loras": ADAPTERS_AT_ONCE}
+    return {"enable_lora": True, "max_lora_rank": room, **places}
 
 
 def end_engine_processes() -> None:

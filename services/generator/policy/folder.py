@@ -38,6 +38,11 @@ class PolicyFolder:
         """Raises InvalidOption where the folder holds no such policy."""
         return kind_of(self.path, self.kind_name)
 
+    @property
+    def takes_adapters(self) -> bool:
+        """Whether it may be trained by adapters: a kind says so by an attribute of this name."""
+        return bool(getattr(self.kind, "takes_adapters", False))
+
     @cached_property
     def shapes(self) -> Mapping[str, Shape]:
         """Name -> shape of every tensor, as a published file must have them."""

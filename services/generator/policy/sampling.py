@@ -131,6 +131,7 @@ class SampleGroup:
                 temperature=self._temperature,
                 first_version=sample.versions[0],
                 last_version=sample.versions[-1],
+                asked=written.digest,
             )
             return Candidate(candidate_id=f"{self._task.run_id}-s{number}", program=sample.text, origin=origin)
         raise Unavailable(f"no engine held out for a sample {MAX_ATTEMPTS} times", field="search", value="sample")

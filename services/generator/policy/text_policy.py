@@ -6,6 +6,7 @@ from pathlib import Path
 from services.generator.policy.engine import EnginePrompt, TokenPrompt
 from sparsesmith.elements import ALL_TYPES
 from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.policy.chat import ChatTokenizer
 from sparsesmith.prompts.dialogue import Dialogue, Line
 from sparsesmith.prompts.text import text_prompt
 from sparsesmith_proto.kernel import Prompt, Workload
@@ -16,6 +17,7 @@ class TextPolicy:
     """A language model alone; see PolicyKind."""
 
     weights_beside: Mapping[str, str] = {}
+    takes_adapters = True
 
     def fits(self, folder: Path) -> bool:
         return True
@@ -35,9 +37,7 @@ class TextPrompts:
     operations: tuple[str, ...] | None = None
 
     def __init__(self, folder: Path) -> None:
-        from transformers import AutoTokenizer
-
-        self._tokenizer = AutoTokenizer.from_pretrained(folder)
+        self._tokenizer = ChatTokenizer(folder)
 
     def write(self, pattern: Pattern, workload: Workload, prompt: Prompt) -> EnginePrompt:
         return self.written(text_prompt(pattern, workload, prompt))
@@ -48,11 +48,7 @@ class TextPrompts:
 
     def chat(self, asked: Dialogue) -> TokenPrompt:
         """A dialogue as the model's tokens; where the model has no chat template, its texts one after the other."""
-        if self._tokenizer.chat_template is None:
-            return TokenPrompt(tuple(self._tokenizer("\n".join(line.text for line in asked))["input_ids"]))
-        messages = [{"role": line.role, "content": line.text} for line in asked]
-        chat = str(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
-        return TokenPrompt(tuple(self._tokenizer(chat, add_special_tokens=False)["input_ids"]))
+        return TokenPrompt(self._tokenizer.token_ids(asked))
 
     def prepared(self, weights: Path, version: PolicyVersion) -> Callable[[], None]:
         return self.use_shipped

@@ -12,18 +12,17 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Protocol
 
 from services.generator.policy.canary import Canary, NoVerdict, ProbeSamples
 from services.generator.policy.comparison import complaint
 from services.generator.policy.engine import Engine, EngineFailed
 from services.generator.policy.engine_host import EngineHost
-from services.generator.policy.kind import PromptWriter
+from services.generator.policy.publication import Publication
 from services.generator.policy.sampling_gate import SamplingGate
-from services.generator.policy.weights import RefusedWeights, Shape, check_weights, weights_path
+from services.generator.policy.weights import RefusedWeights
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith_proto.message import PolicyVersion
 from sparsesmith_proto.policy import PolicyAnnouncement, PolicyStanding, Probe, ProbeScores, Verdict
@@ -57,20 +56,13 @@ class PolicyWatch:
     def __init__(
         self,
         channel: PolicyNews,
-        folder: Path,
-        shipped: Sequence[Path],
-        expected: Mapping[str, Shape],
-        writer: PromptWriter,
+        publication: Publication,
         gate: SamplingGate,
         canary: Canary,
         poll_s: float,
     ) -> None:
-        """`folder`: where announced weights lie. `shipped`: the files of version 0's language model."""
         self._channel = channel
-        self._folder = folder
-        self._shipped = tuple(shipped)
-        self._expected = expected
-        self._writer = writer
+        self._publication = publication
         self._gate = gate
         self._canary = canary
         self._poll_s = poll_s
@@ -108,7 +100,7 @@ class PolicyWatch:
     async def prepare(self, engine: Engine) -> None:
         """Bring a fresh engine, which has the shipped weights, to the version in service."""
         self.announcement = None
-        self._writer.use_shipped()
+        self._publication.use_shipped()
         await self.follow(engine)
 
     async def follow(self, engine: Engine) -> None:
@@ -246,19 +238,13 @@ class PolicyWatch:
 
     async def _load(self, engine: Engine, of: PolicyAnnouncement | None) -> None:
         """Language model and encoder together. Raises RefusedWeights, EngineFailed."""
-        if of is None:
-            version, weights, swap_encoder = 0, self._shipped, self._writer.use_shipped
-        else:
+        if of is not None:
             await self._check(of)
-            path = weights_path(self._folder, of)
-            version, weights = of.version, (path,)
-            swap_encoder = await asyncio.to_thread(self._writer.prepared, path, version)
         # A swap that is begun is finished: between pause and resume the engine stands still.
-        await asyncio.shield(asyncio.ensure_future(engine.publish(weights, version, swap_encoder)))
+        await asyncio.shield(asyncio.ensure_future(self._publication.load(engine, of)))
 
     async def _check(self, announcement: PolicyAnnouncement) -> None:
-        path = weights_path(self._folder, announcement)
-        await asyncio.to_thread(check_weights, path, announcement, self._expected)
+        await asyncio.to_thread(self._publication.check, announcement)
 
     async def _decide(
         self, engine: Engine, announcement: PolicyAnnouncement, complaint: str | None, probe: Probe | None = None

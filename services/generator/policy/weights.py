@@ -33,7 +33,7 @@ def check_weights(path: Path, announcement: PolicyAnnouncement, expected: Mappin
         if digest != announcement.sha256:
             raise RefusedWeights(f"{path.name} has SHA-256 {digest}, announced was {announcement.sha256}")
         _compare(tensor_shapes([path]), expected)
-        _check_finite(path)
+        check_finite(path)
     except (OSError, SafetensorError) as error:
         raise RefusedWeights(f"{path.name} cannot be read: {error}") from error
 
@@ -70,7 +70,8 @@ def _compare(found: Mapping[str, Shape], expected: Mapping[str, Shape]) -> None:
             raise RefusedWeights(f"{name} has shape {list(found[name])}, the policy's is {list(expected[name])}")
 
 
-def _check_finite(path: Path) -> None:
+def check_finite(path: Path) -> None:
+    """Raises RefusedWeights."""
     with safe_open(path, "pt") as tensors:
         for name in tensors.keys():  # noqa: SIM118
             if not bool(tensors.get_tensor(name).isfinite().all()):

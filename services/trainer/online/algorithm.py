@@ -25,6 +25,7 @@ class LearnerOptions:
     micro_batch_tokens: int = 2048
     matrix_rate: float = 1e-4
     other_rate: float = 3e-5
+    adapter_rate: float = 1e-4
     value_rate: float = 1e-3
     clip_low: float = 0.2
     clip_high: float = 0.28

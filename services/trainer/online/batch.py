@@ -8,18 +8,15 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, Self
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 
+from services.trainer.online.prompts import Asked, Prompts
 from services.trainer.policy_model import TextBatch, text_batch
-from services.trainer.tokenizer import encode_program
 from sparsesmith.errors import NotFound, Unavailable
 from sparsesmith.matrix.pattern import Pattern
-from sparsesmith.policy.embedding import text_token_ids
 from sparsesmith.policy.encoder import PromptBatch, collate
-from sparsesmith.prompts.arrays import EncoderKind, PromptInputs, prompt_inputs
 from sparsesmith_proto.kernel import Passed, Prompt, Sampled, Workload
-from sparsesmith_proto.message import Digest, PolicyVersion
+from sparsesmith_proto.message import Digest, EncoderName, PolicyVersion
 from sparsesmith_proto.reward import RewardRecord
 
 Skip = Literal[
@@ -36,6 +33,7 @@ Skip = Literal[
     "pattern_gone",
     "pattern_damaged",
     "too_long",
+    "other_prompt",
     "malformed",
 ]
 """Why a record is not learned from.
@@ -45,7 +43,8 @@ Skip = Literal[
 judged by. `stale`: sampled too many versions ago.
 `unknown_version`: sampled by weights that this trainer never made. `no_reward`: not rewarded under the scheme in use.
 `bad_logprob`: above 0.
-`pattern_gone`: expired in the store. `malformed`: not of the contract, in which every number is finite.
+`pattern_gone`: expired in the store. `other_prompt`: what was asked in words is not what we would ask: another
+release, tokenizer or chat template. `malformed`: not of the contract, in which every number is finite.
 """
 
 LAWFUL: frozenset[Skip] = frozenset({"already_used", "not_sampled", "held_out", "stale", "turned_down"})
@@ -67,7 +66,7 @@ class Patterns(Protocol):
 class BatchRules:
     """What the policy in training can learn from."""
 
-    encoder: EncoderKind
+    encoder: EncoderName
     vocabulary: int
     """Token ids must be below."""
     max_text_tokens: int
@@ -87,9 +86,7 @@ class UsableRecord:
 
     record: RewardRecord
     sampled: Sampled
-    prompt: PromptInputs
-    text_ids: tuple[int, ...]
-    """What stands before the program: the parent, where there is one, and `<bos>`."""
+    asked: Asked
     reward: float
 
     @property
@@ -107,10 +104,10 @@ class UsableRecord:
 class RecordReader:
     """Decides which records can be learned from, and rebuilds their prompts."""
 
-    def __init__(self, patterns: Patterns, tokenizer: Tokenizer, rules: BatchRules) -> None:
+    def __init__(self, patterns: Patterns, prompts: Prompts, rules: BatchRules) -> None:
         self.imitates = rules.imitates
         self._patterns = patterns
-        self._tokenizer = tokenizer
+        self._prompts = prompts
         self._rules = rules
 
     def read(
@@ -135,13 +132,12 @@ class RecordReader:
             return "unknown_version"
         if (damage := self._damage(record, sampled)) is not None:
             return damage
-        prompt = self.prompt(record.workload, sampled)
-        if not isinstance(prompt, PromptInputs):
-            return prompt
-        text_ids = self.text_ids(prompt)
-        if len(text_ids) + len(sampled.token_ids) > rules.max_text_tokens:
+        asked = self.asked(record.workload, sampled)
+        if not isinstance(asked, Asked):
+            return asked
+        if len(asked.text_ids) + len(sampled.token_ids) > rules.max_text_tokens:
             return "too_long"
-        return UsableRecord(record, sampled, prompt, text_ids, record.rewards[rules.reward])
+        return UsableRecord(record, sampled, asked, record.rewards[rules.reward])
 
     def example(self, record: RewardRecord) -> UsableRecord | Skip:
         """A program as one to imitate, whoever wrote it: with the prompt that the policy would have been shown, and in
@@ -161,7 +157,7 @@ class RecordReader:
             num_sms=device.num_sms,
             copy_bandwidth_gbs=device.copy_bandwidth_gbs,
         )
-        token_ids = tuple(encode_program(self._tokenizer, candidate.written or candidate.program))
+        token_ids = self._prompts.answer_ids(candidate.written or candidate.program)
         written = Sampled(
             prompt=prompt,
             group=record.record_id,
@@ -174,13 +170,12 @@ class RecordReader:
         return self._imitated(record, written)
 
     def _imitated(self, record: RewardRecord, written: Sampled) -> UsableRecord | Skip:
-        prompt = self.prompt(record.workload, written)
-        if not isinstance(prompt, PromptInputs):
-            return prompt
-        text_ids = self.text_ids(prompt)
-        if len(text_ids) + len(written.token_ids) > self._rules.max_text_tokens:
+        asked = self._written(record.workload, written.prompt)
+        if not isinstance(asked, Asked):
+            return asked
+        if len(asked.text_ids) + len(written.token_ids) > self._rules.max_text_tokens:
             return "too_long"
-        return UsableRecord(record, written, prompt, text_ids, record.rewards.get(self._rules.reward, 0.0))
+        return UsableRecord(record, written, asked, record.rewards.get(self._rules.reward, 0.0))
 
     def _damage(self, record: RewardRecord, sampled: Sampled) -> Skip | None:
         """What of its numbers cannot be."""
@@ -193,9 +188,15 @@ class RecordReader:
             return "unknown_token"
         return None
 
-    def prompt(self, workload: Workload, sampled: Sampled) -> PromptInputs | Skip:
-        """What the policy was shown, or why that cannot be said. Raises Unavailable without a store."""
-        if workload.pattern is None:  # A task: no matrix encoder was asked for it.
+    def asked(self, workload: Workload, sampled: Sampled) -> Asked | Skip:
+        """What the policy was asked, or why that cannot be said. Raises Unavailable without a store."""
+        asked = self._written(workload, sampled.prompt)
+        if isinstance(asked, Asked) and asked.digest not in (None, sampled.asked):
+            return "other_prompt"
+        return asked
+
+    def _written(self, workload: Workload, prompt: Prompt) -> Asked | Skip:
+        if workload.pattern is None:  # A task: no policy in training was asked for it.
             return "pattern_gone"
         try:
             pattern = self._patterns.get(workload.pattern)
@@ -205,11 +206,7 @@ class RecordReader:
             if error.field == "pattern":
                 return "pattern_damaged"
             raise
-        return prompt_inputs(pattern, workload, sampled.prompt)
-
-    def text_ids(self, prompt: PromptInputs) -> tuple[int, ...]:
-        """What stands before the program."""
-        return tuple(text_token_ids(self._tokenizer, prompt))
+        return self._prompts.asked(pattern, workload, prompt)
 
 
 def age(sampled: Sampled, version: PolicyVersion, turned_down: Collection[PolicyVersion] = ()) -> int:
@@ -222,7 +219,8 @@ def age(sampled: Sampled, version: PolicyVersion, turned_down: Collection[Policy
 class SampleBatch:
     """What the policy wrote, as tensors on one device."""
 
-    prompts: PromptBatch
+    prompts: PromptBatch | None
+    """None: a prompt in words is part of the text."""
     text: TextBatch
     behaviour_BT: Tensor
     """Log-probability of each sampled token under the policy that sampled it, float32; 0 where not sampled."""
@@ -232,14 +230,16 @@ class SampleBatch:
         return len(self.temperature_B)
 
     def to(self, device: str | torch.device) -> Self:
-        return type(self)(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        there: dict[str, Any] = {name: None if part is None else part.to(device) for name, part in parts.items()}
+        return type(self)(**there)
 
     def rows(self, index: Sequence[int]) -> Self:
         """Some of the sequences, without the padding that they do not need."""
         chosen = torch.tensor(index, device=self.temperature_B.device)
         length = int(self.lengths_B[chosen].max())
         parts: dict[str, Any] = {
-            "prompts": PromptBatch(*(tensor[chosen] for tensor in vars(self.prompts).values())),
+            "prompts": None if self.prompts is None else _rows_of(self.prompts, chosen),
             "text": TextBatch(self.text.token_ids_BT[chosen, :length], self.text.sampled_mask_BT[chosen, :length]),
             "behaviour_BT": self.behaviour_BT[chosen, :length],
         }
@@ -251,6 +251,10 @@ class SampleBatch:
         """Text tokens of each sequence, padding not counted."""
         mask = self.text.sampled_mask_BT
         return (torch.arange(1, mask.shape[1] + 1, device=mask.device) * mask).amax(dim=1)
+
+
+def _rows_of(prompts: PromptBatch, chosen: Tensor) -> PromptBatch:
+    return PromptBatch(*(tensor[chosen] for tensor in vars(prompts).values()))
 
 
 @dataclass(frozen=True)
@@ -274,7 +278,7 @@ def assemble(
     """Records as a batch on the CPU, for a policy of this version. There must be at least one."""
     sampled = [each.sampled for each in records]
     groups = {group: number for number, group in enumerate(dict.fromkeys(each.group for each in records))}
-    samples = assemble_samples(sampled, [each.prompt for each in records], [each.text_ids for each in records])
+    samples = assemble_samples(sampled, [each.asked for each in records])
     return TrainingBatch(
         **vars(samples),
         reward_B=torch.tensor([each.reward for each in records], dtype=torch.float32),
@@ -287,19 +291,16 @@ def assemble(
 
 def assemble_examples(examples: Sequence[UsableRecord]) -> SampleBatch:
     """What is imitated, as a batch on the CPU. There must be at least one."""
-    return assemble_samples(
-        [each.sampled for each in examples], [each.prompt for each in examples], [each.text_ids for each in examples]
-    )
+    return assemble_samples([each.sampled for each in examples], [each.asked for each in examples])
 
 
-def assemble_samples(
-    sampled: Sequence[Sampled], prompts: Sequence[PromptInputs], text_ids: Sequence[Sequence[int]]
-) -> SampleBatch:
-    """Samples as a batch on the CPU, with their prompts and what stands before their programs."""
-    text = text_batch(text_ids, [each.token_ids for each in sampled])
+def assemble_samples(sampled: Sequence[Sampled], asked: Sequence[Asked]) -> SampleBatch:
+    """Samples as a batch on the CPU, each with what it was asked."""
+    text = text_batch([each.text_ids for each in asked], [each.token_ids for each in sampled])
+    shown = [each.shown for each in asked if each.shown is not None]
     behaviour = torch.tensor([logprob for each in sampled for logprob in each.logprobs], dtype=torch.float32)
     return SampleBatch(
-        prompts=collate(prompts),
+        prompts=collate(shown) if shown else None,
         text=text,
         behaviour_BT=torch.zeros(text.token_ids_BT.shape).masked_scatter(text.sampled_mask_BT, behaviour),
         temperature_B=torch.tensor([each.temperature for each in sampled], dtype=torch.float32),

@@ -10,12 +10,13 @@ policy's features in its first updates, and the head alone learns fast enough on
 One that began as a value model has features of its own (`value_critic`).
 """
 
-import copy
 import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -31,7 +32,8 @@ from services.trainer.online.snapshot import Snapshot
 from services.trainer.online.terms import explained_variance, program_mean, told
 from services.trainer.optimizers import Optimizer
 from services.trainer.policy_model import (
-    PolicyNetworks,
+    PolicyRates,
+    TrainedPolicy,
     ValueHead,
     chosen_logprobs,
     divergences,
@@ -112,7 +114,7 @@ class Learner:
 
     def __init__(
         self,
-        networks: PolicyNetworks,
+        networks: TrainedPolicy,
         options: LearnerOptions,
         device: str = "cpu",
         seed: int = 0,
@@ -126,7 +128,7 @@ class Learner:
         elif networks.value_head is None:
             raise ValueError(f"algorithm {options.algorithm}: the learner needs networks with a value head")
         self.networks = networks.to(device).eval()
-        self.reference = _frozen(PolicyNetworks(networks.model, networks.encoder))
+        self.reference = self.networks.shipped()
         self._options = options
         self._device = device
         self._ranks = ranks
@@ -179,7 +181,7 @@ class Learner:
         metrics |= self._critic_metrics(start.rollout)
         metrics["policy_moved"] = float(step_size > 0 and metrics["steps"] > 0 and metrics["kept_share"] > 0)
         self._num_updates += int(metrics["policy_moved"])
-        self._ranks.agree([parameter.data for parameter in self.networks.parameters()])
+        self._ranks.agree([parameter.data for parameter in self.networks.trained_parameters()])
         self._sound_alarms(metrics)
         return metrics
 
@@ -207,32 +209,30 @@ class Learner:
     def published_gap(self, batch: SampleBatch, *, shipped: bool) -> Gap:
         """How far a batch's log-probabilities are from those of our weights as they are published, in bfloat16; or from
         the shipped policy's."""
-        networks = self.reference if shipped else _published(self.networks)
-        batch = batch.to(self._device)
-        token_gaps, program_gaps = [], []
-        for rows in self._micro_batches(batch, range(len(batch))):
-            part = batch.rows(rows)
-            _, logprobs_BT, entropy_BT = self._forward(networks, part)
-            difference_BT = part.behaviour_BT - logprobs_BT
-            token_gaps += difference_BT[entropy_BT > TELLING_ENTROPY].abs().tolist()
-            program_gaps += difference_BT.sum(dim=1).abs().tolist()
-        return Gap(_mean(token_gaps), _mean(program_gaps), len(token_gaps))
+        batch, gaps = batch.to(self._device), _Gaps()
+        with nullcontext(self.reference) if shipped else self.networks.rounded() as networks:
+            for rows in self._micro_batches(batch, range(len(batch))):
+                part = batch.rows(rows)
+                _, logprobs_BT, entropy_BT = self._forward(networks, part)
+                gaps.add(part.behaviour_BT - logprobs_BT, entropy_BT)
+        return gaps.gap()
 
-    def restart_from(self, model: Mapping[str, Tensor], encoder: Mapping[str, Tensor]) -> None:
-        """Take a policy's weights; the critic stays, the policy's optimizer starts afresh."""
+    def restart_from(self, published: Path) -> None:
+        """Take a published policy's weights; the critic stays, the policy's optimizer starts afresh."""
         self._is_shared = False
-        self.networks.model.load_state_dict(model, strict=False)  # A tied output head may be left out.
-        self.networks.encoder.load_state_dict(encoder)
+        self.networks.take_published(published)
         self._policy_optimizer = self._new_policy_optimizer()
 
     def restart_from_reference(self) -> None:
         """Take the shipped policy's weights."""
-        self.restart_from(self.reference.model.state_dict(), self.reference.encoder.state_dict())
+        self._is_shared = False
+        self.networks.return_to(self.reference)
+        self._policy_optimizer = self._new_policy_optimizer()
 
     def state_dict(self) -> dict[str, object]:
         """Networks and optimizers, for a checkpoint. The reference comes from the policy's folder."""
         return {
-            "networks": self.networks.state_dict(),
+            "networks": self.networks.kept_state(),
             "policy_optimizer": self._policy_optimizer.state_dict(),
             "value_optimizer": None if self._value_optimizer is None else self._value_optimizer.state_dict(),
             "random": self._random.get_state(),
@@ -247,7 +247,7 @@ class Learner:
         self._num_updates = int(state.get("num_updates", 0))
         policy = {name: tensor for name, tensor in state["networks"].items() if not name.startswith(CRITIC_PREFIX)}
         critic = {name: tensor for name, tensor in state["networks"].items() if name not in policy}
-        own = {name: tensor for name, tensor in self.networks.state_dict().items() if name.startswith(CRITIC_PREFIX)}
+        own = {name: tensor for name, tensor in self.networks.kept_state().items() if name.startswith(CRITIC_PREFIX)}
         if self._value_optimizer is not None and critic.keys() == own.keys():
             policy |= critic
             self._value_optimizer.load_state_dict(state["value_optimizer"])
@@ -255,7 +255,7 @@ class Learner:
         elif self._value_optimizer is not None:
             log.warning("the state was left by an algorithm without this critic: a fresh one is trained")
             policy |= own
-        self.networks.load_state_dict(policy)
+        self.networks.take_state(policy)
         self._policy_optimizer.load_state_dict(state["policy_optimizer"])
         self._random.set_state(state["random"])
 
@@ -267,12 +267,9 @@ class Learner:
         return Optimizer(learned, matrix_rate=options.matrix_rate, other_rate=options.value_rate, decay=0.0)
 
     def _new_policy_optimizer(self) -> Optimizer:
-        return Optimizer(
-            [self.networks.model, self.networks.encoder],
-            matrix_rate=self._options.matrix_rate,
-            other_rate=self._options.other_rate,
-            decay=0.0,
-        )
+        options = self._options
+        rates = PolicyRates(options.matrix_rate, options.other_rate, options.adapter_rate)
+        return self.networks.policy_optimizer(rates)
 
     def _known(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> tuple[Start, CriticRecord]:
         """What was known of a batch before the update, and the critic's record with it."""
@@ -318,7 +315,7 @@ class Learner:
     @torch.no_grad()
     def _start(self, batch: TrainingBatch, must_stop: Callable[[], bool]) -> Start:
         proximal_BT, values_BT = (torch.zeros_like(batch.behaviour_BT) for _ in range(2))
-        proximal, reference = (Snapshot(networks.model.lm_head.weight) for networks in (self.networks, self.reference))
+        proximal, reference = (Snapshot(networks.output_layer) for networks in (self.networks, self.reference))
         for rows in self._micro_batches(batch, range(len(batch))):
             _stop_if(must_stop)
             part = batch.rows(rows)
@@ -336,11 +333,8 @@ class Learner:
             self._policy_weights(),
         )
 
-    def _policy_parameters(self) -> list[nn.Parameter]:
-        return [*self.networks.model.parameters(), *self.networks.encoder.parameters()]
-
     def _policy_weights(self) -> list[Tensor]:
-        return [parameter.detach().clone() for parameter in self._policy_parameters()]
+        return [parameter.detach().clone() for parameter in self.networks.policy_parameters()]
 
     @torch.no_grad()
     def _keep_near(self, start: Start, must_stop: Callable[[], bool]) -> Metrics:
@@ -363,7 +357,7 @@ class Learner:
 
     def _go_back(self, before: Sequence[Tensor], share: float) -> None:
         """Keep a share of the way from `before`; with share 0 also from weights that are not finite."""
-        for parameter, start in zip(self._policy_parameters(), before, strict=True):
+        for parameter, start in zip(self.networks.policy_parameters(), before, strict=True):
             parameter.copy_(start + share * (parameter - start) if share else start)
 
     def _distance(self, start: Start, must_stop: Callable[[], bool]) -> float:
@@ -432,12 +426,12 @@ class Learner:
                 means[name] += float(loss.detach()) * (of_total if name == "total" else of_tokens)
             for name, kl_BT in (("program_kl", moved_BT), ("program_kl_reference", current.kl_reference_BT.detach())):
                 means[name] += float(program_mean(kl_BT, _mask(part))) * of_programs
-        self._ranks.add_up(list(self.networks.parameters()))
+        self._ranks.add_up(self.networks.trained_parameters())
         return self._ranks.total(means)
 
     def _imitate(self, examples: SampleBatch, must_stop: Callable[[], bool]) -> float:
         """Mixes the gradient of the examples' likelihood into that of the objective; nats an example's token."""
-        parameters = self._policy_parameters()
+        parameters = self.networks.policy_parameters()
         rewarded = [parameter.grad for parameter in parameters]
         for parameter in parameters:
             parameter.grad = None
@@ -481,7 +475,7 @@ class Learner:
         with precision(self._device):
             return self.networks.values(hidden_BTH, part.prompts, part.text)
 
-    def _forward(self, networks: PolicyNetworks, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
+    def _forward(self, networks: TrainedPolicy, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Final hidden states [B, T, H], log-probabilities and entropies [B, T]. The critic stays in float32."""
         with precision(self._device):
             hidden = networks.hidden_states(batch.prompts, batch.text)
@@ -490,7 +484,7 @@ class Learner:
     def _step(self, policy_step_size: float) -> float | None:
         """One step of both optimizers, of the critic's alone where the policy's size is 0; the policy's gradient norm,
         None where gradients were not finite and dropped."""
-        if not all(_all_finite(parameter) for parameter in self.networks.parameters()):
+        if not all(_all_finite(parameter) for parameter in self.networks.trained_parameters()):
             log.warning("gradients are not finite: the step is left out")
             self.networks.zero_grad(set_to_none=True)
             return None
@@ -499,6 +493,21 @@ class Learner:
         if policy_step_size == 0:
             return 0.0
         return self._policy_optimizer.step(policy_step_size, self._options.max_grad_norm)
+
+
+class _Gaps:
+    """Differences of log-probabilities, of telling tokens and of whole programs."""
+
+    def __init__(self) -> None:
+        self._of_tokens: list[float] = []
+        self._of_programs: list[float] = []
+
+    def add(self, difference_BT: Tensor, entropy_BT: Tensor) -> None:
+        self._of_tokens += difference_BT[entropy_BT > TELLING_ENTROPY].abs().tolist()
+        self._of_programs += difference_BT.sum(dim=1).abs().tolist()
+
+    def gap(self) -> Gap:
+        return Gap(_mean(self._of_tokens), _mean(self._of_programs), len(self._of_tokens))
 
 
 class _Progress:
@@ -579,24 +588,12 @@ def _rows_of(known: Tensors, rows: Sequence[int], length: int) -> Tensors:
 
 
 def _num_prompt_tokens(batch: SampleBatch) -> int:
-    """Matrix tokens; the handful of header and feature tokens is left out."""
-    return batch.prompts.points.shape[1]
+    """Matrix tokens; the handful of header and feature tokens is left out. A prompt in words is part of the text."""
+    return 0 if batch.prompts is None else batch.prompts.points.shape[1]
 
 
 def _mask(batch: TrainingBatch) -> Tensor:
     return batch.text.sampled_mask_BT.float()
-
-
-def _frozen(networks: PolicyNetworks) -> PolicyNetworks:
-    return copy.deepcopy(networks).eval().requires_grad_(False)
-
-
-def _published(networks: PolicyNetworks) -> PolicyNetworks:
-    """A copy of the policy as a published file has it."""
-    copied = _frozen(PolicyNetworks(networks.model, networks.encoder))
-    for parameter in copied.parameters():
-        parameter.copy_(parameter.to(torch.bfloat16))
-    return copied
 
 
 def _all_finite(parameter: nn.Parameter) -> bool:

@@ -1,4 +1,4 @@
-"""New weights for the generator: one file in the exchange folder, then the words that announce it."""
+"""New weights for the generator: a file or a folder in the exchange folder, then the words that announce it."""
 
 import logging
 import math
@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.trainer.policy_model import PolicyNetworks
-from sparsesmith.policy.checkpoint import Policy, PolicyDescription, write_published_weights
-from sparsesmith.prompts.arrays import FEATURE_VERSIONS
+from services.trainer.durable import moved, removed
+from services.trainer.policy_model import TrainedPolicy
 from sparsesmith.transport.policy_channel import PolicyChannel
 from sparsesmith_proto.message import Digest, PolicyVersion
 from sparsesmith_proto.policy import PolicyAnnouncement
 
 log = logging.getLogger(__name__)
 
-_NAME = re.compile(r"policy-(\d+)\.safetensors")
+_NAME = re.compile(r"policy-(\d+)(?:\.safetensors)?")
 
 
 @dataclass(frozen=True)
@@ -39,16 +38,16 @@ class Publisher:
         self._keep = max(2, keep)
         exchange_dir.mkdir(parents=True, exist_ok=True)
 
-    def publish(self, networks: PolicyNetworks, edition: Edition) -> PolicyAnnouncement:
+    def publish(self, networks: TrainedPolicy, edition: Edition) -> PolicyAnnouncement:
         """The weights as they are, rounded to bfloat16, under the edition's version."""
-        path = self._folder / f"policy-{edition.version}.safetensors"
-        announcement = _announcement(edition, path, _write(networks, edition.version, path))
+        path = self._folder / networks.published_name(edition.version)
+        announcement = _announcement(edition, path, networks.publish(path, edition.version))
         if not self._channel.announce(announcement):
             log.warning("a version as new as %d was announced by another trainer", edition.version)
         self._prune()
         return announcement
 
-    def settle(self, networks: PolicyNetworks, edition: Edition) -> PolicyVersion:
+    def settle(self, networks: TrainedPolicy, edition: Edition) -> PolicyVersion:
         """Make the newest announced weights be these, after a restart; the version under which they are known.
 
         That is the edition's where it was announced, or can be now; else the next that is free (the announced weights
@@ -65,35 +64,33 @@ class Publisher:
         log.warning("version %d was announced with other weights: ours become %d", latest.version, free.version)
         return self.publish(networks, free).version
 
-    def _is_file_of(self, networks: PolicyNetworks, announced: PolicyAnnouncement) -> bool:
+    def _is_file_of(self, networks: TrainedPolicy, announced: PolicyAnnouncement) -> bool:
         """Whether these weights are the announced ones; if so, their file is there and whole afterwards."""
-        candidate = self._folder / f"candidate-{announced.version}.safetensors"
-        if _write(networks, announced.version, candidate) != announced.sha256:
-            candidate.unlink()
-            return False
-        candidate.replace(self._folder / announced.weights)
-        return True
+        name = networks.published_name(announced.version)
+        candidate = self._folder / f"candidate-{name}"
+        is_same = networks.publish(candidate, announced.version) == announced.sha256 and announced.weights == name
+        if is_same:
+            moved(candidate, self._folder / name)
+        else:
+            removed(candidate)
+        return is_same
 
     def weights_of(self, version: PolicyVersion) -> Path | None:
-        """The published file of a version; None where it is gone."""
-        path = self._folder / f"policy-{version}.safetensors"
-        return path if path.is_file() else None
+        """The published file or folder of a version; None where it is gone."""
+        return self._published().get(version)
 
     def _prune(self) -> None:
         """What serves stays, and the newest that were not turned down: an operator may go back to them."""
         standing = self._channel.standing()
-        versions = {int(named[1]): path for path in self._folder.iterdir() if (named := _NAME.fullmatch(path.name))}
+        versions = self._published()
         wanted = sorted(version for version in versions if version not in standing.turned_down)
         for version in versions.keys() - {*wanted[-self._keep :], standing.serving_version}:
-            versions[version].unlink(missing_ok=True)
-        for partial in self._folder.glob("*.safetensors.part"):
-            partial.unlink(missing_ok=True)
+            removed(versions[version])
+        for partial in self._folder.glob("*.part"):
+            removed(partial)
 
-
-def _write(networks: PolicyNetworks, version: PolicyVersion, path: Path) -> Digest:
-    kind = networks.encoder.kind
-    description = PolicyDescription("online", kind, FEATURE_VERSIONS[kind], version)
-    return write_published_weights(Policy(networks.model, networks.encoder, description), path)
+    def _published(self) -> dict[PolicyVersion, Path]:
+        return {int(named[1]): path for path in self._folder.iterdir() if (named := _NAME.fullmatch(path.name))}
 
 
 def _announcement(edition: Edition, path: Path, digest: Digest) -> PolicyAnnouncement:

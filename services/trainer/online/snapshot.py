@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from services.trainer.online.batch import SampleBatch
 from services.trainer.policy_model import word_logprobs
@@ -13,9 +13,10 @@ class Snapshot:
     """Final hidden states at the sampled tokens of each program, and the output layer: one number a token for each of
     the model's widths, where the distribution has one for each word."""
 
-    def __init__(self, output_VH: Tensor) -> None:
-        """`output_VH` is copied: the policy may go on."""
-        self._output_VH = output_VH.detach().clone()
+    def __init__(self, output_layer: nn.Module) -> None:
+        """Its weights are copied where they are trained: the policy may go on."""
+        weight: Tensor = output_layer.get_parameter("weight")
+        self._output_VH = weight.detach().clone() if weight.requires_grad else weight.detach()
         self._hidden: dict[int, Tensor] = {}
 
     def keep(self, rows: Sequence[int], hidden_BTH: Tensor, batch: SampleBatch) -> None:
@@ -24,7 +25,7 @@ class Snapshot:
             self._hidden[row] = hidden_TH[mask_T].detach()
 
     def distributions(self, rows: Sequence[int], batch: SampleBatch) -> Tensor:
-        """Log-probabilities of all words at the sampled tokens of these rows, [N, V], as `PolicyNetworks.distributions`
+        """Log-probabilities of all words at the sampled tokens of these rows, [N, V], as `TrainedPolicy.distributions`
         gave them."""
         hidden_NH = torch.cat([self._hidden[row] for row in rows])
         lengths_B = batch.text.sampled_mask_BT.sum(dim=1)

@@ -6,10 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from safetensors.torch import load_file
-
 from services.trainer.online.checkpoints import Checkpoint
-from sparsesmith.policy.checkpoint import ENCODER_PREFIX
 from sparsesmith_proto.message import PolicyVersion
 from sparsesmith_proto.policy import PolicyStanding, Verdict
 
@@ -113,10 +110,7 @@ def _restart(workshop: "Workshop", version: PolicyVersion) -> PolicyVersion:
     if version == 0 or path is None:
         workshop.learner.restart_from_reference()
         return 0
-    weights = {name: value.float() for name, value in load_file(path).items()}
-    encoder = {name.removeprefix(ENCODER_PREFIX): weights[name] for name in weights if name.startswith(ENCODER_PREFIX)}
-    model = {name: value for name, value in weights.items() if not name.startswith(ENCODER_PREFIX)}
-    workshop.learner.restart_from(model, encoder)
+    workshop.learner.restart_from(path)
     return version
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from services.trainer.online.batch import RecordReader, SampleBatch, assemble_samples
 from services.trainer.online.learner import Learner
-from sparsesmith.prompts.arrays import PromptInputs
+from services.trainer.online.prompts import Asked
 from sparsesmith_proto.message import PolicyVersion
 from sparsesmith_proto.policy import LogprobGap, ProbeQuestion, ProbeSample
 
@@ -44,16 +44,14 @@ class Vouching:
         )
 
     def _batch(self, samples: Sequence[ProbeSample]) -> SampleBatch | None:
-        prompts: list[PromptInputs] = []
+        asked: list[Asked] = []
         for each in samples:
-            prompt = self._reader.prompt(each.workload, each.sampled)
-            if not isinstance(prompt, PromptInputs):
-                log.warning("a probe sample cannot be checked: %s", prompt)
+            found = self._reader.asked(each.workload, each.sampled)
+            if not isinstance(found, Asked):
+                log.warning("a probe sample cannot be checked: %s", found)
                 return None
-            prompts.append(prompt)
-        return assemble_samples(
-            [each.sampled for each in samples], prompts, [self._reader.text_ids(prompt) for prompt in prompts]
-        )
+            asked.append(found)
+        return assemble_samples([each.sampled for each in samples], asked)
 
 
 def _bounded(gap: float) -> float:
