@@ -28,6 +28,7 @@ from benchmarks.origin import RESULTS, folder_of, machine, source_commit
 from benchmarks.report.online import course_table
 from benchmarks.report.plots import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE
 from services.trainer.course.judging import Group, figures
+from services.trainer.course.ledger import Ledger
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import pattern_from_scipy
 
@@ -92,6 +93,7 @@ def keep(options: argparse.Namespace) -> Path:
         "gpu_seconds": round(told["learned_s"] * options.gpus, 1) if options.device else 0.0,
         **told,
         "judged": judged,
+        "asked_again": asked_again(Ledger(options.state / "ledger.jsonl").events("graded")),
         "against_start": against(judged[-1], judged[0]) if judged else {},
     }
     folder = options.out / (folder_of(options.device) if options.device else "cpu")
@@ -100,6 +102,20 @@ def keep(options: argparse.Namespace) -> Path:
     path: Path = folder / f"online-{name}.json"
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def asked_again(graded: Sequence[Mapping[str, Any]]) -> Json:
+    """Of the workloads that were learned from and asked more than once: their last groups against their first. An upper
+    bound of what was learned of them, since workloads are asked again where the samples of a group differed."""
+    groups: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for each in graded:
+        if each["rewards"]:
+            groups[str(each["lesson"])].append(each)
+    pairs = [(found[0], found[-1]) for found in groups.values() if len(found) > 1]
+    told: Json = {"workloads": len(groups), "again": len(pairs)}
+    for name in ("rewards", "log_speeds", "passed") if pairs else ():
+        told[name] = interval([float(np.mean(last[name])) - float(np.mean(first[name])) for first, last in pairs])
+    return told
 
 
 def _course(state: Path) -> Json:

@@ -1,6 +1,7 @@
 """The section on courses of online learning: arms beside their start, at equal workloads."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from benchmarks.report.results import Json
 
@@ -8,7 +9,8 @@ INTRO = (
     "A policy learns on train-side matrices while the stack serves, and is judged by fresh samples on the core validation matrices (spmv "
     "float32 and float64, spmm with 32 columns; brief and final times as jobs of samples give them) before and after. A sample that "
     "fails counts as the library's speed. Intervals: 95 % over workloads, of paired differences. One judgement of the same policy differs from "
-    "another by what samples and times differ."
+    "another by what samples and times differ. Train side: the last group of a workload against its first; an upper bound, since workloads are "
+    "asked again where the samples of a group differed."
 )
 PARTS = ("generator_waits", "evaluators_wait", "trainer_waits")
 
@@ -27,8 +29,8 @@ def course_table(courses: Sequence[Json]) -> list[str]:
     """An arm and seed a line."""
     lines = [
         "| arm | seed | seconds of learning | updates | samples graded, used, oldest | pass@1 | single samples over the start | best of n over the start "
-        "| different of n | generator, evaluators, trainer wait | commit |",
-        "|---" * 11 + "|",
+        "| different of n | single samples, train side, workloads asked again | generator, evaluators, trainer wait | commit |",
+        "|---" * 12 + "|",
     ]
     for each in sorted(courses, key=lambda course: (course["arm"], course["seed"])):
         change, first, last = each["against_start"], each["judgements"][0]["figures"], each["judgements"][-1]["figures"]
@@ -43,11 +45,16 @@ def course_table(courses: Sequence[Json]) -> list[str]:
             _ratio(change["log_speed"]),
             _ratio(change["best_of_n"]),
             f"{first['different']:.1f} to {last['different']:.1f}",
+            _asked_again(each.get("asked_again", {})),
             waits,
             each["commit"][:8],
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _asked_again(told: Mapping[str, Any]) -> str:
+    return f"{_ratio(told['log_speeds'])}, {told['again']} of {told['workloads']}" if "log_speeds" in told else "-"
 
 
 def _ratio(change: Mapping[str, float]) -> str:
