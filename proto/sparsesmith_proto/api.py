@@ -690,6 +690,8 @@ class EvaluatorView(Message):
     """Spent on them."""
     outcomes: dict[str, int]
     """Candidates graded since it started, by outcome."""
+    stage_seconds: dict[str, Seconds] = Field(default_factory=dict, exclude_if=lambda stages: not stages)
+    """Of `job_seconds`, by stage of a job."""
 
 
 class GpuView(Message):

@@ -126,7 +126,11 @@ class EvaluationReport(Message):
     """Device memory of the workload's matrix in CSR, for comparison with each `format_bytes`; of a task without a
     matrix, of its operands."""
     seconds: Seconds
-    """Wall time of the whole job on the evaluator."""
+    """Wall time of the batch on the evaluator, from its inputs on."""
+    stages_ms: dict[str, float] = Field(default_factory=dict, exclude_if=lambda stages: not stages)
+    """Wall time of the whole job by stage: `load`, `open` (the workload on the device), `baselines` where they were not
+    known, `read`, `draw`, `formats`, `candidates` (what is neither this nor named waited for compilers), `finals`,
+    `inspections`."""
     listings: dict[str, str] = Field(default_factory=dict)
     """PTX by candidate_id, of those that passed, where the job asked for it; `.loc 1 N 0` stands before what line N of
     the program became."""

@@ -15,6 +15,7 @@ from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.inspection import PATIENCE_S, Found, Inspections
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
+from services.evaluator.stages import Stages
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, LaunchProfile, Profile
@@ -52,6 +53,7 @@ class Means:
     workbench: Workbench
     ahead: CompilationsAhead
     inspections: Inspections
+    stages: Stages
 
     def inspect(self, passed: Parsed) -> None:
         """Has a program that passed inspected, meanwhile."""
@@ -78,29 +80,33 @@ def grade_batch(
     Raises LimitExceeded where the workload does not fit the device, Unavailable where the device does not come up,
     BudgetSpent where the inputs take all there is, Stopped.
     """
-    workbench, ahead = means.workbench, means.ahead
-    workbench.draw()
+    workbench, ahead, stages = means.workbench, means.ahead, means.stages
+    with stages.of("draw"):
+        workbench.draw()
     started = time.monotonic()
     known = {} if known is None else known
     race = Race(baselines.best_routine().timing.median_us)
     outcomes: Outcomes = {}
     profiles: dict[str, tuple[LaunchProfile, ...]] = {}
     with suppress(BudgetSpent):
-        workbench.build_ahead(programs_of(candidates), BUILD_AHEAD_SHARE * allowance.left_s)
+        with stages.of("formats"):
+            workbench.build_ahead(programs_of(candidates), BUILD_AHEAD_SHARE * allowance.left_s)
         for each in ahead.as_compiled(candidates, allowance.ends - finals_s(allowance)):
             if allowance.must_stop():
                 raise Stopped(f"job {job.job_id} was given back after {len(outcomes)} candidates")
             if outcomes and allowance.turn_is_over(started):
                 break
-            outcome = outcomes[each.candidate.program] = evaluate_kernel(each, ahead.result, workbench, race)
+            with stages.of("candidates"):
+                outcome = outcomes[each.candidate.program] = evaluate_kernel(each, ahead.result, workbench, race)
             if isinstance(outcome, Passed) and isinstance(each.candidate.origin, UserWritten):
                 means.inspect(each)
             if job.profiles and isinstance(outcome, Passed):
                 profiles[each.candidate.program] = profile_of(each, workbench, ahead)
     inspect_finalists(race, means, candidates)
-    with suppress(BudgetSpent):  # The brief times stay.
+    with suppress(BudgetSpent), stages.of("finals"):  # The brief times stay.
         outcomes, baselines = run_finals(race, workbench, candidates, outcomes, baselines)
-    outcomes |= inspected(outcomes, means.inspections.found(min(PATIENCE_S, allowance.left_s)))
+    with stages.of("inspections"):
+        outcomes |= inspected(outcomes, means.inspections.found(min(PATIENCE_S, allowance.left_s)))
     if job.workload.deterministic:
         repeat_finalists(race, workbench, candidates, ahead, outcomes)
     known.update(outcomes)
@@ -114,6 +120,7 @@ def grade_batch(
         ),
         csr_bytes=problem.compared_bytes,
         seconds=time.monotonic() - started,
+        stages_ms=stages.ms,
         listings=listings_of(candidates, ahead, known) if job.listings else {},
         profiles=tuple(
             Profile(candidate_id=candidate.candidate_id, launches=launches)

@@ -5,40 +5,16 @@ before, work that is skipped when repeated, products that are only nearly right)
 (`evaluation`), and the generator withdraws what fails it.
 """
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from services.evaluator.candidates import Parsed
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.evaluation import heaviest_kernel
 from services.evaluator.isolation.workbench import Built, Workbench
+from services.evaluator.stages import Stages
 from sparsesmith.formats.values.compressed import storage_name
 from sparsesmith_proto.evaluation import FirstOutcome
 from sparsesmith_proto.kernel import Checked, Rejected
-
-
-class Stages:
-    """Wall time of stages in milliseconds."""
-
-    def __init__(self) -> None:
-        self.ms: dict[str, float] = {}
-        self._started = time.perf_counter()
-
-    @contextmanager
-    def of(self, name: str) -> Iterator[None]:
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.ms[name] = self.ms.get(name, 0.0) + (time.perf_counter() - begun) * 1e3
-
-    @property
-    def seconds(self) -> float:
-        """Since this object was made."""
-        return time.perf_counter() - self._started
 
 
 def hand_out(parsed: Parsed, ahead: CompilationsAhead, workbench: Workbench, stages: Stages) -> FirstOutcome:

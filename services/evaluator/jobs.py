@@ -19,7 +19,7 @@ from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.grading import Means, Outcomes, grade_batch, was_reached
-from services.evaluator.handing_out import Stages, hand_out
+from services.evaluator.handing_out import hand_out
 from services.evaluator.inspection import Inspections, NoInspections
 from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.sandbox import DeviceProcess
@@ -27,6 +27,7 @@ from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.known_times import KnownTimes, rival_of
 from services.evaluator.memory_errors import UNWATCHED, MemoryWatch
 from services.evaluator.sanitizing.winners import Batch, WinnersGate
+from services.evaluator.stages import Stages
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.reward import rewards, standard_of
@@ -107,8 +108,10 @@ class Grader:
         device.
         """
         self._started()
+        stages = Stages()
         allowance = allowance_of(job, self._waited_s(), self._must_stop, self._others_wait)
-        problem = patterns.problem(job.workload)
+        with stages.of("load"):
+            problem = patterns.problem(job.workload)
         device = self._process.description()
         filled = fill_numbers(job.candidates, problem, device.num_sms)
         job = job.model_copy(update={"candidates": tuple(each.candidate for each in filled)})
@@ -122,9 +125,13 @@ class Grader:
                 # Reading the programs takes milliseconds each, and meanwhile the device has its own to do.
                 reading = reader.submit(ahead.start, parse_candidates(new.values(), problem))
                 workbench = self._process.open(problem, allowance)
-                baselines = self._baselines_of(job.workload, workbench)
-                parsed = reading.result()
-                means = Means(workbench, ahead, self._inspections(problem))
+                with stages.of("open"):
+                    workbench.begin()
+                with stages.of("baselines"):
+                    baselines = self._baselines_of(job.workload, workbench)
+                with stages.of("read"):
+                    parsed = reading.result()
+                means = Means(workbench, ahead, self._inspections(problem), stages)
                 report = grade_batch(job, parsed, problem, means, baselines, allowance, known)
                 if self._gate is None or not may_win(job):
                     return report

@@ -44,8 +44,17 @@ class EvaluatorMetrics:
             registry=self.registry,
         )
 
+        self._stages = Counter(
+            "sparsesmith_evaluator_stage_seconds",
+            "Seconds of evaluation jobs by stage",
+            ["stage"],
+            registry=self.registry,
+        )
+
     def graded(self, report: EvaluationReport, seconds: float) -> None:
         """`seconds`: of the whole job."""
         self._seconds.observe(seconds)
+        for stage, ms in report.stages_ms.items():
+            self._stages.labels(stage).inc(ms / 1e3)
         for evaluation in report.evaluations:
             self._outcomes.labels(evaluation.candidate.origin.kind, evaluation.outcome.outcome).inc()

@@ -75,6 +75,11 @@ def _evaluator(worker: str, samples: Iterable[Sample]) -> EvaluatorView | None:
         jobs=int(_value(told, "sparsesmith_evaluator_job_seconds_count")),
         job_seconds=_value(told, "sparsesmith_evaluator_job_seconds_sum"),
         outcomes=dict(sorted(outcomes.items())),
+        stage_seconds={
+            sample.labels["stage"]: sample.value
+            for sample in told
+            if sample.name == "sparsesmith_evaluator_stage_seconds_total" and "stage" in sample.labels
+        },
     )
 
 

@@ -20,6 +20,7 @@ from services.evaluator.inspection import Inspections, NoInspections
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.isolation.workbench import Built, FinalTimes
 from services.evaluator.race import MAX_FINALISTS, Race
+from services.evaluator.stages import Stages
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, LaunchProfile
@@ -91,7 +92,7 @@ def grade(
         allowance = allowance_of(job, 0, must_stop, lambda: others_wait)
         distinct = {each.program: Filled(each) for each in job.candidates}
         parsed = ahead.start(parse_candidates(distinct.values(), problem))
-        return grade_batch(job, parsed, problem, Means(workbench, ahead, inspections), BASELINES, allowance)
+        return grade_batch(job, parsed, problem, Means(workbench, ahead, inspections, Stages()), BASELINES, allowance)
 
 
 def outcomes(report: EvaluationReport) -> list[str]:

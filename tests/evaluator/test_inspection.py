@@ -15,6 +15,7 @@ from services.evaluator.devices import InterpreterFactory
 from services.evaluator.grading import Means, grade_batch
 from services.evaluator.inspection import Found, Inspector, NoInspections
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.stages import Stages
 from sparsesmith.errors import Unavailable
 from sparsesmith.families import FamilyInstance, propose
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
@@ -159,7 +160,7 @@ def test_a_program_of_a_user_that_passes_and_is_undefined_has_not_passed(
     with closing(process), CompilationsAhead(compiler, "sm_90", 20) as ahead:
         workbench = process.open(problem)
         parsed = ahead.start(parse_candidates([Filled(each) for each in job.candidates], problem))
-        means = Means(workbench, ahead, inspector.of(problem))
+        means = Means(workbench, ahead, inspector.of(problem), Stages())
         allowance = allowance_of(job, 0, lambda: False, lambda: False)
         report = grade_batch(job, parsed, problem, means, workbench.baselines(), allowance)
     refused, passed = (each.outcome for each in report.evaluations)

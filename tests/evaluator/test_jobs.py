@@ -126,6 +126,14 @@ def test_the_entry_takes_and_returns_json_and_publishes_one_record_a_sampled_can
     assert records[0].rewards["milestone"] > 0 > records[1].rewards["milestone"]
 
 
+def test_a_report_says_how_long_each_stage_of_the_job_took(grader: Grader, connection: Redis) -> None:
+    began = time.monotonic()
+    report = grade(make_job(program_text("right 5"), program_text("right 6"), job_id="staged"), grader, connection)
+    took_ms = (time.monotonic() - began) * 1e3
+    assert {"load", "open", "draw", "formats", "candidates", "finals", "inspections"} <= report.stages_ms.keys()
+    assert 0 < report.stages_ms["candidates"] < sum(report.stages_ms.values()) <= took_ms
+
+
 def test_a_report_holds_ptx_of_what_passed_where_the_job_asks_for_it(grader: Grader, connection: Redis) -> None:
     job = make_job(program_text("right 5"), program_text("die"))
     assert grade(job, grader, connection).listings == {}

@@ -100,9 +100,8 @@ def test_there_is_no_listing_of_what_did_not_pass_or_is_not_there(redis_url: str
 
 def test_the_fleet_is_who_told_of_themselves_and_what_waits(http: httpx.Client, redis_url: str) -> None:
     metrics, trainer = EvaluatorMetrics(make_device(), {"device": True}), TrainerMetrics()
-    metrics.graded(
-        make_report([make_passed(make_timing(5)), CompileFailed(log="no"), make_passed(make_timing(6))]), 0.1
-    )
+    report = make_report([make_passed(make_timing(5)), CompileFailed(log="no"), make_passed(make_timing(6))])
+    metrics.graded(report.model_copy(update={"stages_ms": {"open": 40.0, "finals": 20.0}}), 0.1)
     trainer.updated({"seconds": 2.5, "version": 7, "mean_reward": 0.5, "pass_share": 0.75})
     channel = MetricsChannel(connect(redis_url))
     with published(metrics.registry, channel, "evaluator-1"), published(trainer.registry, channel, "trainer-1"):
@@ -116,6 +115,7 @@ def test_the_fleet_is_who_told_of_themselves_and_what_waits(http: httpx.Client, 
             jobs=1,
             job_seconds=0.1,
             outcomes={"compile_failed": 1, "passed": 2},
+            stage_seconds={"finals": 0.02, "open": 0.04},
         ),
     )
     (view,) = fleet.trainers

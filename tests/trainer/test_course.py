@@ -145,7 +145,9 @@ def make_ledger(path: Path) -> Ledger:
     ledger.write("vetted", 10.0, version=1, decision="accepted")
     ledger.write("updated", 20.0, step=2, **update | {"mean_reward": 0.4, "oldest_used": 2.0, "skipped": {}})
     ledger.write("vetted", 20.0, version=2, decision="refused")
-    ledger.write("learned", 20.0, seconds=20.0, generator_held=0.25, evaluators_busy=0.5)
+    ledger.write(
+        "learned", 20.0, seconds=20.0, generator_held=0.25, evaluators_busy=0.5, evaluators_stages={"open": 0.3}
+    )
     ledger.write("judged", 20.0, version=1, **judgement)
     return ledger
 
@@ -160,7 +162,8 @@ def test_curves_are_what_the_ledger_tells(tmp_path: Path) -> None:
     assert (told.used, told.skipped, told.oldest_used) == (64, {"stale": 4}, 2.0)
     assert told.used_share == pytest.approx(64 / 68)
     assert told.versions == {"accepted": 1, "refused": 1}
-    assert told.shares == {"generator_waits": 0.25, "evaluators_wait": 0.5, "trainer_waits": 0.7}
+    waits = {"generator_waits": 0.25, "evaluators_wait": 0.5, "trainer_waits": 0.7}
+    assert told.shares == {**waits, "evaluators_open": 0.3}
     curves.write(tmp_path, told)
     assert (tmp_path / "curves.json").is_file()
     assert len(list((tmp_path / "events").iterdir())) == 1

@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -146,19 +147,23 @@ class Course:
 
         posting = PostingOptions(options.group, options.at_once, options.job_s)
         poster = Poster(self._stack.url, self._curriculum, admission, ledger, posting, clock)
-        busy_s = self._evaluators_busy_s()
+        before = self._evaluators()
         poster.start()
         while clock() < end_s and time.monotonic() < wall_end:
             time.sleep(POLL_S)
             self._look(clock())
         poster.stop()
         seconds = time.monotonic() - began
+        spent = self._evaluators()
+        spent.subtract(before)
+        of_all = {stage: round(each / (seconds * options.num_evaluators), 4) for stage, each in spent.items()}
         ledger.write(
             "learned",
             clock(),
             seconds=round(seconds, 3),
             generator_held=round(poster.held_s / (seconds * options.at_once), 4),
-            evaluators_busy=round((self._evaluators_busy_s() - busy_s) / (seconds * options.num_evaluators), 4),
+            evaluators_busy=of_all.pop("job"),
+            evaluators_stages=of_all,
         )
         connection.close()
 
@@ -208,9 +213,13 @@ class Course:
         for entry in self._verdicts.new():
             self._ledger.write("vetted", at_s, **entry)
 
-    def _evaluators_busy_s(self) -> float:
+    def _evaluators(self) -> Counter[str]:
+        """Seconds of all evaluators by stage; `job` is of whole jobs."""
         answer = httpx.get(f"{self._stack.url}/v1/fleet", timeout=30)
-        return sum(each.job_seconds for each in Fleet.model_validate_json(answer.content).evaluators)
+        told: Counter[str] = Counter()
+        for each in Fleet.model_validate_json(answer.content).evaluators:
+            told.update({"job": each.job_seconds, **each.stage_seconds})
+        return told
 
     def curves(self) -> curves.Curves:
         return curves.curves_of(self._ledger, self._options.arm, self._options.seed)

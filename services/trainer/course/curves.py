@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -122,4 +123,13 @@ def _shares(learned: Sequence[Event], updated: Sequence[Event]) -> dict[str, flo
         "generator_waits": round(held / seconds, 4),
         "evaluators_wait": round(max(0.0, 1 - busy / seconds), 4),
         "trainer_waits": round(max(0.0, 1 - updating / seconds), 4),
+        **_stages(learned, seconds),
     }
+
+
+def _stages(learned: Sequence[Event], seconds: float) -> dict[str, float]:
+    """What the evaluators did meanwhile, as shares of the time."""
+    spent: Counter[str] = Counter()
+    for event in learned:
+        spent.update({stage: share * event["seconds"] for stage, share in event.get("evaluators_stages", {}).items()})
+    return {f"evaluators_{stage}": round(each / seconds, 4) for stage, each in spent.items()}
