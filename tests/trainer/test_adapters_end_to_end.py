@@ -15,6 +15,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from services.trainer.course.judging import FRESH
 from sparsesmith.client import Client
 from sparsesmith.policy.chat import ChatTokenizer, digest_of
 from sparsesmith.prompts.dialogue import Line
@@ -120,7 +121,7 @@ class Works:
 
     def post_lessons(self) -> None:
         """All at once, a group each."""
-        with Client(self.url) as client:
+        with Client(self.url, FRESH) as client:
             jobs = [client.submit(f"{each.name}.npz", each.file(), each.options(GROUP, 120)) for each in lessons()]
             for job in jobs:
                 client.wait(job.job_id)
@@ -206,8 +207,8 @@ def test_samples_become_an_adapter_that_serves_after_its_canary_though_the_train
         assert verdict.decision == "accepted", verdict
         assert verdict.announcement.weights == "policy-1"
         assert verdict.scores is not None and (verdict.scores.logprob_gap or 0) < CLOSE
+        served = found(lambda: witness.of_version(1), "samples of the adapter")
         posting.stop()
-        served = found(lambda: witness.of_version(1) or None, "samples of the adapter")
 
         first = works.updates()[0]
         assert (first["version"], first["records"]) == (1, 2 * GROUP)
