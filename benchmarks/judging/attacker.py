@@ -187,7 +187,8 @@ def main() -> None:
         workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float32")
         workbenches = [process.open(Problem(workload, pattern)) for process in processes]
         out = options.out or ROOT / "benchmarks" / "results" / device_folder(device) / "attacker.json"
-        campaign = Campaign(out, device.model_dump(mode="json"), options.attempts, until)
+        commit = options.commit or source_commit()
+        campaign = Campaign(out, device.model_dump(mode="json"), options.attempts, until, commit)
         twins = Twins(workload, pattern, compiler)
         beside = stack.enter_context(inspections_beside(settings, device, waits=True))
         inspections = partial(beside, Problem(workload, pattern))
@@ -213,12 +214,13 @@ def _pattern(seed: int, *, is_timed: bool) -> Pattern:
 class Campaign:
     """What all workers take their attempts from, and the result file."""
 
-    def __init__(self, out: Path, device: dict[str, Any], attempts: int, until: float) -> None:
+    def __init__(self, out: Path, device: dict[str, Any], attempts: int, until: float, commit: str) -> None:
         self.state = _read(out)
         self._out = out
         self._device = device
         self._attempts = attempts
         self._until = until
+        self._commit = commit
         self._chance = random.Random(self.state["num_attempts"])
         self._lock = Lock()
 
@@ -239,11 +241,11 @@ class Campaign:
             tried = attempt(row["number"])
             if "program" in row and not attacker.tried(tried).is_accepted(tried):
                 self.state["num_accepted"] -= 1
-                row["accepted_until"] = source_commit()
+                row["accepted_until"] = self._commit
                 del row["program"]
 
     def write(self) -> None:
-        _write(self._out, self.state, self._device)
+        _write(self._out, self.state | {"commit": self._commit}, self._device)
 
 
 def _next(state: dict[str, Any], chance: random.Random) -> int:
@@ -293,7 +295,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _write(path: Path, state: dict[str, Any], device: dict[str, Any]) -> None:
     state |= {
-        "commit": source_commit(),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device,
         "host": {"machine": platform.machine(), "num_cores": os.cpu_count()},
@@ -310,6 +311,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long and go on with the next call")
     parser.add_argument("--seed", type=int, default=1, help="of the matrix")
     parser.add_argument("--workers", type=int, default=1, help="device processes side by side; 1 on a GPU")
+    parser.add_argument("--commit", default="", help="of the code, where git does not say")
     parser.add_argument("--out", type=Path, help="result file")
     return parser.parse_args()
 

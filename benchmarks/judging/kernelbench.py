@@ -3,9 +3,10 @@
     python -m benchmarks.judging.kernelbench FOLDER [--out benchmarks/results/cpu] [--problems 1,19] [--full-size] [--seconds S]
 
 FOLDER holds the problems of a level, as their repository has them. Each is imported with its sizes scaled down to what
-a CPU does in seconds, unless `--full-size`. On every kind of inputs that the import allows: what torch finds in float32
-by other routines than the reference's must be right; one entry changed by a hundredth, all scaled by 1.001, and all
-rounded to half precision must each be refused on at least one draw. A result of whole numbers, or of zeros alone, has no
+a CPU does in seconds, unless `--full-size`, for which most problems want tens of gigabytes (`--memory-gib`) and
+minutes. On every kind of inputs that the import allows: what torch finds in float32 by other routines than the
+reference's must be right; one entry changed by a hundredth, all scaled by 1.001, and all rounded to half precision must
+each be refused on at least one draw. A result of whole numbers, or of zeros alone, has no
 spoiled ones of the last two. Where the problem is a task of ours, its naive program is checked on the interpreter. A row
 is written as soon as it is there: a run that is cut off is taken up where it ended, on the same commit.
 """
@@ -56,7 +57,7 @@ def main() -> None:
     end = time.monotonic() + options.seconds
     target = options.out / "kernelbench.json"
     rows = _rows_before(target, full_size=options.full_size)
-    with TemporaryDirectory() as into, ReferenceProcess(ReferenceLimits()) as references, Compiler() as compiler:
+    with TemporaryDirectory() as into, ReferenceProcess(_limits(options)) as references, Compiler() as compiler:
         install(references)
         _look_for_tasks_in(into)
         for path in paths:
@@ -223,6 +224,11 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _limits(options: argparse.Namespace) -> ReferenceLimits:
+    """Of the process that answers as the problem does."""
+    return ReferenceLimits(seconds=options.answer_seconds, memory_bytes=int(options.memory_gib * 2**30))
+
+
 def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.judging.kernelbench", description=__doc__.splitlines()[0]
@@ -232,6 +238,11 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--problems", default="", help="numbers, with commas between")
     parser.add_argument("--seconds", type=float, default=7200, help="no problem is begun after them")
     parser.add_argument("--full-size", action="store_true")
+    usual = ReferenceLimits()
+    parser.add_argument(
+        "--memory-gib", type=float, default=usual.memory_bytes / 2**30, help="of the reference's process"
+    )
+    parser.add_argument("--answer-seconds", type=float, default=usual.seconds, help="longest answer of the reference")
     return parser.parse_args()
 
 

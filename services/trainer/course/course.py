@@ -37,6 +37,8 @@ from sparsesmith_proto.api import Fleet
 POLL_S = 0.5
 CRITIC_WARMUP = 4
 """Updates that the policy waits for its critic at most: a course of minutes has some tens in all."""
+CACHED_BASELINES = 256
+"""As an evaluator keeps by itself; of a course all workloads' are kept, which come again."""
 SETTLE_S = 90.0
 """Longest wait for a canary that is under way, before a judgement."""
 
@@ -88,7 +90,10 @@ def run_course(
     held_out.write_text("".join(f"{lesson.pattern.digest}\n" for lesson in probes), encoding="utf-8")
     ledger, piece_ends = Ledger(options.state / "ledger.jsonl"), time.monotonic() + options.piece_s
     stack_options = StackOptions(
-        options.state, free_port(), options.num_evaluators, environment=_environment(options, held_out)
+        options.state,
+        free_port(),
+        options.num_evaluators,
+        environment=_environment(options, held_out, len(lessons) + len(probes)),
     )
     with Stack(stack_options, on_event=tell) as stack, Client(stack.url) as client:
         wait_until_ready(client, stack, is_whole=True)
@@ -259,7 +264,7 @@ def stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def _environment(options: CourseOptions, held_out: Path) -> dict[str, str]:
+def _environment(options: CourseOptions, held_out: Path, num_workloads: int) -> dict[str, str]:
     """Of all services."""
     trainer = {
         "POLICY_DIR": str(options.policy),
@@ -282,6 +287,7 @@ def _environment(options: CourseOptions, held_out: Path) -> dict[str, str]:
     return {
         **{f"SPARSESMITH_TRAINER_{name}": value for name, value in trainer.items()},
         **{f"SPARSESMITH_GENERATOR_{name}": value for name, value in generator.items()},
+        "SPARSESMITH_EVALUATOR_CACHED_BASELINES": str(max(CACHED_BASELINES, num_workloads)),
         **options.environment,
     }
 
