@@ -99,8 +99,10 @@ def uploaded(array: npt.NDArray[Any], stream: "cupy.cuda.Stream") -> "cupy.ndarr
     host = np.ascontiguousarray(array)
     with cuda_errors():
         there = cupy.empty(host.shape, dtype=host.dtype)
-        runtime.memcpyAsync(int(there.data.ptr), host.ctypes.data, host.nbytes, runtime.memcpyHostToDevice, stream.ptr)
-        stream.synchronize()  # Of what is in the host's memory as long as the caller keeps it.
+        if host.nbytes:
+            bytes_from, bytes_to = host.ctypes.data, int(there.data.ptr)
+            runtime.memcpyAsync(bytes_to, bytes_from, host.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+            stream.synchronize()  # The caller may let go of its memory.
     return there
 
 
