@@ -18,6 +18,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,7 +32,7 @@ from services.evaluator.interpreter.device import InterpreterDevice
 from services.evaluator.isolation.workbench import LocalWorkbench
 from services.evaluator.references.client import ReferenceLimits, ReferenceProcess
 from services.evaluator.references.importing import ImportOptions, import_task, is_right
-from sparsesmith.errors import SparsesmithError
+from sparsesmith.errors import InvalidInput, SparsesmithError
 from sparsesmith.operations import Problem, operations
 from sparsesmith.operations.imported import folder as imported
 from sparsesmith.operations.imported.card import Card
@@ -94,14 +95,19 @@ def _row(
     path: Path, into: Path, references: ReferenceProcess, compiler: Compiler, *, full_size: bool
 ) -> dict[str, Any]:
     started = time.monotonic()
-    constants = {} if full_size else scaled_constants(path.read_text(encoding="utf-8"))
-    row: dict[str, Any] = {"problem": path.stem, "set": constants}
+    text = path.read_text(encoding="utf-8")
+    constants = {} if full_size else scaled_constants(text)
     try:
-        card = import_task(path, into, ImportOptions(constants=constants), references)
+        try:
+            card = import_task(path, into, ImportOptions(constants=constants), references)
+        except InvalidInput:  # Perhaps of sizes that must be equal.
+            constants = {} if full_size else scaled_constants(text, are_distinct=False)
+            card = import_task(path, into, ImportOptions(constants=constants), references)
     except SparsesmithError as error:
-        return row | {"failed": error.message}
+        return {"problem": path.stem, "set": constants, "failed": error.message}
+    row: dict[str, Any] = {"problem": path.stem, "set": constants}
     folder = into / card.name
-    row |= {"kinds": list(card.kinds), "flags": list(card.flags)}
+    row |= {"kinds": list(card.kinds), "flags": list(card.flags), "allowance": round(card.allowance, 2)}
     row |= _judged(card, folder, references)
     if card.solves:
         row |= {"solves": card.solves, "naive": _naive_outcome(card, compiler)}
@@ -163,10 +169,10 @@ def _naive_outcome(card: Card, compiler: Compiler) -> str:
     return "correct" if isinstance(verdict, Correct) else verdict.message
 
 
-def scaled_constants(text: str) -> dict[str, int]:
-    """Whole numbers that a module assigns to names, or tuples of such, made small; those up to 32 stay
-    (windows, strides, groups)."""
-    found, large = dict[str, int](), iter(DISTINCT * 4)
+def scaled_constants(text: str, *, are_distinct: bool = True) -> dict[str, int]:
+    """Whole numbers that a module assigns to names, or tuples of such, made small, those above 256 all different or all
+    the same; those up to 32 stay (windows, strides, groups)."""
+    found, large = dict[str, int](), iter(DISTINCT * 4) if are_distinct else repeat(DISTINCT[0])
     for node in ast.parse(text).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             value = _number(node.value)

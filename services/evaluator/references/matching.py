@@ -126,7 +126,11 @@ def _agrees_on(problem: Problem, pairs: Pairs, card: Card, inputs: Arrays, answe
         if own.role != "output":
             continue
         right = expected_of(
-            answer.results[other.name], card.element_type, answer.num_terms, is_floating=other.is_floating
+            answer.results[other.name],
+            card.element_type,
+            answer.num_terms,
+            is_floating=other.is_floating,
+            allowance=card.allowance,
         )
         with np.errstate(invalid="ignore"):
             off = np.abs(found[own.name].reference.reshape(right.reference.shape) - right.reference)

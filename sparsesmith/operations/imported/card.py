@@ -17,6 +17,8 @@ GivenType = Literal["float32", "float64", "float16", "bfloat16", "int64", "int32
 DrawKind = Literal["given", "scaled", "centred"]
 
 MAX_OPERANDS = 64
+MOST_ALLOWANCE = 100.0
+"""Half precision is off by thousands of times the least bound."""
 
 
 class Frozen(BaseModel):
@@ -72,6 +74,8 @@ class Card(Frozen):
     trial: Axes = {}
     flops: int = Field(default=0, ge=0)
     """Counted of the reference at `trial`."""
+    allowance: float = Field(default=1.0, ge=1, le=MOST_ALLOWANCE)
+    """Factor on the bound: what another of torch's own ways to the same result takes."""
     flags: tuple[str, ...] = ()
     """Why a right program might say little."""
     solves: str = ""

@@ -79,7 +79,11 @@ def _right(folder: Path, card: Card, problem: Problem, inputs: Arrays) -> Mappin
     answer = installed().answer(folder, card, problem.sizes, inputs)
     return {
         each.name: expected_of(
-            answer.results[each.name], card.element_type, answer.num_terms, is_floating=each.is_floating
+            answer.results[each.name],
+            card.element_type,
+            answer.num_terms,
+            is_floating=each.is_floating,
+            allowance=card.allowance,
         )
         for each in card.operands
         if each.role == "output"

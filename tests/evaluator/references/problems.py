@@ -132,3 +132,23 @@ def written_definition(folder: Path, told: dict[str, Any], *workloads: dict[str,
         lines = [json.dumps({"definition": told["name"], "workload": each}) for each in workloads]
         path.with_suffix(".jsonl").write_text("\n".join(lines))
     return path
+
+
+DEPTHWISE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.convolution = nn.Conv2d(channels, channels, 3, groups=channels, bias=False)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+def get_inputs():
+    return [torch.rand(16, 8, 19, 23)]  # Of 16 or more torch transforms where oneDNN is off.
+
+def get_init_inputs():
+    return [8]
+"""

@@ -12,13 +12,14 @@ import pytest
 pytest.importorskip("torch")
 
 from services.evaluator.references.client import ReferenceLimits, ReferenceProcess
-from services.evaluator.references.importing import ImportOptions, import_task
+from services.evaluator.references.importing import ImportOptions, import_task, is_right
 from sparsesmith.errors import InvalidInput, InvalidOption, SparsesmithError, Unavailable
 from sparsesmith.operations import check_axes, operation_named, operations
 from sparsesmith.operations.imported.card import Card
 from sparsesmith.operations.imported.folder import VARIABLE, read_task
 from sparsesmith.operations.imported.references import installed
 from tests.evaluator.references.problems import (
+    DEPTHWISE,
     MATMUL,
     SCALED,
     definition,
@@ -67,6 +68,25 @@ def test_a_kernelbench_problem_becomes_a_task_whose_weights_are_inputs(
     np.testing.assert_allclose(answer.results["y"].wide, by_hand, rtol=1e-14)
     assert not np.array_equal(inputs["weight"], np.ones(5))
     assert 3 <= answer.num_terms <= 11
+
+
+def test_a_way_of_torchs_that_loses_more_is_right_and_half_precision_is_not(
+    imported: Import, references: ReferenceProcess, tmp_path: Path
+) -> None:
+    """A depthwise convolution by transforms is off by tens of times what the usual one loses."""
+    card = imported(DEPTHWISE)
+    assert 2 < card.allowance < 100
+    assert card.flags == ()
+    folder = tmp_path / "tasks" / card.name
+    for kind in card.kinds:
+        inputs = references.draw(folder, card, kind, card.fixed, 11)
+        answer = references.answer(folder, card, card.fixed, inputs)
+        other = references.otherwise(folder, card, card.fixed, inputs)
+        assert is_right(card, answer, other)
+        assert not is_right(card.model_copy(update={"allowance": 1.0}), answer, other)
+        halved = {name: array.astype(np.float16).astype(np.float64) for name, array in other.items()}
+        assert not is_right(card, answer, halved)
+    assert imported(forward("x = 2 * x"), "doubled").allowance == 1
 
 
 def test_a_problem_that_is_a_task_of_ours_has_its_names_and_programs(imported: Import, tmp_path: Path) -> None:
