@@ -12,7 +12,7 @@ from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import Inspected, RunFailure, Timing
 from services.evaluator.evaluation import evaluate_kernel
-from services.evaluator.inspection import PATIENCE_S, Found, Inspections
+from services.evaluator.inspection import PATIENCE_S, SHORT_PATIENCE_S, Found, Inspections
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
 from services.evaluator.stages import Stages
@@ -23,6 +23,7 @@ from sparsesmith_proto.kernel import (
     Baselines,
     Crashed,
     Evaluation,
+    FromFamily,
     MeasuredTiming,
     Mismatch,
     Outcome,
@@ -40,7 +41,7 @@ LONGEST_FINALS_S = 1.0
 """Kept back of a job's budget."""
 
 INSPECTED_FINALISTS = 2
-"""The fastest of a batch; a user's own programs are inspected wherever they pass."""
+"""The fastest of a batch, unless a family wrote them; a user's own programs are inspected wherever they pass."""
 
 Outcomes = dict[str, Outcome]
 """By program text: equal texts are graded once."""
@@ -106,7 +107,7 @@ def grade_batch(
     with suppress(BudgetSpent), stages.of("finals"):  # The brief times stay.
         outcomes, baselines = run_finals(race, workbench, candidates, outcomes, baselines)
     with stages.of("inspections"):
-        outcomes |= inspected(outcomes, means.inspections.found(min(PATIENCE_S, allowance.left_s)))
+        outcomes |= inspected(outcomes, means.inspections.found(min(patience_s(candidates), allowance.left_s)))
     if job.workload.deterministic:
         repeat_finalists(race, workbench, candidates, ahead, outcomes)
     known.update(outcomes)
@@ -131,10 +132,17 @@ def grade_batch(
 
 
 def inspect_finalists(race: Race, means: Means, candidates: Sequence[Parsed]) -> None:
-    """Has the fastest inspected while they are timed at length."""
+    """Has the fastest inspected while they are timed at length; what families write was, in tests."""
     by_id = {each.candidate.candidate_id: each for each in candidates}
     for kernel_id in race.finalists[:INSPECTED_FINALISTS]:
-        means.inspect(by_id[kernel_id])
+        if not isinstance(by_id[kernel_id].candidate.origin, FromFamily):
+            means.inspect(by_id[kernel_id])
+
+
+def patience_s(candidates: Sequence[Parsed]) -> float:
+    """A user waits for what is said of a program; a search and a policy go on."""
+    is_asked = any(isinstance(each.candidate.origin, UserWritten) for each in candidates)
+    return PATIENCE_S if is_asked else SHORT_PATIENCE_S
 
 
 def inspected(outcomes: Outcomes, found: Mapping[str, Found]) -> Outcomes:

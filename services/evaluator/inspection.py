@@ -26,7 +26,9 @@ from sparsesmith_proto.kernel import Crashed, Mismatch
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 2.0
-"""How long a job waits, at its end, for inspections that are not through."""
+"""How long a job waits, at its end, for inspections that are not through: where a user wrote programs..."""
+SHORT_PATIENCE_S = 0.25
+"""...and where nobody did."""
 
 MOST_ELEMENTS = 5_000_000
 """Nonzeros and entries of the vectors of a problem that is inspected."""

@@ -46,8 +46,8 @@ class EvaluatorSettings(BaseSettings):
     on a trial at the start, with a warning for those that do not. on: nothing starts without. off: none."""
 
     inspects: bool = True
-    """Whether, beside a GPU, the interpreter looks at users' programs and at the fastest of each batch, in a process of
-    its own: what CUDA leaves undefined has not passed."""
+    """Whether, beside a GPU, the interpreter looks at users' programs and at the fastest of each batch that no family
+    wrote, in a process of its own: what CUDA leaves undefined has not passed."""
 
     compile_workers: int = Field(default=0, ge=0, le=256)
     """Compiler processes. 0: one a core, less one for the device."""

@@ -16,7 +16,7 @@ from services.evaluator.compiling.log import KernelResources
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.evaluation import heaviest_kernel
 from services.evaluator.grading import Means, grade_batch, unreached
-from services.evaluator.inspection import Inspections, NoInspections
+from services.evaluator.inspection import PATIENCE_S, SHORT_PATIENCE_S, Found, Inspections, NoInspections
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.isolation.workbench import Built, FinalTimes
 from services.evaluator.race import MAX_FINALISTS, Race
@@ -28,6 +28,8 @@ from sparsesmith_proto.kernel import (
     Baselines,
     BaselineTiming,
     DeviceDescription,
+    FromFamily,
+    Mutated,
     Passed,
     Rejected,
     Repeats,
@@ -38,6 +40,7 @@ from tests.evaluator.grading_tools import make_candidate, make_pattern, make_wor
 from tests.evaluator.misbehaving_device import MisbehavingFactory, measured, program_text
 
 UNINSPECTED = NoInspections()
+MUTATED = Mutated(parent="candidate", deed="unroll: 2", seed="1", generation=1, report="")
 LIMITS = StageLimits(start_s=60, check_s=1, time_s=1)
 BASELINES = Baselines(
     default="slow",
@@ -125,6 +128,42 @@ def test_a_passed_kernel_carries_timing_resources_format_and_error(process: Devi
     nnz = make_pattern(20, 20, 0.2).nnz
     assert passed.format_bytes == report.csr_bytes == 4 * 21 + 8 * nnz
     assert 0 < passed.worst_error < 1e-6
+
+
+class Asked:
+    """Inspections that note what is asked of them."""
+
+    def __init__(self) -> None:
+        self.programs: list[str] = []
+        self.patience_s: list[float] = []
+
+    def ask(self, key: str, program: KernelProgram, binary: Compiled) -> None:
+        self.programs.append(key)
+
+    def found(self, most_s: float) -> dict[str, Found]:
+        self.patience_s.append(most_s)
+        return {}
+
+
+def test_what_a_user_wrote_is_inspected_and_of_the_fastest_what_no_family_wrote(
+    process: DeviceProcess, compiler: Compiler
+) -> None:
+    job = make_job("right 5", "right 5.1", "right 5.2", "right 30", "wrong")
+    origins = (FromFamily(family="rows", parameters={}), *[MUTATED] * 4)
+    by_machine = job.model_copy(
+        update={
+            "candidates": tuple(
+                each.model_copy(update={"origin": origin}) for each, origin in zip(job.candidates, origins, strict=True)
+            )
+        }
+    )
+    of_user, of_search = Asked(), Asked()
+    grade(job, process, compiler, inspections=of_user)
+    grade(by_machine, process, compiler, inspections=of_search)
+    texts = [each.program for each in job.candidates]
+    assert set(of_user.programs) == set(texts[:4])
+    assert of_search.programs == [texts[1]]
+    assert (of_user.patience_s, of_search.patience_s) == ([PATIENCE_S], [SHORT_PATIENCE_S])
 
 
 def test_finalists_are_timed_again_with_the_best_baseline_and_both_times_are_reported(
