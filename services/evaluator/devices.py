@@ -42,7 +42,7 @@ INTERPRETER_START_LIMIT_S = 900.0
 """On a new computer the interpreter compiles its machine: minutes where others work."""
 
 INSPECTION_LIMIT_S = 10.0
-"""For drawing an input and for a program, whose launches are stopped after a million instructions each."""
+"""For drawing an input and for a program, whose launches are stopped after two million instructions each."""
 
 NEEDED_CUDA, NEEDED_DRIVER = 13_000, 580
 """What CuPy and NVRTC of the extra `evaluator-gpu` are made for, and the first driver that runs it."""

@@ -104,8 +104,8 @@ INSPECTED_WORK = 100_000
 """Multiply-adds and elements of the result up to which an inspection runs all blocks of all launches."""
 INSPECTED_BLOCKS = 64
 """Of the first launch, where there is more."""
-INSPECTED_WARP_STEPS = 1_000_000
-"""Most that an inspection of a launch executes: some tenths of a second."""
+INSPECTED_WARP_STEPS = 2_000_000
+"""Most that an inspection of a launch executes: about a second."""
 
 POISON = 0xFF
 """Each byte of scratch and outputs before a run: NaN as a floating-point number, -1 as an index. Reading it is found
