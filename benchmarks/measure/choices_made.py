@@ -7,8 +7,8 @@ generated patterns) or `matrices` and `names` (choices for matrices of a folder)
 process's CPU time; each run is of a pattern that nothing is remembered of but its digest.
 """
 
+import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,14 @@ WORKLOADS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    words, out = (Path(word) for word in sys.argv[1:3])
-    asked = json.loads(words.read_text(encoding="utf-8"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    asked = json.loads(options.words.read_text(encoding="utf-8"))
     cost = CostModels(Path(asked["cost_model"])).on("NVIDIA H200")
     rows = timed(cost, asked["nnz"], asked["runs"]) if "nnz" in asked else made(cost, asked)
-    out.write_text(json.dumps(rows), encoding="utf-8")
+    options.out.write_text(json.dumps(rows), encoding="utf-8")
 
 
 def timed(cost: CostModel, nnz: float, runs: int) -> dict[str, dict[str, list[float]]]:
