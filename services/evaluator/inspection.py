@@ -9,11 +9,14 @@ outputs. What it cannot run, or not within its limits, has passed without (`Pass
 """
 
 import logging
+import queue
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import Inspected
@@ -63,8 +66,8 @@ class Inspector:
     """The interpreter beside a GPU. It starts when it is made, in the background: a job does not wait for that."""
 
     def __init__(self, make: Callable[[], DeviceProcess]) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="inspector")
-        self._starting = self._thread.submit(_started, make)
+        self._line = _Line()
+        self._starting = self._line.submit(lambda: _started(make))
 
     def wait_until_started(self) -> None:
         """Also where it does not start."""
@@ -76,36 +79,63 @@ class Inspector:
         if not self._starting.done() or problem.nnz + problem.num_elements > MOST_ELEMENTS:
             return NoInspections()
         process = self._starting.result()
-        return NoInspections() if process is None else JobInspections(process, problem, self._thread)
+        return NoInspections() if process is None else JobInspections(process, problem, self._line)
 
     def close(self) -> None:
-        """Ends the process, in the midst of an inspection too."""
-        process = self._starting.result() if self._starting.done() else None
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        if process is not None:
+        """Ends the process, in the midst of an inspection too. One that still starts ends with ours."""
+        if self._starting.done() and (process := self._starting.result()) is not None:
             process.close()
-        self._thread.shutdown()
+        self._line.close()
+
+
+Answer = TypeVar("Answer")
+
+
+class _Line:
+    """Calls one after another on one thread, which lasts: a process of the device dies with the thread that started it.
+    Nobody waits for the thread's end."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="inspector", daemon=True).start()
+
+    def submit(self, call: Callable[[], Answer]) -> "Future[Answer]":
+        future: Future[Answer] = Future()
+        self._calls.put((future, call))
+        return future
+
+    def close(self) -> None:
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (asked := self._calls.get()) is not None:
+            future, call = asked
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:  # Of our own, for whoever asks for the result.
+                    future.set_exception(error)
 
 
 class JobInspections:
     """One after another, on the thread that the process belongs to."""
 
-    def __init__(self, process: DeviceProcess, problem: Problem, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, process: DeviceProcess, problem: Problem, line: _Line) -> None:
         self._process = process
         self._problem = problem
-        self._thread = thread
+        self._line = line
         self._workbench: SandboxedWorkbench | None = None
         self._futures: dict[str, Future[Found]] = {}
 
     def ask(self, key: str, program: KernelProgram, binary: Compiled) -> None:
         if key not in self._futures:
-            self._futures[key] = self._thread.submit(self._inspect, program, binary)
+            self._futures[key] = self._line.submit(partial(self._inspect, program, binary))
 
     def found(self, most_s: float) -> dict[str, Found]:
         wait(self._futures.values(), most_s)
         for future in self._futures.values():
             future.cancel()
-        return {key: future.result() for key, future in self._futures.items() if _is_answered(future)}
+        return {key: _answer(future) for key, future in self._futures.items() if _is_answered(future)}
 
     def _inspect(self, program: KernelProgram, binary: Compiled) -> Found:
         try:
@@ -120,6 +150,14 @@ class JobInspections:
 
 def _is_answered(future: "Future[Found]") -> bool:
     return future.done() and not future.cancelled()
+
+
+def _answer(future: "Future[Found]") -> Found:
+    """A defect of ours costs no job its answer."""
+    if (error := future.exception()) is not None:
+        logger.error("not inspected: %r", error)
+        return None
+    return future.result()
 
 
 def _started(make: Callable[[], DeviceProcess]) -> DeviceProcess | None:

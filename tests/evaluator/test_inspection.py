@@ -1,5 +1,7 @@
 """What passed on a GPU runs on the interpreter once more: undefined reads are found, honest programs are left alone."""
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -179,6 +181,22 @@ def test_without_an_interpreter_programs_pass_without_an_inspection() -> None:
     with closing(Inspector(fails)) as inspector:
         inspector.wait_until_started()
         assert isinstance(inspector.of(problem), NoInspections)
+
+
+def test_nobody_waits_for_an_interpreter_that_still_starts() -> None:
+    """Not at the end, either: on a new computer it compiles itself for minutes."""
+    may_end = threading.Event()
+
+    def slow() -> DeviceProcess:
+        may_end.wait()
+        raise Unavailable("it came too late")
+
+    pattern = make_pattern()
+    began = time.monotonic()
+    with closing(Inspector(slow)) as inspector:
+        assert isinstance(inspector.of(Problem(make_workload(pattern), pattern)), NoInspections)
+    assert time.monotonic() - began < 5
+    may_end.set()
 
 
 def test_an_answer_that_takes_too_long_is_none_and_nothing_is_left_to_do(
