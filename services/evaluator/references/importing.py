@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
@@ -18,7 +19,7 @@ from services.evaluator.references.flags import flags_of
 from services.evaluator.references.matching import Solved, solved_by
 from sparsesmith.errors import InvalidInput, InvalidOption
 from sparsesmith.operations.catalogue import ON_MATRICES, is_task_name, our_tasks
-from sparsesmith.operations.imported.bound import expected_of
+from sparsesmith.operations.imported.bound import right_of
 from sparsesmith.operations.imported.card import (
     MAX_OPERANDS,
     MOST_ALLOWANCE,
@@ -31,7 +32,6 @@ from sparsesmith.operations.imported.flashinfer import Definition, card_of_defin
 from sparsesmith.operations.imported.folder import free_folder, write_reference, write_task
 from sparsesmith.operations.imported.references import Answer, Arrays, References
 from sparsesmith.operations.operand import Sizes
-from sparsesmith.operations.operation import Expected
 from sparsesmith_proto.message import ElementType
 
 SEEDS = (1, 2, 3)
@@ -165,12 +165,11 @@ class _Trial:
     def allowance(self) -> float:
         """What the bound must be widened by for another of torch's own ways to the same result, and half as much
         again; 1 where that is within it."""
-        most = max(self._distance(*each) for each in self.judged)
-        return 1.0 if most <= 1 else min(MOST_ALLOWANCE, ALLOWED_BEYOND * most)
+        return min(MOST_ALLOWANCE, max(1.0, ALLOWED_BEYOND * self._furthest))
 
     def flags(self) -> Iterator[str]:
         """Also where the other way's result is so far off that no bound of use takes it."""
-        if ALLOWED_BEYOND * max(self._distance(*each) for each in self.judged) > MOST_ALLOWANCE:
+        if ALLOWED_BEYOND * self._furthest > MOST_ALLOWANCE:
             yield "bound: what torch finds by other routines is refused"
         (_, first), (_, second) = self.judged[:2]
         for operand in self._card.operands:
@@ -178,10 +177,13 @@ class _Trial:
                 pair = first.results[operand.name].wide, second.results[operand.name].wide
                 yield from flags_of(operand.name, *pair)
 
-    def _distance(self, inputs: Arrays, answer: Answer) -> float:
-        """Of the other way's result from what is right, in bounds."""
-        found = self._references.otherwise(self._folder, self._card, self._sizes, inputs)
-        return distance_of(self._card, answer, found)
+    @cached_property
+    def _furthest(self) -> float:
+        """Of the other way's results the largest distance from what is right, in bounds; 0 where all are within."""
+        return max(
+            distance_of(self._card, answer, self._references.otherwise(self._folder, self._card, self._sizes, inputs))
+            for inputs, answer in self.judged
+        )
 
     def _judged(self, kind: DrawKind, seed: int) -> tuple[Arrays, Answer]:
         drawn = self._drawn(kind, seed)
@@ -210,35 +212,21 @@ def _is_defined(answer: Answer) -> bool:
 
 def is_right(card: Card, answer: Answer, found: Arrays) -> bool:
     """Whether every output is within its bound."""
-    return not any(
-        bool(wrong_entries(found[name], right.reference, right.bound).any()) for name, right in _right(card, answer)
-    )
+    return distance_of(card, answer, found) == 0
 
 
 def distance_of(card: Card, answer: Answer, found: Arrays) -> float:
-    """The largest distance of an entry from what is right, in bounds; infinite for what is not finite and should be."""
+    """The largest distance of an entry from what is right, in bounds; 0 where all are within, infinite for what is not
+    finite and should be."""
     most = 0.0
-    for name, right in _right(card, answer):
-        if bool(wrong_entries(found[name], right.reference, right.bound).any()):
-            with np.errstate(all="ignore"):
-                off = np.abs(found[name] - right.reference) / right.bound
-            most = max(most, float(np.where(np.isfinite(off), off, np.inf).max()))
-    return most
-
-
-def _right(card: Card, answer: Answer) -> Iterator[tuple[str, Expected]]:
     for each in card.operands:
         if each.role == "output":
-            yield (
-                each.name,
-                expected_of(
-                    answer.results[each.name],
-                    card.element_type,
-                    answer.num_terms,
-                    is_floating=each.is_floating,
-                    allowance=card.allowance,
-                ),
-            )
+            right = right_of(card, each, answer)
+            if bool(wrong_entries(found[each.name], right.reference, right.bound).any()):
+                with np.errstate(all="ignore"):
+                    off = np.abs(found[each.name] - right.reference) / right.bound
+                most = max(most, float(np.where(np.isfinite(off), off, np.inf).max()))
+    return most
 
 
 def _of_kernelbench(path: Path, text: str, options: ImportOptions, references: DescribesReferences) -> Card:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsesmith.errors import InvalidOption
 from sparsesmith.operations.catalogue import check_axes, our_tasks
-from sparsesmith.operations.imported.bound import expected_of
+from sparsesmith.operations.imported.bound import right_of
 from sparsesmith.operations.imported.card import Card, ImportedOperand
 from sparsesmith.operations.imported.references import Answer, Arrays
 from sparsesmith.operations.operand import Operand, Sizes
@@ -125,13 +125,7 @@ def _agrees_on(problem: Problem, pairs: Pairs, card: Card, inputs: Arrays, answe
     for own, other in pairs:
         if own.role != "output":
             continue
-        right = expected_of(
-            answer.results[other.name],
-            card.element_type,
-            answer.num_terms,
-            is_floating=other.is_floating,
-            allowance=card.allowance,
-        )
+        right = right_of(card, other, answer)
         with np.errstate(invalid="ignore"):
             off = np.abs(found[own.name].reference.reshape(right.reference.shape) - right.reference)
         if not (off <= right.bound).all():

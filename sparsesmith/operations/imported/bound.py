@@ -13,7 +13,8 @@ and truth values are exact.
 import numpy as np
 
 from sparsesmith.operations.bounds import exact, smallest
-from sparsesmith.operations.imported.references import Result
+from sparsesmith.operations.imported.card import Card, ImportedOperand
+from sparsesmith.operations.imported.references import Answer, Result
 from sparsesmith.operations.operation import Expected, Float64Array
 from sparsesmith.operations.sums import ROUNDOFF
 from sparsesmith_proto.message import ElementType
@@ -37,6 +38,17 @@ def expected_of(
     lost = OWN_ERRORS * np.maximum(error, _rms(error)) + ROUNDOFF[element_type] * roundings
     bound = allowance * lost + smallest(element_type)
     return Expected(result.wide, np.maximum(magnitude, _rms(magnitude)), np.asarray(bound, np.float64))
+
+
+def right_of(card: Card, operand: ImportedOperand, answer: Answer) -> Expected:
+    """What is right of an output of an imported task."""
+    return expected_of(
+        answer.results[operand.name],
+        card.element_type,
+        answer.num_terms,
+        is_floating=operand.is_floating,
+        allowance=card.allowance,
+    )
 
 
 def _finite(array: Float64Array) -> Float64Array:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparsesmith.operations.imported.bound import expected_of
+from sparsesmith.operations.imported.bound import right_of
 from sparsesmith.operations.imported.card import Card, DrawKind, ImportedOperand
 from sparsesmith.operations.imported.constraints import holds
 from sparsesmith.operations.imported.references import installed
@@ -77,17 +77,7 @@ def _drawn(folder: Path, card: Card, kind: DrawKind, problem: Problem, generator
 
 def _right(folder: Path, card: Card, problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
     answer = installed().answer(folder, card, problem.sizes, inputs)
-    return {
-        each.name: expected_of(
-            answer.results[each.name],
-            card.element_type,
-            answer.num_terms,
-            is_floating=each.is_floating,
-            allowance=card.allowance,
-        )
-        for each in card.operands
-        if each.role == "output"
-    }
+    return {each.name: right_of(card, each, answer) for each in card.operands if each.role == "output"}
 
 
 def _flops(card: Card) -> Callable[[Sizes], int]:
