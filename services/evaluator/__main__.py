@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import uuid
-from contextlib import ExitStack, closing
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -84,14 +84,13 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     with (
         closing(device_process(settings, chosen)) as process,
         Compiler(num_workers, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,
-        ExitStack() as watch,
+        inspections_beside(settings, process.start()) as inspections,
     ):
-        device = process.start()
+        device = process.description()
         compiler.warm_up(device.architecture)
         kernel = available()
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)
-        inspections = watch.enter_context(inspections_beside(settings, device))
         worker = evaluation_worker(connection, f"{_name_prefix()}{uuid.uuid4().hex[:8]}", GpuKind.of(device))
         grader = jobs.Grader(
             process,

@@ -58,10 +58,7 @@ class Means:
 
     def inspect(self, passed: Parsed) -> None:
         """Has a program that passed inspected, meanwhile."""
-        assert isinstance(passed.program, KernelProgram), "a program that passed was read"
-        binary = self.ahead.result(passed.program)
-        assert isinstance(binary, Compiled), "a program that passed was compiled"
-        self.inspections.ask(passed.candidate.program, passed.program, binary)
+        self.inspections.ask(passed.candidate.program, *compiled(passed, self.ahead))
 
 
 def grade_batch(
@@ -133,10 +130,9 @@ def grade_batch(
 
 def inspect_finalists(race: Race, means: Means, candidates: Sequence[Parsed]) -> None:
     """Has the fastest inspected while they are timed at length; what families write was, in tests."""
-    by_id = {each.candidate.candidate_id: each for each in candidates}
-    for kernel_id in race.finalists[:INSPECTED_FINALISTS]:
-        if not isinstance(by_id[kernel_id].candidate.origin, FromFamily):
-            means.inspect(by_id[kernel_id])
+    for each in finalists_of(race, candidates)[:INSPECTED_FINALISTS]:
+        if not isinstance(each.candidate.origin, FromFamily):
+            means.inspect(each)
 
 
 def patience_s(candidates: Sequence[Parsed]) -> float:
@@ -163,10 +159,21 @@ def inspected(outcomes: Outcomes, found: Mapping[str, Found]) -> Outcomes:
 
 def profile_of(passed: Parsed, workbench: Workbench, ahead: CompilationsAhead) -> tuple[LaunchProfile, ...]:
     """What the launches of a program that passed do with the device."""
+    return workbench.profile(passed.candidate.candidate_id, *compiled(passed, ahead))
+
+
+def compiled(passed: Parsed, ahead: CompilationsAhead) -> tuple[KernelProgram, Compiled]:
+    """A program that passed, as it was read and compiled."""
     assert isinstance(passed.program, KernelProgram), "a program that passed was read"
     binary = ahead.result(passed.program)
     assert isinstance(binary, Compiled), "a program that passed was compiled"
-    return workbench.profile(passed.candidate.candidate_id, passed.program, binary)
+    return passed.program, binary
+
+
+def finalists_of(race: Race, candidates: Sequence[Parsed]) -> list[Parsed]:
+    """The fastest first."""
+    by_id = {each.candidate.candidate_id: each for each in candidates}
+    return [by_id[kernel_id] for kernel_id in race.finalists]
 
 
 def listings_of(candidates: Sequence[Parsed], ahead: CompilationsAhead, outcomes: Outcomes) -> dict[str, str]:
@@ -217,19 +224,15 @@ def repeat_finalists(
 ) -> None:
     """Finalists that give the same bits in every context say so; the others have not passed. What the budget does not
     reach says what was seen of it before."""
-    of_finalists = {each.candidate.candidate_id: each for each in candidates}
     with suppress(BudgetSpent):
-        for kernel_id in race.finalists:
-            each = of_finalists[kernel_id]
+        for each in finalists_of(race, candidates):
             outcome = outcomes[each.candidate.program]
-            if isinstance(each.program, KernelProgram) and isinstance(outcome, Passed):
-                outcomes[each.candidate.program] = _repeated(each.program, outcome, workbench, ahead)
+            if isinstance(outcome, Passed):
+                outcomes[each.candidate.program] = _repeated(each, outcome, workbench, ahead)
 
 
-def _repeated(program: KernelProgram, passed: Passed, workbench: Workbench, ahead: CompilationsAhead) -> Outcome:
-    binary = ahead.result(program)
-    assert isinstance(binary, Compiled), "a program that passed was compiled"
-    match workbench.repeat(program, binary):
+def _repeated(each: Parsed, passed: Passed, workbench: Workbench, ahead: CompilationsAhead) -> Outcome:
+    match workbench.repeat(*compiled(each, ahead)):
         case Repeats() as repeats:
             return passed.model_copy(update={"repeats": repeats})
         case failure:

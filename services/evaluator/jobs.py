@@ -258,8 +258,9 @@ class GradingService:
                 report = self._grader.grade(job, self._patterns)
                 told.update({"device": report.device.name, "candidates": len(report.evaluations)})
         finally:
-            self._charge(job.job_id, time.monotonic() - began)
-        self._on_report(report, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            self._charge(job.job_id, seconds)
+        self._on_report(report, seconds)
         for record in reward_records(job, report, self._known.rival(job, report), self._told_of):
             with span(self._traces, "reward", job.job_id) as told:
                 told.update({"record": record.record_id, "outcome": record.outcome.outcome})

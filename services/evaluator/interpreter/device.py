@@ -297,15 +297,11 @@ class InterpretedKernel:
         counts = []
         steps_left = FULL_LAUNCHES * self._max_warp_steps
         for resolved in self._bound.launches:
-            report = launch(
-                self._module,
-                resolved.kernel,
-                resolved.grid,
-                resolved.block,
-                _dependent(arguments, self._bound.arguments) if resolved.dependency == "programmatic" else arguments,
-                dynamic_shared_bytes=resolved.shared_bytes,
-                max_warp_steps=min(self._max_warp_steps, steps_left),
-                block_stride=-1 if is_reordered and self._shuffle is None else 1,
+            report = self._launched(
+                resolved,
+                arguments,
+                min(self._max_warp_steps, steps_left),
+                stride=-1 if is_reordered and self._shuffle is None else 1,
                 shuffle=self._shuffle if is_reordered else None,
             )
             if report.finding is not None:
@@ -330,7 +326,8 @@ class InterpretedKernel:
         num_blocks = 0
         for resolved in self._bound.launches if is_whole else self._bound.launches[:1]:
             stride = 1 if is_whole else max(1, prod(resolved.grid) // INSPECTED_BLOCKS)
-            report = self._launched(resolved, arguments, stride)
+            shuffle = system_generator() if stride > 1 else None
+            report = self._launched(resolved, arguments, INSPECTED_WARP_STEPS, stride=stride, shuffle=shuffle)
             num_blocks += report.counts.blocks
             if report.finding is not None:
                 found = failure(report.finding, f"seen by the interpreter, kernel {resolved.kernel}")
@@ -339,8 +336,16 @@ class InterpretedKernel:
                 return found
         return Inspected(num_blocks, sum(prod(resolved.grid) for resolved in self._bound.launches))
 
-    def _launched(self, resolved: ResolvedLaunch, arguments: list[Argument], stride: int) -> LaunchReport:
-        """For an inspection."""
+    def _launched(
+        self,
+        resolved: ResolvedLaunch,
+        arguments: Sequence[Argument],
+        max_warp_steps: int,
+        *,
+        stride: int,
+        shuffle: np.random.Generator | None,
+    ) -> LaunchReport:
+        """See `launch`."""
         is_dependent = resolved.dependency == "programmatic"
         return launch(
             self._module,
@@ -349,9 +354,9 @@ class InterpretedKernel:
             resolved.block,
             _dependent(arguments, self._bound.arguments) if is_dependent else arguments,
             dynamic_shared_bytes=resolved.shared_bytes,
-            max_warp_steps=INSPECTED_WARP_STEPS,
+            max_warp_steps=max_warp_steps,
             block_stride=stride,
-            shuffle=system_generator() if stride > 1 else None,
+            shuffle=shuffle,
         )
 
     def time(self, draw: Draw) -> EstimatedTiming:
