@@ -45,7 +45,7 @@ from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.compiling.contract.breach import breach
 from services.evaluator.devices import device_process, inspections_beside
 from services.evaluator.evaluation import evaluate_kernel
-from services.evaluator.inspection import Inspections
+from services.evaluator.inspection import Inspections, inspection
 from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.race import Race
 from services.evaluator.settings import EvaluatorSettings
@@ -130,9 +130,7 @@ class Attacker:
             outcome = self._outcome(tried.program, ahead)
         if not isinstance(outcome, Passed):
             return Ended(outcome.outcome, getattr(outcome, "message", ""))
-        inspections = self._inspections()
-        inspections.ask("attempt", program, binary)
-        refused = inspections.found(INSPECTION_WAIT_S).get("attempt")
+        refused = inspection(self._inspections(), program, binary, INSPECTION_WAIT_S)
         if isinstance(refused, Crashed | Mismatch):
             return Ended("inspection", refused.message)
         beside = self._twins.compared(tried.program, tried.twin)

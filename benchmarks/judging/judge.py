@@ -41,7 +41,7 @@ from services.evaluator.cores import num_cores
 from services.evaluator.device import Inspected
 from services.evaluator.devices import device_process, inspections_beside
 from services.evaluator.evaluation import evaluate_kernel
-from services.evaluator.inspection import Inspections
+from services.evaluator.inspection import Inspections, inspection
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import FinalTimes, Workbench
 from services.evaluator.race import Race
@@ -189,9 +189,7 @@ class Judge:
         assert isinstance(parsed, KernelProgram), parsed
         binary = self._ahead.result(parsed)
         assert isinstance(binary, Compiled), binary
-        inspections = self._inspections(problem)
-        inspections.ask(program.name, parsed, binary)
-        match inspections.found(INSPECTION_WAIT_S).get(program.name):
+        match inspection(self._inspections(problem), parsed, binary, INSPECTION_WAIT_S):
             case Crashed() | Mismatch() as refused:
                 return {"outcome": refused.outcome, "message": refused.message[:300]}
             case Inspected(num_blocks=num_blocks, of_blocks=of_blocks):

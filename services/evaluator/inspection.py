@@ -52,6 +52,12 @@ class Inspections(Protocol):
         ...
 
 
+def inspection(inspections: Inspections, program: KernelProgram, binary: Compiled, most_s: float) -> Found:
+    """Of one program by itself."""
+    inspections.ask(program.source, program, binary)
+    return inspections.found(most_s).get(program.source)
+
+
 class NoInspections:
     """Where the device itself sees every access, or none is wanted."""
 

@@ -15,7 +15,7 @@ from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.device import Inspected
 from services.evaluator.devices import InterpreterFactory
 from services.evaluator.grading import Means, grade_batch
-from services.evaluator.inspection import Found, Inspector, NoInspections
+from services.evaluator.inspection import Found, Inspector, NoInspections, inspection
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.stages import Stages
 from sparsesmith.errors import Unavailable
@@ -80,9 +80,7 @@ def found(text: str, problem: Problem, inspector: Inspector, compiler: Compiler)
     assert isinstance(program, KernelProgram), program
     binary = compiler.compile(program.source, "sm_90")
     assert isinstance(binary, Compiled), binary
-    inspections = inspector.of(problem)
-    inspections.ask(text, program, binary)
-    return inspections.found(PATIENCE_S)[text]
+    return inspection(inspector.of(problem), program, binary, PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", UNDEFINED)
