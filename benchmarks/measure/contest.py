@@ -5,11 +5,9 @@ timed again in turns with the best routine. What a job queue adds is not in thes
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from benchmarks.measure.preparation import Prepared
 from services.evaluator.candidates import Parsed
@@ -21,6 +19,7 @@ from services.evaluator.grading import Outcomes, programs_of, run_finals
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.isolation.workbench import Built, FinalTimes, Workbench
 from services.evaluator.race import Race
+from services.evaluator.stages import Stages
 from sparsesmith.families import FAMILIES
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
@@ -42,27 +41,12 @@ COMPILE_S = 120
 """Longest wait for the programs of a batch."""
 
 
-@dataclass
-class StageSeconds:
-    """Wall seconds by stage. All but `compile_wait` pass while the device's process works."""
-
-    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    @contextmanager
-    def of(self, stage: str) -> Iterator[None]:
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.spent[stage] += time.monotonic() - began
-
-
 @dataclass(frozen=True)
 class ClockedWorkbench:
     """A workbench that keeps account of its seconds."""
 
     workbench: Workbench
-    seconds: StageSeconds
+    seconds: Stages
 
     def description(self) -> DeviceDescription:
         return self.workbench.description()
@@ -136,13 +120,13 @@ def hold(prepared: Prepared, samples: tuple[Candidate, ...], process: DeviceProc
 
     Raises what the evaluator raises where the workload does not fit the device or the device is lost.
     """
-    seconds, began = StageSeconds(), time.monotonic()
+    seconds, began = Stages(), time.monotonic()
     workbench = ClockedWorkbench(process.open(Problem(prepared.workload, prepared.matrix.pattern)), seconds)
     with prepared.ahead:
         baselines = workbench.baselines()
         workbench.draw()
         families, baselines = _tune(prepared, workbench, baselines)
-        search_s, spent = time.monotonic() - began, dict(seconds.spent)
+        search_s, spent = time.monotonic() - began, {stage: ms / 1e3 for stage, ms in seconds.ms.items()}
         without_overlap = _without_overlap(families, prepared, workbench, baselines)
         policy: tuple[Evaluation, ...] = ()
         if samples:
