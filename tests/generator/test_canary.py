@@ -181,8 +181,10 @@ class Rig:
             await asyncio.sleep(0.05)
 
     async def serving(self, version: int) -> None:
-        """Until users are served by this version."""
+        """Until users are served by this version; it must not be refused meanwhile."""
         while True:
+            verdict = self.channel.standing().verdict(version)
+            assert verdict is None or verdict.decision == "accepted", verdict
             engine = await self.live.host.serving()
             if (engine.version, self.watch.version, self.watch.under_probe) == (version, version, None):
                 return
@@ -198,7 +200,9 @@ class Rig:
                 given.append((await group.sample(len(given))).origin)  # type: ignore[arg-type]
             return given
 
-        return [sampled for given in await asyncio.gather(*(one(number) for number in range(8))) for sampled in given]
+        given = await asyncio.gather(*(one(number) for number in range(8)))
+        until.result()
+        return [sampled for each in given for sampled in each]
 
     async def a_few_samples(self) -> list[Sampled]:
         return await self.user_samples(asyncio.create_task(asyncio.sleep(0.1)))
@@ -540,8 +544,11 @@ def test_an_accepted_version_whose_file_is_lost_gives_way_to_the_shipped_one(rig
 
 
 @pytest.mark.timeout(900)
-def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_version(rig: Rig) -> None:
-    """The session's engine is another one afterwards."""
+def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_version(
+    live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis
+) -> None:
+    """The session's engine is another one afterwards. Without a pause between tries, the dead one is not tried again."""
+    rig = Rig(live_policy, exchange_dir, redis_connection, retry_s=0.0)
     new = changed_a_little(rig.live.policy, 1)
     rig.trainer.publish(new)
 
@@ -559,6 +566,7 @@ def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_ver
     after = [each for each in samples if each.first_version == 1]
     assert before and rig.distance(rig.live.policy, [*before[:20], *before[-20:]]) < CLOSE
     assert rig.distance(new, after[:40]) < CLOSE
+    restore(rig)
 
 
 def test_a_gate_lets_nobody_in_while_it_is_closed_and_closes_when_all_are_out() -> None:

@@ -110,10 +110,15 @@ class PolicyWatch:
                 await self._follow(engine)
 
     async def vet_newest(self, engine: Engine) -> None:
-        """Decide of the newest announcement, where that was not done and no pause is on."""
+        """Decide of the newest announcement, where that was not done and no pause is on.
+
+        An engine that died meanwhile is not asked: one death is counted once.
+        """
         try:
             newest = await asyncio.to_thread(self._channel.latest)
-            if newest is not None and newest.version > self.standing.newest_judged and self._is_time():
+            if newest is None or newest.version <= self.standing.newest_judged:
+                return
+            if self._is_time() and engine.is_alive:
                 await self._vet(engine, newest)
         except Unavailable as error:
             log.warning("the policy channel does not answer: %s", error)
