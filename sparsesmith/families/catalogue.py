@@ -11,6 +11,7 @@ from sparsesmith.errors import InvalidOption
 from sparsesmith.families.family import Family
 from sparsesmith.families.sddmm import entries
 from sparsesmith.families.spmm import balanced, blocks, cells, resident, rows, splits
+from sparsesmith.families.spmm import hubs as spmm_hubs
 from sparsesmith.families.spmm import hyb as spmm_hyb
 from sparsesmith.families.spmm import packed as spmm_packed
 from sparsesmith.families.spmm import structured as spmm_structured
@@ -61,6 +62,7 @@ _LISTED = (
     *spmm_hyb.FAMILIES,
     *cells.FAMILIES,
     *spmm_packed.FAMILIES,
+    *spmm_hubs.FAMILIES,
     *scatter.FAMILIES,
     *gather.FAMILIES,
     *entries.FAMILIES,

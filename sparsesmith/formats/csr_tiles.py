@@ -1,11 +1,12 @@
 """Whole rows packed into tiles of a fixed number of slots: every address a kernel reads first follows from its index.
 
 A block or a warp loads its tile's columns, values and row bounds at once, without reading offsets before; x is the only
-dependent load. Rows longer than a tile may be split into pieces, whose sums a second launch adds up.
+dependent load. Rows longer than a tile may be split into pieces, whose sums a second launch adds up. Popular columns
+may be numbered first, so that a kernel knows which rows of a dense operand it holds in shared memory.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from sparsesmith.formats.format import (
     refuse_padding,
     whole,
 )
+from sparsesmith.formats.hubs import numbered_by_hub
 from sparsesmith.matrix.pattern import Int32Array, Pattern
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -43,6 +45,7 @@ MAX_OFFSETS_RATIO = 16
 ROWS = OneOf("natural", ("natural", "length", "column"))
 LONG_ROWS = OneOf("refuse", ("refuse", "split"))
 ORDER = OneOf("row", ("row", "column"))
+HUB_COLS = IntegerRange(0, 0, 65536)
 
 
 @dataclass(frozen=True)
@@ -59,15 +62,18 @@ class CsrTiles(Format):
             "order": ORDER,
             "rows": ROWS,
             "long_rows": LONG_ROWS,
+            "hub_cols": HUB_COLS,
         }
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
-        narrow = parameters["index"] == "u16"
+        narrow, has_hubs = parameters["index"] == "u16", parameters["hub_cols"] != 0
         sorts = parameters["order"] == "column"
         base = _CHUNK_COL_BASE if sorts else _TILE_COL_BASE
+        column = "number of the column" if has_hubs else "column"
         return (
             Argument("int", "num_tiles", "size", f"tiles of {capacity_of(parameters)} slots"),
             *(_SPLIT_SIZES if parameters["long_rows"] == "split" else ()),
+            *(_HUBS if has_hubs else ()),
             _TILE_ROWS if parameters["rows"] == "natural" else _ROW_IDS,
             Argument(
                 "const unsigned short*",
@@ -81,9 +87,10 @@ class CsrTiles(Format):
                 index_type(parameters),
                 "col_indices",
                 "index",
-                "column of each slot; nonzero q of a tile is at tile * capacity + (q / 32 / vector * 32 + q % 32) * "
-                "vector + q / 32 % vector; padding repeats the tile's largest column (0 in an empty tile)"
-                + (f"; minus {base.name}" if narrow else ""),
+                f"{column} of each slot; nonzero q of a tile is at tile * capacity + (q / 32 / vector * 32 + q % 32) * "
+                f"vector + q / 32 % vector; padding repeats the tile's largest (0 in an empty tile)"
+                + (f"; minus {base.name}" if narrow else "")
+                + ("; a hub's number is its place among the hubs, another column's is num_hubs more" * has_hubs),
             ),
             *((_PLACES,) if sorts else ()),
             Argument(
@@ -93,6 +100,20 @@ class CsrTiles(Format):
         )
 
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        if whole(parameters, "hub_cols") == 0:
+            return self._built(pattern, parameters)
+        hubs, numbers = numbered_by_hub("csr_tiles", pattern, whole(parameters, "hub_cols"))
+        numbered = Pattern(
+            pattern.num_rows, pattern.num_cols + hubs.size, pattern.row_offsets, numbers.take(pattern.col_indices)
+        )
+        layout = self._built(numbered, parameters)
+        return replace(
+            layout,
+            sizes={**layout.sizes, "num_hubs": hubs.size},
+            indices={**layout.indices, "hub_columns": hubs},
+        )
+
+    def _built(self, pattern: Pattern, parameters: Parameters) -> Layout:
         sequence = row_sequence(pattern, str(parameters["rows"]))
         tiles = cut_tiles(pattern, sequence, parameters)
         indices: dict[str, npt.NDArray[np.generic]] = tiles.rows(sequence, parameters)
@@ -111,6 +132,8 @@ class CsrTiles(Format):
         if parameters["index"] == "u16":
             bases = layout.indices[_base_of(parameters)].astype(np.int32)[:, None]
             columns = (_runs_of_one_base(columns, parameters) + bases).reshape(columns.shape)
+        if whole(parameters, "hub_cols"):
+            columns = np.concatenate([layout.indices["hub_columns"], np.arange(num_cols, dtype=np.int32)])[columns]
         assert layout.value_sources is not None
         stored = _straighten(layout.value_sources, parameters) >= 0
         rows = _rows_of_places(layout, parameters, columns.shape)
@@ -134,6 +157,10 @@ _PLACES = Argument(
     "places",
     "index",
     "where in its tile, counted row by row, each slot belongs; padding behind the nonzeros",
+)
+_HUBS = (
+    Argument("int", "num_hubs", "size", "hubs: hub_cols, or num_cols if that is less"),
+    Argument("const int*", "hub_columns", "index", "column of each hub, most popular first, length num_hubs"),
 )
 _SPLIT_SIZES = (
     Argument("int", "num_whole_tiles", "size", "tiles of whole rows; those behind hold one piece of a long row each"),

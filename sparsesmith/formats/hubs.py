@@ -77,11 +77,8 @@ class Hubs(Format):
         segment = LANES * whole(parameters, "items")
         num_segments = -(-int(row_slots[-1]) // segment)
         num_slots = num_segments * segment
-        hubs = _most_popular(pattern, whole(parameters, "hub_cols"))
         refuse_padding("hubs", num_slots, pattern.nnz)
-        refuse_overflow("hubs", "num_cols + num_hubs", pattern.num_cols + hubs.size)
-        numbers = np.arange(hubs.size, hubs.size + pattern.num_cols, dtype=np.int32)
-        numbers[hubs] = np.arange(hubs.size, dtype=np.int32)
+        hubs, numbers = numbered_by_hub("hubs", pattern, whole(parameters, "hub_cols"))
         # Empty rows before a nonzero move it.
         moved = np.repeat((row_slots[:-1] - pattern.row_offsets[:-1]).astype(np.int32), pattern.row_lengths)
         columns, sources = np.zeros(num_slots, np.int32), np.full(num_slots, -1, np.int32)
@@ -115,7 +112,17 @@ class Hubs(Format):
         return pattern_of_slots(num_rows, num_cols, rows, numbers[indices["col_indices"]], layout)
 
 
-def _most_popular(pattern: Pattern, hub_cols: int) -> npt.NDArray[np.int32]:
-    """The columns with most nonzeros, most popular first, lower columns first among equals."""
+def numbered_by_hub(
+    format_name: str, pattern: Pattern, hub_cols: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """The columns with most nonzeros, most popular first, lower columns first among equals; and the number of every
+    column: that of its hub, or as many more than the column as there are hubs.
+
+    Raises InvalidProgram where such numbers do not fit in 32 bits.
+    """
     counts = np.bincount(pattern.col_indices, minlength=pattern.num_cols)
-    return np.argsort(-counts, kind="stable")[:hub_cols].astype(np.int32)
+    hubs = np.argsort(-counts, kind="stable")[:hub_cols].astype(np.int32)
+    refuse_overflow(format_name, "num_cols + num_hubs", pattern.num_cols + hubs.size)
+    numbers = np.arange(hubs.size, hubs.size + pattern.num_cols, dtype=np.int32)
+    numbers[hubs] = np.arange(hubs.size, dtype=np.int32)
+    return hubs, numbers

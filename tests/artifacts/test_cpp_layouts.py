@@ -24,6 +24,8 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"chunks": 1, "vector": 2, "max_rows": 3, "order": "column", "rows": "column", "long_rows": "split"},
         {"max_rows": 64, "index": "u16", "long_rows": "split"},
         {"chunks": 5, "vector": 2, "max_rows": 64, "rows": "column"},
+        {"chunks": 1, "vector": 1, "max_rows": 16, "long_rows": "split", "hub_cols": 7},
+        {"chunks": 5, "vector": 2, "max_rows": 7, "index": "u16", "order": "column", "rows": "column", "hub_cols": 9},
     ),
     "csr_merge": (
         {"items": 8},

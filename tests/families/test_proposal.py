@@ -192,3 +192,28 @@ def test_a_shortlist_in_a_hurry_is_the_one_that_all_prospects_would_give(
     monkeypatch.setattr("sparsesmith.families.proposal.TRIED_FIRST", 10**6)
     assert hurried == shortlisted()
     assert len({name for name, _, _ in hurried}) > 10
+
+
+def graph(exponent: float) -> Pattern:
+    """20,000 rows of 16 columns; the larger the exponent, the more of them are among the first."""
+    chance = np.random.default_rng(6).random((20_000, 16))
+    columns = (8_000 * chance**exponent).astype(np.int64)
+    rows = np.repeat(np.arange(20_000), 16)
+    return pattern_from_scipy(sp.csr_matrix((np.ones(rows.size), (rows, columns.ravel())), shape=(20_000, 8_000)))
+
+
+def test_a_graph_with_popular_columns_gets_hubs_in_shared_memory_and_one_without_does_not() -> None:
+    assert "spmm_hubs" in families(propose(graph(6), "spmm", "float32", 128, limit=8), 8)
+    assert "spmm_hubs" not in families(propose(graph(1), "spmm", "float32", 128, limit=64), 64)
+
+
+def test_few_long_rows_get_more_groups_a_row_than_a_warp_has_lanes() -> None:
+    pruned = nearly_dense(0.5)
+    few = pattern_from_scipy(pruned.to_scipy(np.ones(pruned.nnz))[:256])
+
+    def most_splits(pattern: Pattern) -> int:
+        prospects = prospects_of(work_of(pattern, "float32", 32), "spmm", "float32")
+        return max(int(each.parameters["splits"]) for each in prospects if each.family.name == "spmm_rows_split")
+
+    assert most_splits(few) == 128
+    assert most_splits(pruned) == 32

@@ -47,6 +47,13 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "const unsigned short* places, const T* values, const int* split_rows, const int* split_pieces, T* carry",
     ),
     (
+        "csr_tiles",
+        {"hub_cols": 192, "long_rows": "split"},
+        "int num_tiles, int num_whole_tiles, int num_split_rows, int num_hubs, const int* hub_columns, "
+        "const int* tile_rows, const unsigned short* local_offsets, const int* col_indices, const T* values, "
+        "const int* split_rows, const int* split_pieces, T* carry",
+    ),
+    (
         "csr_merge",
         {},
         "int num_segments, const int* segment_rows, const int* segment_offsets, const int* row_offsets, "

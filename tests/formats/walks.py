@@ -75,6 +75,10 @@ def _csr_tiles(o: Operands) -> dict[int, float]:
     bases = o.array("col_base" if sorts else "tile_col_base") if o.is_narrow else []
     splits = o.parameters["long_rows"] == "split"
     num_whole = o.size("num_whole_tiles") if splits else o.size("num_tiles")
+    x = o.x
+    if o.parameters["hub_cols"]:
+        x = np.concatenate([o.x[o.array("hub_columns")], o.x])
+        assert o.size("num_hubs") == len(o.array("hub_columns"))
     sums: dict[int, float] = {}
     carry: list[float] = []
     for tile in range(o.size("num_tiles")):
@@ -83,7 +87,7 @@ def _csr_tiles(o: Operands) -> dict[int, float]:
             slot = tile * capacity + (q // 32 // vector * 32 + q % 32) * vector + q // 32 % vector
             place = places[slot] if sorts else q
             base = bases[slot // 32 // vector if sorts else tile] if o.is_narrow else 0
-            products[place] = o.values[slot] * o.x[base + columns[slot]]
+            products[place] = o.values[slot] * x[base + columns[slot]]
         local = bounds[tile * (max_rows + 1) : (tile + 1) * (max_rows + 1)]
         assert not any(products[local[-1] :])
         if tile >= num_whole:

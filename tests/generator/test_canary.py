@@ -547,7 +547,7 @@ def test_an_accepted_version_whose_file_is_lost_gives_way_to_the_shipped_one(rig
 def test_an_engine_that_is_killed_under_a_probe_is_replaced_at_the_last_good_version(
     live_policy: LivePolicy, exchange_dir: Path, redis_connection: Redis
 ) -> None:
-    """The session's engine is another one afterwards. Without a pause between tries, the dead one is not tried again."""
+    """The session's engine is another one afterwards. Without a pause, the dead one would be tried again."""
     rig = Rig(live_policy, exchange_dir, redis_connection, retry_s=0.0)
     new = changed_a_little(rig.live.policy, 1)
     rig.trainer.publish(new)

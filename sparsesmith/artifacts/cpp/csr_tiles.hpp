@@ -39,6 +39,19 @@ inline std::vector<Tile> cut_tiles(const Csr& csr, const std::vector<int>& seque
 }
 
 inline Layout build_csr_tiles(const Csr& csr, const Parameters& parameters) {
+  if (const int num_hubs = std::min(parameters.at("hub_cols"), csr.num_cols)) {
+    // The tiles of the matrix with popular columns numbered first.
+    std::vector<int> numbers, hubs = popular_columns(csr, num_hubs, numbers);
+    Csr numbered = csr;
+    numbered.num_cols += num_hubs;
+    for (int& column : numbered.col_indices) column = numbers[column];
+    Parameters rest = parameters;
+    rest["hub_cols"] = 0;
+    Layout layout = build_csr_tiles(numbered, rest);
+    layout.sizes["num_hubs"] = num_hubs;
+    layout.ints["hub_columns"] = std::move(hubs);
+    return layout;
+  }
   const int vector = parameters.at("vector"), capacity = 32 * vector * parameters.at("chunks");
   const int max_rows = parameters.at("max_rows");
   const bool narrow = is_set(parameters, "index_u16"), sorts = is_set(parameters, "order_column");

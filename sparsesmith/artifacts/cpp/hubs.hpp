@@ -1,13 +1,7 @@
 // Popular columns numbered first; CSR order with one slot for an empty row; a bitmap with ranks for the rows' starts.
 inline Layout build_hubs(const Csr& csr, const Parameters& parameters) {
   const int num_hubs = std::min(parameters.at("hub_cols"), csr.num_cols), items = parameters.at("items");
-  std::vector<int> counts(csr.num_cols, 0), order(csr.num_cols), numbers(csr.num_cols);
-  for (int column : csr.col_indices) ++counts[column];
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return counts[a] > counts[b]; });
-  std::iota(numbers.begin(), numbers.end(), num_hubs);
-  for (int hub = 0; hub < num_hubs; ++hub) numbers[order[hub]] = hub;
-  order.resize(num_hubs);
+  std::vector<int> numbers, order = popular_columns(csr, num_hubs, numbers);
   Layout layout;
   std::vector<int> columns, ranks;
   std::vector<std::uint32_t> words;

@@ -45,6 +45,20 @@ inline void store_columns(Layout& layout, const std::vector<int>& columns, const
   }
 }
 
+// The num_hubs columns with most nonzeros, most popular first, lower columns first among equals. `numbers`: of every
+// column its place among them, or num_hubs more than the column.
+inline std::vector<int> popular_columns(const Csr& csr, int num_hubs, std::vector<int>& numbers) {
+  std::vector<int> counts(csr.num_cols, 0), order(csr.num_cols);
+  for (int column : csr.col_indices) ++counts[column];
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return counts[a] > counts[b]; });
+  order.resize(num_hubs);
+  numbers.resize(csr.num_cols);
+  std::iota(numbers.begin(), numbers.end(), num_hubs);
+  for (int hub = 0; hub < num_hubs; ++hub) numbers[order[hub]] = hub;
+  return order;
+}
+
 // Polynomial hash over shape and index arrays: tells whether a matrix has the pattern that the kernel was tuned for.
 inline std::uint64_t fingerprint(const Csr& csr) {
   std::uint64_t hash = 0, power = 1;

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from math import ceil, log2
 
 from sparsesmith.families.axes import ANY_BLOCK, DEPENDENCY, INDEX, LOAD, REGISTERS, UNROLL
-from sparsesmith.families.estimates.cost import Prospect, Work, combine, indices, near, number
+from sparsesmith.families.estimates.cost import RESIDENT_THREADS, Prospect, Work, combine, indices, near, number
 from sparsesmith.families.family import Family
 from sparsesmith.families.spmm.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, tile_fits, tile_of
-from sparsesmith.families.spmm.prospects import corrected, placements, shared, tiles_of_groups
+from sparsesmith.families.spmm.prospects import Tile, corrected, placements, shared, tiles_of_groups
 from sparsesmith.families.text.program import FULL_WARP, Choice, Fact, main_launch, program
 from sparsesmith.families.text.template import cuda_beside, fill
 from sparsesmith.formats.format import IntegerRange, OneOf, ParameterSpec, ParameterValue
@@ -163,9 +163,11 @@ def _rows_prospects(work: Work) -> Iterator[Prospect]:
     splits = sorted({*near(mean / 2, (1, 2, 4, 8, 16, 32), 3), *near(longest / 8, (2, 4, 8, 16, 32), 2)})
     for tile in tiles_of_groups(work):
         for rest in combine(
-            splits=tuple(splits), unroll=(4, 2, 1, 8), block=(128, 256, 64), load=("ldg",),
-            index=indices(work.statistics.narrow), placement=placements(work),
+            splits=(*splits, *_for_few_rows(work, tile)), unroll=(4, 2, 1, 8), block=(128, 256, 64, 512),
+            load=("ldg",), index=indices(work.statistics.narrow), placement=placements(work),
         ):  # fmt: skip
+            if (number(rest, "block") > 256) != (number(rest, "splits") > 32):
+                continue
             batch = number(rest, "splits") * number(rest, "unroll")
             if batch > 4 * max(mean, longest / 16):
                 continue
@@ -173,6 +175,12 @@ def _rows_prospects(work: Work) -> Iterator[Prospect]:
             chain = 2.5 + 1.2 * ceil(longest / batch) + 0.3 * log2(number(rest, "splits"))
             groups = float(work.rows * number(rest, "splits"))
             yield shared(work, {**tile, **rest}, work.csr_bytes(str(rest["index"])), groups, read, chain)
+
+
+def _for_few_rows(work: Work, tile: Tile) -> tuple[int, ...]:
+    """More groups a row where rows are long and so few that all groups are resident."""
+    many = tuple(splits for splits in (64, 128) if work.rows * splits * number(tile, "lanes") <= RESIDENT_THREADS)
+    return tuple(splits for splits in many if work.statistics.mean >= 2 * splits)
 
 
 def _ell_prospects(work: Work) -> Iterator[Prospect]:
@@ -204,7 +212,7 @@ SPMM_ROWS_SPLIT = Family(
     "matrices, rows of some length.",
     parameters={
         **_SPLIT_PARAMETERS,
-        "splits": OneOf(4, (1, 2, 4, 8, 16, 32)),
+        "splits": OneOf(4, (1, 2, 4, 8, 16, 32, 64, 128)),
         "unroll": UNROLL,
         "registers": REGISTERS,
         "index": INDEX,

@@ -43,30 +43,36 @@ def _capacity(choice: Choice) -> int:
     return choice.integer("block") // choice.integer("lanes") * choice.integer("share")
 
 
-def _step(choice: Choice, size: int) -> int:
-    """Entries of the widest vector that divides a share."""
-    return min(choice.integer("share"), 4, 16 // size)
+def step_of(choice: Choice, size: int) -> int:
+    """Entries of the widest vector that divides what a group reads at once: its share, or a batch of it."""
+    return min(_at_once(choice), 4, 16 // size)
+
+
+def _at_once(choice: Choice) -> int:
+    return choice.integer("unroll" if "unroll" in choice.values else "share")
 
 
 def _reads(choice: Choice, array: str, c_type: str, step: int, read: str) -> str:
     """Loads a group's share, so many entries at once."""
     entry = f"*({vector(c_type, step)}*)({array} + u)" if step > 1 else f"{array}[u]"
-    return choice.fill(_CUDA["reads"], step=step, entry=entry, read=read)
+    return choice.fill(_CUDA["reads"], at_once=_at_once(choice), step=step, entry=entry, read=read)
 
 
-def _read_cols(choice: Choice) -> str:
+def read_cols(choice: Choice) -> str:
+    """Fills `col` from `slot` on, as many as are read at once."""
     c_type = c_index_type(choice.word("index"))
-    step = _step(choice, 2 if choice.word("index") == "u16" else 4)
+    step = step_of(choice, 2 if choice.word("index") == "u16" else 4)
     address = f"(const {vector(c_type, step)}*)(col_indices + slot + u)" if step > 1 else "col_indices + slot + u"
     return _reads(choice, "col", c_type, step, choice.load(address))
 
 
-def _read_values(choice: Choice) -> str:
-    step = _step(choice, choice.element_bytes)
+def read_values(choice: Choice) -> str:
+    """Fills `value` from `slot` on, as many as are read at once."""
+    step = step_of(choice, choice.element_bytes)
     return _reads(choice, "value", choice.scalar, step, choice.value_vector(step, "slot + u"))
 
 
-def _output(choice: Choice) -> str:
+def output_of_tile(choice: Choice) -> str:
     """Where the tile's first row goes: pieces of long rows wait in `carry`."""
     width = choice.num_dense_cols
     whole = f"c + (size_t)range.x * {width}"
@@ -90,13 +96,13 @@ def _write(choice: Choice) -> str:
         capacity=_capacity(choice),
         never=choice.integer("share") + 1,
         I=c_index_type(choice.word("index")),
-        read_cols=_read_cols(choice),
-        read_values=_read_values(choice),
+        read_cols=read_cols(choice),
+        read_values=read_values(choice),
         base="int base = tile_col_base[tile];" if narrow else "",
         read_offsets=choice.fill(_CUDA["few_offsets" if few_bounds else "offsets"], bounds=rows + 1),
         early=gather if is_early else "",
         late="" if is_early else gather,
-        output=_output(choice),
+        output=output_of_tile(choice),
         store_row=f"if (inside) {store}" if tile.overhangs else store,
     )
     settings: dict[str, ParameterValue] = {
@@ -107,12 +113,12 @@ def _write(choice: Choice) -> str:
         "long_rows": choice.word("long_rows"),
     }
     main = main_launch(choice, grid_of("num_tiles", tile), body)
-    ends = (_add_pieces(choice),) if choice.word("long_rows") == "split" else ()
-    function = choice.value_function(_step(choice, choice.element_bytes))
+    ends = (add_pieces(choice),) if choice.word("long_rows") == "split" else ()
+    function = choice.value_function(step_of(choice, choice.element_bytes))
     return program(choice, settings, main, *ends, functions=(function,))
 
 
-def _add_pieces(choice: Choice) -> Launch:
+def add_pieces(choice: Choice) -> Launch:
     """A block a long row: its groups take every so many pieces, then join."""
     width = choice.num_dense_cols
     cols = min(32, 1 << (width - 1).bit_length())

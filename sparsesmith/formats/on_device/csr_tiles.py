@@ -10,8 +10,9 @@ from sparsesmith.matrix.pattern import Pattern
 
 
 def build_csr_tiles(machine: Machine, csr: DeviceCsr, parameters: Parameters, pattern: Pattern) -> Layout | None:
-    """None: rows or columns in another order. `pattern`: the same matrix on the host. Raises as the host's builder."""
-    if parameters["rows"] != "natural" or parameters["order"] != "row":
+    """None: rows or columns in another order, or hubs. `pattern`: the same matrix on the host. Raises as the host's
+    builder."""
+    if parameters["rows"] != "natural" or parameters["order"] != "row" or parameters["hub_cols"] != 0:
         return None
     sequence = row_sequence(pattern, "natural")
     tiles = cut_tiles(pattern, sequence, parameters)
