@@ -9,6 +9,7 @@ from sparsesmith.formats.cells import Cells
 from sparsesmith.formats.coo import Coo
 from sparsesmith.formats.csc import Csc
 from sparsesmith.formats.csr import Csr
+from sparsesmith.formats.csr_distinct import CsrDistinct
 from sparsesmith.formats.csr_merge import CsrMerge
 from sparsesmith.formats.csr_rowblocks import CsrRowblocks
 from sparsesmith.formats.csr_tiles import CsrTiles
@@ -32,6 +33,7 @@ _CATALOGUE: tuple[Format, ...] = (
     Hyb(),
     Cells(),
     Csc(),
+    CsrDistinct(),
 )
 
 FORMATS: Mapping[str, Format] = {format_.name: format_ for format_ in _CATALOGUE}

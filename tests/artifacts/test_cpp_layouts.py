@@ -27,6 +27,7 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"chunks": 1, "vector": 1, "max_rows": 16, "long_rows": "split", "hub_cols": 7},
         {"chunks": 5, "vector": 2, "max_rows": 7, "index": "u16", "order": "column", "rows": "column", "hub_cols": 9},
     ),
+    "csr_distinct": ({"nnz_per_block": 300, "max_rows": 9}, {"nnz_per_block": 4096}),
     "csr_merge": (
         {"items": 8},
         {"items": 16, "balance": "nnz"},

@@ -217,3 +217,12 @@ def test_few_long_rows_get_more_groups_a_row_than_a_warp_has_lanes() -> None:
 
     assert most_splits(few) == 128
     assert most_splits(pruned) == 32
+
+
+def test_a_mesh_in_a_local_order_gets_its_distinct_rows_of_b_copied_and_one_in_random_order_does_not() -> None:
+    side = 128
+    grid = sp.diags([1.0] * 5, [-side, -1, 0, 1, side], shape=(side * side, side * side), format="csr")
+    moved = np.random.default_rng(7).permutation(side * side)
+    local, scattered = (pattern_from_scipy(matrix) for matrix in (grid, grid[moved][:, moved]))
+    assert "spmm_distinct" in families(propose(local, "spmm", "float32", 128, limit=16), 16)
+    assert "spmm_distinct" not in families(propose(scattered, "spmm", "float32", 128, limit=64), 64)

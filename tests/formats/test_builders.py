@@ -230,6 +230,12 @@ def test_sixteen_bits_reach_across_a_sorted_chunk_where_they_do_not_across_the_t
     assert arrays["col_base"] == [0, 99_900]
 
 
+def test_a_row_longer_than_a_block_of_distinct_columns_is_refused() -> None:
+    with pytest.raises(InvalidProgram, match="150 nonzeros, a block at most 64") as refusal:
+        indices_of(pattern_of(np.arange(200) < np.array([[3], [150]])), "csr_distinct", nnz_per_block=64)
+    assert (refusal.value.field, refusal.value.limit) == ("nnz_per_block", "64")
+
+
 def test_more_row_bounds_than_rows_and_nonzeros_warrant_are_refused() -> None:
     pattern = pattern_of(np.arange(60) < np.full((600, 1), 40))
     with pytest.raises(InvalidProgram, match="lower max_rows") as refusal:

@@ -109,6 +109,22 @@ def _csr_tiles(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _csr_distinct(o: Operands) -> dict[int, float]:
+    blocks, firsts, columns = o.array("block_rows"), o.array("block_col_offsets"), o.array("block_cols")
+    offsets, places = o.array("row_offsets"), o.array("col_indices")
+    assert o.size("max_block_cols") == max(end - first for first, end in itertools.pairwise(firsts))
+    sums: dict[int, float] = {}
+    for block in range(o.size("num_blocks")):
+        listed = columns[firsts[block] : firsts[block + 1]]
+        assert listed == sorted(set(listed))
+        assert {places[j] for j in range(offsets[blocks[block]], offsets[blocks[block + 1]])} == {*range(len(listed))}
+        assert blocks[block + 1] - blocks[block] <= o.parameters["max_rows"]
+        for row in range(blocks[block], blocks[block + 1]):
+            assert row not in sums
+            sums[row] = sum(o.values[j] * o.x[listed[places[j]]] for j in range(offsets[row], offsets[row + 1]))
+    return sums
+
+
 def _csr_merge(o: Operands) -> dict[int, float]:
     rows, starts = o.array("segment_rows"), o.array("segment_offsets")
     offsets, columns = o.array("row_offsets"), o.array("col_indices")
@@ -381,6 +397,7 @@ WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "csr_rowblocks": _csr_rowblocks,
     "csr_tiles": _csr_tiles,
     "csr_merge": _csr_merge,
+    "csr_distinct": _csr_distinct,
     "coo": _coo,
     "ell": _ell,
     "sell": _sell,
