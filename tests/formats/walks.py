@@ -118,7 +118,7 @@ def _csr_distinct(o: Operands) -> dict[int, float]:
         listed = columns[firsts[block] : firsts[block + 1]]
         assert listed == sorted(set(listed))
         assert {places[j] for j in range(offsets[blocks[block]], offsets[blocks[block + 1]])} == {*range(len(listed))}
-        assert blocks[block + 1] - blocks[block] <= o.parameters["max_rows"]
+        assert blocks[block + 1] - blocks[block] <= int(o.parameters["max_rows"])
         for row in range(blocks[block], blocks[block + 1]):
             assert row not in sums
             sums[row] = sum(o.values[j] * o.x[listed[places[j]]] for j in range(offsets[row], offsets[row + 1]))
