@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from sparsesmith.errors import InvalidOption
 from sparsesmith.families.family import Family
 from sparsesmith.families.sddmm import entries
-from sparsesmith.families.spmm import balanced, blocks, cells, resident, rows, splits
+from sparsesmith.families.spmm import balanced, blocks, cells, resident, rows, splits, tensor_blocks
 from sparsesmith.families.spmm import hyb as spmm_hyb
 from sparsesmith.families.spmm import packed as spmm_packed
 from sparsesmith.families.spmm import structured as spmm_structured
@@ -61,6 +61,7 @@ _LISTED = (
     *spmm_hyb.FAMILIES,
     *cells.FAMILIES,
     *spmm_packed.FAMILIES,
+    *tensor_blocks.FAMILIES,
     *scatter.FAMILIES,
     *gather.FAMILIES,
     *entries.FAMILIES,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from services.evaluator.checking.correctness import Correct, check, check_as_timed, judge
 from services.evaluator.checking.draws import LARGEST_RESULT, system_generator
@@ -11,8 +12,9 @@ from services.evaluator.cuda.carriers import carried, carrier_of, uncarried
 from services.evaluator.device import Ran
 from services.evaluator.isolation.sandbox import DeviceProcess
 from sparsesmith.elements import ELEMENTS, dtype_of
+from sparsesmith.families import propose
 from sparsesmith.families.proposal import prospects_of, work_of
-from sparsesmith.matrix.pattern import pattern_from_indices
+from sparsesmith.matrix.pattern import pattern_from_indices, pattern_from_scipy
 from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.sums import error_bound, product, stored_bound
 from sparsesmith.operations.texts import programs_for
@@ -116,6 +118,23 @@ def test_the_best_program_of_every_family_passes_and_the_plain_ones_do(
     failed = {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, Passed)}
     assert not failed
     assert all(isinstance(each, Passed) and isinstance(each.timing, MeasuredTiming) for each in outcomes.values())
+
+
+@pytest.mark.parametrize("element_type", SHORT_TYPES)
+@pytest.mark.parametrize("num_dense_cols", [8, 16, 32, 128])
+def test_tensor_cores_multiply_dense_blocks(
+    num_dense_cols: int, element_type: ElementType, sandbox: DeviceProcess
+) -> None:
+    """The matrix ends within blocks."""
+    whole = scipy.sparse.kron(scipy.sparse.random(60, 70, 0.2, random_state=3), np.ones((16, 16)), "csr")
+    pattern = pattern_from_scipy(whole[:953, :1117])
+    workload = make_workload(pattern, operation="spmm", element_type=element_type, num_dense_cols=num_dense_cols)
+    workbench = sandbox.open(Problem(workload, pattern))
+    proposed = propose(pattern, "spmm", element_type, num_dense_cols, limit=400)
+    texts = [each.program for each in proposed if each.family == "spmm_bsr_tensor"]
+    assert texts
+    outcomes = [grade(text, workload, workbench) for text in texts[:: max(1, len(texts) // 8)]]
+    assert all(isinstance(outcome, Passed) for outcome in outcomes), outcomes
 
 
 @pytest.mark.parametrize("element_type", SHORT_TYPES)
