@@ -19,6 +19,7 @@ from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.cuda.arena import Placement, random_placement
 from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
 from services.evaluator.cuda.building import MIN_NNZ, CudaMachine
+from services.evaluator.cuda.carriers import NARROW, carrier_of
 from services.evaluator.cuda.clocks import Clocks
 from services.evaluator.cuda.draws import DeviceDraws, largest_error
 from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, NUM_FRESH, HostDraws
@@ -337,6 +338,9 @@ def rehearse_judging(kernels: DeviceKernels) -> None:
             # As check_as_timed does: a starting output with one entry spoiled.
             spoiled = wide.astype(dtype).copy()
             spoiled.reshape(-1)[1] = 2.0
+    for element_type in NARROW:
+        # Judged in float64, spoiled as they are.
+        cupy.zeros(4, carrier_of(element_type))[1] = 2
 
 
 def _labelled(held: Draw) -> Iterator[tuple[str, "cupy.ndarray"]]:
