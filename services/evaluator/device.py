@@ -95,6 +95,11 @@ def as_it_is(output: Array) -> Array:
     return output
 
 
+def in_type(numbers: Array, dtype: np.dtype[Any]) -> Array:
+    """NumPy rounds to every type."""
+    return numbers.astype(dtype)
+
+
 @dataclass(frozen=True, eq=False)
 class Draw:
     """One set of inputs with what is right of the outputs.
@@ -109,7 +114,7 @@ class Draw:
     VALUES are those of the matrix, shape [nnz], in CSR order."""
     expected: Mapping[str, Expected]
     """By operand: outputs, and what is changed in place."""
-    types: Mapping[str, Any]
+    types: Mapping[str, np.dtype[Any]]
     """Of the elements of what is expected."""
     largest_error: Judge = largest_error
     """As the function of this name; a device may have a faster one for its own arrays."""
@@ -117,11 +122,13 @@ class Draw:
     """Of outputs: what is judged where they may differ though all are right, in the place of `expected`."""
     widened: Callable[[Array], Array] = as_it_is
     """An output as it is judged, no number rounded; a device whose library would round makes it wider first."""
+    narrowed: Callable[[Array, np.dtype[Any]], Array] = in_type
+    """The way back: numbers of float64 rounded to the type of an output."""
 
     @property
     def right(self) -> Mapping[str, Array]:
         """Outputs as they should be, in their own types."""
-        return {name: each.reference.astype(self.types[name]) for name, each in self.expected.items()}
+        return {name: self.narrowed(each.reference, self.types[name]) for name, each in self.expected.items()}
 
     def copy(self) -> Draw:
         """With arrays of its own, which may be changed."""

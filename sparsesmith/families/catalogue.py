@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from sparsesmith.errors import InvalidOption
 from sparsesmith.families.family import Family
 from sparsesmith.families.sddmm import entries
-from sparsesmith.families.spmm import balanced, blocks, cells, distinct, resident, rows, splits
+from sparsesmith.families.spmm import balanced, blocks, cells, distinct, resident, rows, splits, tensor_blocks
 from sparsesmith.families.spmm import hubs as spmm_hubs
 from sparsesmith.families.spmm import hyb as spmm_hyb
 from sparsesmith.families.spmm import packed as spmm_packed
@@ -64,6 +64,7 @@ _LISTED = (
     *spmm_packed.FAMILIES,
     *spmm_hubs.FAMILIES,
     *distinct.FAMILIES,
+    *tensor_blocks.FAMILIES,
     *scatter.FAMILIES,
     *gather.FAMILIES,
     *entries.FAMILIES,

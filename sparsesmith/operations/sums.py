@@ -99,6 +99,13 @@ _HALF_STEP: dict[ElementType, float] = {"float16": 2.0**-25, "bfloat16": 2.0**-1
 """The most by which rounding changes a number below the type's normal ones."""
 
 
+def stored_rounding(element_type: ElementType) -> tuple[float, float]:
+    """What a sum may lose when it is stored: its share u, and at least so much; nothing in the type of sums."""
+    if ELEMENTS[element_type].sums == element_type:
+        return 0.0, 0.0
+    return ROUNDOFF[element_type], _HALF_STEP[element_type]
+
+
 def stored_bound(bound: Float64Array, reference: Float64Array, element_type: ElementType) -> Float64Array:
     """The bound of a sum with what it may lose when it is stored, of the same shape.
 
@@ -108,6 +115,7 @@ def stored_bound(bound: Float64Array, reference: Float64Array, element_type: Ele
     """
     if ELEMENTS[element_type].sums == element_type:
         return bound
-    rounding = np.maximum(ROUNDOFF[element_type] * (np.abs(reference) + bound), _HALF_STEP[element_type])
+    share, least = stored_rounding(element_type)
+    rounding = np.maximum(share * (np.abs(reference) + bound), least)
     stored: Float64Array = bound + np.where(bound > 0, rounding, 0.0)
     return stored

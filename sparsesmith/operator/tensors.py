@@ -14,6 +14,7 @@ import torch
 
 from sparsesmith.errors import InvalidInput
 from sparsesmith.operator.registry import pattern_of, registered
+from sparsesmith.operator.sampling import sampled_by_kernel
 
 if TYPE_CHECKING:
     from sparsesmith.operator.operator import Operator
@@ -67,6 +68,8 @@ def _product_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor
 
 
 def _sampled(y: Tensor, x: Tensor, handle: int) -> Tensor:
+    if y.is_cuda and (found := sampled_by_kernel(handle, y, x)) is not None:
+        return found  # type: ignore[no-any-return]
     rows, cols = pattern_of(handle, y.device)
     products = y.index_select(0, rows) * x.index_select(0, cols)
     return products.sum(1) if products.ndim == 2 else products

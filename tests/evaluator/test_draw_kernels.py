@@ -10,18 +10,19 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from services.evaluator.checking.draws import COLUMN_SIZES, TINY
+from services.evaluator.checking.draws import COLUMN_SIZES, TINY, WIDE_DECADES
+from services.evaluator.cuda.changes import accuracy
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
 from sparsesmith.cuda.nvrtc import Nvrtc, find_library
+from sparsesmith.elements import ALL_TYPES, WIDE_TYPES, dtype_of
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations.sums import (
-    LONG_ROW,
     ROUNDOFF,
     SINGLE_ROUNDOFFS,
-    TOLERANCES,
     error_bound,
     limit_to_single_products,
     product,
+    stored_bound,
 )
 from sparsesmith_proto.message import ElementType
 from tests.evaluator.grading_tools import make_pattern
@@ -30,7 +31,8 @@ EVALUATOR = Path(__file__).parents[2] / "services" / "evaluator" / "cuda"
 SOURCE = "".join((EVALUATOR / name).read_text() for name in ("own_kernels.cu", "draw_kernels.cu", "replay_kernels.cu"))
 KEY = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 STREAM = 3
-ELEMENT_TYPES: tuple[ElementType, ...] = ("float32", "float64")
+ELEMENT_TYPES: tuple[ElementType, ...] = ALL_TYPES
+SHORT_TYPES: tuple[ElementType, ...] = ("float16", "bfloat16")
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +48,8 @@ def module(ptx: str) -> PtxModule:
     return load_module(ptx)
 
 
-def run(module: PtxModule, kernel: str, blocks: int, *arguments: Any) -> None:
-    report = launch(module, kernel, blocks, 256, arguments)
+def run(module: PtxModule, kernel: str, blocks: int, *arguments: Any, check_races: bool = True) -> None:
+    report = launch(module, kernel, blocks, 256, arguments, check_races=check_races)
     assert report.finding is None, report.finding
 
 
@@ -60,7 +62,7 @@ def constant(name: str, array: npt.NDArray[Any]) -> Buffer:
 
 
 def filled(module: PtxModule, kind: str, length: int, element_type: ElementType) -> npt.NDArray[Any]:
-    numbers = np.full(length, np.nan, element_type)
+    numbers = np.full(length, np.nan, dtype_of(element_type))
     run(module, f"fill_{kind}_{element_type}", 2, output("numbers", numbers), length, STREAM, *KEY)
     return numbers
 
@@ -78,8 +80,8 @@ def units(count: int) -> npt.NDArray[np.float64]:
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 def test_uniform_numbers_are_those_of_philox(module: PtxModule, element_type: ElementType) -> None:
-    expected = (2 * units(3001) - 1).astype(element_type)
-    assert np.array_equal(filled(module, "uniform", 3001, element_type), expected)
+    expected = (2 * units(3001) - 1).astype(np.float32 if element_type == "bfloat16" else np.float64)
+    assert np.array_equal(filled(module, "uniform", 3001, element_type), expected.astype(dtype_of(element_type)))
 
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
@@ -88,16 +90,17 @@ def test_neighbours_of_a_cancelling_draw_differ_in_sign_alone(module: PtxModule,
     assert np.array_equal(numbers[1::2], -numbers[:2000:2])
     assert numbers[::2].min() >= 0.5
     assert numbers[::2].max() <= 1
-    near = filled(module, "near_one", 2001, element_type)
-    assert abs(near - 1).max() <= 1.001e-3
-    assert abs(near - 1).max() > 0.9e-3
+    near = filled(module, "near_one", 2001, element_type).astype(np.float64)
+    assert abs(near - 1).max() <= 1.001e-3 + ROUNDOFF[element_type]
+    assert abs(near - 1).max() > 0.9e-3 or element_type == "bfloat16"
 
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 def test_a_wide_range_has_both_signs_and_is_even_in_the_logarithm(module: PtxModule, element_type: ElementType) -> None:
     numbers = filled(module, "wide_range", 4000, element_type).astype(np.float64)
     exponents = np.log10(abs(numbers))
-    assert np.allclose(exponents, 12 * units(4000) - 6, atol=1e-6)
+    decades = WIDE_DECADES[element_type]
+    assert np.allclose(exponents, 2 * decades * units(4000) - decades, atol=max(1e-6, ROUNDOFF[element_type]))
     assert 0.45 < (numbers < 0).mean() < 0.55
 
 
@@ -140,10 +143,6 @@ def long_row_pattern() -> Pattern:
     return Pattern(lengths.size, 5000, offsets, columns)
 
 
-def rounding(element_type: ElementType) -> tuple[float, float]:
-    return TOLERANCES[element_type], float(LONG_ROW)
-
-
 def refer(
     module: PtxModule, pattern: Pattern, values: npt.NDArray[Any], dense: npt.NDArray[Any], element_type: ElementType
 ) -> list[npt.NDArray[np.float64]]:
@@ -156,7 +155,7 @@ def refer(
         constant("values", values), constant("dense", dense),
         output("reference", reference), output("magnitude", magnitude), output("bound", bound),
         pattern.num_rows, num_dense_cols, min(32, 1 << (num_dense_cols - 1).bit_length()),
-        *rounding(element_type), ROUNDOFF[element_type], SINGLE_ROUNDOFFS * ROUNDOFF[element_type],
+        *(each.value for each in accuracy(element_type, sees_single_products=True)),
     )  # fmt: skip
     return [array.reshape((pattern.num_rows, *dense.shape[1:])) for array in (reference, magnitude, bound)]
 
@@ -168,17 +167,18 @@ def test_the_reference_and_its_bound_are_those_of_scipy(
 ) -> None:
     pattern = long_row_pattern()
     generator = np.random.default_rng(4)
-    values = generator.uniform(-1, 1, pattern.nnz).astype(element_type)
+    values = generator.uniform(-1, 1, pattern.nnz).astype(dtype_of(element_type))
     shape = (pattern.num_cols,) if num_dense_cols == 1 else (pattern.num_cols, num_dense_cols)
-    dense = generator.uniform(-1, 1, shape).astype(element_type)
+    dense = generator.uniform(-1, 1, shape).astype(dtype_of(element_type))
     reference, magnitude, bound = refer(module, pattern, values, dense, element_type)
     expected, scale = product(pattern, values, dense)
     assert np.all(abs(reference - expected) <= 1e-14 * scale)
     assert np.allclose(magnitude, scale, rtol=1e-13, atol=0)
-    accepted = error_bound(pattern, scale, element_type)
+    accepted = stored_bound(error_bound(pattern, scale, element_type), expected, element_type)
     limit_to_single_products(accepted, scale, pattern, values, dense, element_type)
-    assert np.allclose(bound, accepted, rtol=1e-13, atol=0)
-    assert bound[1] == pytest.approx(SINGLE_ROUNDOFFS * ROUNDOFF[element_type] * scale[1])
+    assert np.allclose(bound, accepted, rtol=1e-11, atol=0)
+    if element_type in WIDE_TYPES:
+        assert bound[1] == pytest.approx(SINGLE_ROUNDOFFS * ROUNDOFF[element_type] * scale[1])
 
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
@@ -187,13 +187,14 @@ def test_a_mixed_draw_has_rows_of_three_kinds_and_columns_of_three_sizes(
     module: PtxModule, element_type: ElementType, num_dense_cols: int
 ) -> None:
     pattern = pattern_from_scipy(scipy.sparse.random(400, 200, 0.1, random_state=np.random.default_rng(2)))
-    values = np.ones(pattern.nnz, element_type)
-    dense = np.ones(200 * num_dense_cols, element_type)
+    values = np.ones(pattern.nnz, dtype_of(element_type))
+    dense = np.ones(200 * num_dense_cols, dtype_of(element_type))
     run(module, f"mix_columns_{element_type}", 1, output("dense", dense), 200, num_dense_cols, STREAM, *KEY)
     run(
         module, f"mix_rows_{element_type}", 1, constant("row_offsets", pattern.row_offsets),
         constant("col_indices", pattern.col_indices), output("values", values), pattern.num_rows, STREAM, *KEY,
         TINY[element_type],
+        check_races=element_type in WIDE_TYPES,  # Two numbers of 16 bits are one word to the interpreter.
     )  # fmt: skip
     sizes = dense.reshape(200, num_dense_cols)[:, 0].astype(np.float64)
     assert sorted(set(sizes)) == sorted(set(COLUMN_SIZES))
@@ -225,6 +226,47 @@ def test_a_result_is_widened_without_rounding_subnormal_numbers_included(ptx: st
     entry = ptx[ptx.index(".entry widen_float32") :].split(".entry", 2)[1]
     assert "cvt.f64.f32" in entry
     assert ".ftz" not in entry
+
+
+@pytest.mark.parametrize("element_type", SHORT_TYPES)
+def test_every_number_of_16_bits_is_widened_as_it_is_and_narrowed_back(
+    module: PtxModule, element_type: ElementType
+) -> None:
+    numbers = np.arange(2**16, dtype=np.uint32).astype(np.uint16).view(dtype_of(element_type))
+    wide, back = np.full(numbers.size, 7.0), np.zeros_like(numbers)
+    run(module, f"widen_{element_type}", 2, constant("numbers", numbers), output("wide", wide), numbers.size)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(wide, numbers.astype(np.float64))
+    run(module, f"narrow_{element_type}", 2, constant("wide", wide), output("numbers", back), wide.size)
+    is_number = ~np.isnan(wide)
+    assert np.array_equal(back.view(np.uint16)[is_number], numbers.view(np.uint16)[is_number])
+    assert np.isnan(back.astype(np.float64)[~is_number]).all()
+
+
+@pytest.mark.parametrize("element_type", SHORT_TYPES)
+def test_numbers_between_two_of_16_bits_are_rounded_to_the_nearest(
+    module: PtxModule, element_type: ElementType
+) -> None:
+    wide = np.random.default_rng(3).uniform(-300, 300, 3000)
+    found = np.zeros(wide.size, dtype_of(element_type))
+    run(module, f"narrow_{element_type}", 2, constant("wide", wide), output("numbers", found), wide.size)
+    assert np.all(abs(found.astype(np.float64) - wide) <= 1.0001 * ROUNDOFF[element_type] * abs(wide))
+    run(module, f"scale_{element_type}", 2, output("numbers", found), found.size, 0.25)
+    assert np.all(abs(4 * found.astype(np.float64) - wide) <= 1.0001 * ROUNDOFF[element_type] * abs(wide))
+
+
+@pytest.mark.parametrize("element_type", SHORT_TYPES)
+def test_values_of_16_bits_are_packed_and_refreshed(module: PtxModule, element_type: ElementType) -> None:
+    values = np.arange(1, 6).astype(dtype_of(element_type))
+    packed = np.full(7, np.nan, values.dtype)
+    sources = np.array([4, -1, 0, 1, 2, 3, -1], np.int32)
+    arguments = constant("sources", sources), constant("values", values), output("packed", packed), packed.size
+    run(module, f"pack_{element_type}", 1, *arguments)
+    assert packed.astype(int).tolist() == [5, 0, 1, 2, 3, 4, 0]
+    x = np.full(999, np.nan, values.dtype)
+    run(module, f"refresh_{element_type}", 1, output("x", x), x.size, 12)
+    assert x.astype(np.float64).min() < -0.9
+    assert x.astype(np.float64).max() > 0.9
 
 
 def test_flushing_rewrites_the_whole_buffer(module: PtxModule) -> None:

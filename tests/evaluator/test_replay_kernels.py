@@ -11,11 +11,12 @@ from services.evaluator.checking.draws import draw, system_generator
 from services.evaluator.device import Draw
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
 from sparsesmith.cuda.nvrtc import Nvrtc, find_library
+from sparsesmith.elements import dtype_of
 from sparsesmith.formats.format import complete_parameters
 from sparsesmith.formats.sell import Sell
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
-from sparsesmith.operations.sums import LONG_ROW, TOLERANCES, error_bound, product
+from sparsesmith.operations.sums import LONG_ROW, TOLERANCES, error_bound, product, stored_bound, stored_rounding
 from sparsesmith_proto.message import ElementType
 from tests.evaluator.grading_tools import make_pattern, make_workload
 
@@ -23,7 +24,7 @@ FOLDER = Path(__file__).parents[2] / "services" / "evaluator" / "cuda"
 SOURCE = "".join((FOLDER / name).read_text() for name in ("own_kernels.cu", "draw_kernels.cu", "replay_kernels.cu"))
 KEY = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 NUM_CHANGES = 12
-CASES = [("float32", 0), ("float64", 0), ("float32", 3)]
+CASES = [("float32", 0), ("float64", 0), ("float32", 3), ("float16", 0), ("bfloat16", 3)]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ class Replayed:
             buffer("row_offsets", pattern.row_offsets), buffer("col_indices", pattern.col_indices),
             buffer("values", drawn.values), buffer("dense", drawn.dense), buffer("magnitude", drawn.magnitude),
             pattern.num_rows, pattern.nnz, self.columns, int(of_values), number, *KEY,
-            TOLERANCES[self.element_type], float(LONG_ROW),
+            TOLERANCES[self.element_type], float(LONG_ROW), *stored_rounding(self.element_type),
         )  # fmt: skip
 
     def change(self, number: int, *, of_values: bool) -> None:
@@ -96,7 +97,8 @@ def test_after_many_changes_the_reference_is_still_that_of_scipy(
     expected, scale = product(replayed.pattern, now.values, now.dense)
     assert np.all(abs(now.reference - expected) <= 0.2 * error_bound(replayed.pattern, scale, element_type))
     assert np.allclose(now.magnitude, scale, rtol=1e-9, atol=0)
-    assert np.all(now.bound <= 1.0001 * error_bound(replayed.pattern, scale, element_type))
+    right = stored_bound(error_bound(replayed.pattern, scale, element_type), expected, element_type)
+    assert np.all(now.bound <= 1.0001 * right)
 
 
 @pytest.mark.parametrize(("element_type", "num_dense_cols"), CASES)
@@ -107,11 +109,11 @@ def test_the_result_of_before_is_wrong_after_a_change(
     num_shown = 0
     for number in range(NUM_CHANGES):
         replayed = Replayed(module, element_type, num_dense_cols)
-        stale = replayed.drawn.reference.astype(element_type)
+        stale = replayed.drawn.reference.astype(dtype_of(element_type))
         assert found(replayed, stale)[0] == 0
         replayed.change(number, of_values=of_values)
         expected, _ = product(replayed.pattern, replayed.now.values, replayed.now.dense)
-        assert found(replayed, expected.astype(element_type))[0] == 0
+        assert found(replayed, expected.astype(dtype_of(element_type)))[0] == 0
         num_shown += found(replayed, stale)[0] > 0
     # An entry of x whose rows all have something larger in them may change unseen.
     assert num_shown >= (NUM_CHANGES if of_values else NUM_CHANGES - 3)

@@ -12,7 +12,7 @@ from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.elements import ELEMENTS, WIDE_TYPES
 from sparsesmith.errors import InvalidOption
-from sparsesmith.families import FAMILIES
+from sparsesmith.families import FAMILIES, propose
 from sparsesmith.families.proposal import prospects_of, work_of
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations.problem import Problem
@@ -72,6 +72,19 @@ def test_every_family_that_serves_a_short_type_passes_and_narrow_sums_do_not(
     narrow = plain.replace("float sum", f"{ELEMENTS[element_type].c_type} sum")
     assert narrow != plain
     assert isinstance(evaluator.outcome(narrow), Mismatch)
+
+
+@pytest.mark.timeout(300)
+def test_a_program_on_tensor_cores_passes(process: DeviceProcess, compiler: Compiler) -> None:
+    ones = scipy.sparse.csr_matrix([[1.0] * 16] * 16)
+    pattern = pattern_from_scipy(scipy.sparse.kron(scipy.sparse.random(9, 12, 0.3, random_state=1), ones, "csr"))
+    workload = make_workload(pattern, "spmm", "bfloat16", 16)
+    evaluator = Evaluator(workload, process.open(Problem(workload, pattern)), compiler)
+    evaluator.workbench.baselines()
+    evaluator.workbench.draw()
+    proposed = propose(pattern, "spmm", "bfloat16", 16, limit=400)
+    outcome = evaluator.outcome(next(each for each in proposed if each.family == "spmm_bsr_tensor").program)
+    assert isinstance(outcome, Passed), outcome
 
 
 def test_a_family_that_does_not_serve_a_short_type_says_so_by_name() -> None:

@@ -163,6 +163,33 @@ def test_tensors_have_gradients_and_captured_graphs_replay_with_the_same_bits() 
             torch.testing.assert_close(found, layer(x))
 
 
+@pytest.mark.parametrize("columns", [None, 1, 7, 64])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_gradient_by_the_values_is_that_of_the_host(columns: int | None, transposed: bool) -> None:
+    torch = pytest.importorskip("torch")
+    from sparsesmith.operator.sampling import sampled_by_kernel
+    from sparsesmith.torch import SparseLayer
+
+    operator = Operator(make_report(MATRIX), MATRIX)
+    layer = SparseLayer(operator.T if transposed else operator)
+    rows, cols = operator.shape[::-1] if transposed else operator.shape
+    shape = () if columns is None else (columns,)
+    x, weights = torch.randn(cols, *shape), torch.randn(rows, *shape)
+    (layer(x) * weights).sum().backward()
+    by_values = layer.values.grad
+    assert by_values is not None
+    expected = by_values.clone()
+    layer.cuda()
+    layer.values.grad = None
+    (layer(x.cuda()) * weights.cuda()).sum().backward()
+    by_values = layer.values.grad
+    assert by_values is not None
+    torch.testing.assert_close(by_values.cpu(), expected, rtol=1e-4, atol=1e-5)
+    left, right = (x, weights) if transposed else (weights, x)
+    found = sampled_by_kernel(operator.handle, left.cuda(), right.cuda())
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_graph_of_torch_captures_products() -> None:
     torch = pytest.importorskip("torch")
     operator = Operator(make_report(MATRIX), MATRIX)

@@ -16,6 +16,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from services.evaluator.device import (
 from sparsesmith.operations.operation import Residual
 from sparsesmith_proto.kernel import Mismatch
 
+SHORT_BYTES = 2
 _NOT_REPEATED = "right when run before: it depends on what the output held, on a race, or on the order of blocks"
 
 
@@ -81,7 +83,7 @@ def check_as_timed(
     outputs = timed.right
     for held in (timed, other):
         for output in outputs.values():
-            _spoil(output, generator)
+            spoil(output, generator)
         ran = kernel.replay(held, outputs)
         if not isinstance(ran, Ran):
             return ran
@@ -93,12 +95,18 @@ def check_as_timed(
     return Correct(worst_error, 2)
 
 
-def _spoil(output: Array, generator: np.random.Generator) -> None:
+def spoil(output: Array, generator: np.random.Generator) -> None:
     """Changes one entry to a number that no result has and every element type does."""
     flat = output.reshape(-1)
     if flat.size:
-        most = 1e9 if output.dtype.itemsize > 2 else 6e4
-        flat[int(generator.integers(flat.size))] = generator.uniform(0.1, 1) * most
+        flat[int(generator.integers(flat.size))] = _beyond(output.dtype, generator)
+
+
+def _beyond(dtype: np.dtype[Any], generator: np.random.Generator) -> float:
+    """A number of that type; of words of 16 bits, which stand for bfloat16, the bits of one beyond 1e37."""
+    if dtype.kind == "u" and dtype.itemsize == SHORT_BYTES:
+        return int(generator.integers(0x7E00, 0x7F80))
+    return float(generator.uniform(0.1, 1)) * (1e9 if dtype.itemsize > SHORT_BYTES else 6e4)
 
 
 def judge(ran: Ran, held: Draw) -> float | Mismatch:

@@ -50,7 +50,8 @@ def repeated_bits(kernel: LoadedKernel, held: Draw, runs: int) -> Bits | RunFail
         for name, output in ran.outputs.items():
             differs = _differs(first[name], output)
             if bool(differs.any()):
-                return Mismatch(message=_described(held, name, run, first[name], output, differs))
+                one, other = held.widened(first[name]), held.widened(output)
+                return Mismatch(message=_described(held, name, run, one, other, differs))
         start = ran.outputs
     return Bits(_digest(first), runs)
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from services.evaluator.device import Draw
-from sparsesmith.operations.sums import LONG_ROW, ROUNDOFF, SINGLE_ROUNDOFFS, TOLERANCES
+from sparsesmith.elements import ELEMENTS
+from sparsesmith.operations.sums import LONG_ROW, ROUNDOFF, SINGLE_ROUNDOFFS, TOLERANCES, stored_rounding
 from sparsesmith.program.binding import BoundProgram
 from sparsesmith_proto.message import ElementType
 
@@ -48,8 +49,8 @@ class Drawn:
         arrays = (self.row_offsets, self.col_indices, draw.values, draw.dense, draw.magnitude)
         sizes = (int(self.row_offsets.size) - 1, self.nnz, self.num_dense_cols)
         key = (int(made.of_values), made.number, made.key_low, made.key_high)
-        rounding = (ctypes.c_double(TOLERANCES[self.element_type]), ctypes.c_double(LONG_ROW))
-        return (*(int(array.data.ptr) for array in arrays), *sizes, *key, *rounding)
+        rounding = (TOLERANCES[self.element_type], LONG_ROW, *stored_rounding(self.element_type))
+        return (*(int(array.data.ptr) for array in arrays), *sizes, *key, *map(ctypes.c_double, rounding))
 
 
 @dataclass(frozen=True)
@@ -93,15 +94,19 @@ def places_of(bound: BoundProgram, sources_of: Callable[[], Sources], operand: s
         return [Place(name, index * np.dtype(given.dtype).itemsize)]
     sources = sources_of()
     slots = [index] if sources is None else np.flatnonzero(sources == index).tolist()
-    width = np.dtype(bound.element_type).itemsize
+    width = ELEMENTS[bound.element_type].num_bytes
     return [Place(stored.name, slot * width) for stored in bound.with_role("values") for slot in slots]
 
 
 def accuracy(element_type: ElementType, *, sees_single_products: bool) -> tuple[ctypes.c_double, ...]:
     """The structure of this name in draw_kernels.cu."""
     roundoff = ROUNDOFF[element_type]
-    return (
-        *map(ctypes.c_double, (TOLERANCES[element_type], LONG_ROW)),
-        ctypes.c_double(roundoff if sees_single_products else -1.0),
-        ctypes.c_double(SINGLE_ROUNDOFFS * roundoff),
+    is_summed_as_stored = ELEMENTS[element_type].sums == element_type
+    numbers = (
+        TOLERANCES[element_type],
+        LONG_ROW,
+        roundoff if sees_single_products and is_summed_as_stored else -1.0,
+        SINGLE_ROUNDOFFS * roundoff,
+        *stored_rounding(element_type),
     )
+    return tuple(map(ctypes.c_double, numbers))

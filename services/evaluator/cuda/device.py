@@ -19,6 +19,7 @@ from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.cuda.arena import Placement, random_placement
 from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
 from services.evaluator.cuda.building import MIN_NNZ, CudaMachine
+from services.evaluator.cuda.carriers import NARROW, carrier_of
 from services.evaluator.cuda.clocks import Clocks
 from services.evaluator.cuda.draws import DeviceDraws, largest_error
 from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, NUM_FRESH, HostDraws
@@ -39,7 +40,7 @@ from services.evaluator.device import VALUES, BuiltMatrix, Draw, LoadedKernel, R
 from services.evaluator.device import largest_error as largest_error_of_any
 from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, TimingBudget, l2_bandwidth_bound_gbs
 from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
-from sparsesmith.elements import WIDE_TYPES
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.formats.format import Format, Layout, Parameters
 from sparsesmith.formats.on_device.catalogue import build_on_device
@@ -142,14 +143,6 @@ class CudaDevice:
 
     def open(self, problem: Problem) -> "CudaWorkload":
         """See Device.open."""
-        if problem.element_type not in WIDE_TYPES:
-            raise LimitExceeded(
-                f"element type {problem.element_type}: on a GPU inputs and references are made of "
-                f"{', '.join(WIDE_TYPES)} only; evaluators without a GPU take it",
-                field="element_type",
-                value=problem.element_type,
-                limit=", ".join(WIDE_TYPES),
-            )
         cupy.get_default_memory_pool().free_all_blocks()
         free_bytes, _ = runtime.memGetInfo()
         needed = resident_bytes(problem)
@@ -338,12 +331,16 @@ def rehearse_judging(kernels: DeviceKernels) -> None:
             expected = {"y": Expected(wide, wide, wide)}
             for error in (largest_error, largest_error_of_any):
                 inputs = {VALUES: ones, "x": ones}
-                rehearsal = Draw("rehearsal", inputs, expected, {"y": dtype}, error, widened=kernels.widened)
+                types = {"y": np.dtype(dtype)}
+                rehearsal = Draw("rehearsal", inputs, expected, types, error, widened=kernels.widened)
                 judge(Ran({"y": ones}, guards_intact=True, inputs_intact=True), rehearsal)
                 judge(Ran({"y": ones + 1}, guards_intact=True, inputs_intact=True), rehearsal)
             # As check_as_timed does: a starting output with one entry spoiled.
             spoiled = wide.astype(dtype).copy()
             spoiled.reshape(-1)[1] = 2.0
+    for element_type in NARROW:
+        # Judged in float64, spoiled as they are.
+        cupy.zeros(4, carrier_of(element_type))[1] = 2
 
 
 def _labelled(held: Draw) -> Iterator[tuple[str, "cupy.ndarray"]]:
@@ -380,7 +377,7 @@ def resident_bytes(problem: Problem) -> int:
         a_draw = problem.operand_bytes + 3 * 8 * problem.num_results
         judged = min(NUM_CHANGED * 3 * 8 * problem.num_results, MAX_CHANGED_BYTES)
         return (_RESIDENT_DRAWS + NUM_FRESH) * a_draw + judged + 3 * (problem.operand_bytes + problem.compared_bytes)
-    pattern, element_bytes = problem.pattern, np.dtype(problem.element_type).itemsize
+    pattern, element_bytes = problem.pattern, ELEMENTS[problem.element_type].num_bytes
     columns = problem.workload.num_dense_cols
     of_pattern = 4 * (pattern.nnz + pattern.num_rows + 1)
     a_draw = pattern.nnz * element_bytes + columns * (pattern.num_cols * element_bytes + 3 * 8 * pattern.num_rows)

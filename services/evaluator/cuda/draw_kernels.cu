@@ -27,9 +27,13 @@ struct Cancelling {
   }
 };
 struct NearOne { __device__ double operator()(const Four& r, int k) const { return 1 + 1e-3 * (2 * unit_of(r.word[k]) - 1); } };
+// Decades each way from 1: WIDE_DECADES.
+template <typename T> struct Decades { static constexpr double number = 6; };
+template <> struct Decades<Half> { static constexpr double number = 2; };
+template <typename T>
 struct WideRange {
   __device__ double operator()(const Four& r, int k) const {
-    double size = exp10(12 * unit_of(r.word[k]) - 6);
+    double size = exp10(2 * Decades<T>::number * unit_of(r.word[k]) - Decades<T>::number);
     return r.word[k] & 1 ? -size : size;
   }
 };
@@ -65,7 +69,10 @@ template <typename T>
 __device__ __forceinline__ void mix_columns(T* dense, u64 num_cols, u64 num_dense_cols, u64 stream, u64 key0, u64 key1) {
   for (u64 column = first_thread(); column < num_cols; column += num_threads()) {
     double size = size_of_column(column, stream, key0, key1);
-    for (u64 k = 0; k < num_dense_cols; k++) dense[column * num_dense_cols + k] *= T(size);
+    for (u64 k = 0; k < num_dense_cols; k++) {
+      T* number = dense + column * num_dense_cols + k;
+      *number = T(widened(*number) * size);
+    }
   }
 }
 // A warp a row. sizes: the stream of `mix_columns`; rows have the next one. tiny: what is left of all but one value.
@@ -77,7 +84,7 @@ __device__ __forceinline__ void mix_rows(const int* row_offsets, const int* col_
     u64 kind = random.word[0] >> 62, begin = row_offsets[row], end = row_offsets[row + 1];
     u64 kept = begin + __umul64hi(random.word[1], end - begin);
     for (u64 j = begin + (threadIdx.x & 31); j < end && kind < 2; j += 32) {
-      double value = values[j];
+      double value = widened(values[j]);
       if (kind == 0) value *= 1.0 / 16384 / size_of_column(col_indices[j], sizes, key0, key1);
       else value = j != kept ? value * tiny : value < 0 ? 0.5 * value - 0.5 : 0.5 * value + 0.5;
       values[j] = T(value);
@@ -85,20 +92,18 @@ __device__ __forceinline__ void mix_rows(const int* row_offsets, const int* col_
   }
 }
 
-// Exact for subnormal numbers too: CuPy compiles with -ftz=true, which leaves assembly alone.
-__device__ __forceinline__ double widened(float number) {
-  double wide;
-  asm("cvt.f64.f32 %0, %1;" : "=d"(wide) : "f"(number));
-  return wide;
-}
-__device__ __forceinline__ double widened(double number) { return number; }
-
-// What is accepted of a sum of products, see reference.py: `size` is |A| |x|, `largest` the largest product in it.
+// What is accepted of a sum of products, see sums.py: `size` is |A| |x|, `largest` the largest product in it. Types that
+// are summed in a wider one may lose more when the sum is stored: `stored` their unit roundoff, `half_step` half the
+// step of their subnormal numbers; 0 of the others.
 struct Accuracy {
-  double tolerance, long_row, roundoff, single;
-  __device__ double bound(double size, double largest, u64 length) const {
+  double tolerance, long_row, roundoff, single, stored, half_step;
+  __device__ double of_sum(double size, double largest, u64 length) const {
     if (size - largest <= roundoff * size) return single * size;
     return size * tolerance * sqrt(fmax(1.0, length / long_row));
+  }
+  __device__ double bound(double sum, double size, double largest, u64 length) const {
+    double within = of_sum(size, largest, length);
+    return within > 0 ? within + fmax(stored * (fabs(sum) + within), half_step) : within;
   }
 };
 
@@ -133,7 +138,7 @@ __device__ __forceinline__ void refer(const int* row_offsets, const int* col_ind
       u64 place = row * num_dense_cols + column;
       reference[place] = sum;
       magnitude[place] = size;
-      bound[place] = accuracy.bound(size, largest, end - begin);
+      bound[place] = accuracy.bound(sum, size, largest, end - begin);
     }
   }
 }
@@ -147,7 +152,7 @@ __device__ __forceinline__ void refer(const int* row_offsets, const int* col_ind
   FILL(uniform, Uniform, TYPE, T)                                                                                  \
   FILL(cancelling, Cancelling, TYPE, T)                                                                            \
   FILL(near_one, NearOne, TYPE, T)                                                                                 \
-  FILL(wide_range, WideRange, TYPE, T)                                                                             \
+  FILL(wide_range, WideRange<T>, TYPE, T)                                                                           \
   FILL(integers, Integers, TYPE, T)                                                                                \
   extern "C" __global__ void __launch_bounds__(256) pick_##TYPE(T* dense, const int* col_indices, u64 nnz,          \
                                                                 u64 num_dense_cols, u64 stream, u64 key0, u64 key1) { \
@@ -165,14 +170,30 @@ __device__ __forceinline__ void refer(const int* row_offsets, const int* col_ind
   extern "C" __global__ void __launch_bounds__(256) refer_##TYPE(                                                  \
       const int* row_offsets, const int* col_indices, const T* values, const T* dense, double* reference,          \
       double* magnitude, double* bound, u64 num_rows, u64 num_dense_cols, u64 width, double tolerance,             \
-      double long_row, double roundoff, double single) {                                                           \
+      double long_row, double roundoff, double single, double stored, double half_step) {                          \
     refer(row_offsets, col_indices, values, dense, reference, magnitude, bound, num_rows, num_dense_cols, width,    \
-          Accuracy{tolerance, long_row, roundoff, single});                                                        \
+          Accuracy{tolerance, long_row, roundoff, single, stored, half_step});                                     \
+  }                                                                                                                \
+  extern "C" __global__ void __launch_bounds__(256) scale_##TYPE(T* numbers, u64 length, double factor) {           \
+    for (u64 i = first_thread(); i < length; i += num_threads()) numbers[i] = T(widened(numbers[i]) * factor);      \
   }
 FOR_TYPE(float32, float)
 FOR_TYPE(float64, double)
+FOR_TYPE(float16, Half)
+FOR_TYPE(bfloat16, Bfloat16)
 
-// A result as it is judged: CuPy's own kernels take a subnormal number for zero.
-extern "C" __global__ void __launch_bounds__(256) widen_float32(const float* numbers, double* wide, u64 length) {
-  for (u64 i = first_thread(); i < length; i += num_threads()) wide[i] = widened(numbers[i]);
-}
+// A result as it is judged: CuPy's own kernels take a subnormal number of float32 for zero, and do not know bfloat16.
+#define WIDEN(TYPE, T)                                                                                                  \
+  extern "C" __global__ void __launch_bounds__(256) widen_##TYPE(const T* numbers, double* wide, u64 length) {           \
+    for (u64 i = first_thread(); i < length; i += num_threads()) wide[i] = widened(numbers[i]);                         \
+  }
+// And what is right as a program may leave it.
+#define NARROW(TYPE, T)                                                                                                 \
+  extern "C" __global__ void __launch_bounds__(256) narrow_##TYPE(const double* wide, T* numbers, u64 length) {          \
+    for (u64 i = first_thread(); i < length; i += num_threads()) numbers[i] = T(wide[i]);                               \
+  }
+WIDEN(float32, float)
+WIDEN(float16, Half)
+WIDEN(bfloat16, Bfloat16)
+NARROW(float16, Half)
+NARROW(bfloat16, Bfloat16)

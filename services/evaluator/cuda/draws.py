@@ -13,18 +13,27 @@ from dataclasses import dataclass
 import cupy
 import numpy as np
 
-from services.evaluator.checking.draws import INTEGERS, MIXED, TINY, dense_scale, underflow_bound
+from services.evaluator.checking.draws import INTEGERS, MIXED, TINY, dense_scale, result_scale, underflow_bound
+from services.evaluator.cuda.carriers import carrier_of, uncarried
 from services.evaluator.cuda.changes import Drawn
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.memory import uploaded
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.residents import HeldDraws
 from services.evaluator.device import SMALLEST, VALUES, Draw
+from sparsesmith.elements import ELEMENTS, dtype_of
 from sparsesmith.errors import Unavailable
 from sparsesmith.formats.on_device.machine import DeviceCsr
 from sparsesmith.operations import Problem
 from sparsesmith.operations.operation import Expected, operands_with_role
-from sparsesmith.operations.sums import ROUNDOFF, SINGLE_ROUNDOFFS, error_bound, limit_to_exact_sums, product
+from sparsesmith.operations.sums import (
+    ROUNDOFF,
+    SINGLE_ROUNDOFFS,
+    error_bound,
+    limit_to_exact_sums,
+    product,
+    stored_bound,
+)
 
 _VALUES_STREAM, _DENSE_STREAM, _SIZES_STREAM = 1, 2, 3
 _KINDS: dict[str, tuple[str, str]] = {
@@ -97,6 +106,8 @@ class DeviceDraws:
         self._held = held
         self._is_checked = False
         self._operands = operands_with_role(problem.operation, "input", "output")
+        self._factors: dict[str, float] = {}
+        """Of the dense operand of each kind of draw, of the last one: see `factor_of`."""
         with cuda_errors():
             self._row_offsets = uploaded(pattern.row_offsets, kernels.stream)
             self._col_indices = uploaded(pattern.col_indices, kernels.stream)
@@ -110,7 +121,7 @@ class DeviceDraws:
         drawn = self._drawn(name, system_key() if seed is None else key_of(seed))
         if self._fixed is not None:
             drawn.bound[...] += self.lost
-        elif name == INTEGERS:
+        elif name == INTEGERS and self._factors[name] >= 1:
             with cuda_errors():
                 limit_to_exact_sums(drawn.bound, drawn.magnitude, self._workload.element_type)
         return self._held.hold(drawn)
@@ -145,6 +156,15 @@ class DeviceDraws:
         """What products that underflow may lose beside the bound."""
         return 0.0 if self._fixed is None else underflow_bound(self._pattern, self._fixed, self._workload.element_type)
 
+    def factor_of(self, draw: Draw) -> float:
+        """A power of two that a dense operand of numbers in [-1, 1) is to be multiplied by, so that results are numbers
+        of the element type; 1 where it holds any."""
+        return (
+            self._factors[draw.name]
+            if ELEMENTS[self._workload.element_type].sums != self._workload.element_type
+            else 1.0
+        )
+
     def changing(self, draw: Draw) -> Drawn:
         """The draw as changes are drawn from it."""
         workload = self._workload
@@ -161,8 +181,9 @@ class DeviceDraws:
         (given, output), sizes = self._operands, self._problem.sizes
         kind_of_values, kind_of_dense = _KINDS[name]
         with cuda_errors():
-            values = cupy.empty(pattern.nnz, workload.element_type) if self._values is None else self._values
-            dense = cupy.zeros(given.shape(sizes), dtype=workload.element_type)
+            stored = carrier_of(workload.element_type)
+            values = cupy.empty(pattern.nnz, stored) if self._values is None else self._values
+            dense = cupy.zeros(given.shape(sizes), dtype=stored)
             reference, magnitude, bound = (cupy.empty(output.shape(sizes), dtype="float64") for _ in range(3))
         if self._fixed is None:
             kernels.fill(kind_of_values, values, _VALUES_STREAM, key.low, key.high)
@@ -175,14 +196,23 @@ class DeviceDraws:
             if self._fixed is None:
                 tiny = TINY[workload.element_type]
                 kernels.mix_rows(self._row_offsets, self._col_indices, values, _SIZES_STREAM, key.low, key.high, tiny)
-        if self._fixed is not None:
-            with cuda_errors():
-                dense *= dense_scale(self._fixed)
+        factor = 1.0 if self._fixed is None else dense_scale(self._fixed)
+        self._scale(dense, factor)
         expected = {output.name: Expected(reference, magnitude, bound)}
-        types = {output.name: workload.element_type}
+        types = {output.name: dtype_of(workload.element_type)}
         drawn = Draw(name, {VALUES: values, given.name: dense}, expected, types, largest_error)
         self.refer(drawn)
+        with cuda_errors():
+            shrunk = result_scale(magnitude, workload.element_type)
+        if shrunk < 1:
+            self._scale(dense, shrunk)
+            self.refer(drawn)
+        self._factors[name] = factor * shrunk
         return drawn
+
+    def _scale(self, dense: "cupy.ndarray", factor: float) -> None:
+        if factor != 1:
+            self._kernels.scale(int(dense.data.ptr), int(dense.size), factor, self._workload.element_type)
 
     def refer(self, drawn: Draw) -> None:
         """Computes reference, magnitude and bound of values and dense operand, in place, on the stream."""
@@ -207,18 +237,17 @@ class DeviceDraws:
         drawn = self._drawn("uniform", system_key())
         with cuda_errors():
             self._kernels.stream.synchronize()
-            found = [
-                array.get() for array in (drawn.values, drawn.dense, drawn.reference, drawn.magnitude, drawn.bound)
-            ]
-        values, dense, reference, magnitude, bound = found
+            values, dense = (uncarried(array.get()) for array in (drawn.values, drawn.dense))
+            reference, magnitude, bound = (array.get() for array in (drawn.reference, drawn.magnitude, drawn.bound))
         if dense.ndim == 2:
             affordable = max(1, MAX_CHECKED_PRODUCTS // max(self._pattern.nnz, 1))
             chosen = secrets.SystemRandom().sample(range(dense.shape[1]), min(affordable, dense.shape[1]))
             dense, reference, magnitude, bound = (array[:, chosen] for array in (dense, reference, magnitude, bound))
         expected, scale = product(self._pattern, values, dense)
         limit = error_bound(self._pattern, scale, "float64")
-        allowed = error_bound(self._pattern, scale, self._workload.element_type)
-        of_single = SINGLE_ROUNDOFFS * ROUNDOFF[self._workload.element_type] * scale
+        element_type = self._workload.element_type
+        allowed = stored_bound(error_bound(self._pattern, scale, element_type), expected, element_type)
+        of_single = SINGLE_ROUNDOFFS * ROUNDOFF[element_type] * scale
         agrees = (
             np.all(abs(reference - expected) <= limit)
             and np.all(abs(magnitude - scale) <= limit)

@@ -16,6 +16,7 @@ import numpy as np
 from services.evaluator.checking.changes import Change, changes
 from services.evaluator.checking.draws import draw as draw_inputs
 from services.evaluator.checking.draws import kinds_of, system_generator
+from services.evaluator.cuda.carriers import carried, uncarried
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.residents import HeldDraws
 from services.evaluator.device import Array, Draw
@@ -94,7 +95,7 @@ class HostDraws:
 
     def _changed(self, change: Change) -> DeviceChange:
         with cuda_errors():
-            value = cupy.asarray(change.value)
+            value = cupy.asarray(carried(change.value))
         judged = self._held.hold(replace(_judged(change.draw), inputs={}))
         return DeviceChange(change.operand, change.index, value, judged)
 
@@ -102,7 +103,7 @@ class HostDraws:
 def _uploaded(host: Draw) -> Draw:
     """With its arrays in device memory."""
     with cuda_errors():
-        inputs = {name: cupy.asarray(array) for name, array in host.inputs.items()}
+        inputs = {name: cupy.asarray(carried(array)) for name, array in host.inputs.items()}
     return replace(_judged(host), inputs=inputs)
 
 
@@ -124,5 +125,5 @@ def _judged(host: Draw) -> Draw:
     return replace(
         host,
         expected=expected,
-        residuals=lambda outputs: found({name: output.get() for name, output in outputs.items()}),
+        residuals=lambda outputs: found({name: uncarried(output.get()) for name, output in outputs.items()}),
     )

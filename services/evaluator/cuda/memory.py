@@ -27,6 +27,7 @@ from services.evaluator.cuda.arena import (
     guarded_segments,
     random_placement,
 )
+from services.evaluator.cuda.carriers import carried, carrier_of
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.device import ALIGNMENT_BYTES
@@ -85,9 +86,10 @@ def array_anywhere(num_elements: int, element_type: str) -> "cupy.ndarray":
 
     Raises cupy.cuda.memory.OutOfMemoryError.
     """
-    num_bytes = num_elements * np.dtype(element_type).itemsize
+    dtype = carrier_of(element_type)
+    num_bytes = num_elements * dtype.itemsize
     memory = cupy.cuda.alloc(num_bytes + SPREAD_BYTES)
-    return cupy.ndarray((num_elements,), dtype=element_type, memptr=memory + random_offset())
+    return cupy.ndarray((num_elements,), dtype=dtype, memptr=memory + random_offset())
 
 
 def uploaded(array: npt.NDArray[Any], stream: "cupy.cuda.Stream") -> "cupy.ndarray":
@@ -96,7 +98,7 @@ def uploaded(array: npt.NDArray[Any], stream: "cupy.cuda.Stream") -> "cupy.ndarr
 
     Raises cupy.cuda.memory.OutOfMemoryError.
     """
-    host = np.ascontiguousarray(array)
+    host = carried(np.ascontiguousarray(array))
     with cuda_errors():
         there = cupy.empty(host.shape, dtype=host.dtype)
         if host.nbytes:
@@ -135,8 +137,12 @@ class Arena:
         """Device address of a buffer in the present placement."""
         return self._addresses[name]
 
+    def size(self, name: str) -> int:
+        """Bytes of a buffer."""
+        return self._sizes[name]
+
     def num_words(self, name: str) -> int:
-        """4-byte words of a buffer."""
+        """Whole 4-byte words of a buffer."""
         return self._sizes[name] // 4
 
     def copy_in(self, name: str, source: "cupy.ndarray") -> None:

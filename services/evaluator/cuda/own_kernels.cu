@@ -15,6 +15,36 @@ __device__ __forceinline__ u64 mask_of(u64 key, u64 index) { return mixed(key + 
 __device__ __forceinline__ u64 first_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ u64 num_threads() { return (u64)gridDim.x * blockDim.x; }
 
+// Numbers of 16 bits by their bits: what compiles this need not find the toolkit's headers.
+struct Half {
+  unsigned short bits;
+  Half() = default;
+  __device__ __forceinline__ explicit Half(double number) { asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(number)); }
+};
+// Rounded to float32 first: what is drawn is what is stored, and nothing that is judged is made this way.
+struct Bfloat16 {
+  unsigned short bits;
+  Bfloat16() = default;
+  __device__ __forceinline__ explicit Bfloat16(double number) {
+    u32 wide = __float_as_uint((float)number);
+    bits = number != number ? 0x7fff : (wide + 0x7fff + (wide >> 16 & 1)) >> 16;
+  }
+};
+
+// Exact for subnormal numbers too: CuPy compiles with -ftz=true, which leaves assembly alone.
+__device__ __forceinline__ double widened(float number) {
+  double wide;
+  asm("cvt.f64.f32 %0, %1;" : "=d"(wide) : "f"(number));
+  return wide;
+}
+__device__ __forceinline__ double widened(double number) { return number; }
+__device__ __forceinline__ double widened(Half number) {
+  double wide;
+  asm("cvt.f64.f16 %0, %1;" : "=d"(wide) : "h"(number.bits));
+  return wide;
+}
+__device__ __forceinline__ double widened(Bfloat16 number) { return widened(__uint_as_float((u32)number.bits << 16)); }
+
 // segments: [2 * gridDim.y], address and 4-byte words of each; sums: [gridDim.y], zero at the start.
 extern "C" __global__ void __launch_bounds__(256) checksums(const u64* segments, u64 key, u64* sums) {
   const u32* words = (const u32*)segments[2 * blockIdx.y];
@@ -45,6 +75,8 @@ __device__ __forceinline__ void pack(const int* sources, const T* values, T* pac
 }
 extern "C" __global__ void __launch_bounds__(256) pack_float32(const int* s, const float* v, float* p, u64 n) { pack(s, v, p, n); }
 extern "C" __global__ void __launch_bounds__(256) pack_float64(const int* s, const double* v, double* p, u64 n) { pack(s, v, p, n); }
+extern "C" __global__ void __launch_bounds__(256) pack_float16(const int* s, const Half* v, Half* p, u64 n) { pack(s, v, p, n); }
+extern "C" __global__ void __launch_bounds__(256) pack_bfloat16(const int* s, const Bfloat16* v, Bfloat16* p, u64 n) { pack(s, v, p, n); }
 
 // A new x in [-1, 1), different for every seed.
 template <typename T>
@@ -53,6 +85,8 @@ __device__ __forceinline__ void refresh(T* x, u64 length, u64 seed) {
 }
 extern "C" __global__ void __launch_bounds__(256) refresh_float32(float* x, u64 n, u64 seed) { refresh(x, n, seed); }
 extern "C" __global__ void __launch_bounds__(256) refresh_float64(double* x, u64 n, u64 seed) { refresh(x, n, seed); }
+extern "C" __global__ void __launch_bounds__(256) refresh_float16(Half* x, u64 n, u64 seed) { refresh(x, n, seed); }
+extern "C" __global__ void __launch_bounds__(256) refresh_bfloat16(Bfloat16* x, u64 n, u64 seed) { refresh(x, n, seed); }
 
 // One thread block walks 8 chunks of 4 KiB: enough loads in flight to reach the copy bandwidth.
 extern "C" __global__ void __launch_bounds__(256) copy_vectors(const float4* from, float4* to, u64 num_vectors) {
@@ -113,14 +147,18 @@ __device__ __forceinline__ void let_the_next_start() {
 
 // Lets the next kernel start, waits, then writes the buffers that this one may not touch before griddepcontrol.wait:
 // what it did too early is lost or was read from what was there before. regions: [3 * num_regions], source (0: fill
-// with NaN), target, 4-byte words; written in this order.
+// with NaN), target, bytes, an even number; written in this order.
 extern "C" __global__ void __launch_bounds__(256) write_late(const u64* regions, u64 num_regions, u64 nanoseconds) {
   let_the_next_start();
   linger(nanoseconds);
   for (u64 r = 0; r < num_regions; r++) {
     const u32* from = (const u32*)regions[3 * r];
     u32* to = (u32*)regions[3 * r + 1];
-    for (u64 i = first_thread(); i < regions[3 * r + 2]; i += num_threads()) to[i] = from ? from[i] : 0xffffffffu;
+    u64 num_words = regions[3 * r + 2] / 4;
+    if (((u64)from | (u64)to) & 2) num_words = 0;
+    for (u64 i = first_thread(); i < num_words; i += num_threads()) to[i] = from ? from[i] : 0xffffffffu;
+    for (u64 i = 2 * num_words + first_thread(); i < regions[3 * r + 2] / 2; i += num_threads())
+      ((unsigned short*)to)[i] = from ? ((const unsigned short*)from)[i] : 0xffff;
   }
 }
 

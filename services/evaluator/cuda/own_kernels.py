@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import cupy
 import numpy as np
 import numpy.typing as npt
 from cupy.cuda import driver, runtime
 
+from services.evaluator.cuda.carriers import NARROW, carrier_of, element_name
 from services.evaluator.cuda.changes import Drawn, Made, Target, accuracy
 from services.evaluator.cuda.launch import Launch, cuda_errors
 from services.evaluator.device import Draw
@@ -87,6 +89,13 @@ class DeviceKernels:
                 f"pack_{element_type}", self._blocks_for(num_slots), _BLOCK, sources, values, packed, num_slots
             )
 
+    def scale(self, numbers: int, length: int, factor: float, element_type: str) -> None:
+        """Multiplies an array in place."""
+        with cuda_errors():
+            self._launch(
+                f"scale_{element_type}", self._blocks_for(length), _BLOCK, numbers, length, ctypes.c_double(factor)
+            )
+
     def refresh(self, x: int, length: int, seed: int, element_type: str) -> None:
         """A new pseudo-random vector in [-1, 1) in place."""
         with cuda_errors():
@@ -96,7 +105,7 @@ class DeviceKernels:
         """Draws every number of an array; `stream` tells apart arrays under one key. Kinds: see draw_kernels.cu."""
         with cuda_errors():
             self._launch(
-                f"fill_{kind}_{numbers.dtype.name}", self._blocks_for(-(-numbers.size // 4)), _BLOCK,
+                f"fill_{kind}_{element_name(numbers.dtype)}", self._blocks_for(-(-numbers.size // 4)), _BLOCK,
                 _address(numbers), int(numbers.size), stream, key_low, key_high,
             )  # fmt: skip
 
@@ -106,7 +115,7 @@ class DeviceKernels:
         """Each dense column of an operand of zeros picks out one column of A; `low`, `high`: the key."""
         with cuda_errors():
             self._launch(
-                f"pick_{dense.dtype.name}", self._blocks_for(num_dense_cols), _BLOCK,
+                f"pick_{element_name(dense.dtype)}", self._blocks_for(num_dense_cols), _BLOCK,
                 _address(dense), _address(col_indices), int(col_indices.size), num_dense_cols, stream, low, high,
             )  # fmt: skip
 
@@ -124,7 +133,7 @@ class DeviceKernels:
         num_warps = num_rows * -(-num_dense_cols // width)
         with cuda_errors():
             self._launch(
-                f"refer_{arrays[2].dtype.name}", self._blocks_for(32 * num_warps), _BLOCK,
+                f"refer_{element_name(arrays[2].dtype)}", self._blocks_for(32 * num_warps), _BLOCK,
                 *map(_address, arrays), num_rows, num_dense_cols, width,
                 *accuracy(element_type, sees_single_products=sees_single_products),
             )  # fmt: skip
@@ -134,7 +143,7 @@ class DeviceKernels:
         num_cols = int(dense.size) // num_dense_cols
         with cuda_errors():
             self._launch(
-                f"mix_columns_{dense.dtype.name}", self._blocks_for(num_cols), _BLOCK,
+                f"mix_columns_{element_name(dense.dtype)}", self._blocks_for(num_cols), _BLOCK,
                 _address(dense), num_cols, num_dense_cols, stream, key_low, key_high,
             )  # fmt: skip
 
@@ -152,7 +161,7 @@ class DeviceKernels:
         num_rows = int(row_offsets.size) - 1
         with cuda_errors():
             self._launch(
-                f"mix_rows_{values.dtype.name}", self._blocks_for(32 * num_rows), _BLOCK,
+                f"mix_rows_{element_name(values.dtype)}", self._blocks_for(32 * num_rows), _BLOCK,
                 _address(row_offsets), _address(col_indices), _address(values), num_rows, stream, key_low, key_high,
                 ctypes.c_double(tiny),
             )  # fmt: skip
@@ -176,7 +185,7 @@ class DeviceKernels:
     def write_late(self, table: "cupy.ndarray") -> None:
         """Lets the next kernel start, waits for a random time, then writes.
 
-        table: [regions, 3] of source (0: NaN), target, words; written in this order.
+        table: [regions, 3] of source (0: NaN), target, bytes; written in this order.
         """
         with cuda_errors():
             self._launch(
@@ -243,24 +252,33 @@ class DeviceKernels:
         arrays = (draw.reference, draw.magnitude, draw.bound)
         with cuda_errors():
             self._launch(
-                f"verify_{output.dtype.name}", self._blocks_for(output.size), _BLOCK,
+                f"verify_{element_name(output.dtype)}", self._blocks_for(output.size), _BLOCK,
                 _address(output), *map(_address, arrays), int(output.size), _address(found),
             )  # fmt: skip
 
     def widened(self, array: "cupy.ndarray") -> "cupy.ndarray":
-        """What results are judged as: float32 as float64, subnormal numbers too; any other type as it is.
+        """What results are judged as: numbers of 16 and 32 bits as float64, any other type as it is.
 
         CuPy compiles its own kernels with -ftz=true: whatever they do with float32 takes subnormal numbers for zero.
         """
-        if array.dtype != np.float32:
+        element_type = element_name(array.dtype)
+        if element_type not in (*NARROW, "float32"):
             return array
         with cuda_errors():
-            numbers = cupy.ascontiguousarray(array)
-            wide = cupy.empty(array.shape, dtype=np.float64)
-            self._launch(
-                "widen_float32", self._blocks_for(wide.size), _BLOCK, _address(numbers), _address(wide), int(wide.size)
-            )
-        return wide
+            return self._converted(f"widen_{element_type}", cupy.ascontiguousarray(array), np.dtype(np.float64))
+
+    def narrowed(self, array: "cupy.ndarray", dtype: "np.dtype[Any]") -> "cupy.ndarray":
+        """Numbers of float64 rounded to another type, as programs are given and leave them."""
+        if dtype.name not in NARROW:
+            return array.astype(dtype)
+        with cuda_errors():
+            return self._converted(f"narrow_{dtype.name}", cupy.ascontiguousarray(array), carrier_of(dtype))
+
+    def _converted(self, kernel: str, numbers: "cupy.ndarray", dtype: "np.dtype[Any]") -> "cupy.ndarray":
+        found = cupy.empty(numbers.shape, dtype=dtype)
+        size = int(found.size)
+        self._launch(kernel, self._blocks_for(size), _BLOCK, _address(numbers), _address(found), size)
+        return found
 
     def emptiness(self) -> Launch:
         """A kernel that does nothing."""

@@ -9,6 +9,7 @@ import cupy
 import numpy as np
 
 from services.evaluator.cuda.arena import BufferPlan, Placement
+from services.evaluator.cuda.carriers import carrier_of
 from services.evaluator.cuda.changes import Target, at_the_start, places_of
 from services.evaluator.cuda.launch import Enqueue, Launch, LoadedModule
 from services.evaluator.cuda.memory import Arena
@@ -18,8 +19,6 @@ from services.evaluator.device import Draw, Starts
 from sparsesmith.cuda.driver import KernelArguments
 from sparsesmith.formats.format import Argument
 from sparsesmith.program.binding import BoundBuffer, BoundProgram
-
-WORD_BYTES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +110,12 @@ class DeviceProgram:
         for name in self._bound.names("scratch"):
             self.arena.scatter(name)
 
-    def renew_vectors(self, seed: int) -> None:
-        """A dense operand that no launch has seen, NaN in output and scratch."""
-        address = self.arena.address(self._input.name)
-        self._kernels.refresh(address, prod(self._input.shape), seed, self._bound.element_type)
+    def renew_vectors(self, seed: int, factor: float = 1.0) -> None:
+        """A dense operand that no launch has seen, of numbers in [-1, 1) times a factor, NaN in output and scratch."""
+        address, length = self.arena.address(self._input.name), prod(self._input.shape)
+        self._kernels.refresh(address, length, seed, self._bound.element_type)
+        if factor != 1:
+            self._kernels.scale(address, length, factor, self._bound.element_type)
         for name in self._written_names:
             self.arena.poison(name)
 
@@ -131,13 +132,12 @@ class DeviceProgram:
 
     @property
     def late_inputs(self) -> tuple[str, ...]:
-        """Inputs that a program which starts early may not read before it has waited, in whole words."""
-        return tuple(given.name for given in self._inputs if np.dtype(given.dtype).itemsize % WORD_BYTES == 0)
+        """Inputs that a program which starts early may not read before it has waited."""
+        return tuple(given.name for given in self._inputs)
 
     def late_write(self, operand: str, index: int, value: "cupy.ndarray") -> "cupy.ndarray":
         """What `DeviceKernels.write_late` is told to write one entry of one of `late_inputs`."""
-        words = value.nbytes // WORD_BYTES
-        rows = [[int(value.data.ptr), address, words] for address in self._addresses(operand, index)]
+        rows = [[int(value.data.ptr), address, value.nbytes] for address in self._addresses(operand, index)]
         return cupy.asarray(np.array(rows, dtype=np.uint64))
 
     def _addresses(self, operand: str, index: int) -> list[int]:
@@ -176,7 +176,7 @@ class DeviceProgram:
 
     def outputs(self) -> dict[str, "cupy.ndarray"]:
         """Copies of the outputs and of what is changed in place, by name."""
-        copies = {result.name: cupy.empty(result.shape, dtype=result.dtype) for result in self._results}
+        copies = {each.name: cupy.empty(each.shape, dtype=carrier_of(each.dtype)) for each in self._results}
         for name, copied in copies.items():
             self.arena.copy_out(name, copied)
         return copies
@@ -214,7 +214,9 @@ class DeviceProgram:
         sources |= {name: self._garbage(name) for name in self._bound.names("scratch")}
         held = {name: None if source is None else cupy.ascontiguousarray(source) for name, source in sources.items()}
         rows = [
-            [0 if source is None else int(source.data.ptr), self.arena.address(name), self.arena.num_words(name)]
+            [0, self.arena.address(name), self.arena.size(name)]
+            if source is None
+            else [int(source.data.ptr), self.arena.address(name), source.nbytes]
             for name, source in held.items()
         ]
         secrets.SystemRandom().shuffle(rows)

@@ -23,7 +23,9 @@ struct Change {
 // By how many error bounds a change moves a result.
 #define CLEARLY 16.0
 // An entry of the dense operand does not grow more than this to be seen in one row: it would hide all else in others.
-#define MOST 16384.0
+// Neither becomes a value larger than that to be seen: products of it with others are to be numbers of the type.
+template <typename T> struct Most { static constexpr double growth = 16384, value = 1e30, result = 1e300; };
+template <> struct Most<Half> { static constexpr double growth = 1024, value = 2048, result = 65504; };
 
 // The last row that begins at or before a nonzero.
 __device__ __forceinline__ u64 row_of(const int* row_offsets, u64 num_rows, u64 nonzero) {
@@ -52,8 +54,8 @@ __device__ __forceinline__ Change change_of(const Drawn<T>& drawn, bool of_value
   double size = drawn.magnitude[made.row * drawn.num_dense_cols + made.dense_column];
   u64 length = drawn.row_offsets[made.row + 1] - drawn.row_offsets[made.row];
   double other = fabs(of_values ? in_dense : in_matrix);
-  double shown = CLEARLY * accuracy.bound(size, 0, length) / fmax(other, 1e-30);
-  made.shown = of_values ? fmin(shown, 1e30) : shown <= MOST * fabs(in_dense) ? shown : 0;
+  double shown = CLEARLY * accuracy.bound(size, size, 0, length) / fmax(other, 1e-30);
+  made.shown = of_values ? fmin(shown, Most<T>::value) : shown <= Most<T>::growth * fabs(in_dense) ? shown : 0;
   return made;
 }
 
@@ -91,13 +93,14 @@ __device__ __forceinline__ void account(const Drawn<T>& drawn, const T* values, 
     u64 row = of_values ? made.row : row_of(drawn.row_offsets, drawn.num_rows, i);
     u64 place = row * columns + (of_values ? i : made.dense_column);
     double other = of_values ? widened(dense[made.column * columns + i]) : widened(values[i]);
-    atomicAdd(&reference[place], difference * other);
+    double sum = atomicAdd(&reference[place], difference * other) + difference * other;
     double size = atomicAdd(&magnitude[place], growth * fabs(other)) + growth * fabs(other);
-    bound[place] = accuracy.bound(size, 0, drawn.row_offsets[row + 1] - drawn.row_offsets[row]) + lost;
+    bound[place] = accuracy.bound(sum, size, 0, drawn.row_offsets[row + 1] - drawn.row_offsets[row]) + lost;
   }
 }
 
-// found: [3], zero at the start: wrong entries; 2^64 - 1 - the first of them; the bits of the largest scaled error.
+// found: [3], zero at the start: wrong entries; 2^64 - 1 - the first of them; the bits of the largest scaled error. What
+// the type has no number for is right whatever it is.
 template <typename T>
 __device__ __forceinline__ void verify(const T* output, const double* reference, const double* magnitude,
                                        const double* bound, u64 length, u64* found) {
@@ -105,6 +108,7 @@ __device__ __forceinline__ void verify(const T* output, const double* reference,
   double worst = 0;
   for (u64 i = first_thread(); i < length; i += num_threads()) {
     double error = fabs(widened(output[i]) - reference[i]);
+    if (fabs(reference[i]) + bound[i] > Most<T>::result) continue;
     if (error <= bound[i]) worst = fmax(worst, error / (magnitude[i] + 1e-300));
     else wrong++, first = max(first, ~i);
   }
@@ -122,10 +126,10 @@ __device__ __forceinline__ void verify(const T* output, const double* reference,
 #define DRAWN(T)                                                                                                    \
   const int *row_offsets, const int *col_indices, const T *drawn_values, const T *drawn_dense,                      \
       const double *drawn_magnitude, u64 num_rows, u64 nnz, u64 num_dense_cols, u64 of_values, u64 number, u64 key0, \
-      u64 key1, double tolerance, double long_row
+      u64 key1, double tolerance, double long_row, double stored, double half_step
 #define THE_DRAWN(T) \
   Drawn<T>{row_offsets, col_indices, drawn_values, drawn_dense, drawn_magnitude, num_rows, nnz, num_dense_cols}
-#define THE_ACCURACY Accuracy{tolerance, long_row, -1.0, 0.0}
+#define THE_ACCURACY Accuracy{tolerance, long_row, -1.0, 0.0, stored, half_step}
 #define REPLAY(TYPE, T)                                                                                             \
   extern "C" __global__ void __launch_bounds__(256) change_##TYPE(DRAWN(T), const int* sources, u64 num_slots,       \
                                                                   T* values, T* dense, u64 late_nanoseconds) {      \
@@ -145,3 +149,5 @@ __device__ __forceinline__ void verify(const T* output, const double* reference,
   }
 REPLAY(float32, float)
 REPLAY(float64, double)
+REPLAY(float16, Half)
+REPLAY(bfloat16, Bfloat16)

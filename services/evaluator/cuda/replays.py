@@ -73,6 +73,7 @@ class Replays:
         self._held = held
         self._kernels = kernels
         self._drawn = source.changing(draw)
+        self._factor = source.factor_of(draw)
         self._now = source.copy(draw)
         """The draw with all changes so far."""
         with cuda_errors():
@@ -119,7 +120,7 @@ class Replays:
 
     def renew(self) -> None:
         """A dense operand that no launch has seen, NaN in output and scratch, on the stream."""
-        self._program.renew_vectors(secrets.randbits(63))
+        self._program.renew_vectors(secrets.randbits(63), self._factor)
 
     def verify_renewed(self) -> None:
         """Verifies the last product, before which the program's dense operand was drawn anew, on the stream."""

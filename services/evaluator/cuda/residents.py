@@ -34,7 +34,7 @@ class HeldDraws:
 
     def hold(self, draw: Draw) -> Draw:
         """The draw, whose arrays are in device memory, as it is judged there; from now on hidden while programs run."""
-        held = replace(draw, widened=self._kernels.widened)
+        held = replace(draw, widened=self._kernels.widened, narrowed=self._kernels.narrowed)
         self._held.append(weakref.ref(held))
         return held
 

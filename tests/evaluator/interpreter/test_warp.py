@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from services.evaluator.interpreter import Buffer, LaunchReport, nothing_written
+from sparsesmith.elements import dtype_of
 
 RUN = Callable[..., LaunchReport]
 
@@ -368,3 +369,49 @@ def test_copy_groups_fill_shared_memory(run: RUN) -> None:
     report = run(source, 1, 64, Buffer("x", x, False), Buffer("y", y, True))
     assert report.finding is None, report.finding
     np.testing.assert_array_equal(y, x[:64] + x[::-1][:64])
+
+
+MULTIPLY = """extern "C" __global__ void k(const unsigned* a, const unsigned* b, const float* c, float* d) {
+    int t = threadIdx.x; float sum[4];
+    for (int i = 0; i < 4; i++) sum[i] = c[i * 32 + t];
+    MASK asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.TYPE.TYPE.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};" : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[t]), "r"(a[32 + t]), "r"(a[64 + t]), "r"(a[96 + t]), "r"(b[t]), "r"(b[32 + t]));
+    for (int i = 0; i < 4; i++) d[i * 32 + t] = sum[i];
+}"""
+
+
+def multiplied(run: RUN, type_: str, mask: str = "") -> tuple[NDArray[Any], NDArray[Any], LaunchReport]:
+    """The product of 16 x 16 and 16 x 8 numbers on top of others, and what it should be. Registers of a lane hold the
+    numbers that the PTX ISA names: g = lane / 4, t = lane % 4."""
+    dtype = np.dtype(np.float16) if type_ == "f16" else dtype_of("bfloat16")
+    generator = np.random.default_rng(8)
+    left, right, before = (generator.uniform(-2, 2, shape) for shape in ((16, 16), (16, 8), (16, 8)))
+    left, right, before = left.astype(dtype), right.astype(dtype), before.astype(np.float32)
+    left[3, 5], right[0, 0] = 2.0**-20, -(2.0**-24)
+    g, t = LANES // 4, LANES % 4
+    a = [left[g + 8 * (i % 2), 2 * t + 8 * (i // 2) + half] for i in range(4) for half in range(2)]
+    b = [right[2 * t + 8 * i + half, g] for i in range(2) for half in range(2)]
+    places = [(g + 8 * (i // 2), 2 * t + i % 2) for i in range(4)]
+    found = np.zeros(128, np.float32)
+    report = run(
+        MULTIPLY.replace("TYPE", type_).replace("MASK", mask), 1, 32,
+        *(Buffer(name, np.stack(rows, -1).reshape(32, -1, 2).transpose(1, 0, 2).reshape(-1).view(np.uint32), False)
+          for name, rows in (("a", a), ("b", b))),
+        Buffer("c", np.concatenate([before[place] for place in places]), False), Buffer("d", found, True),
+    )  # fmt: skip
+    right_sums = before.astype(np.float64) + left.astype(np.float64) @ right.astype(np.float64)
+    return found, np.concatenate([right_sums[place] for place in places]), report
+
+
+@pytest.mark.parametrize("type_", ["f16", "bf16"])
+def test_a_warp_multiplies_16_by_16_and_16_by_8_numbers_of_16_bits(run: RUN, type_: str) -> None:
+    found, expected, report = multiplied(run, type_)
+    assert report.finding is None, report.finding
+    np.testing.assert_array_equal(found, expected.astype(np.float32))
+
+
+def test_a_product_that_half_a_warp_comes_to_waits_for_the_other(run: RUN) -> None:
+    _, _, report = multiplied(run, "f16", "if (t < 16)")
+    assert report.finding is not None
+    assert report.finding.kind == "deadlock"

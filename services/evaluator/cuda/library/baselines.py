@@ -47,6 +47,7 @@ from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.timed_sequence import Instruments, RestoredSequence, TimedSequence
 from services.evaluator.device import Draw, Ran
 from services.evaluator.measuring.interval import FULL, QUICK, TimingBudget
+from sparsesmith.elements import WIDE_TYPES
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import Int32Array, Pattern
 from sparsesmith.operations import operation_named
@@ -277,11 +278,21 @@ class LibraryRoutines:
         for storage in storages:
             on_storage = [routine for routine in routines if routine.storage == storage]
             self._time_on(storage, on_storage, first, second, timed)
-        if all(routine.name != self._default for routine in timed):
-            raise Unavailable(f"{self._default} does not work on this device: there is no baseline")
+        default = self._working_default([routine.name for routine in routines if routine in timed])
         # The finals prepare the best routine again.
         self._matrices.keep_only(min(timed, key=lambda routine: timed[routine].timing.median_us).storage)
-        return Baselines(default=self._default, routines=tuple(timed[each] for each in routines if each in timed))
+        return Baselines(default=default, routines=tuple(timed[each] for each in routines if each in timed))
+
+    def _working_default(self, working: Sequence[str]) -> str:
+        """The default routine; of 16-bit numbers the first that works, as some keep sums in 16 bits and are left out.
+
+        Raises Unavailable.
+        """
+        if self._default in working:
+            return self._default
+        if not working or self._workload.element_type in WIDE_TYPES:
+            raise Unavailable(f"{self._default} does not work on this device: there is no baseline")
+        return working[0]
 
     def _block_sizes(self) -> tuple[int, ...]:
         """Of blocks that are full enough; the same of A^T."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import cupy
 from cuda import pathfinder
 
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import SparsesmithError
 from sparsesmith_proto.message import ElementType, Operation
 
@@ -25,7 +26,8 @@ _INDEX_32I = 2
 _INDEX_BASE_ZERO = 0
 _NON_TRANSPOSE, _TRANSPOSE = 0, 1  # cusparseOperation_t
 _ORDER_ROW = 2
-_DATA_TYPES: dict[ElementType, int] = {"float32": 0, "float64": 1}  # CUDA_R_32F, CUDA_R_64F
+# CUDA_R_32F, CUDA_R_64F, CUDA_R_16F, CUDA_R_16BF
+_DATA_TYPES: dict[ElementType, int] = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 _SCALARS: dict[ElementType, type[ctypes.c_float] | type[ctypes.c_double]] = {
     "float32": ctypes.c_float,
     "float64": ctypes.c_double,
@@ -283,9 +285,14 @@ class Form:
         return _TRANSPOSE if self.is_transposed else _NON_TRANSPOSE
 
     @property
+    def compute_type(self) -> int:
+        """What products are summed in, as the library numbers it: float32 of 16-bit numbers."""
+        return _DATA_TYPES[ELEMENTS[self.element_type].sums]
+
+    @property
     def scalars(self) -> "tuple[ctypes.c_float | ctypes.c_double, ctypes.c_float | ctypes.c_double]":
-        """Alpha and beta in the host's memory."""
-        scalar = _SCALARS[self.element_type]
+        """Alpha and beta in the host's memory, of the type of sums."""
+        scalar = _SCALARS[ELEMENTS[self.element_type].sums]
         return scalar(self.alpha), scalar(self.beta)
 
 
@@ -322,7 +329,7 @@ class Product:
         transposes = (form.operation,) if operation == "spmv" else (form.operation, _NON_TRANSPOSE)
         self._arguments = (
             library.handle, *transposes, ctypes.addressof(self._alpha), matrix.pointer, dense_input.pointer,
-            ctypes.addressof(self._beta), dense_output.pointer, _DATA_TYPES[form.element_type], algorithm,
+            ctypes.addressof(self._beta), dense_output.pointer, form.compute_type, algorithm,
         )  # fmt: skip
         self._buffer = _work_buffer(library, f"{self._function}_bufferSize", *self._arguments)
         self.preprocessed = self._preprocess()
@@ -369,7 +376,7 @@ class PlannedProduct:
         # What is added to is what is written: Y is Z.
         self._shape = (
             form.operation, matrix.pointer, dense_input.pointer, dense_output.pointer, dense_output.pointer,
-            _DATA_TYPES[form.element_type], algorithm,
+            form.compute_type, algorithm,
         )  # fmt: skip
         self._matrix = matrix
         self._buffer = _work_buffer(library, "cusparseSpMVOp_bufferSize", library.handle, *self._shape)
@@ -429,7 +436,7 @@ class DescribedProduct:
         self._alpha, self._beta = form.scalars
         self._arguments = (
             library.handle, ctypes.addressof(self._alpha), matrix.pointer, dense_input.pointer,
-            ctypes.addressof(self._beta), dense_output.pointer, dense_output.pointer, _DATA_TYPES[form.element_type],
+            ctypes.addressof(self._beta), dense_output.pointer, dense_output.pointer, form.compute_type,
             self._descriptor.pointer,
         )  # fmt: skip
         self._buffer = _work_buffer(library, "cusparseSpMVGeneric_bufferSize", *self._arguments)

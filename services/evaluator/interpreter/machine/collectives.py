@@ -15,6 +15,7 @@ from services.evaluator.interpreter.layout import (
     COLLECTIVE_ELECT,
     COLLECTIVE_MATCH_ALL,
     COLLECTIVE_MATCH_ANY,
+    COLLECTIVE_MULTIPLY,
     COLLECTIVE_REDUCE,
     COLLECTIVE_SHUFFLE_DOWN,
     COLLECTIVE_SHUFFLE_INDEX,
@@ -26,15 +27,18 @@ from services.evaluator.interpreter.layout import (
     COLUMN_CODE,
     COLUMN_D0,
     COLUMN_D1,
+    COLUMN_OFFSET,
     COLUMN_S0,
     COLUMN_S1,
     COLUMN_S2,
     COLUMN_S3,
+    COLUMN_S4,
     COLUMN_SIGNED,
     COLUMN_TYPE,
     COLUMN_WIDE,
+    TYPE_BF16,
 )
-from services.evaluator.interpreter.machine.intrinsics import at, lowest_bit, machine_code
+from services.evaluator.interpreter.machine.intrinsics import at, bits_of_float, float_of_bits, lowest_bit, machine_code
 from services.evaluator.interpreter.machine.state import (
     ALL_LANES,
     SCRATCH_VALUES,
@@ -62,6 +66,8 @@ def collective(m: Machine, pc: int, warp: int, active: int) -> None:
         _reduce(m, pc, warp, active)
     elif code == COLLECTIVE_ELECT:
         _elect(m, pc, warp, active)
+    elif code == COLLECTIVE_MULTIPLY:
+        _multiply(m, pc, warp, active)
     elif code == COLLECTIVE_WARP_BARRIER:
         return
 
@@ -206,6 +212,43 @@ def _elect(m: Machine, pc: int, warp: int, active: int) -> None:
         if active >> lane & 1:
             m.words[((base + row[COLUMN_D0]) >> 2) + lane] = np.uint32(leader)
     set_predicate(m, base + row[COLUMN_D1], active, 1 << leader)
+
+
+@machine_code
+def _short_float(bits: int, type_: int) -> float:
+    """The number with the bits in the low half of a word: float16, or bfloat16."""
+    bits &= 0xFFFF
+    if type_ == TYPE_BF16:
+        return float_of_bits(bits << 16)
+    size, sign = bits & 0x7FFF, (bits >> 15) << 31
+    if size < 0x400:
+        return size * (-(2.0**-24) if sign else 2.0**-24)
+    if size >= 0x7C00:
+        return float_of_bits(sign | 0x7F800000 | (size & 0x3FF) << 13)
+    return float_of_bits(sign | (size << 13) + (112 << 23))
+
+
+@machine_code
+def _multiply(m: Machine, pc: int, warp: int, active: int) -> None:
+    """One register of the result of a 16 x 8 x 16 product: row lane / 4 of 8, column lane % 4 * 2 or the next one.
+
+    Products and their sum are float64's, rounded once; hardware sums in float32 in an order of its own.
+    """
+    row, base = instruction_of(m, pc), registers_of(m, warp)
+    type_, parity = row[COLUMN_TYPE], row[COLUMN_SIGNED]
+    target, sums = (base + row[COLUMN_D0]) >> 2, (base + row[COLUMN_S0]) >> 2
+    for lane in range(32):
+        total = float(float_of_bits(as_int64(m.words[sums + lane])))
+        for part in range(2):
+            left = (base + row[COLUMN_S2 if part else COLUMN_S1]) >> 2
+            right = (base + row[COLUMN_OFFSET if part else COLUMN_S4]) >> 2
+            for pair in range(4):
+                ours = as_int64(m.words[left + (lane & ~3) + pair])
+                theirs = as_int64(m.words[right + 8 * (lane & 3) + 4 * parity + pair])
+                total += float(_short_float(ours, type_)) * float(_short_float(theirs, type_))
+                total += float(_short_float(ours >> 16, type_)) * float(_short_float(theirs >> 16, type_))
+        found = bits_of_float(np.float32(total)) if active == ALL_LANES else POISON
+        m.words[target + lane] = np.uint32(found)
 
 
 @machine_code

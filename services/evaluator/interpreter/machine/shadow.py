@@ -8,6 +8,7 @@ instruction that store different values in one place); wrong flags between block
 taken as ordered when both sides executed a fence); races that an earlier access to the same word hides; updates that
 get lost between a volatile or atomic load and the store after it, because blocks run one after another here; words of a
 buffer that nothing has written where a vector load reaches them from a word that was (padding behind the last element).
+What it takes for a race and is none: one warp reads and writes half a word, another the other half.
 """
 
 from __future__ import annotations

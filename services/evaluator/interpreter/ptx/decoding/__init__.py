@@ -41,6 +41,7 @@ _HANDLERS: dict[str, Handler] = {
     "match": cooperation.decode_match,
     "redux": cooperation.decode_reduction,
     "elect": cooperation.decode_election,
+    "mma": cooperation.decode_multiplication,
     "bar": cooperation.decode_barrier,
     "barrier": cooperation.decode_barrier,
     "mbarrier": accesses.decode_phase_barrier,

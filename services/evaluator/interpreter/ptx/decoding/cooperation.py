@@ -72,6 +72,33 @@ def decode_election(decoder: Decoder) -> None:
     _emit_collective(decoder, layout.COLLECTIVE_ELECT, leader, "b32", source, "b32", members, {"d1": row})
 
 
+_SHAPE = ("sync", "aligned", "m16n8k16", "row", "col")
+_MULTIPLIED = {"f16": layout.TYPE_F16, "bf16": layout.TYPE_BF16}
+
+
+def decode_multiplication(decoder: Decoder) -> None:
+    """mma.sync.aligned.m16n8k16 of 16-bit floats with sums in float32: an instruction for each register of the result.
+
+    PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+    """
+    element = next((name for name in _MULTIPLIED if name in decoder.instruction.opcode), "")
+    if tuple(decoder.instruction.opcode[1:]) != (*_SHAPE, "f32", element, element, "f32"):
+        raise decoder.fail("is not supported by the interpreter")
+    groups = [group.elements if isinstance(group, Group) else () for group in decoder.operands(4)]
+    if [len(group) for group in groups] != [4, 4, 2, 4]:
+        raise decoder.fail("has an unexpected number of operands")
+    results = [decoder.destination(each, "f32") for each in groups[0]]
+    left, right = ([decoder.source(each, "b32") for each in group] for group in groups[1:3])
+    sums = [decoder.source(each, "f32") for each in groups[3]]
+    if any(result in sums[place + 1 :] for place, result in enumerate(results)):
+        raise decoder.fail("writes a register that it has still to read: the interpreter does not support it")
+    members = decoder.constant(layout.ALL_MEMBERS, 4)
+    for place, (result, before) in enumerate(zip(results, sums, strict=True)):
+        rows = {"s0": before, "s1": left[place // 2], "s2": left[2 + place // 2], "s4": right[0], "offset": right[1]}
+        kind = {"code": layout.COLLECTIVE_MULTIPLY, "type": _MULTIPLIED[element], "signed": place % 2}
+        decoder.emit(layout.KIND_COLLECTIVE, rows | kind, d0=result, s3=members)
+
+
 def _emit_collective(
     decoder: Decoder,
     code: int,
