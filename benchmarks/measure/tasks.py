@@ -41,7 +41,16 @@ from sparsesmith.tuning.cost import AnalyticCost
 from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.tuner import Tuner, TuningLimits
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, DeviceDescription, FromFamily, Passed, UserWritten, Workload
+from sparsesmith_proto.kernel import (
+    AdverseTiming,
+    BaselineTiming,
+    Candidate,
+    DeviceDescription,
+    FromFamily,
+    Passed,
+    UserWritten,
+    Workload,
+)
 
 BATCH = 8
 REDUCTIONS = ("mse", "sum", "dot", "monte_carlo", "cross_entropy", "histogram", "least_squares")
@@ -107,17 +116,18 @@ def _searched(grader: Grader, problem: Problem, options: argparse.Namespace) -> 
     limits = TuningLimits(candidates=options.candidates, least=min(16, options.candidates))
     tuner = Tuner(grid_of_problem(problem), AnalyticCost(), limits)
     outcomes: Counter[str] = Counter()
-    naive_us, best, end = 0.0, None, time.monotonic() + options.seconds
+    naive: BaselineTiming | None = None
+    best, end = None, time.monotonic() + options.seconds
     while not tuner.done and time.monotonic() < end and (batch := tuner.next_batch(BATCH)):
         report = _graded(grader, problem, _of_families(batch), end)
-        naive_us = naive_us or report.baselines.best_routine().timing.median_us
+        naive = naive or report.baselines.best_routine()
         for instance, evaluation in zip(batch, report.evaluations, strict=True):
             outcome = evaluation.outcome
             outcomes[outcome.outcome] += 1
             tuner.tell(instance, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome)
             if isinstance(outcome, Passed) and (best is None or outcome.timing.median_us < best[1].timing.median_us):
                 best = instance, outcome, evaluation.candidate.program
-    row = {"naive_us": naive_us, "outcomes": dict(outcomes), "best": None if best is None else _told_of(*best[:2])}
+    row = {**_told_of_naive(naive), "outcomes": dict(outcomes), "best": None if best is None else _told_of(*best[:2])}
     if best is None or not options.mutants:
         return row
     return row | {"mutated": _mutated(grader, problem, best[2], best[1].timing.median_us, options)}
@@ -170,12 +180,24 @@ def _graded(grader: Grader, problem: Problem, candidates: Sequence[Candidate], e
     return grader.grade(job, Tasks())
 
 
+def _told_of_naive(naive: BaselineTiming | None) -> dict[str, Any]:
+    if naive is None:
+        return {"naive_us": 0.0}
+    return {"naive_us": naive.timing.median_us, **_told_of_adverse("naive_adverse", naive.adverse)}
+
+
+def _told_of_adverse(name: str, adverse: AdverseTiming | None) -> dict[str, Any]:
+    """Of tasks whose times depend on what inputs hold."""
+    return {} if adverse is None else {name: {"draw": adverse.draw, "us": adverse.timing.median_us}}
+
+
 def _told_of(instance: FamilyInstance, passed: Passed) -> dict[str, Any]:
     return {
         "family": instance.family,
         "parameters": dict(instance.parameters),
         "us": passed.timing.median_us,
         "timing": passed.timing.model_dump(mode="json"),
+        **_told_of_adverse("adverse", passed.adverse),
     }
 
 
@@ -220,6 +242,7 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
             "reductions": _over(reductions, "naive_us"),
             "others": _over(others, "naive_us"),
         },
+        "over_naive_on_adverse_inputs": _over_on_adverse(compared),
         "mutated_over_best": _mutated_over_best(asked),
         "over_torch": _over([row for row in compared if "torch_us" in row], "torch_us"),
         "rows": list(rows),
@@ -231,6 +254,14 @@ def _over(rows: Sequence[dict[str, Any]], other: str) -> float | None:
     out where a program could not be told from the copy that brings its input back."""
     timed = ((row[other], min(row["best"]["us"], row["naive_us"])) for row in rows)
     ratios = [theirs / ours for theirs, ours in timed if ours > 0]
+    return round(geometric_mean(ratios), 4) if ratios else None
+
+
+def _over_on_adverse(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Geometric mean over the naive program of what was the fastest on usual inputs, where both were timed on adverse
+    ones; None of none."""
+    timed = ((row["naive_adverse"], row["best"].get("adverse")) for row in rows if "naive_adverse" in row)
+    ratios = [naive["us"] / best["us"] for naive, best in timed if best is not None and best["us"] > 0]
     return round(geometric_mean(ratios), 4) if ratios else None
 
 

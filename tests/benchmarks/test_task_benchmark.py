@@ -1,15 +1,20 @@
 """The comparison of tasks: what PyTorch is asked for is what the task is, and ratios count what a user gets."""
 
 import argparse
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.measure.task_libraries import ROUTINES, tensors_of
-from benchmarks.measure.tasks import told
+from benchmarks.measure.tasks import told, tuned
 from services.evaluator.checking.draws import draw, kinds_of
+from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.device import wrong_entries
+from services.evaluator.devices import device_process
+from services.evaluator.jobs import Grader
+from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith_proto.kernel import DeviceDescription
 from tests.operations.checked import make_problem
@@ -52,6 +57,22 @@ def test_ratios_are_geometric_means_of_what_a_user_gets() -> None:
     assert result["over_naive"] == {"all": pytest.approx(16 ** (1 / 3), abs=1e-4), "reductions": 4.0, "others": 1.0}
     assert result["over_torch"] == 2.0
     assert (result["tasks"], result["solved"], result["unsolved"]) == (4, 3, ["dot"])
+
+
+def test_rows_of_tasks_whose_times_depend_on_data_carry_both_times() -> None:
+    settings = EvaluatorSettings(device="interpreter")
+    options = argparse.Namespace(candidates=2, seconds=30.0, mutants=0, most_operations=10**9)
+    with closing(device_process(settings)) as process, Compiler(1) as compiler:
+        process.start()
+        device, grader = process.description(), Grader(process, compiler)
+        dependent = tuned(grader, "histogram", {"n": 203, "bins": 29}, options, device)
+        other = tuned(grader, "copy", {"rows": 3, "cols": 37}, options, device)
+    assert dependent["naive_adverse"]["draw"] == dependent["best"]["adverse"]["draw"] == "one_bin"
+    assert "naive_adverse" not in other
+    assert "adverse" not in other["best"]
+    ratio = dependent["naive_adverse"]["us"] / dependent["best"]["adverse"]["us"]
+    assert told([dependent, other], DEVICE, OPTIONS)["over_naive_on_adverse_inputs"] == pytest.approx(ratio, abs=1e-4)
+    assert told([other], DEVICE, OPTIONS)["over_naive_on_adverse_inputs"] is None
 
 
 def test_a_size_that_was_left_out_makes_no_task_unsolved_and_changes_of_the_best_have_a_mean_of_their_own() -> None:

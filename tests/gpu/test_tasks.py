@@ -14,7 +14,7 @@ from services.evaluator.isolation.workbench import LocalWorkbench
 from sparsesmith.artifacts.task_launcher import TaskLauncher
 from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.program.program import parse_program
-from sparsesmith_proto.kernel import MeasuredTiming, Mismatch
+from sparsesmith_proto.kernel import AdverseTiming, MeasuredTiming, Mismatch
 from tests.gpu.programs import compiled
 from tests.operations.checked import filled, make_problem
 
@@ -62,6 +62,31 @@ def test_what_is_changed_in_place_is_timed_without_the_copy_that_brings_it_back(
     assert isinstance(copied, MeasuredTiming), copied
     # Both read and write each entry once: with the copy's time it would be twice as long.
     assert timing.median_us == pytest.approx(copied.median_us, rel=0.5)
+
+
+@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.adverse])
+def test_a_task_whose_time_depends_on_data_is_timed_on_adverse_inputs_too(device: "CudaDevice", name: str) -> None:
+    problem, text = make_problem(name), TASKS[name].programs[TASKS[name].naive]
+    program = parse_program(filled(problem, text), name, "float32")
+    binary = compiled(program)
+    assert isinstance(binary, Compiled), binary
+    workbench = LocalWorkbench(device, problem)
+    workbench.draw()
+    assert isinstance(workbench.check("program", program, binary), Correct)
+    adverse = workbench.time_adverse("program")
+    assert isinstance(adverse, AdverseTiming), adverse
+    assert adverse.draw in TASKS[name].adverse
+    # What is timed afterwards is the usual draw again, and is vouched for.
+    assert isinstance(workbench.time("program"), MeasuredTiming)
+    (naive,) = workbench.baselines().routines
+    assert naive.adverse is not None
+    assert naive.adverse.timing.median_us > 0
+
+
+def test_a_histogram_of_one_bin_takes_longer_with_an_atomic_a_key(device: "CudaDevice") -> None:
+    (naive,) = device.open(make_problem("histogram", axes={"n": 2**20, "bins": 256})).baselines().routines
+    assert naive.adverse is not None
+    assert naive.adverse.timing.median_us > naive.timing.median_us
 
 
 @pytest.mark.parametrize(

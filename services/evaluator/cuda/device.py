@@ -44,7 +44,7 @@ from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.formats.format import Format, Layout, Parameters
 from sparsesmith.formats.on_device.catalogue import build_on_device
 from sparsesmith.operations import Problem
-from sparsesmith.operations.operation import Expected
+from sparsesmith.operations.operation import Expected, adverse_draws
 from sparsesmith.operations.product import SparseProduct
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram
@@ -203,12 +203,13 @@ class CudaWorkload:
         return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
-        """See DeviceWorkload.baselines. Checked on two draws of its own."""
+        """See DeviceWorkload.baselines. Checked on draws of its own, two and those that are called adverse."""
         self.vouch()
-        if has_library(self._problem):
+        if isinstance(self._routines, LibraryRoutines):
             return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
         first, *others = kinds_of(self._problem)
-        return self._routines.baselines(self.draw(first), self.draw(others[-1] if others else first))
+        adverse = [self.draw(name) for name in adverse_draws(self._problem.operation)]
+        return self._routines.baselines(self.draw(first), self.draw(others[-1] if others else first), adverse)
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
         """See DeviceWorkload.draw."""
