@@ -3,7 +3,7 @@
     python -m benchmarks.measure.tasks [--device auto] [--sizes published] [--tasks dot,sum] [--candidates 24] [--seconds 60]
         [--mutants 16] [--all-seconds S] [--out benchmarks/results]
 
-On a GPU at the five published sizes, with PyTorch's time beside it; on the interpreter at the small ragged size of each
+On a GPU at the five published sizes, with libraries' times beside it; on the interpreter at the small ragged size of each
 task's own, where times are estimates of a model and no statement about a device. What is right of a size is found on the host:
 one of more than `--most-operations` is left out, and says so. With `--mutants` the best is then changed so many times, one
 change on top of what has paid. A row is written as soon as it is there: a run that is cut off is taken up where it ended,
@@ -55,6 +55,8 @@ from sparsesmith_proto.kernel import (
 BATCH = 8
 REDUCTIONS = ("mse", "sum", "dot", "monte_carlo", "cross_entropy", "histogram", "least_squares")
 """FSR's seven reduction-like tasks, whose naive programs add up by atomics."""
+SLOWER = 0.9
+"""Of a library's speed: sizes below it are listed."""
 UNCOMPARED = ("bubble_sort", "softmax")
 """Left out of ratios: one whose algorithm is prescribed, one that is not among the twenty."""
 
@@ -202,17 +204,15 @@ def _told_of(instance: FamilyInstance, passed: Passed) -> dict[str, Any]:
 
 
 def _library_row(problem: Problem) -> dict[str, Any]:
-    """PyTorch's time on inputs of the kind that is timed."""
-    from benchmarks.measure.task_libraries import ROUTINES, library_us
+    """Libraries' times on inputs of the kind that is timed."""
+    from benchmarks.measure.task_libraries import libraries_us
 
-    task = problem.workload.operation
-    if task not in ROUTINES:
-        return {}
     inputs = draw(kinds_of(problem)[0], problem, np.random.default_rng(1)).inputs
-    try:
-        return {"torch_us": library_us(task, inputs, problem.sizes)}
-    except RuntimeError as error:
-        return {"torch_failed": str(error)[:200]}
+    found, failed = libraries_us(problem.workload.operation, inputs, problem.sizes)
+    row: dict[str, Any] = {f"{library}_us": us for library, us in found.items()}
+    if found:
+        row["library_us"] = min(found.values())
+    return row | ({"libraries_failed": failed} if failed else {})
 
 
 def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> dict[str, Any]:
@@ -245,6 +245,8 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
         "over_naive_on_adverse_inputs": _over_on_adverse(compared),
         "mutated_over_best": _mutated_over_best(asked),
         "over_torch": _over([row for row in compared if "torch_us" in row], "torch_us"),
+        "over_best_library": _over([row for row in compared if "library_us" in row], "library_us"),
+        "slower_than_a_library": _slower(compared),
         "rows": list(rows),
     }
 
@@ -255,6 +257,13 @@ def _over(rows: Sequence[dict[str, Any]], other: str) -> float | None:
     timed = ((row[other], min(row["best"]["us"], row["naive_us"])) for row in rows)
     ratios = [theirs / ours for theirs, ours in timed if ours > 0]
     return round(geometric_mean(ratios), 4) if ratios else None
+
+
+def _slower(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Sizes at which a library is clearly faster, by how much of its speed is reached."""
+    timed = ((row, min(row["best"]["us"], row["naive_us"])) for row in rows if "library_us" in row)
+    ratios = [(row["library_us"] / ours, f"{row['task']} {row['axes']}") for row, ours in timed if ours > 0]
+    return [f"{size}: {ratio:.2f}" for ratio, size in sorted(ratios) if ratio < SLOWER]
 
 
 def _over_on_adverse(rows: Sequence[dict[str, Any]]) -> float | None:

@@ -47,8 +47,8 @@ def make_row(task: str, naive_us: float, best_us: float | None, **more: Any) -> 
 
 def test_ratios_are_geometric_means_of_what_a_user_gets() -> None:
     rows = [
-        make_row("sum", 8.0, 1.0, torch_us=2.0),
-        make_row("sum", 2.0, 1.0, torch_us=2.0),
+        make_row("sum", 8.0, 1.0, torch_us=2.0, library_us=0.5),
+        make_row("sum", 2.0, 1.0, torch_us=2.0, library_us=2.0),
         make_row("relu", 1.0, 4.0),
         make_row("softmax", 100.0, 1.0),
         make_row("dot", 5.0, None),
@@ -56,6 +56,8 @@ def test_ratios_are_geometric_means_of_what_a_user_gets() -> None:
     result = told(rows, DEVICE, OPTIONS)
     assert result["over_naive"] == {"all": pytest.approx(16 ** (1 / 3), abs=1e-4), "reductions": 4.0, "others": 1.0}
     assert result["over_torch"] == 2.0
+    assert result["over_best_library"] == 1.0
+    assert result["slower_than_a_library"] == ["sum {'n': 8}: 0.50"]
     assert (result["tasks"], result["solved"], result["unsolved"]) == (4, 3, ["dot"])
 
 
