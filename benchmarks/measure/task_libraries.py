@@ -9,7 +9,7 @@ times programs; results go where they went before, so that nothing is allocated 
 """
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,17 +126,31 @@ def library_us(task: str, inputs: Mapping[str, Any], sizes: Sizes, library: str 
     where the library is not installed."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     call = LIBRARIES[library][task](tensors_of(inputs, "cuda"), sizes)
-    is_captured = (library, task) not in NOT_CAPTURED
-
-    def batch(repeats: int) -> Callable[[], None]:
-        return _captured(call, repeats) if is_captured else _calls(call, repeats)
-
-    repeats = max(1, min(MAX_REPEATS, int(TARGET_US / _batch_us(batch(4), 4))))
-    again = batch(repeats)
-    return statistics.median(_batch_us(again, repeats) for _ in range(BATCHES))
+    again, repeats = _sized(call, calls if (library, task) in NOT_CAPTURED else captured)
+    return statistics.median(batch_us(again, repeats) for _ in range(BATCHES))
 
 
-def _calls(call: Call, repeats: int) -> Callable[[], None]:
+def in_turns_us(sides: Sequence[Call], batches: int) -> tuple[list[float], bool]:
+    """Microseconds of each call, the medians of batches taken in turns, so that drift falls on all alike; and whether
+    they are of captured graphs. Where one side cannot be captured, all are called one by one."""
+    try:
+        made = [_sized(call, captured) for call in sides]
+    except RuntimeError:
+        cuda.synchronize()
+        is_captured, made = False, [_sized(call, calls) for call in sides]
+    else:
+        is_captured = True
+    times = [[batch_us(batch, repeats) for batch, repeats in made] for _ in range(batches)]
+    return [statistics.median(each) for each in zip(*times, strict=True)], is_captured
+
+
+def _sized(call: Call, make: Callable[[Call, int], Callable[[], None]]) -> tuple[Callable[[], None], int]:
+    """A batch that lasts as long as it should, and how many calls it is of."""
+    repeats = max(1, min(MAX_REPEATS, int(TARGET_US / batch_us(make(call, 4), 4))))
+    return make(call, repeats), repeats
+
+
+def calls(call: Call, repeats: int) -> Callable[[], None]:
     def run() -> None:
         for _ in range(repeats):
             call()
@@ -144,21 +158,21 @@ def _calls(call: Call, repeats: int) -> Callable[[], None]:
     return run
 
 
-def _captured(call: Call, repeats: int) -> Callable[[], None]:
+def captured(call: Call, repeats: int) -> Callable[[], None]:
     """Behind a few calls outside, on a stream of their own, as PyTorch asks for."""
     side = cuda.Stream()
     side.wait_stream(cuda.current_stream())
     with cuda.stream(side):
-        _calls(call, 3)()
+        calls(call, 3)()
     cuda.current_stream().wait_stream(side)
     graph = cuda.CUDAGraph()
     with cuda.graph(graph):
-        _calls(call, repeats)()
+        calls(call, repeats)()
     replay: Callable[[], None] = graph.replay
     return replay
 
 
-def _batch_us(batch: Callable[[], None], repeats: int) -> float:
+def batch_us(batch: Callable[[], None], repeats: int) -> float:
     start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
     batch()
     start.record()

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
@@ -106,7 +107,7 @@ def tuned(
     if problem.floor.flops > options.most_operations:
         return row | {"left_out": f"{problem.floor.flops} operations on the host", "seconds": 0.0}
     try:
-        row |= _searched(grader, problem, options)
+        row |= _searched_row(grader, problem, options)
     except SparsesmithError as error:
         row |= {"failed": error.message}
     if device.kind == "cuda":
@@ -114,12 +115,33 @@ def tuned(
     return row | {"seconds": round(time.monotonic() - started, 2)}
 
 
-def _searched(grader: Grader, problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
-    limits = TuningLimits(candidates=options.candidates, least=min(16, options.candidates))
+@dataclass(frozen=True)
+class Found:
+    """The fastest program of a search that passed."""
+
+    instance: FamilyInstance
+    passed: Passed
+    program: str
+    """Its numbers filled in."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What came of the first programs and their knobs."""
+
+    naive: BaselineTiming | None
+    outcomes: Mapping[str, int]
+    best: Found | None
+
+
+def searched(grader: Grader, problem: Problem, candidates: int, seconds: float) -> Searched:
+    """Tuned by the system's own means. Raises SparsesmithError where nothing can be graded."""
+    limits = TuningLimits(candidates=candidates, least=min(16, candidates))
     tuner = Tuner(grid_of_problem(problem), AnalyticCost(), limits)
     outcomes: Counter[str] = Counter()
     naive: BaselineTiming | None = None
-    best, end = None, time.monotonic() + options.seconds
+    best: Found | None = None
+    end = time.monotonic() + seconds
     while not tuner.done and time.monotonic() < end and (batch := tuner.next_batch(BATCH)):
         report = _graded(grader, problem, _of_families(batch), end)
         naive = naive or report.baselines.best_routine()
@@ -127,12 +149,23 @@ def _searched(grader: Grader, problem: Problem, options: argparse.Namespace) -> 
             outcome = evaluation.outcome
             outcomes[outcome.outcome] += 1
             tuner.tell(instance, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome)
-            if isinstance(outcome, Passed) and (best is None or outcome.timing.median_us < best[1].timing.median_us):
-                best = instance, outcome, evaluation.candidate.program
-    row = {**_told_of_naive(naive), "outcomes": dict(outcomes), "best": None if best is None else _told_of(*best[:2])}
-    if best is None or not options.mutants:
+            if isinstance(outcome, Passed) and (
+                best is None or outcome.timing.median_us < best.passed.timing.median_us
+            ):
+                best = Found(instance, outcome, evaluation.candidate.program)
+    return Searched(naive, dict(outcomes), best)
+
+
+def _searched_row(grader: Grader, problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
+    found = searched(grader, problem, options.candidates, options.seconds)
+    best = found.best
+    row: dict[str, Any] = {**_told_of_naive(found.naive), "outcomes": found.outcomes, "best": None}
+    if best is None:
         return row
-    return row | {"mutated": _mutated(grader, problem, best[2], best[1].timing.median_us, options)}
+    row["best"] = _told_of(best.instance, best.passed)
+    if not options.mutants:
+        return row
+    return row | {"mutated": _mutated(grader, problem, best.program, best.passed.timing.median_us, options)}
 
 
 def _mutated(
