@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.measure.task_groups import REDUCTIONS, best_us, is_compared
 from benchmarks.origin import RESULTS, device_folder, machine, source_commit
 from benchmarks.report.results import geometric_mean
 from services.evaluator.checking.draws import draw, kinds_of
@@ -54,12 +55,8 @@ from sparsesmith_proto.kernel import (
 )
 
 BATCH = 8
-REDUCTIONS = ("mse", "sum", "dot", "monte_carlo", "cross_entropy", "histogram", "least_squares")
-"""FSR's seven reduction-like tasks, whose naive programs add up by atomics."""
 SLOWER = 0.9
 """Of a library's speed: sizes below it are listed."""
-UNCOMPARED = ("bubble_sort", "softmax")
-"""Left out of ratios: one whose algorithm is prescribed, one that is not among the twenty."""
 
 
 class Tasks:
@@ -250,7 +247,7 @@ def _library_row(problem: Problem) -> dict[str, Any]:
 
 def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> dict[str, Any]:
     """The result file."""
-    compared = [row for row in rows if row.get("best") and row["task"] not in UNCOMPARED]
+    compared = [row for row in rows if is_compared(row)]
     reductions = [row for row in compared if row["task"] in REDUCTIONS]
     others = [row for row in compared if row["task"] not in REDUCTIONS]
     tasks = {row["task"] for row in rows}
@@ -287,14 +284,14 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
 def _over(rows: Sequence[dict[str, Any]], other: str) -> float | None:
     """Geometric mean; None of none. Where nothing is faster than the naive program, that is what a user gets. Left
     out where a program could not be told from the copy that brings its input back."""
-    timed = ((row[other], min(row["best"]["us"], row["naive_us"])) for row in rows)
+    timed = ((row[other], best_us(row)) for row in rows)
     ratios = [theirs / ours for theirs, ours in timed if ours > 0]
     return round(geometric_mean(ratios), 4) if ratios else None
 
 
 def _slower(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Sizes at which a library is clearly faster, by how much of its speed is reached."""
-    timed = ((row, min(row["best"]["us"], row["naive_us"])) for row in rows if "library_us" in row)
+    timed = ((row, best_us(row)) for row in rows if "library_us" in row)
     ratios = [(row["library_us"] / ours, f"{row['task']} {row['axes']}") for row, ours in timed if ours > 0]
     return [f"{size}: {ratio:.2f}" for ratio, size in sorted(ratios) if ratio < SLOWER]
 
