@@ -143,3 +143,16 @@ def test_the_naive_program_of_a_task_in_place_is_its_baseline(device: "CudaDevic
     assert routine.routine == "naive"
     assert isinstance(routine.timing, MeasuredTiming)
     assert routine.timing.cold_us > routine.timing.median_us > 0
+
+
+def test_large_products_of_references_are_made_on_the_device(device: "CudaDevice") -> None:
+    from services.evaluator.cuda import large_products
+    from sparsesmith.operations.large_products import multiplied
+
+    numbers = np.random.default_rng(5)
+    a, b = numbers.normal(size=(3001, 1024)), numbers.normal(size=(1024, 257))
+    found = large_products.multiplied_on_device(a, b)
+    if found is None:
+        pytest.skip("cuBLAS is not installed")
+    np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-11)
+    np.testing.assert_array_equal(multiplied(a, b), found)

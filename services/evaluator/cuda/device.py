@@ -23,6 +23,7 @@ from services.evaluator.cuda.clocks import Clocks
 from services.evaluator.cuda.draws import DeviceDraws, largest_error
 from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, NUM_FRESH, HostDraws
 from services.evaluator.cuda.kernel import CudaKernel
+from services.evaluator.cuda.large_products import multiplied_on_device
 from services.evaluator.cuda.launch import LaunchRefused, cuda_errors
 from services.evaluator.cuda.layout_cache import LayoutCache
 from services.evaluator.cuda.library.baselines import LibraryRoutines
@@ -44,6 +45,7 @@ from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.formats.format import Format, Layout, Parameters
 from sparsesmith.formats.on_device.catalogue import build_on_device
 from sparsesmith.operations import Problem
+from sparsesmith.operations.large_products import install
 from sparsesmith.operations.operation import Expected, adverse_draws
 from sparsesmith.operations.product import SparseProduct
 from sparsesmith.program.binding import bind
@@ -84,6 +86,7 @@ class CudaDevice:
         self.stopwatch = Stopwatch(self.kernels, self.l2_bytes)
         self.instruments = Instruments(self.stopwatch, self.clocks)
         rehearse_judging(self.kernels)
+        install(multiplied_on_device)
 
     @property
     def num_sms(self) -> int:
