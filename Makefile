@@ -10,7 +10,7 @@ INSTALLED := .venv/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up native wheel test test-slow check fuzz-api test-gpu test-containers soak bench report schema train-policy train-online train-online-demo adapter-update clean
+.PHONY: help install demo up native wheel test test-slow check fuzz-api test-gpu test-containers suites soak bench report schema train-policy train-online train-online-demo adapter-update clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ test-gpu: $(INSTALLED) ## The tests that need a CUDA device
 
 test-containers: $(INSTALLED) ## Build the images and put the composed stack through its life (Docker or Podman)
 	$(PYTHON) -m benchmarks.service.containers
+
+suites: $(INSTALLED) ## On a GPU: answers to imported tasks judged by their suites: TASKS=folder KERNELBENCH=checkout OPTIONS=... (docs/tasks.md)
+	$(PYTHON) -m benchmarks.judging.suites $(TASKS) $(if $(KERNELBENCH),--kernelbench $(KERNELBENCH)) $(OPTIONS)
 
 soak: $(INSTALLED) ## The stack under load while its processes are killed: every accepted job is answered, once
 	$(PYTHON) -m benchmarks.service.soak

@@ -25,6 +25,7 @@ from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import LaunchProfile
 from sparsesmith_proto.kernel import (
+    AdverseTiming,
     Baselines,
     Candidate,
     DeviceDescription,
@@ -74,6 +75,10 @@ class ClockedWorkbench:
     def time(self, kernel_id: str) -> Timing | RunFailure:
         with self.seconds.of("time"):
             return self.workbench.time(kernel_id)
+
+    def time_adverse(self, kernel_id: str) -> AdverseTiming | RunFailure | None:
+        with self.seconds.of("time"):
+            return self.workbench.time_adverse(kernel_id)
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
         with self.seconds.of("finals"):

@@ -1,20 +1,25 @@
-"""What PyTorch offers for each task: the row that a user would have without us.
+"""What libraries offer for each task: the rows that a user would have without us.
+
+PyTorch's matrix product and dot product are cuBLAS's, its convolution and pooling cuDNN's or its own, its solver
+cuSOLVER's. CUB and the driver's copy are compiled here (`cub_routines`); cuBLASLt, its algorithms timed first, is there
+where nvmath-python is installed.
 
 On a GPU each is captured in a CUDA graph as often as a batch lasts a millisecond, and timed by events, as the evaluator
 times programs; results go where they went before, so that nothing is allocated while it is timed. TensorFloat-32 is off.
 """
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional
 
+from benchmarks.measure.cub_routines import CUB, MEMCPY, Prepare, Tensors
 from sparsesmith.operations.operand import Sizes
 
-Tensors = Mapping[str, torch.Tensor]
+Call = Callable[[], torch.Tensor]
 Routine = Callable[[Tensors, Sizes], torch.Tensor]
 """From inputs by name to the one result."""
 
@@ -22,8 +27,10 @@ TARGET_US = 1000.0
 """Of a batch, as `TimingBudget.target_batch_us`."""
 MAX_REPEATS = 512
 BATCHES = 20
-NOT_CAPTURED = ("histogram",)
-"""What waits for the device and cannot be captured: timed call by call, the host's part included."""
+CUBLASLT_ALGORITHMS = 32
+"""That cuBLASLt is asked for, each of which is timed."""
+NOT_CAPTURED = (("torch", "histogram"), ("cublaslt", "matmul"))
+"""What waits for the device or cannot be captured: timed call by call, the host's part included."""
 
 cuda: Any = torch.cuda
 """Of which mypy knows only a part."""
@@ -77,42 +84,95 @@ def tensors_of(inputs: Mapping[str, Any], device: str = "cpu") -> Tensors:
     return {name: tensor.long() if name == "labels" else tensor for name, tensor in given.items()}
 
 
-def library_us(task: str, inputs: Mapping[str, Any], sizes: Sizes) -> float:
-    """Microseconds of a call on the GPU, the median of batches. Raises RuntimeError where it does not run."""
+def prepared_matmul(given: Tensors, _: Sizes) -> Call:
+    """cuBLASLt's fastest algorithm for these shapes, in float32. Raises ImportError without nvmath-python."""
+    from nvmath.linalg import advanced
+
+    options = {"compute_type": advanced.MatmulComputeType.COMPUTE_32F}
+    product = advanced.Matmul(given["a"], given["b"], options=options)
+    product.plan(preferences={"limit": CUBLASLT_ALGORITHMS})
+    product.autotune()
+    call: Call = product.execute
+    return call
+
+
+def _of_torch(routine: Routine) -> Prepare:
+    return lambda given, sizes: lambda: routine(given, sizes)
+
+
+LIBRARIES: Mapping[str, Mapping[str, Prepare]] = {
+    "torch": {task: _of_torch(routine) for task, routine in ROUTINES.items()},
+    "cub": {task: routine.prepared for task, routine in CUB.items()},
+    "memcpy": {task: routine.prepared for task, routine in MEMCPY.items()},
+    "cublaslt": {"matmul": prepared_matmul},
+}
+"""By library and task."""
+
+
+def libraries_us(task: str, inputs: Mapping[str, Any], sizes: Sizes) -> tuple[dict[str, float], dict[str, str]]:
+    """Microseconds of each library's call on the GPU; and of those that do not run, why not."""
+    found, failed = dict[str, float](), dict[str, str]()
+    for library, tasks in LIBRARIES.items():
+        if task in tasks:
+            try:
+                found[library] = library_us(task, inputs, sizes, library)
+            except (RuntimeError, ImportError) as error:
+                failed[library] = str(error)[:200]
+    return found, failed
+
+
+def library_us(task: str, inputs: Mapping[str, Any], sizes: Sizes, library: str = "torch") -> float:
+    """Microseconds of a call on the GPU, the median of batches. Raises RuntimeError where it does not run, ImportError
+    where the library is not installed."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    given, call = tensors_of(inputs, "cuda"), ROUTINES[task]
-
-    def batch(repeats: int) -> Callable[[], None]:
-        return _calls(call, given, sizes, repeats) if task in NOT_CAPTURED else _captured(call, given, sizes, repeats)
-
-    repeats = max(1, min(MAX_REPEATS, int(TARGET_US / _batch_us(batch(4), 4))))
-    again = batch(repeats)
-    return statistics.median(_batch_us(again, repeats) for _ in range(BATCHES))
+    call = LIBRARIES[library][task](tensors_of(inputs, "cuda"), sizes)
+    again, repeats = _sized(call, calls if (library, task) in NOT_CAPTURED else captured)
+    return statistics.median(batch_us(again, repeats) for _ in range(BATCHES))
 
 
-def _calls(call: Routine, given: Tensors, sizes: Sizes, repeats: int) -> Callable[[], None]:
+def in_turns_us(sides: Sequence[Call], batches: int) -> tuple[list[float], bool]:
+    """Microseconds of each call, the medians of batches taken in turns, so that drift falls on all alike; and whether
+    they are of captured graphs. Where one side cannot be captured, all are called one by one."""
+    try:
+        made = [_sized(call, captured) for call in sides]
+    except RuntimeError:
+        cuda.synchronize()
+        is_captured, made = False, [_sized(call, calls) for call in sides]
+    else:
+        is_captured = True
+    times = [[batch_us(batch, repeats) for batch, repeats in made] for _ in range(batches)]
+    return [statistics.median(each) for each in zip(*times, strict=True)], is_captured
+
+
+def _sized(call: Call, make: Callable[[Call, int], Callable[[], None]]) -> tuple[Callable[[], None], int]:
+    """A batch that lasts as long as it should, and how many calls it is of."""
+    repeats = max(1, min(MAX_REPEATS, int(TARGET_US / batch_us(make(call, 4), 4))))
+    return make(call, repeats), repeats
+
+
+def calls(call: Call, repeats: int) -> Callable[[], None]:
     def run() -> None:
         for _ in range(repeats):
-            call(given, sizes)
+            call()
 
     return run
 
 
-def _captured(call: Routine, given: Tensors, sizes: Sizes, repeats: int) -> Callable[[], None]:
+def captured(call: Call, repeats: int) -> Callable[[], None]:
     """Behind a few calls outside, on a stream of their own, as PyTorch asks for."""
     side = cuda.Stream()
     side.wait_stream(cuda.current_stream())
     with cuda.stream(side):
-        _calls(call, given, sizes, 3)()
+        calls(call, 3)()
     cuda.current_stream().wait_stream(side)
     graph = cuda.CUDAGraph()
     with cuda.graph(graph):
-        _calls(call, given, sizes, repeats)()
+        calls(call, repeats)()
     replay: Callable[[], None] = graph.replay
     return replay
 
 
-def _batch_us(batch: Callable[[], None], repeats: int) -> float:
+def batch_us(batch: Callable[[], None], repeats: int) -> float:
     start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
     batch()
     start.record()

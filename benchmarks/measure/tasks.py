@@ -3,7 +3,7 @@
     python -m benchmarks.measure.tasks [--device auto] [--sizes published] [--tasks dot,sum] [--candidates 24] [--seconds 60]
         [--mutants 16] [--all-seconds S] [--out benchmarks/results]
 
-On a GPU at the five published sizes, with PyTorch's time beside it; on the interpreter at the small ragged size of each
+On a GPU at the five published sizes, with libraries' times beside it; on the interpreter at the small ragged size of each
 task's own, where times are estimates of a model and no statement about a device. What is right of a size is found on the host:
 one of more than `--most-operations` is left out, and says so. With `--mutants` the best is then changed so many times, one
 change on top of what has paid. A row is written as soon as it is there: a run that is cut off is taken up where it ended,
@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.measure.task_groups import REDUCTIONS, best_us, is_compared
 from benchmarks.origin import RESULTS, device_folder, machine, source_commit
 from benchmarks.report.results import geometric_mean
 from services.evaluator.checking.draws import draw, kinds_of
@@ -41,13 +43,20 @@ from sparsesmith.tuning.cost import AnalyticCost
 from sparsesmith.tuning.grid import grid_of_problem
 from sparsesmith.tuning.tuner import Tuner, TuningLimits
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Candidate, DeviceDescription, FromFamily, Passed, UserWritten, Workload
+from sparsesmith_proto.kernel import (
+    AdverseTiming,
+    BaselineTiming,
+    Candidate,
+    DeviceDescription,
+    FromFamily,
+    Passed,
+    UserWritten,
+    Workload,
+)
 
 BATCH = 8
-REDUCTIONS = ("mse", "sum", "dot", "monte_carlo", "cross_entropy", "histogram", "least_squares")
-"""FSR's seven reduction-like tasks, whose naive programs add up by atomics."""
-UNCOMPARED = ("bubble_sort", "softmax")
-"""Left out of ratios: one whose algorithm is prescribed, one that is not among the twenty."""
+SLOWER = 0.9
+"""Of a library's speed: sizes below it are listed."""
 
 
 class Tasks:
@@ -95,7 +104,7 @@ def tuned(
     if problem.floor.flops > options.most_operations:
         return row | {"left_out": f"{problem.floor.flops} operations on the host", "seconds": 0.0}
     try:
-        row |= _searched(grader, problem, options)
+        row |= _searched_row(grader, problem, options)
     except SparsesmithError as error:
         row |= {"failed": error.message}
     if device.kind == "cuda":
@@ -103,24 +112,57 @@ def tuned(
     return row | {"seconds": round(time.monotonic() - started, 2)}
 
 
-def _searched(grader: Grader, problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
-    limits = TuningLimits(candidates=options.candidates, least=min(16, options.candidates))
+@dataclass(frozen=True)
+class Found:
+    """The fastest program of a search that passed."""
+
+    instance: FamilyInstance
+    passed: Passed
+    program: str
+    """Its numbers filled in."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What came of the first programs and their knobs."""
+
+    naive: BaselineTiming | None
+    outcomes: Mapping[str, int]
+    best: Found | None
+
+
+def searched(grader: Grader, problem: Problem, candidates: int, seconds: float) -> Searched:
+    """Tuned by the system's own means. Raises SparsesmithError where nothing can be graded."""
+    limits = TuningLimits(candidates=candidates, least=min(16, candidates))
     tuner = Tuner(grid_of_problem(problem), AnalyticCost(), limits)
     outcomes: Counter[str] = Counter()
-    naive_us, best, end = 0.0, None, time.monotonic() + options.seconds
+    naive: BaselineTiming | None = None
+    best: Found | None = None
+    end = time.monotonic() + seconds
     while not tuner.done and time.monotonic() < end and (batch := tuner.next_batch(BATCH)):
         report = _graded(grader, problem, _of_families(batch), end)
-        naive_us = naive_us or report.baselines.best_routine().timing.median_us
+        naive = naive or report.baselines.best_routine()
         for instance, evaluation in zip(batch, report.evaluations, strict=True):
             outcome = evaluation.outcome
             outcomes[outcome.outcome] += 1
             tuner.tell(instance, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome)
-            if isinstance(outcome, Passed) and (best is None or outcome.timing.median_us < best[1].timing.median_us):
-                best = instance, outcome, evaluation.candidate.program
-    row = {"naive_us": naive_us, "outcomes": dict(outcomes), "best": None if best is None else _told_of(*best[:2])}
-    if best is None or not options.mutants:
+            if isinstance(outcome, Passed) and (
+                best is None or outcome.timing.median_us < best.passed.timing.median_us
+            ):
+                best = Found(instance, outcome, evaluation.candidate.program)
+    return Searched(naive, dict(outcomes), best)
+
+
+def _searched_row(grader: Grader, problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
+    found = searched(grader, problem, options.candidates, options.seconds)
+    best = found.best
+    row: dict[str, Any] = {**_told_of_naive(found.naive), "outcomes": found.outcomes, "best": None}
+    if best is None:
         return row
-    return row | {"mutated": _mutated(grader, problem, best[2], best[1].timing.median_us, options)}
+    row["best"] = _told_of(best.instance, best.passed)
+    if not options.mutants:
+        return row
+    return row | {"mutated": _mutated(grader, problem, best.program, best.passed.timing.median_us, options)}
 
 
 def _mutated(
@@ -170,32 +212,42 @@ def _graded(grader: Grader, problem: Problem, candidates: Sequence[Candidate], e
     return grader.grade(job, Tasks())
 
 
+def _told_of_naive(naive: BaselineTiming | None) -> dict[str, Any]:
+    if naive is None:
+        return {"naive_us": 0.0}
+    return {"naive_us": naive.timing.median_us, **_told_of_adverse("naive_adverse", naive.adverse)}
+
+
+def _told_of_adverse(name: str, adverse: AdverseTiming | None) -> dict[str, Any]:
+    """Of tasks whose times depend on what inputs hold."""
+    return {} if adverse is None else {name: {"draw": adverse.draw, "us": adverse.timing.median_us}}
+
+
 def _told_of(instance: FamilyInstance, passed: Passed) -> dict[str, Any]:
     return {
         "family": instance.family,
         "parameters": dict(instance.parameters),
         "us": passed.timing.median_us,
         "timing": passed.timing.model_dump(mode="json"),
+        **_told_of_adverse("adverse", passed.adverse),
     }
 
 
 def _library_row(problem: Problem) -> dict[str, Any]:
-    """PyTorch's time on inputs of the kind that is timed."""
-    from benchmarks.measure.task_libraries import ROUTINES, library_us
+    """Libraries' times on inputs of the kind that is timed."""
+    from benchmarks.measure.task_libraries import libraries_us
 
-    task = problem.workload.operation
-    if task not in ROUTINES:
-        return {}
     inputs = draw(kinds_of(problem)[0], problem, np.random.default_rng(1)).inputs
-    try:
-        return {"torch_us": library_us(task, inputs, problem.sizes)}
-    except RuntimeError as error:
-        return {"torch_failed": str(error)[:200]}
+    found, failed = libraries_us(problem.workload.operation, inputs, problem.sizes)
+    row: dict[str, Any] = {f"{library}_us": us for library, us in found.items()}
+    if found:
+        row["library_us"] = min(found.values())
+    return row | ({"libraries_failed": failed} if failed else {})
 
 
 def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> dict[str, Any]:
     """The result file."""
-    compared = [row for row in rows if row.get("best") and row["task"] not in UNCOMPARED]
+    compared = [row for row in rows if is_compared(row)]
     reductions = [row for row in compared if row["task"] in REDUCTIONS]
     others = [row for row in compared if row["task"] not in REDUCTIONS]
     tasks = {row["task"] for row in rows}
@@ -220,8 +272,11 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
             "reductions": _over(reductions, "naive_us"),
             "others": _over(others, "naive_us"),
         },
+        "over_naive_on_adverse_inputs": _over_on_adverse(compared),
         "mutated_over_best": _mutated_over_best(asked),
         "over_torch": _over([row for row in compared if "torch_us" in row], "torch_us"),
+        "over_best_library": _over([row for row in compared if "library_us" in row], "library_us"),
+        "slower_than_a_library": _slower(compared),
         "rows": list(rows),
     }
 
@@ -229,8 +284,23 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
 def _over(rows: Sequence[dict[str, Any]], other: str) -> float | None:
     """Geometric mean; None of none. Where nothing is faster than the naive program, that is what a user gets. Left
     out where a program could not be told from the copy that brings its input back."""
-    timed = ((row[other], min(row["best"]["us"], row["naive_us"])) for row in rows)
+    timed = ((row[other], best_us(row)) for row in rows)
     ratios = [theirs / ours for theirs, ours in timed if ours > 0]
+    return round(geometric_mean(ratios), 4) if ratios else None
+
+
+def _slower(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Sizes at which a library is clearly faster, by how much of its speed is reached."""
+    timed = ((row, best_us(row)) for row in rows if "library_us" in row)
+    ratios = [(row["library_us"] / ours, f"{row['task']} {row['axes']}") for row, ours in timed if ours > 0]
+    return [f"{size}: {ratio:.2f}" for ratio, size in sorted(ratios) if ratio < SLOWER]
+
+
+def _over_on_adverse(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Geometric mean over the naive program of what was the fastest on usual inputs, where both were timed on adverse
+    ones; None of none."""
+    timed = ((row["naive_adverse"], row["best"].get("adverse")) for row in rows if "naive_adverse" in row)
+    ratios = [naive["us"] / best["us"] for naive, best in timed if best is not None and best["us"] > 0]
     return round(geometric_mean(ratios), 4) if ratios else None
 
 

@@ -21,6 +21,7 @@ from benchmarks.report.layers import layers_section
 from benchmarks.report.online import online_section
 from benchmarks.report.plots import PLOT_KINDS, PLOTS, Plot, is_fresh, svg
 from benchmarks.report.results import Json, Suite, read_held_out, read_layers, read_results, read_samples, read_suites
+from benchmarks.report.tasks import tasks_section
 
 REPORT = ROOT / "benchmarks" / "REPORT.md"
 README = ROOT / "README.md"
@@ -92,6 +93,7 @@ def report(results: list[Json]) -> str:
     parts += break_even_section(results)
     parts += evidence.sections(results)
     parts += online_section(results)
+    parts += tasks_section(results)
     for suite in suites:
         parts += suite_section(suite)
     parts += layers_section(read_layers(results))

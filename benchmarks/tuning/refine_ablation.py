@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from math import comb
 from pathlib import Path
 from typing import Any, get_args
 
@@ -42,7 +43,7 @@ from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.prompts.brief import Gpu
 from sparsesmith_proto.api import Budget, Feedback, Refinement, TuningOptions
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import DeviceDescription, Evaluation, Passed, Workload
+from sparsesmith_proto.kernel import DeviceDescription, Evaluation, Passed, Workload, Written
 
 TASKS = (
     "dot",
@@ -124,7 +125,51 @@ async def refined(
             await endpoint.close()
     first_us, best_us = _best_us(evaluations, first=True), _best_us(evaluations, first=False)
     sources = [source.model_dump(mode="json") for source in standing.sources()]
-    return row | {"first_us": first_us, "best_us": best_us, "seconds": round(task.elapsed_s, 2), "sources": sources}
+    written = written_of(evaluations)
+    row |= {"first_us": first_us, "best_us": best_us, "seconds": round(task.elapsed_s, 2), "sources": sources}
+    return row | ({"written": written} if written else {})
+
+
+def written_of(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    """What a model wrote, and of that what it wrote from the task's words alone; empty where it wrote nothing. What a
+    tuner found beyond the first values of an answer's knobs is not the model's."""
+    outcomes = [(each.candidate.origin, each.outcome) for each in evaluations if not each.candidate.settings]
+    written = [(origin, outcome) for origin, outcome in outcomes if isinstance(origin, Written)]
+    direct = [isinstance(outcome, Passed) for origin, outcome in written if origin.parent is None]
+    if not written:
+        return {}
+    return {
+        "answers": len(written),
+        "passed": sum(isinstance(outcome, Passed) for _, outcome in written),
+        "direct": len(direct),
+        "direct_passed": sum(direct),
+        "prompt_tokens": sum(origin.prompt_tokens or 0 for origin, _ in written),
+        "completion_tokens": sum(origin.completion_tokens or 0 for origin, _ in written),
+        "seconds": round(sum(origin.seconds for origin, _ in written), 2),
+    }
+
+
+def pass_at(k: int, answers: int, passed: int) -> float:
+    """The chance that one of k answers passes, of so many of which so many did (Chen et al. 2021, section 2.1)."""
+    return 1 - comb(answers - passed, k) / comb(answers, k)
+
+
+def model_figures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of a model: tasks that an answer of it solved, direct answers that pass, what they cost; empty without one."""
+    told_of = [(row["task"], row["written"]) for row in rows if "written" in row]
+    if not told_of:
+        return {}
+    direct: dict[str, tuple[int, int]] = {}
+    for task, written in told_of:
+        answers, passed = direct.get(task, (0, 0))
+        direct[task] = answers + written["direct"], passed + written["direct_passed"]
+    figures: dict[str, Any] = {"solved": len({task for task, written in told_of if written["passed"]})}
+    for k in (1, 5):
+        chances = [pass_at(k, answers, passed) for answers, passed in direct.values() if answers >= k]
+        figures[f"pass_at_{k}"] = round(sum(chances) / len(chances), 4) if chances else None
+    for cost in ("answers", "prompt_tokens", "completion_tokens", "seconds"):
+        figures[cost] = round(sum(written[cost] for _, written in told_of), 2)
+    return figures
 
 
 def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace) -> dict[str, Any]:
@@ -140,6 +185,7 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
         "writer": _writer(options),
         "budget": {"candidates": options.candidates, "seconds": options.seconds, "preset": options.preset},
         "tasks": len(whole),
+        "model": model_figures(rows),
         "over_first_programs": {level: _gain(rows, whole, level) for level in _levels(options)},
         "rows": list(rows),
     }

@@ -245,6 +245,15 @@ class EstimatedTiming(Message):
 Timing = Annotated[MeasuredTiming | EstimatedTiming, Field(discriminator="kind")]
 
 
+class AdverseTiming(Message):
+    """Time on inputs that are hard on usual programs, of a task whose times depend on what its inputs hold."""
+
+    draw: Identifier
+    """How they were drawn; of several such kinds the one that took longest."""
+    timing: Timing
+    """Taken briefly, whatever the time on the usual inputs was."""
+
+
 class Resources(Message):
     """What the compiler says of the heaviest kernel of a program."""
 
@@ -303,6 +312,8 @@ class Passed(Message):
     tell."""
     sanitized: tuple[ToolCheck, ...] = Field(default=(), exclude_if=lambda checks: not checks)
     """Of what led its search, where the evaluator has the tools look at such. Empty: of others."""
+    adverse: AdverseTiming | None = Field(default=None, exclude_if=_is_none)
+    """Nothing is ranked by it. None: of operations whose times do not depend on what inputs hold."""
 
     @property
     def standing(self) -> tuple[bool, float]:
@@ -378,6 +389,8 @@ class BaselineTiming(Message):
     timing: Timing
     preparation_ms: float = Field(ge=0)
     """Conversion to its format plus the library's own preprocessing."""
+    adverse: AdverseTiming | None = Field(default=None, exclude_if=_is_none)
+    """As `Passed.adverse`."""
 
 
 class Baselines(Message):

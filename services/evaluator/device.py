@@ -227,11 +227,19 @@ class LoadedKernel(Protocol):
         """
         ...
 
+    def time_on(self, draw: Draw) -> Timing | RunFailure:
+        """Times the launches on another draw than programs are ranked by, briefly.
+
+        Mismatch for a time below the byte floor, and where something was written that must not be. Whether work is left
+        out when it is repeated is asked of `time` alone.
+        """
+        ...
+
     def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         """Runs what was timed once more, exactly as it was timed (same graph, same addresses, scratch as it was left).
 
         Only the contents of A and of the inputs become the draw's, and the outputs' become `start`. Called after
-        `time`.
+        `time` or `time_on`.
         """
         ...
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from services.evaluator.candidates import Parsed
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled
+from services.evaluator.device import RunFailure
 from services.evaluator.isolation.workbench import Built, Workbench
 from services.evaluator.race import Race
 from sparsesmith.formats.values.compressed import storage_name
@@ -39,6 +40,9 @@ def evaluate_kernel(parsed: Parsed, compile_program: Compile, workbench: Workben
     verdict = workbench.check(kernel_id, program, binary)
     if not isinstance(verdict, Correct):
         return verdict
+    adverse = workbench.time_adverse(kernel_id)
+    if isinstance(adverse, RunFailure):
+        return adverse
     timing = race.time(kernel_id, workbench)
     if not isinstance(timing, MeasuredTiming | EstimatedTiming):
         return timing
@@ -51,6 +55,7 @@ def evaluate_kernel(parsed: Parsed, compile_program: Compile, workbench: Workben
         worst_error=verdict.worst_error,
         num_inputs=verdict.num_inputs,
         repeats=Repeats(runs=verdict.same_runs, contexts=1) if verdict.same_runs else None,
+        adverse=adverse,
     )
 
 

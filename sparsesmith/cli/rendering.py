@@ -27,6 +27,7 @@ from sparsesmith_proto.api import (
     WritingReport,
 )
 from sparsesmith_proto.kernel import (
+    AdverseTiming,
     Baselines,
     Candidate,
     CompileFailed,
@@ -216,13 +217,18 @@ def describe_timing(timing: Timing) -> str:
     assert_never(timing)
 
 
+def _adverse(adverse: AdverseTiming | None) -> str:
+    return "" if adverse is None else f"; on {adverse.draw} inputs {adverse.timing.median_us:.2f} us"
+
+
 def describe_outcome(outcome: Outcome) -> str:
     match outcome:
         case Passed(timing=timing, resources=resources, storage_format=format_, num_inputs=inputs, worst_error=worst):
             checked = f"{_repeats(outcome.repeats)}{_sanitized(outcome.sanitized)}"
+            times = f"{describe_timing(timing)}{_adverse(outcome.adverse)}"
             return (
                 f"passed on {inputs} inputs (worst error {worst:.1e} of |A||x|){checked}, "
-                f"{describe_timing(timing)}, format {format_}, {resources.registers} registers"
+                f"{times}, format {format_}, {resources.registers} registers"
             )
         case Rejected(message=message):
             return f"rejected: {message}"
@@ -327,6 +333,9 @@ def _show_baselines(console: Console, baselines: Baselines) -> None:
         rows.append((routine.routine, marks, *_time_cells(routine.timing), f"{routine.preparation_ms:.2f}"))
     numbers = (f"us {best.timing.kind}", "95 % interval", "cold us", "noise", "preparation ms")
     console.out(columns(("baseline", "", *numbers), rows, right=numbers), highlight=False)
+    for routine in baselines.routines:
+        if routine.adverse is not None:
+            console.out(f"{routine.routine}{_adverse(routine.adverse)}", highlight=False)
 
 
 def _time_cells(timing: Timing) -> tuple[str, str, str, str]:

@@ -12,12 +12,14 @@ from pkgutil import iter_modules
 from typing import get_args
 
 from sparsesmith.errors import InvalidOption
+from sparsesmith.operations.draws import GENERAL
 from sparsesmith.operations.imported.folder import imported_tasks, is_imported
 from sparsesmith.operations.operand import Dtype
 from sparsesmith.operations.operation import (
     RESERVED_OPERATION_IDS,
     Operation,
     Shaping,
+    adverse_draws,
     derived_sizes,
     task_size_names,
     task_sizes,
@@ -99,6 +101,7 @@ def checked_catalogue(listed: Iterable[Operation]) -> Mapping[str, Operation]:
     for operation in listed:
         _check_parts(operation)
         _check_operands(operation)
+        _check_adverse(operation)
         if operation.name in found:
             raise _refused(operation, "name", operation.name, "a name that no other operation has")
         if operation.header_id is not None:
@@ -223,6 +226,14 @@ def _check_operands(operation: Operation) -> None:
             )
         if operand.dtype not in get_args(Dtype):
             raise _refused(operation, f"operands.{operand.name}", operand.dtype, f"one of {', '.join(get_args(Dtype))}")
+
+
+def _check_adverse(operation: Operation) -> None:
+    """Kinds that are drawn, beside the first, which is timed anyway."""
+    others = tuple(operation.draws or GENERAL)[1:]
+    for kind in adverse_draws(operation):
+        if kind not in others:
+            raise _refused(operation, "adverse", kind, f"one of its draws but the first ({', '.join(others)})")
 
 
 def _refused(operation: Operation, part: str, value: object, limit: str) -> InvalidOption:

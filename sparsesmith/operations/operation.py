@@ -178,11 +178,27 @@ class Shaping(Protocol):
 
 
 @runtime_checkable
+class DataDependent(Protocol):
+    """Of an operation whose programs take longer for some inputs than for others of the same sizes."""
+
+    @property
+    def adverse(self) -> tuple[str, ...]:
+        """Kinds of its draws that are hard on usual programs, none of them the first: every program that passes is
+        timed on them as well."""
+        ...
+
+
+@runtime_checkable
 class Typed(Protocol):
     """Of an operation that says itself which element types it is computed for."""
 
     @property
     def element_types(self) -> tuple[ElementType, ...]: ...
+
+
+def adverse_draws(operation: Operation) -> tuple[str, ...]:
+    """See DataDependent.adverse; empty of an operation whose times do not depend on what inputs hold."""
+    return operation.adverse if isinstance(operation, DataDependent) else ()
 
 
 def task_sizes(operation: Operation, axes: Sizes) -> Sizes:

@@ -7,7 +7,16 @@ from typing import assert_never
 from sparsesmith.prompts.suggestions import Circumstance, Suggestion, suggested
 from sparsesmith_proto.api import Feedback
 from sparsesmith_proto.evaluation import LaunchProfile, Profile
-from sparsesmith_proto.kernel import CompileFailed, Crashed, Mismatch, Outcome, Passed, Rejected, TimedOut
+from sparsesmith_proto.kernel import (
+    AdverseTiming,
+    CompileFailed,
+    Crashed,
+    Mismatch,
+    Outcome,
+    Passed,
+    Rejected,
+    TimedOut,
+)
 
 MAX_LOG_CHARACTERS = 2000
 MAX_QUOTED_LINES = 6
@@ -89,7 +98,14 @@ def _time(circumstance: Circumstance) -> str:
         f"It is correct and takes {passed.timing.median_us:.3g} us ({kind}), {best:.3g} times as fast as the "
         f"baseline. Moving its "
         f"data once takes {circumstance.floor_us:.3g} us: that is {100 * floor:.3g} % of its time."
+        f"{_adverse(passed.adverse)}"
     )
+
+
+def _adverse(adverse: AdverseTiming | None) -> str:
+    if adverse is None:
+        return ""
+    return f" On other inputs ({adverse.draw}) it takes {adverse.timing.median_us:.3g} us, which does not count."
 
 
 def _profiled(program: str, circumstance: Circumstance, profile: Profile | None) -> Iterator[str]:

@@ -79,6 +79,7 @@ def made(program: str, **workload: Any) -> tuple[str, str]:
 def test_a_model_of_kernelbench_computes_what_its_problem_does(driver: Driver) -> None:
     _, text = made(WEIGHTED, operation="weighted")
     module = module_of(text)
+    assert module.rows == 6, "the sizes that were set at the import"
     torch.manual_seed(3)
     model = module.ModelNew(*module.get_init_inputs())
     with torch.no_grad():

@@ -1,15 +1,21 @@
 """The comparison of tasks: what PyTorch is asked for is what the task is, and ratios count what a user gets."""
 
 import argparse
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.measure.task_libraries import ROUTINES, tensors_of
-from benchmarks.measure.tasks import told
+from benchmarks.measure.tasks import told, tuned
+from benchmarks.report.tasks import tasks_section
 from services.evaluator.checking.draws import draw, kinds_of
+from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.device import wrong_entries
+from services.evaluator.devices import device_process
+from services.evaluator.jobs import Grader
+from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.operations.operation import operands_with_role
 from sparsesmith_proto.kernel import DeviceDescription
 from tests.operations.checked import make_problem
@@ -42,8 +48,8 @@ def make_row(task: str, naive_us: float, best_us: float | None, **more: Any) -> 
 
 def test_ratios_are_geometric_means_of_what_a_user_gets() -> None:
     rows = [
-        make_row("sum", 8.0, 1.0, torch_us=2.0),
-        make_row("sum", 2.0, 1.0, torch_us=2.0),
+        make_row("sum", 8.0, 1.0, torch_us=2.0, library_us=0.5),
+        make_row("sum", 2.0, 1.0, torch_us=2.0, library_us=2.0),
         make_row("relu", 1.0, 4.0),
         make_row("softmax", 100.0, 1.0),
         make_row("dot", 5.0, None),
@@ -51,7 +57,50 @@ def test_ratios_are_geometric_means_of_what_a_user_gets() -> None:
     result = told(rows, DEVICE, OPTIONS)
     assert result["over_naive"] == {"all": pytest.approx(16 ** (1 / 3), abs=1e-4), "reductions": 4.0, "others": 1.0}
     assert result["over_torch"] == 2.0
+    assert result["over_best_library"] == 1.0
+    assert result["slower_than_a_library"] == ["sum {'n': 8}: 0.50"]
     assert (result["tasks"], result["solved"], result["unsolved"]) == (4, 3, ["dot"])
+
+
+def test_sizes_whose_naive_program_takes_seconds_are_left_out_of_ratios() -> None:
+    result = told([make_row("sum", 6e6, 1.0), make_row("sum", 8.0, 2.0)], DEVICE, OPTIONS)
+    assert result["over_naive"]["all"] == 4.0
+
+
+def test_the_report_has_fsrs_numbers_beside_ours_and_says_what_is_estimated() -> None:
+    rows = [
+        make_row("sum", 8.0, 1.0, library_us=0.5),
+        make_row("sum", 2.0, 1.0, library_us=2.0),
+        make_row("softmax", 9.0, 3.0),
+        make_row("sort", 6.0, 3.0),
+        make_row("dot", 5.0, None),
+    ]
+    rows[3]["best"]["adverse"] = {"draw": "equal", "us": 4.5}
+    device = DEVICE.model_copy(update={"kind": "interpreter"})
+    text = "\n".join(tasks_section([told(rows, device, OPTIONS)]))
+    assert "ESTIMATED" in text
+    assert "| sum | 4.00x | 1.00x | - | 2 of 2 | 40.1x / 41.3x |" in text
+    assert "| sort | 2.00x | - | 1.50x | 1 of 1 | - |" in text
+    assert "| dot | - | - | - | 0 of 1 | 60x / 102.3x |" in text
+    assert "| **all** | 3.17x | 1.00x | | 3 | 4.23x / 5.79x |" in text
+    assert "| **seven reductions** | 4.00x | 1.00x | | 2 | 25.81x / 37.00x |" in text
+    assert tasks_section([]) == []
+
+
+def test_rows_of_tasks_whose_times_depend_on_data_carry_both_times() -> None:
+    settings = EvaluatorSettings(device="interpreter")
+    options = argparse.Namespace(candidates=2, seconds=30.0, mutants=0, most_operations=10**9)
+    with closing(device_process(settings)) as process, Compiler(1) as compiler:
+        process.start()
+        device, grader = process.description(), Grader(process, compiler)
+        dependent = tuned(grader, "histogram", {"n": 203, "bins": 29}, options, device)
+        other = tuned(grader, "copy", {"rows": 3, "cols": 37}, options, device)
+    assert dependent["naive_adverse"]["draw"] == dependent["best"]["adverse"]["draw"] == "one_bin"
+    assert "naive_adverse" not in other
+    assert "adverse" not in other["best"]
+    ratio = dependent["naive_adverse"]["us"] / dependent["best"]["adverse"]["us"]
+    assert told([dependent, other], DEVICE, OPTIONS)["over_naive_on_adverse_inputs"] == pytest.approx(ratio, abs=1e-4)
+    assert told([other], DEVICE, OPTIONS)["over_naive_on_adverse_inputs"] is None
 
 
 def test_a_size_that_was_left_out_makes_no_task_unsolved_and_changes_of_the_best_have_a_mean_of_their_own() -> None:

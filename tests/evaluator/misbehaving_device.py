@@ -165,6 +165,9 @@ class MisbehavingKernel:
             behave("die")
         return measured(self._median_us)
 
+    def time_on(self, draw: Draw) -> MeasuredTiming:
+        return self.time(draw)
+
     def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         if self._behaviour == "lazy":
             return Ran(start, True, True)

@@ -35,6 +35,9 @@ class PythonKernel:
     def time(self, draw: Draw) -> EstimatedTiming:
         return EstimatedTiming(median_us=1, traffic_model="none")
 
+    def time_on(self, draw: Draw) -> EstimatedTiming:
+        return self.time(draw)
+
     def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         return self._run(self._replayed, draw, start)
 

@@ -25,6 +25,7 @@ from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, LaunchProfile
 from sparsesmith_proto.kernel import (
+    AdverseTiming,
     Baselines,
     BaselineTiming,
     DeviceDescription,
@@ -277,6 +278,9 @@ class TimedWorkbench:
 
     def time(self, kernel_id: str) -> Timing | RunFailure:
         return measured(float(kernel_id))
+
+    def time_adverse(self, kernel_id: str) -> AdverseTiming | RunFailure | None:
+        return None
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
         raise NotImplementedError

@@ -66,6 +66,12 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str, str]] = {
         "axes",
         f"take {2 * 4 * 2**40} bytes, at most {64 * 2**30}",
     ),
+    "axes that contradict each other": (
+        {"task": "top_k", "axes": {"n": 10, "k": 20}},
+        422,
+        "axes",
+        "n=10, k=20: top_k needs k <= n",
+    ),
     "a matrix as well": ({"matrix": MATRIX}, 422, "task", "matrix and task: both given"),
     "a type that it is not offered in": (
         {"element_type": "float16"},

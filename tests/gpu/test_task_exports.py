@@ -1,6 +1,7 @@
 """What a user takes home of a task's answer, on the user's GPU: the loader's function, and exports to other suites."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -80,3 +81,42 @@ def test_an_exported_solution_writes_into_the_tensors_given() -> None:
     x, y = torch.rand(4, 5, device="cuda"), torch.empty(4, 5, device="cuda")
     module.run(x, 1e-6, y)
     torch.testing.assert_close(y, x / torch.sqrt((x * x).mean(dim=1, keepdim=True) + 1e-6))
+
+
+@pytest.mark.usefixtures("imported")
+def test_a_problems_reference_and_the_answer_are_timed_in_turns() -> None:
+    pytest.importorskip("torch")
+    from benchmarks.judging.suites import sides_of
+    from benchmarks.measure.task_libraries import in_turns_us
+
+    (reference_us, answer_us), _ = in_turns_us(sides_of(export_of(WEIGHTED, operation="weighted"), "cuda"), 6)
+    assert reference_us > 0
+    assert answer_us > 0
+
+
+@pytest.mark.usefixtures("imported")
+def test_flashinfer_bench_agrees_with_an_exported_solution() -> None:
+    pytest.importorskip("flashinfer_bench")
+    from benchmarks.judging.suite_evaluators import asked_flashinfer
+
+    solution = export_of(NORM, operation="row_norm_d5", axes={"batch": 9})
+    said = asked_flashinfer(definition(), workload(), solution)
+    assert said["agrees"], said
+    wrong = json.loads(solution)
+    wrong["sources"][0]["content"] += "\n\ndef run(x, eps, y):\n    y.copy_(x)\n"
+    assert not asked_flashinfer(definition(), workload(), json.dumps(wrong))["agrees"]
+
+
+@pytest.mark.usefixtures("imported")
+def test_kernelbench_agrees_with_an_exported_model() -> None:
+    checkout = os.environ.get("SPARSESMITH_KERNELBENCH")
+    if not checkout:
+        pytest.skip("SPARSESMITH_KERNELBENCH names no checkout")
+    from benchmarks.judging.suite_evaluators import asked_kernelbench
+    from sparsesmith.operations.imported.constants import text_with_constants
+
+    reference, answer = text_with_constants(SCALED, {"rows": 6}), export_of(WEIGHTED, operation="weighted")
+    said = asked_kernelbench(Path(checkout), reference, answer)
+    assert said["agrees"], said
+    wrong = answer + "\nModelNew.forward = lambda self, x, scale, keep: x.sum(dim=1)\n"
+    assert not asked_kernelbench(Path(checkout), reference, wrong)["agrees"]

@@ -14,7 +14,7 @@ from services.evaluator.isolation.workbench import LocalWorkbench
 from sparsesmith.artifacts.task_launcher import TaskLauncher
 from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.program.program import parse_program
-from sparsesmith_proto.kernel import MeasuredTiming, Mismatch
+from sparsesmith_proto.kernel import AdverseTiming, MeasuredTiming, Mismatch
 from tests.gpu.programs import compiled
 from tests.operations.checked import filled, make_problem
 
@@ -64,6 +64,31 @@ def test_what_is_changed_in_place_is_timed_without_the_copy_that_brings_it_back(
     assert timing.median_us == pytest.approx(copied.median_us, rel=0.5)
 
 
+@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.adverse])
+def test_a_task_whose_time_depends_on_data_is_timed_on_adverse_inputs_too(device: "CudaDevice", name: str) -> None:
+    problem, text = make_problem(name), TASKS[name].programs[TASKS[name].naive]
+    program = parse_program(filled(problem, text), name, "float32")
+    binary = compiled(program)
+    assert isinstance(binary, Compiled), binary
+    workbench = LocalWorkbench(device, problem)
+    workbench.draw()
+    assert isinstance(workbench.check("program", program, binary), Correct)
+    adverse = workbench.time_adverse("program")
+    assert isinstance(adverse, AdverseTiming), adverse
+    assert adverse.draw in TASKS[name].adverse
+    # What is timed afterwards is the usual draw again, and is vouched for.
+    assert isinstance(workbench.time("program"), MeasuredTiming)
+    (naive,) = workbench.baselines().routines
+    assert naive.adverse is not None
+    assert naive.adverse.timing.median_us > 0
+
+
+def test_a_histogram_of_one_bin_takes_longer_with_an_atomic_a_key(device: "CudaDevice") -> None:
+    (naive,) = device.open(make_problem("histogram", axes={"n": 2**20, "bins": 256})).baselines().routines
+    assert naive.adverse is not None
+    assert naive.adverse.timing.median_us > naive.timing.median_us
+
+
 @pytest.mark.parametrize(
     ("what", "change"),
     [
@@ -94,15 +119,22 @@ def test_a_task_runs_on_a_users_gpu(gpu: None, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_librarys_row_is_timed(gpu: None, name: str) -> None:
+def test_a_librarys_row_is_timed_and_computes_the_task(gpu: None, name: str) -> None:
     pytest.importorskip("torch")
-    from benchmarks.measure.task_libraries import ROUTINES, library_us
+    from benchmarks.measure.task_libraries import LIBRARIES, libraries_us, tensors_of
 
-    if name not in ROUTINES:
-        pytest.skip(f"PyTorch has no routine for {name}")
     problem = make_problem(name)
     drawn = draw(kinds_of(problem)[0], problem, np.random.default_rng(3))
-    assert library_us(name, drawn.inputs, problem.sizes) > 0
+    found, failed = libraries_us(name, drawn.inputs, problem.sizes)
+    assert set(failed) <= {"cublaslt"}, failed  # nvmath-python may not be installed.
+    assert set(found) == {library for library, tasks in LIBRARIES.items() if name in tasks} - set(failed)
+    assert all(us > 0 for us in found.values())
+    (output,) = (each for each in problem.operation.operands if each.role in ("output", "inout"))
+    for library in found:
+        result = LIBRARIES[library][name](tensors_of(drawn.inputs, "cuda"), problem.sizes)().cpu().numpy()
+        outputs = {output.name: result.astype(output.array_type(problem.element_type))}
+        judged = judge(Ran(outputs, guards_intact=True, inputs_intact=True), drawn)
+        assert not isinstance(judged, Mismatch), (library, judged)
 
 
 def test_the_naive_program_of_a_task_in_place_is_its_baseline(device: "CudaDevice") -> None:
@@ -111,3 +143,16 @@ def test_the_naive_program_of_a_task_in_place_is_its_baseline(device: "CudaDevic
     assert routine.routine == "naive"
     assert isinstance(routine.timing, MeasuredTiming)
     assert routine.timing.cold_us > routine.timing.median_us > 0
+
+
+def test_large_products_of_references_are_made_on_the_device(device: "CudaDevice") -> None:
+    from services.evaluator.cuda import large_products
+    from sparsesmith.operations.large_products import multiplied
+
+    numbers = np.random.default_rng(5)
+    a, b = numbers.normal(size=(3001, 1024)), numbers.normal(size=(1024, 257))
+    found = large_products.multiplied_on_device(a, b)
+    if found is None:
+        pytest.skip("cuBLAS is not installed")
+    np.testing.assert_allclose(found, a @ b, rtol=0, atol=1e-11)
+    np.testing.assert_array_equal(multiplied(a, b), found)

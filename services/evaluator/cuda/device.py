@@ -24,6 +24,7 @@ from services.evaluator.cuda.clocks import Clocks
 from services.evaluator.cuda.draws import DeviceDraws, largest_error
 from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, NUM_FRESH, HostDraws
 from services.evaluator.cuda.kernel import CudaKernel
+from services.evaluator.cuda.large_products import multiplied_on_device
 from services.evaluator.cuda.launch import LaunchRefused, cuda_errors
 from services.evaluator.cuda.layout_cache import LayoutCache
 from services.evaluator.cuda.library.baselines import LibraryRoutines
@@ -45,7 +46,8 @@ from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.formats.format import Format, Layout, Parameters
 from sparsesmith.formats.on_device.catalogue import build_on_device
 from sparsesmith.operations import Problem
-from sparsesmith.operations.operation import Expected
+from sparsesmith.operations.large_products import install
+from sparsesmith.operations.operation import Expected, adverse_draws
 from sparsesmith.operations.product import SparseProduct
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram
@@ -85,6 +87,7 @@ class CudaDevice:
         self.stopwatch = Stopwatch(self.kernels, self.l2_bytes)
         self.instruments = Instruments(self.stopwatch, self.clocks)
         rehearse_judging(self.kernels)
+        install(multiplied_on_device)
 
     @property
     def num_sms(self) -> int:
@@ -196,12 +199,13 @@ class CudaWorkload:
         return LibraryRoutines(device.library, problem.pattern, problem.workload, device.kernels, device.instruments)
 
     def baselines(self) -> Baselines:
-        """See DeviceWorkload.baselines. Checked on two draws of its own."""
+        """See DeviceWorkload.baselines. Checked on draws of its own, two and those that are called adverse."""
         self.vouch()
-        if has_library(self._problem):
+        if isinstance(self._routines, LibraryRoutines):
             return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
         first, *others = kinds_of(self._problem)
-        return self._routines.baselines(self.draw(first), self.draw(others[-1] if others else first))
+        adverse = [self.draw(name) for name in adverse_draws(self._problem.operation)]
+        return self._routines.baselines(self.draw(first), self.draw(others[-1] if others else first), adverse)
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
         """See DeviceWorkload.draw."""

@@ -73,6 +73,18 @@ class CudaKernel:
             return _refused(refusal)
         return self.vouched(timing, draw, QUICK, FEW)
 
+    def time_on(self, draw: Draw) -> MeasuredTiming | RunFailure:
+        """See LoadedKernel.time_on."""
+        try:
+            timed = self.timed_sequence(draw, QUICK, self._brief_placement)
+            with self._draws.hidden():
+                timing = timed.measure(QUICK)
+        except LaunchRefused as refusal:
+            return _refused(refusal)
+        damage = _described(self._damage(self._open_program()))
+        problem = damage or self._floor_problem(timing)
+        return Mismatch(message=f"on {draw.name} inputs: {problem}") if problem else timing
+
     def timed_sequence(self, draw: Draw, budget: TimingBudget, placement: Placement) -> TimedSequence:
         """The program on a draw at a placement, captured and ready to be timed.
 

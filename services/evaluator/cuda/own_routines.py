@@ -1,8 +1,9 @@
 """The plainest program of an operation that no library of the vendor's is asked for: its baseline, under the harness of
 candidates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from services.evaluator.adverse import slowest
 from services.evaluator.candidates import baseline_text, program_of
 from services.evaluator.checking.correctness import Correct, check
 from services.evaluator.compiling.compiler import Compiled, compile_own
@@ -10,7 +11,7 @@ from services.evaluator.cuda.arena import random_placement
 from services.evaluator.cuda.kernel import CudaKernel
 from services.evaluator.cuda.residents import HeldDraws
 from services.evaluator.cuda.timed_sequence import TimedSequence
-from services.evaluator.device import BuiltMatrix, Draw
+from services.evaluator.device import BuiltMatrix, Draw, RunFailure
 from services.evaluator.isolation.built_formats import BuiltMatrices
 from services.evaluator.measuring.interval import FULL, TimingBudget
 from sparsesmith.errors import Unavailable
@@ -33,16 +34,20 @@ class OwnRoutines:
         self._held = held
         self._kernel: CudaKernel | None = None
 
-    def baselines(self, first: Draw, second: Draw) -> Baselines:
-        """It is checked on two draws in device memory. Raises Unavailable where it does not work."""
+    def baselines(self, first: Draw, second: Draw, adverse: Sequence[Draw] = ()) -> Baselines:
+        """It is checked on these draws in device memory, and timed on the first and on the adverse ones. Raises
+        Unavailable where it does not work."""
         kernel, conversion_ms = self._loaded()
-        verdict = check(kernel, [first, second], 0)
+        verdict = check(kernel, [first, second, *adverse], 0)
         if not isinstance(verdict, Correct):
             raise Unavailable(f"the program {self.name} fails: {verdict.message}")
+        hardest = slowest(adverse, kernel.time_on)
+        if isinstance(hardest, RunFailure):
+            raise Unavailable(f"the program {self.name} cannot be timed: {hardest.message}")
         sequence = self.sequence(self.name, first, FULL)
         with self._held.hidden():
             timing = sequence.measure(FULL)
-        routine = BaselineTiming(routine=self.name, timing=timing, preparation_ms=conversion_ms)
+        routine = BaselineTiming(routine=self.name, timing=timing, preparation_ms=conversion_ms, adverse=hardest)
         return Baselines(default=self.name, routines=(routine,))
 
     def sequence(self, name: str, draw: Draw, budget: TimingBudget) -> TimedSequence:

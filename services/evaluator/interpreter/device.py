@@ -23,6 +23,7 @@ from math import prod
 
 import numpy as np
 
+from services.evaluator.adverse import slowest
 from services.evaluator.candidates import program_of
 from services.evaluator.checking.correctness import Correct, HostSeal, check
 from services.evaluator.checking.draws import draw as draw_inputs
@@ -62,6 +63,7 @@ from sparsesmith.formats.format import EMPTY_LAYOUT, WRITABLE_ROLES, Format, Lay
 from sparsesmith.formats.format import Argument as KernelArgument
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.operations import Problem
+from sparsesmith.operations.operation import adverse_draws
 from sparsesmith.program.binding import BoundBuffer, bind
 from sparsesmith.program.directives import ResolvedLaunch
 from sparsesmith.program.program import KernelProgram
@@ -240,7 +242,11 @@ class InterpreterWorkload:
         verdict = check(kernel, [checked], 0)
         if not isinstance(verdict, Correct):
             raise Unavailable(f"the baseline {name} fails: {verdict.message}")
-        return BaselineTiming(routine=name, timing=kernel.time(checked), preparation_ms=preparation_ms)
+        adverse = slowest([self.draw(kind) for kind in adverse_draws(problem.operation)], kernel.time_on)
+        if isinstance(adverse, RunFailure):
+            raise Unavailable(f"the baseline {name} fails: {adverse.message}")
+        timing = kernel.time(checked)
+        return BaselineTiming(routine=name, timing=timing, preparation_ms=preparation_ms, adverse=adverse)
 
 
 class InterpretedKernel:
@@ -262,7 +268,8 @@ class InterpretedKernel:
         self._bound = bind(program, matrix.layout, problem, NUM_MULTIPROCESSORS)
         allowance = WARP_STEPS_A_PRODUCT * problem.num_products + WARP_STEPS_A_RESULT * problem.num_results
         self._max_warp_steps = max(DEFAULT_MAX_WARP_STEPS, allowance)
-        self._counts: tuple[Counts, ...] = ()
+        self._counts: dict[str, tuple[Counts, ...]] = {}
+        """Of the first run on each draw, by its name."""
         self._waits_for_blocks = False
 
     def lack_of_registers(self, resources: Mapping[str, KernelResources]) -> Crashed | None:
@@ -308,7 +315,7 @@ class InterpretedKernel:
                 return failure(report.finding, f"input {draw.name}, kernel {resolved.kernel}")
             counts.append(report.counts)
             steps_left -= report.counts.warp_instructions
-        self._counts = self._counts or tuple(counts)
+        self._counts.setdefault(draw.name, tuple(counts))
         written = self._bound.with_role("output", "inout")
         outputs = {buffer.name: arrays[buffer.name].reshape(buffer.shape) for buffer in written}
         return Ran(outputs, guards_intact=True, inputs_intact=True)
@@ -360,19 +367,27 @@ class InterpretedKernel:
         )
 
     def time(self, draw: Draw) -> EstimatedTiming:
-        """The sum of the launches' estimates, from the counts of the first run: of `uniform` inputs, as a GPU times."""
-        total_us = sum(estimate_time(counts, grid_blocks).total_us for counts, grid_blocks in self.work())
-        return EstimatedTiming(median_us=total_us, traffic_model=TRAFFIC_MODEL)
+        """The sum of the launches' estimates, from the counts of the first run: of the draw that a GPU times."""
+        return _estimated(self.work())
+
+    def time_on(self, draw: Draw) -> EstimatedTiming | RunFailure:
+        """See LoadedKernel.time_on. From the counts of the first run on this draw, which a check has made as a rule."""
+        if draw.name not in self._counts:
+            ran = self.run(draw, None)
+            if isinstance(ran, RunFailure):
+                return ran
+        return _estimated(self._work_of(self._counts[draw.name]))
 
     def work(self) -> list[tuple[Counts, int]]:
         """What each launch did in the first run, and the number of its blocks."""
-        return [
-            (counts, prod(resolved.grid)) for counts, resolved in zip(self._counts, self._bound.launches, strict=True)
-        ]
+        return self._work_of(next(iter(self._counts.values()), ()))
+
+    def _work_of(self, launches: Sequence[Counts]) -> list[tuple[Counts, int]]:
+        return [(counts, prod(resolved.grid)) for counts, resolved in zip(launches, self._bound.launches, strict=True)]
 
     def counted(self) -> tuple[LaunchWork, ...]:
         """See Counting.counted."""
-        return tuple(map(_told, self._counts))
+        return tuple(_told(counts) for counts, _ in self.work())
 
     def replay(self, draw: Draw, start: Starts) -> Ran | RunFailure:
         return self.run(draw, start)
@@ -408,6 +423,11 @@ class InterpretedKernel:
         is_garbage = argument.role in ("scratch", "output")
         is_writable = argument.role in WRITABLE_ROLES
         return Buffer(argument.name, array, is_writable, nothing_written(array) if is_garbage else None)
+
+
+def _estimated(work: Sequence[tuple[Counts, int]]) -> EstimatedTiming:
+    total_us = sum(estimate_time(counts, grid_blocks).total_us for counts, grid_blocks in work)
+    return EstimatedTiming(median_us=total_us, traffic_model=TRAFFIC_MODEL)
 
 
 def _told(counts: Counts) -> LaunchWork:

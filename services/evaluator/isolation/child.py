@@ -55,6 +55,7 @@ class Call:
         "draw",
         "check",
         "time",
+        "time_adverse",
         "retime",
         "bits",
         "draw_first",

@@ -26,9 +26,18 @@ from services.evaluator.isolation.spares import Spares, Warmth
 from services.evaluator.isolation.workbench import Built, FinalTimes
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
+from sparsesmith.operations.operation import adverse_draws
 from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.evaluation import LaunchProfile
-from sparsesmith_proto.kernel import Baselines, Crashed, DeviceDescription, Mismatch, Rejected, Repeats
+from sparsesmith_proto.kernel import (
+    AdverseTiming,
+    Baselines,
+    Crashed,
+    DeviceDescription,
+    Mismatch,
+    Rejected,
+    Repeats,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -274,6 +283,15 @@ class SandboxedWorkbench:
 
     def time(self, kernel_id: str) -> Timing | RunFailure:
         outcome: Timing | RunFailure = self._outcome(Call("time", (kernel_id,)), self._limits.time_s)
+        return outcome
+
+    def time_adverse(self, kernel_id: str) -> AdverseTiming | RunFailure | None:
+        problem = self._opening.problem
+        if problem is None or not adverse_draws(problem.operation):
+            return None
+        outcome: AdverseTiming | RunFailure | None = self._outcome(
+            Call("time_adverse", (kernel_id,)), self._limits.time_s
+        )
         return outcome
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Protocol
 
+from services.evaluator.adverse import slowest
 from services.evaluator.checking.correctness import Correct, MemoryDamaged, check, check_as_timed
 from services.evaluator.checking.draws import choose_draws, kinds_of, system_generator
 from services.evaluator.checking.repetition import Bits, num_runs, repeated_bits
@@ -30,10 +31,12 @@ from services.evaluator.isolation.built_formats import BuiltMatrices
 from sparsesmith.cuda.occupancy import occupancy
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.operations import Problem
+from sparsesmith.operations.operation import adverse_draws
 from sparsesmith.program.binding import bind
 from sparsesmith.program.program import KernelProgram, check_sizes
 from sparsesmith_proto.evaluation import LaunchProfile, LaunchWork
 from sparsesmith_proto.kernel import (
+    AdverseTiming,
     Baselines,
     Crashed,
     DeviceDescription,
@@ -92,6 +95,11 @@ class Workbench(Protocol):
 
     def time(self, kernel_id: str) -> Timing | RunFailure:
         """Times a kernel that was checked, briefly, and checks it again as it was timed."""
+        ...
+
+    def time_adverse(self, kernel_id: str) -> AdverseTiming | RunFailure | None:
+        """Times a kernel that was checked on the inputs that the operation calls adverse, briefly, and checks it again
+        as it was timed; None where it calls none so."""
         ...
 
     def retime(self, kernel_ids: Sequence[str], routine: str) -> FinalTimes | RunFailure:
@@ -176,6 +184,7 @@ class LocalWorkbench:
         self._device_workload.vouch()
         num_products, kinds = self._problem.num_products, kinds_of(self._problem)
         names = choose_draws(num_products, self._device_workload.max_products, self._generator, kinds)
+        names = tuple(dict.fromkeys((*names, *adverse_draws(self._problem.operation))))
         self._draws = tuple(map(self._device_workload.draw, names))
         self._seal = self._device_workload.seal(self._draws)
         everything_fits = self._device_workload.max_products >= 2 * len(kinds) * num_products
@@ -200,9 +209,23 @@ class LocalWorkbench:
         return verdict
 
     def time(self, kernel_id: str) -> Timing | RunFailure:
+        kernel, timed = self._kernels[kernel_id], self._draws[0]
+        timing = kernel.time(timed)
+        outcome = timing if isinstance(timing, RunFailure) else self._checked_as_timed(kernel, timed, timing)
+        self._check_memory()
+        if isinstance(outcome, RunFailure):
+            self.unload(kernel_id)
+        return outcome
+
+    def time_adverse(self, kernel_id: str) -> AdverseTiming | RunFailure | None:
         kernel = self._kernels[kernel_id]
-        timing = kernel.time(self._draws[0])
-        outcome = timing if isinstance(timing, RunFailure) else self._checked_as_timed(kernel, timing)
+
+        def time_on(draw: Draw) -> Timing | RunFailure:
+            timing = kernel.time_on(draw)
+            return timing if isinstance(timing, RunFailure) else self._checked_as_timed(kernel, draw, timing)
+
+        adverse = adverse_draws(self._problem.operation)
+        outcome = slowest([draw for draw in self._draws if draw.name in adverse], time_on)
         self._check_memory()
         if isinstance(outcome, RunFailure):
             self.unload(kernel_id)
@@ -212,7 +235,7 @@ class LocalWorkbench:
         kernels = [self._kernels[kernel_id] for kernel_id in kernel_ids]
         retimed = self._device_workload.retime(kernels, self._draws[0], routine)
         checked = (
-            timing if isinstance(timing, RunFailure) else self._checked_as_timed(kernel, timing)
+            timing if isinstance(timing, RunFailure) else self._checked_as_timed(kernel, self._draws[0], timing)
             for kernel, timing in zip(kernels, retimed.kernels, strict=True)
         )
         final = FinalTimes(dict(zip(kernel_ids, checked, strict=True)), retimed.routine)
@@ -311,11 +334,11 @@ class LocalWorkbench:
         self.begin_batch()
         self._device_workload.close()
 
-    def _checked_as_timed(self, kernel: LoadedKernel, timing: Timing) -> Timing | RunFailure:
+    def _checked_as_timed(self, kernel: LoadedKernel, timed: Draw, timing: Timing) -> Timing | RunFailure:
         """An estimated time had no timed runs, and the machine behind it sees every read of what a program left."""
         if isinstance(timing, EstimatedTiming):
             return timing
-        timed, *others = self._draws
+        others = [draw for draw in self._draws if draw is not timed]
         other = others[int(self._generator.integers(len(others)))]
         verdict = check_as_timed(kernel, timed, other, self._generator)
         return timing if isinstance(verdict, Correct) else verdict

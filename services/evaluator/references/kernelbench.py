@@ -10,6 +10,8 @@ import torch
 from torch.func import functional_call
 
 from services.evaluator.references.problem import Given, ReferenceError, results_of
+from sparsesmith.errors import InvalidInput
+from sparsesmith.operations.imported.constants import with_constants
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 
@@ -19,7 +21,7 @@ class KernelBenchProblem:
 
     def __init__(self, text: str, constants: Mapping[str, int]) -> None:
         self._names: dict[str, Any] = {"__name__": "reference"}
-        exec(compile(with_constants(text, constants), "reference.py", "exec"), self._names)
+        exec(compile(_module(text, constants), "reference.py", "exec"), self._names)
         for name in NEEDED:
             if name not in self._names:
                 raise ReferenceError(f"the module has no {name}: a KernelBench problem defines {', '.join(NEEDED)}")
@@ -68,25 +70,12 @@ class KernelBenchProblem:
         return [*parameters, *(f"x{place}" for place in range(len(parameters), number))][:number]
 
 
-def with_constants(text: str, constants: Mapping[str, int]) -> ast.Module:
-    """The module with other whole numbers in the place of what it assigns to these names; of a tuple in the place of
-    each of its entries. Raises ReferenceError."""
-    tree = ast.parse(text)
-    assigned = {name: node for node in tree.body if isinstance(node, ast.Assign) and (name := _name_of(node))}
-    for name, number in constants.items():
-        if name not in assigned:
-            raise ReferenceError(f"set {name}: the module assigns {', '.join(assigned) or 'nothing'}", "set")
-        node, constant = assigned[name], ast.Constant(number)
-        chosen = (
-            ast.Tuple([constant] * len(node.value.elts), ast.Load()) if isinstance(node.value, ast.Tuple) else constant
-        )
-        node.value = ast.copy_location(chosen, node.value)
-    return ast.fix_missing_locations(tree)
-
-
-def _name_of(node: ast.Assign) -> str:
-    target = node.targets[0]
-    return target.id if isinstance(target, ast.Name) else ""
+def _module(text: str, constants: Mapping[str, int]) -> ast.Module:
+    """Raises ReferenceError for a name that it does not assign."""
+    try:
+        return with_constants(text, constants)
+    except InvalidInput as error:
+        raise ReferenceError(error.message, "set") from error
 
 
 def _tensor(value: Any, name: str) -> torch.Tensor:

@@ -19,12 +19,14 @@ from sparsesmith.errors import Conflict
 from sparsesmith.formats.format import EMPTY_LAYOUT, Argument
 from sparsesmith.operations import Problem
 from sparsesmith.operations.imported.card import Card, ImportedOperand
+from sparsesmith.operations.imported.constants import text_with_constants
 from sparsesmith.operations.imported.folder import DEFINITION, REFERENCE
 from sparsesmith.operations.imported.task import ImportedTask
 from sparsesmith.program.binding import BoundProgram, bind
 from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import parse_program
 from sparsesmith_proto.api import KernelReport, TunedAnswer
+from sparsesmith_proto.kernel import DeviceDescription, Workload
 
 Compile = Callable[[str, str], bytes]
 """Source and architecture: machine code."""
@@ -72,28 +74,33 @@ def exported(report: KernelReport, compiled: Compile = compile_cubin) -> tuple[s
         )
     if not isinstance(report.answer, TunedAnswer):
         raise Conflict("nothing faster was found: there is no program to export", field="answer")
-    program = parse_program(
-        extract_program(report.answer.best.candidate.program), report.workload.operation, problem.element_type
-    )
-    plan = bind(program, EMPTY_LAYOUT, problem, report.device.num_sms)
-    code = compiled(program.source, report.device.architecture)
+    return exported_program(task, problem, report.answer.best.candidate.program, report.device, compiled)
+
+
+def exported_program(
+    task: ImportedTask, problem: Problem, text: str, device: DeviceDescription, compiled: Compile = compile_cubin
+) -> tuple[str, str]:
+    """As `exported`, of a program that was found for the task on a device."""
+    program = parse_program(extract_program(text), task.name, problem.element_type)
+    plan = bind(program, EMPTY_LAYOUT, problem, device.num_sms)
+    code = compiled(program.source, device.architecture)
     match task.card.origin:
         case "flashinfer-bench":
-            return _solution(task, report, _module(task.card, report, plan, code, _RUN))
+            return _solution(task, problem.workload, device, _module(task.card, device, plan, code, _RUN))
         case "kernelbench":
-            name = f"{workload_name(report.workload)}.py"
-            return name, _module(task.card, report, plan, code, _model(task))
+            name = f"{workload_name(problem.workload)}.py"
+            return name, _module(task.card, device, plan, code, _model(task))
 
 
-def _module(card: Card, report: KernelReport, plan: BoundProgram, code: bytes, entry: str) -> str:
+def _module(card: Card, device: DeviceDescription, plan: BoundProgram, code: bytes, entry: str) -> str:
     launches = [
         (each.kernel, each.grid, each.block, each.shared_bytes, each.dependency != "full") for each in plan.launches
     ]
     lines = "\n".join(f'    b"{line}"' for line in wrap(base64.b64encode(code).decode(), _CUBIN_WIDTH))
     return Template(_SOURCE.read_text()).substitute(
         title=card.formula,
-        device=report.device.name,
-        architecture=report.device.architecture,
+        device=device.name,
+        architecture=device.architecture,
         launches=repr(launches),
         arguments=repr([_argument(each, plan) for each in plan.arguments]),
         inputs=_arrays(card, plan, "input"),
@@ -129,23 +136,25 @@ def _model(task: ImportedTask) -> str:
     parameters = {each.name: each.original for each in operands if each.is_parameter}
     results = [f"found[{each.name!r}]" for each in operands if each.role == "output"]
     return Template(_MODEL).substitute(
-        reference=(task.folder / REFERENCE).read_text(encoding="utf-8").strip(),
+        reference=text_with_constants(
+            (task.folder / REFERENCE).read_text(encoding="utf-8"), task.card.constants
+        ).strip(),
         parameters=repr(parameters),
         result=results[0] if len(results) == 1 else f"({', '.join(results)})",
     )
 
 
-def _solution(task: ImportedTask, report: KernelReport, module: str) -> tuple[str, str]:
+def _solution(task: ImportedTask, workload: Workload, device: DeviceDescription, module: str) -> tuple[str, str]:
     definition: dict[str, Any] = json.loads((task.folder / DEFINITION).read_text(encoding="utf-8"))
-    sizes = ", ".join(f"{name}={size}" for name, size in report.workload.axes.items())
+    sizes = ", ".join(f"{name}={size}" for name, size in workload.axes.items())
     solution = {
-        "name": f"sparsesmith_{workload_name(report.workload)}",
+        "name": f"sparsesmith_{workload_name(workload)}",
         "definition": definition["name"],
         "author": "sparsesmith",
-        "description": f"Tuned for {sizes or 'its sizes'} on {report.device.name}; other sizes are refused.",
+        "description": f"Tuned for {sizes or 'its sizes'} on {device.name}; other sizes are refused.",
         "spec": {
             "language": "python",
-            "target_hardware": [report.device.name],
+            "target_hardware": [device.name],
             "entry_point": "main.py::run",
             "dependencies": ["torch"],
             "destination_passing_style": True,

@@ -33,6 +33,7 @@ OPERATION = Task(
     right=_right,
     flops=lambda sizes: sizes["n"] * (sizes["n"] - 1) // 2,
     draws=DRAWS,
+    adverse=("falling",),
     programs=program_texts(__name__, "naive", "shared"),
     naive="naive",
     trial={"n": 203},

@@ -51,6 +51,7 @@ OPERATION = Task(
     right=_right,
     flops=lambda sizes: sizes["n"],
     draws=DRAWS,
+    adverse=("one_bin",),
     programs=program_texts(__name__, "naive", "shared_counts"),
     naive="naive",
     trial={"n": 1003, "bins": 29},

@@ -59,7 +59,7 @@ class Definition(Frozen):
     @property
     def text(self) -> str:
         """As it is kept."""
-        return self.model_dump_json(indent=2, exclude_defaults=True) + "\n"
+        return self.model_dump_json(indent=2, exclude_unset=True) + "\n"
 
 
 class InputSpec(Frozen):

@@ -9,6 +9,7 @@ import numpy as np
 
 from sparsesmith.operations.bounds import scaled
 from sparsesmith.operations.draws import OF_SUMS
+from sparsesmith.operations.large_products import multiplied
 from sparsesmith.operations.operand import Operand
 from sparsesmith.operations.operation import Arrays, Expected
 from sparsesmith.operations.task import Task
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 def _right(problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
     a, b = inputs["a"].astype(np.float64), inputs["b"].astype(np.float64)
-    return {"c": scaled(a @ b, np.abs(a) @ np.abs(b), 0.0, a.shape[1], problem.element_type)}
+    magnitude = multiplied(np.abs(a), np.abs(b))
+    return {"c": scaled(multiplied(a, b), magnitude, 0.0, a.shape[1], problem.element_type)}
 
 
 OPERATION = Task(

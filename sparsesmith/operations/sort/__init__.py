@@ -32,6 +32,7 @@ OPERATION = Task(
     right=_right,
     flops=lambda sizes: sizes["n"] * sizes["n"].bit_length(),
     draws=DRAWS,
+    adverse=("falling", "equal"),
     programs=program_texts(__name__, "naive", "ranks", "tiles"),
     naive="naive",
     trial={"n": 613},

@@ -33,6 +33,7 @@ OPERATION = Task(
     right=_right,
     flops=lambda sizes: sizes["n"],
     draws=DRAWS,
+    adverse=("rising", "equal"),
     programs=program_texts(__name__, "naive", "sampled"),
     naive="naive",
     trial={"n": 1003, "k": 37},

@@ -1,0 +1,21 @@
+"""Which tasks and sizes are compared with which."""
+
+from collections.abc import Mapping
+from typing import Any
+
+REDUCTIONS = ("mse", "sum", "dot", "monte_carlo", "cross_entropy", "histogram", "least_squares")
+"""FSR's seven reduction-like tasks, whose naive programs add up by atomics."""
+UNCOMPARED = ("bubble_sort", "softmax")
+"""Left out of ratios: one whose algorithm is prescribed, one that is not among the twenty."""
+LONGEST_NAIVE_US = 5e6
+"""Sizes whose naive program takes longer are left out of ratios: they would be about that program alone."""
+
+
+def is_compared(row: Mapping[str, Any]) -> bool:
+    """Whether a row counts in ratios."""
+    return bool(row.get("best")) and row["task"] not in UNCOMPARED and row["naive_us"] <= LONGEST_NAIVE_US
+
+
+def best_us(row: Mapping[str, Any]) -> float:
+    """What a user gets of a row: the naive program where nothing is faster."""
+    return float(min(row["best"]["us"], row["naive_us"]))

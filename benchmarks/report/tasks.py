@@ -1,0 +1,93 @@
+"""The section on tasks: ours over their naive programs and over libraries, beside what FSR published of its own."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from benchmarks.measure.task_groups import REDUCTIONS, best_us, is_compared
+from benchmarks.report.results import Json, geometric_mean
+
+FSR: Mapping[str, tuple[float, float]] = {
+    "sigmoid": (1.20, 1.07),
+    "matmul": (1.42, 5.26),
+    "max_pool3d": (1.13, 1.02),
+    "layer_norm": (13.1, 22.4),
+    "conv2d": (1.02, 1.05),
+    "attention": (0.70, 11.1),
+    "mse": (27.8, 36.7),
+    "transpose": (1.77, 1.56),
+    "reverse": (1.03, 1.16),
+    "relu": (1.24, 1.05),
+    "top_k": (6.06, 5.96),
+    "bubble_sort": (1.31, 1.14),
+    "copy": (1.37, 1.09),
+    "sum": (40.1, 41.3),
+    "dot": (60.0, 102.3),
+    "prefix_sum": (1.00, 0.90),
+    "cross_entropy": (12.95, 1.96),
+    "monte_carlo": (100.8, 179.3),
+    "histogram": (18.0, 25.5),
+    "least_squares": (4.86, 68.3),
+}
+"""Speed-ups over its own naive code that the table of FSR's repository (KernelPilot-V1-Basic-CUDA-Samples) names, on a
+GTX 1660 SUPER and an RTX 3090 Ti."""
+
+INTRO = (
+    "Each task is tuned by the system's own means (first programs and their knobs, without a model) and compared with its naive program and with "
+    "the best library row (PyTorch, CUB, the driver's copy, cuBLASLt); geometric means over sizes, where the naive program counts if nothing is "
+    "faster. *Adverse*: the time on inputs that are hard on usual programs over the time on the usual ones, of tasks whose times depend on data. FSR "
+    "(CUDA-LLM) has the same tasks on a GTX 1660 SUPER and an RTX 3090 Ti over naive programs of its own: other GPUs and other baselines, so that "
+    "the columns say which tasks gain, not who is faster."
+)
+
+
+def tasks_section(results: Iterable[Json]) -> list[str]:
+    """Of runs on GPUs where there are any, else of the interpreter's estimates; empty without either."""
+    runs = [each for each in results if each.get("kind") == "tasks"]
+    measured = [each for each in runs if each["times"] == "measured"]
+    parts = ["## Tasks", "", INTRO, ""] if runs else []
+    for run in measured or runs:
+        parts += [*_head(run), "", *tasks_table(run["rows"]), ""]
+    return parts
+
+
+def tasks_table(rows: Sequence[Json]) -> list[str]:
+    """A task a line; FSR's means below."""
+    lines = ["| task | over naive | over the best library | adverse | sizes | FSR, 1660S / 3090Ti |", "|---" * 6 + "|"]
+    for task in sorted({row["task"] for row in rows}):
+        own = [row for row in rows if row["task"] == task]
+        timed = [row for row in own if row.get("best") and best_us(row) > 0]
+        told = f"{FSR[task][0]:g}x / {FSR[task][1]:g}x" if task in FSR else "-"
+        adverse = [row["best"]["adverse"]["us"] / row["best"]["us"] for row in timed if "adverse" in row["best"]]
+        cells = (_over(timed, "naive_us"), _over(timed, "library_us"), _mean(adverse))
+        lines.append(f"| {task} | {' | '.join(cells)} | {len(timed)} of {len(own)} | {told} |")
+    compared = [row for row in rows if is_compared(row) and best_us(row) > 0]
+    others = {*FSR, *(row["task"] for row in rows)} - {*REDUCTIONS}
+    for name, chosen in (
+        ("all", {*REDUCTIONS, *others}),
+        ("seven reductions", {*REDUCTIONS}),
+        ("the others", others),
+    ):
+        own = [row for row in compared if row["task"] in chosen]
+        theirs = [geometric_mean([pair[side] for task, pair in FSR.items() if task in chosen]) for side in (0, 1)]
+        means = (_over(own, "naive_us"), _over(own, "library_us"))
+        lines.append(f"| **{name}** | {' | '.join(means)} | | {len(own)} | {theirs[0]:.2f}x / {theirs[1]:.2f}x |")
+    return lines
+
+
+def _head(run: Json) -> list[str]:
+    kind = "measured" if run["times"] == "measured" else "ESTIMATED by a traffic model: no statement about a device"
+    told = f"{run['device']['name']}, {kind}; {run['date']}, commit {run['commit']}; `{run['command']}`."
+    slower = run.get("slower_than_a_library", [])
+    lines = [f"{told} {run['solved']} of {run['tasks']} tasks solved at every size that was asked for."]
+    if run["sizes_left_out"]:
+        lines.append(f"{run['sizes_left_out']} sizes were left out: what is right of them takes too long on the host.")
+    if slower:
+        lines.append(f"Below 0.9 of the best library's speed: {', '.join(slower)}.")
+    return lines
+
+
+def _over(rows: Sequence[Json], other: str) -> str:
+    return _mean([row[other] / best_us(row) for row in rows if other in row])
+
+
+def _mean(ratios: Sequence[float]) -> str:
+    return f"{geometric_mean(ratios):.2f}x" if ratios else "-"
