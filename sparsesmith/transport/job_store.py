@@ -122,7 +122,7 @@ class JobStore:
                     pipeline.multi()
                     if idempotency is not None:
                         mark = f"{status.job_id} {idempotency.fingerprint}"
-                        pipeline.set(_idempotency_key(idempotency, asker), mark, ex=KEY_S)
+                        pipeline.set(_idempotency_key(idempotency.key, asker), mark, ex=KEY_S)
                     text = status.model_dump_json()
                     pipeline.hset(_job_key(status.job_id), mapping={"request": request, "status": text})
                     self._enlist(pipeline, status.job_id, asker)
@@ -132,6 +132,12 @@ class JobStore:
                     return status.job_id
                 except redis.exceptions.WatchError:
                     continue
+
+    def job_of(self, key: str, asker: Asker) -> str | None:
+        """The job that the asker's idempotency key stands for, whatever was asked. Raises Unavailable."""
+        with answering():
+            mark = self._connection.get(_idempotency_key(key, asker))
+        return None if mark is None else str(mark.decode().split()[0])
 
     def _check_quotas(self, pipeline: Pipeline, asker: Asker) -> None:
         """What is looked at is watched: two requests at once are not both the last."""
@@ -277,7 +283,7 @@ class JobStore:
     def _earlier(self, pipeline: Pipeline, idempotency: IdempotencyKey | None, asker: Asker) -> str | None:
         if idempotency is None:
             return None
-        name = _idempotency_key(idempotency, asker)
+        name = _idempotency_key(idempotency.key, asker)
         pipeline.watch(name)
         mark = pipeline.get(name)
         if mark is None:
@@ -349,11 +355,11 @@ def _events_key(job_id: str) -> str:
     return f"sparsesmith:job:{job_id}:events"
 
 
-def _idempotency_key(idempotency: IdempotencyKey, asker: Asker) -> str:
+def _idempotency_key(key: str, asker: Asker) -> str:
     """Each owner's are its own."""
     if asker.owner is None:
-        return f"sparsesmith:idempotency:{idempotency.key}"
-    return f"sparsesmith:key:{asker.owner}:idempotency:{idempotency.key}"
+        return f"sparsesmith:idempotency:{key}"
+    return f"sparsesmith:key:{asker.owner}:idempotency:{key}"
 
 
 def _list_of(owner: str) -> str:

@@ -82,6 +82,16 @@ class Ledger:
         await self._release(job)
         return await self.job(job_id), False
 
+    async def earlier(self, key: str | None, asker: Asker) -> Order | None:
+        """What the asker's key stands for already; None for what another release stored. Raises Unavailable."""
+        if key is None:
+            return None
+        try:
+            job_id = await asyncio.to_thread(self._store.job_of, key, asker)
+            return None if job_id is None else (await self.job(job_id)).order
+        except (ValidationError, NotFound):
+            return None
+
     async def _put(self, job: AcceptedJob, problem: Problem) -> None:
         try:
             for each in await asyncio.to_thread(directions_of, job.order, problem):
