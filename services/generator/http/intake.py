@@ -344,7 +344,7 @@ def _json_object(text: bytearray | msgspec.Raw, field: str) -> dict[str, msgspec
         return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{field}: expected a JSON object", field=field, limit="a JSON object") from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{field}: {error}", field=field, limit="valid JSON in UTF-8") from error
 
 
