@@ -51,6 +51,10 @@ class Inspections(Protocol):
         """By key, as far as there is an answer after so many seconds. Nothing is inspected afterwards."""
         ...
 
+    def close(self) -> None:
+        """Nothing is inspected afterwards: the job has ended, or was given back half-way."""
+        ...
+
 
 def inspection(inspections: Inspections, program: KernelProgram, binary: Compiled, most_s: float) -> Found:
     """Of one program by itself."""
@@ -66,6 +70,9 @@ class NoInspections:
 
     def found(self, most_s: float) -> dict[str, Found]:
         return {}
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 class Inspector:
@@ -132,16 +139,22 @@ class JobInspections:
         self._line = line
         self._workbench: SandboxedWorkbench | None = None
         self._futures: dict[str, Future[Found]] = {}
+        self._closed = False
 
     def ask(self, key: str, program: KernelProgram, binary: Compiled) -> None:
-        if key not in self._futures:
+        if key not in self._futures and not self._closed:
             self._futures[key] = self._line.submit(partial(self._inspect, program, binary))
 
     def found(self, most_s: float) -> dict[str, Found]:
         wait(self._futures.values(), most_s)
+        self.close()
+        return {key: _answer(future) for key, future in self._futures.items() if _is_answered(future)}
+
+    def close(self) -> None:
+        """What is under way comes to its end, within its limit."""
+        self._closed = True
         for future in self._futures.values():
             future.cancel()
-        return {key: _answer(future) for key, future in self._futures.items() if _is_answered(future)}
 
     def _inspect(self, program: KernelProgram, binary: Compiled) -> Found:
         try:

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Protocol
 
 from pydantic_core import from_json
@@ -117,6 +118,7 @@ class Grader:
         job = job.model_copy(update={"candidates": tuple(each.candidate for each in filled)})
         try:
             with (
+                closing(self._inspections(problem)) as inspections,
                 CompilationsAhead(self._compiler, device.architecture, self._compiler.timeout_s) as ahead,
                 ThreadPoolExecutor(1) as reader,
             ):
@@ -131,7 +133,7 @@ class Grader:
                     baselines = self._baselines_of(job.workload, workbench)
                 with stages.of("read"):
                     parsed = reading.result()
-                means = Means(workbench, ahead, self._inspections(problem), stages)
+                means = Means(workbench, ahead, inspections, stages)
                 report = grade_batch(job, parsed, problem, means, baselines, allowance, known)
                 if self._gate is None or not may_win(job):
                     return report

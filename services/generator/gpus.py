@@ -15,14 +15,21 @@ class Gpus:
     def __init__(self, kinds: GpuKinds) -> None:
         self._kinds = kinds
 
-    async def named(self, asked: str | None) -> str | None:
+    async def named(self, asked: str | None, earlier: str | None = None) -> str | None:
         """The whole name of the kind that a request asks for; None where it asks for none.
+
+        `earlier`: the kind that the same request meant when it came before; it still does, whoever left or joined
+        meanwhile.
 
         Raises InvalidOption where no evaluator has such a kind, or several kinds fit; Unavailable where there is no
         evaluator at all.
         """
         if asked is None:
             return None
+        if earlier is not None:
+            kind = await self.kind(earlier)
+            if _fits(asked, earlier, "" if kind is None else kind.architecture):
+                return earlier
         return chosen(asked, tuple(await asyncio.to_thread(self._kinds.living))).name
 
     async def kind(self, name: str | None) -> GpuKind | None:
@@ -44,7 +51,7 @@ def chosen(asked: str, living: Sequence[GpuKind]) -> GpuKind:
     """See `Gpus.named`."""
     if not living:
         raise Unavailable("gpu: no evaluator is there, so no kind of GPU is", field="gpu", value=asked, limit="none")
-    fitting = [kind for kind in living if _fits(asked.strip().lower(), kind)]
+    fitting = [kind for kind in living if _fits(asked, kind.name, kind.architecture)]
     if len(fitting) == 1:
         return fitting[0]
     names = _listed(fitting or living)
@@ -56,9 +63,9 @@ def chosen(asked: str, living: Sequence[GpuKind]) -> GpuKind:
     raise InvalidOption(f"gpu: {asked!r} {what} {names}", field="gpu", value=asked, limit=names)
 
 
-def _fits(asked: str, kind: GpuKind) -> bool:
-    name = kind.name.lower()
-    return asked in (name, name.removeprefix(VENDOR), kind.architecture)
+def _fits(asked: str, name: str, architecture: str) -> bool:
+    name = name.lower()
+    return asked.strip().lower() in (name, name.removeprefix(VENDOR), architecture)
 
 
 def _listed(kinds: Iterable[GpuKind]) -> str:

@@ -49,7 +49,12 @@ class KernelOrder(Message):
         options = self.options.model_copy(update=usual)
         return self.model_copy(update={"workload": workload, "options": options, "transposed": None})
 
-    def on(self, gpu: str) -> "KernelOrder":
+    @property
+    def wanted_gpu(self) -> str | None:
+        """The kind of GPU that it is for, as it was asked for until the order is accepted. None: any."""
+        return self.options.gpu
+
+    def on(self, gpu: str | None) -> "KernelOrder":
         """The same for a kind of GPU."""
         return self.model_copy(update={"options": self.options.model_copy(update={"gpu": gpu})})
 
@@ -75,6 +80,15 @@ class EvaluationOrder(Message):
     def directions(self) -> tuple[Workload, ...]:
         """See KernelOrder.directions."""
         return (self.workload,)
+
+    @property
+    def wanted_gpu(self) -> str | None:
+        """See KernelOrder.wanted_gpu."""
+        return self.gpu
+
+    def on(self, gpu: str | None) -> "EvaluationOrder":
+        """The same for a kind of GPU."""
+        return self.model_copy(update={"gpu": gpu})
 
 
 Order = Annotated[KernelOrder | EvaluationOrder, Field(discriminator="kind")]

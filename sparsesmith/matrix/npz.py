@@ -4,6 +4,7 @@
 """
 
 import math
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -36,6 +37,22 @@ _HEADER_ERRORS = (
     tokenize.TokenError,
 )
 """What NumPy's reader of headers, which is Python's parser of literals, raises for hostile ones."""
+_ARCHIVE_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+    ValueError,
+    IndexError,
+)
+"""What Python's reader of archives raises for damaged ones."""
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What NumPy writes. A few bytes of LZMA's take gigabytes for a dictionary."""
+_MAX_NAME_BYTES = 64
+"""Of a format."""
 _CHUNK_BYTES = 1 << 20
 _MEMBERS = {
     "csr": ("indptr", "indices", "data"),
@@ -95,11 +112,18 @@ def read_arrays(stream: IO[bytes], limits: MatrixLimits) -> Arrays:
             announced = sum(member.file_size for member in members)
             check_limit("decompressed size in bytes", announced, limits.max_decompressed_bytes)
             return {member.filename.removesuffix(".npy"): _read_array(archive, member, limits) for member in members}
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except _ARCHIVE_ERRORS as error:
         raise InvalidMatrix(f"file: damaged .npz: {error}", field="file") from error
 
 
 def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: MatrixLimits) -> npt.NDArray[np.generic]:
+    if member.compress_type not in _COMPRESSIONS:
+        raise InvalidMatrix(
+            f"{member.filename}: compressed by method {member.compress_type}, only deflate is read",
+            field=member.filename,
+            value=member.compress_type,
+            limit="stored, deflate",
+        )
     with archive.open(member) as stream:
         shape, fortran_order, dtype = _read_array_header(stream, member.filename)
         if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None or not dtype.itemsize:
@@ -144,15 +168,23 @@ def _read_array_header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], b
 
 def _format_name(arrays: Arrays) -> str:
     stored = arrays.get("format")
-    name = str(stored.item()) if stored is not None and stored.size == 1 and stored.dtype.kind == "U" else ""
-    if stored is not None and stored.size == 1 and stored.dtype.kind == "S":
-        name = bytes(stored.item()).decode("ascii", "replace")
+    name = "" if stored is None else _text(stored)
     if name not in _MEMBERS:
         known = ", ".join(_MEMBERS)
         raise InvalidMatrix(
             f"file: format {name!r} is not a sparse format of SciPy ({known})", field="format", value=name, limit=known
         )
     return name
+
+
+def _text(stored: npt.NDArray[np.generic]) -> str:
+    """Of an array of one short text; nothing of others. What is no character counts as an unknown one: NumPy itself
+    trips over numbers beyond the last character, and JSON over halves of a pair."""
+    if stored.size != 1 or stored.dtype.itemsize > _MAX_NAME_BYTES:
+        return ""
+    encodings = {"S": "ascii", "U": "utf-32-be" if stored.dtype.byteorder == ">" else "utf-32-le"}
+    encoding = encodings.get(stored.dtype.kind)
+    return "" if encoding is None else stored.tobytes().decode(encoding, "replace").rstrip("\0")
 
 
 def _shape(stored: npt.NDArray[np.generic]) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Connections to Redis (or Valkey): one address for all services."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,6 +10,8 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from sparsesmith.errors import InvalidOption, Unavailable
+
+log = logging.getLogger(__name__)
 
 Redis = Any
 """A `redis.Redis`: a connection pool, safe to share between threads, whose replies are bytes, as RQ needs them.
@@ -51,13 +54,35 @@ def connect(address: str) -> Redis:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Turns a Redis that does not answer, or is full, into Unavailable."""
+    """Turns a Redis that does not answer, is full, or refuses a command, because somebody keeps another thing under a
+    name of ours, into Unavailable."""
     try:
         yield
     except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
         raise Unavailable(f"Redis does not answer: {error}", field="redis_url") from error
     except redis.exceptions.OutOfMemoryError as error:
         raise Unavailable(f"Redis is full: {error}", field="redis_url") from error
+    except redis.exceptions.ResponseError as error:
+        raise Unavailable(f"Redis refuses a command: {error}", field="redis_url") from error
+
+
+def text_of(element: bytes) -> str | None:
+    """None for what is no text: others write to Redis, too."""
+    try:
+        return element.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def texts_of(connection: Redis, key: str, elements: Iterable[bytes]) -> list[str] | None:
+    """Elements of a sorted set; None where some were no texts: those are taken out of it, and a word is in the log."""
+    found = {element: text_of(element) for element in elements}
+    bad = [element for element, text in found.items() if text is None]
+    if not bad:
+        return [text for text in found.values() if text is not None]
+    connection.zrem(key, *bad)
+    log.error("%d elements of %s are no text and were taken out: %.100r", len(bad), key, bad[0])
+    return None
 
 
 def is_answering(connection: Redis) -> bool:

@@ -17,12 +17,13 @@ Not protected against: evaluators of releases before this one, which take from t
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
+from pydantic import TypeAdapter, ValidationError
 from rq.job import Job
 from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 
-from sparsesmith.transport.connection import Pipeline, Redis, answering
+from sparsesmith.transport.connection import Pipeline, Redis, answering, text_of
 from sparsesmith_proto.evaluation import EvaluationJob, InstantJob
 from sparsesmith_proto.kernel import DeviceDescription, DeviceKind
 
@@ -221,6 +222,9 @@ def queue_of(gpu: str | None) -> str:
     return QUEUE_NAME if gpu is None else f"{QUEUE_NAME}.{re.sub('[^A-Za-z0-9_-]+', '-', gpu)}"
 
 
+_KINDS = TypeAdapter(GpuKind)
+
+
 class GpuKinds:
     """The kinds that a Redis knows. Safe to share between threads."""
 
@@ -236,12 +240,13 @@ class GpuKinds:
         """Every kind that there ever was, by its queue. Raises Unavailable."""
         with answering():
             told = self._connection.hgetall(GPUS)
-        return {queue.decode(): _kind_of(text) for queue, text in sorted(told.items())}
+        kinds = {text_of(queue): _kind_of(text) for queue, text in sorted(told.items())}
+        return {queue: kind for queue, kind in kinds.items() if queue is not None and kind is not None}
 
     def queues(self) -> Sequence[str]:
         """Those of kinds, also of such that a job named and nobody told of. Raises Unavailable."""
         with answering():
-            used = {key.decode().removeprefix(_KEY) for key in self._connection.smembers("rq:queues")}
+            used = {(text_of(key) or "").removeprefix(_KEY) for key in self._connection.smembers("rq:queues")}
         return sorted({name for name in used if name.startswith(f"{QUEUE_NAME}.")} | self.known().keys())
 
     def absent(self) -> Sequence[str]:
@@ -266,10 +271,13 @@ class GpuKinds:
             return int(self._connection.exists(*workers)) if workers else 0
 
 
-def _kind_of(text: bytes) -> GpuKind:
-    """As evaluators of any release tell it: what we do not know is left out."""
-    names = {field.name for field in fields(GpuKind)}
-    return GpuKind(**{name: value for name, value in json.loads(text).items() if name in names})
+def _kind_of(text: bytes) -> GpuKind | None:
+    """As evaluators of any release tell it: what we do not know is left out. None for what tells of no kind: it costs
+    the others nothing."""
+    try:
+        return _KINDS.validate_json(text)
+    except ValidationError:
+        return None
 
 
 def meta_of(job: EvaluationJob | InstantJob) -> dict[str, str]:

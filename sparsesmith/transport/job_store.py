@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import redis
+from pydantic import ValidationError
 
 from sparsesmith.errors import Conflict, NotFound
 from sparsesmith.transport.accounts import check_new_job, unfinished_key, used
 from sparsesmith.transport.audit import write_entry
-from sparsesmith.transport.connection import MAX_BLOCK_MS, Pipeline, Redis, answering
+from sparsesmith.transport.connection import MAX_BLOCK_MS, Pipeline, Redis, answering, text_of, texts_of
 from sparsesmith_proto.api import Cancelled, Failed, Finished, Graded, JobStatus
 from sparsesmith_proto.keys import ApiKey, AuditEntry
 
@@ -122,7 +123,7 @@ class JobStore:
                     pipeline.multi()
                     if idempotency is not None:
                         mark = f"{status.job_id} {idempotency.fingerprint}"
-                        pipeline.set(_idempotency_key(idempotency, asker), mark, ex=KEY_S)
+                        pipeline.set(_idempotency_key(idempotency.key, asker), mark, ex=KEY_S)
                     text = status.model_dump_json()
                     pipeline.hset(_job_key(status.job_id), mapping={"request": request, "status": text})
                     self._enlist(pipeline, status.job_id, asker)
@@ -132,6 +133,12 @@ class JobStore:
                     return status.job_id
                 except redis.exceptions.WatchError:
                     continue
+
+    def job_of(self, key: str, asker: Asker) -> str | None:
+        """The job that the asker's idempotency key stands for, whatever was asked. Raises Unavailable."""
+        with answering():
+            mark = _mark_of(self._connection.get(_idempotency_key(key, asker)))
+        return None if mark is None else mark[0]
 
     def _check_quotas(self, pipeline: Pipeline, asker: Asker) -> None:
         """What is looked at is watched: two requests at once are not both the last."""
@@ -178,8 +185,11 @@ class JobStore:
         return self._field(job_id, "request")
 
     def status(self, job_id: str) -> JobStatus:
-        """How far it is. Raises NotFound, Unavailable."""
-        return JobStatus.model_validate_json(self._field(job_id, "status"))
+        """How far it is. Raises NotFound, also for what cannot be read; Unavailable."""
+        try:
+            return JobStatus.model_validate_json(self._field(job_id, "status"))
+        except ValidationError as error:
+            raise unreadable(job_id) from error
 
     def update(self, status: JobStatus, canceller: Asker | None = None) -> bool:
         """A new state, whose event is written once; a final one takes the job off the unfinished lists and starts its
@@ -226,10 +236,14 @@ class JobStore:
         They are listed from now on: releases that kept no list may have accepted them.
         """
         with answering():
-            accepted = self._connection.zrange(_UNFINISHED, 0, -1, withscores=True)
+            while True:
+                accepted = dict(self._connection.zrange(_UNFINISHED, 0, -1, withscores=True))
+                job_ids = texts_of(self._connection, _UNFINISHED, accepted)
+                if job_ids is not None:
+                    break
             if accepted:
-                self._connection.zadd(_ALL, dict(accepted), nx=True)
-            return [job_id.decode() for job_id, _ in accepted]
+                self._connection.zadd(_ALL, accepted, nx=True)
+            return job_ids
 
     def newest(self, limit: int, before: str | None = None, owner: str | None = None) -> list[str]:
         """Ids of up to `limit` jobs, or of those of one key, the newest first; those accepted before a job, where one
@@ -239,13 +253,19 @@ class JobStore:
         """
         name = _ALL if owner is None else _list_of(owner)
         with answering():
-            first = 0
-            if before is not None:
-                rank = self._connection.zrevrank(name, before)
-                if rank is None:
-                    raise NotFound(f"no job {before} in the list", field="before", value=before)
-                first = int(rank) + 1
-            return [job_id.decode() for job_id in self._connection.zrevrange(name, first, first + limit - 1)]
+            while True:
+                first = 0 if before is None else self._rank(name, before) + 1
+                found = self._connection.zrevrange(name, first, first + limit - 1)
+                job_ids = texts_of(self._connection, name, found)
+                if job_ids is not None:
+                    return job_ids
+
+    def _rank(self, name: str, job_id: str) -> int:
+        """From the newest."""
+        rank = self._connection.zrevrank(name, job_id)
+        if rank is None:
+            raise NotFound(f"no job {job_id} in the list", field="before", value=job_id)
+        return int(rank)
 
     def keeps(self, job_id: str, owner: str | None = None) -> bool:
         """Whether a job is still stored; one that is not leaves the lists. Raises Unavailable."""
@@ -268,28 +288,25 @@ class JobStore:
                 end = JobEvent(FIRST_EVENT, self.status(job_id))
                 return [end] if after in ("0", "0-0") else []
             replies = self._connection.xread({key: after}, block=min(block_ms, MAX_BLOCK_MS) or None)
-        return [
-            JobEvent(event_id.decode(), JobStatus.model_validate_json(fields[b"status"]))
-            for _, entries in replies or []
-            for event_id, fields in entries
-        ]
+        told = [_event_of(event_id, fields) for _, entries in replies or [] for event_id, fields in entries]
+        return [event for event in told if event is not None]
 
     def _earlier(self, pipeline: Pipeline, idempotency: IdempotencyKey | None, asker: Asker) -> str | None:
         if idempotency is None:
             return None
-        name = _idempotency_key(idempotency, asker)
+        name = _idempotency_key(idempotency.key, asker)
         pipeline.watch(name)
-        mark = pipeline.get(name)
+        mark = _mark_of(pipeline.get(name))
         if mark is None:
             return None
-        job_id, fingerprint = mark.decode().split()
+        job_id, fingerprint = mark
         if fingerprint != idempotency.fingerprint:
             raise Conflict(
                 f"Idempotency-Key {idempotency.key!r} was used with another request",
                 field="Idempotency-Key",
                 value=idempotency.key,
             )
-        return str(job_id)
+        return job_id
 
     def _field(self, job_id: str, field: str) -> str:
         with answering():
@@ -297,7 +314,9 @@ class JobStore:
             goes = self._connection.zscore(_GOES, job_id) if found is None else None
         if found is None:
             raise _no_job(job_id, goes)
-        return bytes(found).decode()
+        if (text := text_of(found)) is None:
+            raise unreadable(job_id)
+        return text
 
     def _has_gone(self, job_id: str) -> bool:
         """Whether its time is over; what is left of it goes."""
@@ -314,8 +333,9 @@ class JobStore:
             excess = self._connection.zcount(_GOES, f"({now}", "+inf") - self._history.max_jobs
             if excess <= 0:
                 return
-            for job_id in self._connection.zrangebyscore(_GOES, f"({now}", "+inf", start=0, num=excess):
-                self._connection.delete(*_keys(job_id.decode()))
+            found = self._connection.zrangebyscore(_GOES, f"({now}", "+inf", start=0, num=excess)
+            for job_id in texts_of(self._connection, _GOES, found) or []:
+                self._connection.delete(*_keys(job_id))
                 self._connection.zadd(_GOES, {job_id: now})
             self._connection.zremrangebyrank(_GOES, 0, -self._history.max_jobs - MAX_GONE - 1)
 
@@ -323,6 +343,26 @@ class JobStore:
 def candidates_key(job_id: str) -> str:
     """Of what was tried for a job (`candidate_store`); it goes with the job."""
     return f"sparsesmith:job:{job_id}:candidates"
+
+
+def _mark_of(mark: bytes | None) -> tuple[str, str] | None:
+    """What a key stands for: a job and a request's fingerprint; None also for what cannot be read."""
+    parts = [] if mark is None else (text_of(mark) or "").split()
+    return (parts[0], parts[1]) if len(parts) == 2 else None
+
+
+def _event_of(event_id: bytes, fields: dict[bytes, bytes]) -> JobEvent | None:
+    """None for one that cannot be read."""
+    try:
+        return JobEvent(event_id.decode(), JobStatus.model_validate_json(fields.get(b"status", b"")))
+    except ValidationError:
+        return None
+
+
+def unreadable(job_id: str) -> NotFound:
+    """Of a job that is there."""
+    message = f"job {job_id} cannot be read: another release stored it, or it was damaged"
+    return NotFound(message, field="job_id", value=job_id)
 
 
 def _no_job(job_id: str, goes: float | None) -> NotFound:
@@ -349,11 +389,11 @@ def _events_key(job_id: str) -> str:
     return f"sparsesmith:job:{job_id}:events"
 
 
-def _idempotency_key(idempotency: IdempotencyKey, asker: Asker) -> str:
+def _idempotency_key(key: str, asker: Asker) -> str:
     """Each owner's are its own."""
     if asker.owner is None:
-        return f"sparsesmith:idempotency:{idempotency.key}"
-    return f"sparsesmith:key:{asker.owner}:idempotency:{idempotency.key}"
+        return f"sparsesmith:idempotency:{key}"
+    return f"sparsesmith:key:{asker.owner}:idempotency:{key}"
 
 
 def _list_of(owner: str) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, generate_latest
 
 from sparsesmith.errors import Unavailable
-from sparsesmith.transport.connection import Redis, answering
+from sparsesmith.transport.connection import Redis, answering, text_of, texts_of
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +42,14 @@ class MetricsChannel:
         """Texts of the workers that were heard of lately. Raises Unavailable."""
         with answering():
             self._connection.zremrangebyscore(_WORKERS, "-inf", time.time())
-            workers = [worker.decode() for worker in self._connection.zrange(_WORKERS, 0, -1)]
+            workers = texts_of(self._connection, _WORKERS, self._connection.zrange(_WORKERS, 0, -1)) or []
             texts = self._connection.mget([_PREFIX + worker for worker in workers]) if workers else []
-        found = zip(workers, texts, strict=True)
-        return {worker: text.decode() for worker, text in found if text is not None and len(text) <= MAX_TEXT_BYTES}
+        short = {
+            worker: text_of(text)
+            for worker, text in zip(workers, texts, strict=True)
+            if text is not None and len(text) <= MAX_TEXT_BYTES
+        }
+        return {worker: text for worker, text in short.items() if text is not None}
 
 
 @contextmanager

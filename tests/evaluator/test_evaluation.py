@@ -145,6 +145,9 @@ class Asked:
         self.patience_s.append(most_s)
         return {}
 
+    def close(self) -> None:
+        """Nothing is under way."""
+
 
 def test_what_a_user_wrote_is_inspected_and_of_the_fastest_what_no_family_wrote(
     process: DeviceProcess, compiler: Compiler

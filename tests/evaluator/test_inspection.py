@@ -4,19 +4,22 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 import scipy.sparse
 
-from services.evaluator.allowance import allowance_of
+from services.evaluator.allowance import UNHURRIED, Allowance, Stopped, allowance_of
 from services.evaluator.candidates import Filled, parse_candidates, parse_text
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.device import Inspected
 from services.evaluator.devices import InterpreterFactory
 from services.evaluator.grading import Means, grade_batch
-from services.evaluator.inspection import Found, Inspector, NoInspections, inspection
-from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.inspection import Found, Inspections, Inspector, NoInspections, inspection
+from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench, StageLimits
+from services.evaluator.jobs import Grader
+from services.evaluator.local import HeldMatrix
 from services.evaluator.stages import Stages
 from sparsesmith.errors import Unavailable
 from sparsesmith.families import FamilyInstance, propose
@@ -213,3 +216,68 @@ def test_an_answer_that_takes_too_long_is_none_and_nothing_is_left_to_do(
     later = inspector.of(problem)
     later.ask("later", program, binary)
     assert isinstance(later.found(PATIENCE_S)["later"], Inspected)
+
+
+class Waiting(DeviceProcess):
+    """An interpreter whose first inspection waits for a word, and that counts them."""
+
+    def __init__(self) -> None:
+        super().__init__(InterpreterFactory("sm_90"), StageLimits())
+        self.may_go_on = threading.Event()
+        self.num_inspected = 0
+
+    def open(self, problem: Problem, allowance: Allowance = UNHURRIED) -> SandboxedWorkbench:
+        assert self.may_go_on.wait(PATIENCE_S)
+        workbench = super().open(problem, allowance)
+        inspect = workbench.inspect
+
+        def counted(program: KernelProgram, binary: Compiled) -> Any:
+            self.num_inspected += 1
+            return inspect(program, binary)
+
+        workbench.inspect = counted  # type: ignore[method-assign]
+        return workbench
+
+
+class Counted:
+    """Inspections, and of how many programs they were asked."""
+
+    def __init__(self, inspections: Inspections) -> None:
+        self.num_asked = 0
+        self._inspections = inspections
+        self.found = inspections.found
+
+    def ask(self, key: str, program: KernelProgram, binary: Compiled) -> None:
+        self.num_asked += 1
+        self._inspections.ask(key, program, binary)
+
+    def close(self) -> None:
+        self._inspections.close()
+
+
+def test_nothing_of_a_job_that_is_given_back_half_way_stays_in_the_line(compiler: Compiler) -> None:
+    pattern = make_pattern(20, 20, 0.2)
+    workload = make_workload(pattern)
+    texts = [program_text(f"right {number}") for number in range(5, 11)]
+    job = EvaluationJob(
+        job_id="job",
+        workload=workload,
+        candidates=tuple(make_candidate(text, f"c{number}") for number, text in enumerate(texts)),
+    )
+    interpreter, process = Waiting(), DeviceProcess(MisbehavingFactory(), StageLimits(start_s=60))
+    with closing(Inspector(lambda: interpreter)) as inspector, closing(process):
+        inspector.wait_until_started()
+        counted = Counted(inspector.of(Problem(workload, pattern)))
+        grader = Grader(
+            process, compiler, inspections=lambda problem: counted, must_stop=lambda: counted.num_asked >= 4
+        )
+        with pytest.raises(Stopped):
+            grader.grade(job, HeldMatrix(pattern, None))
+        interpreter.may_go_on.set()
+        later = inspector.of(Problem(workload, pattern))
+        program = parse_text(HONEST, workload)
+        assert isinstance(program, KernelProgram)
+        binary = compiler.compile(program.source, "sm_90")
+        assert isinstance(binary, Compiled)
+        assert isinstance(inspection(later, program, binary, PATIENCE_S), Inspected)
+        assert interpreter.num_inspected <= 2, "the one that was under way, and the later job's"

@@ -153,6 +153,38 @@ def test_a_form_may_leave_the_field_empty(http: httpx.Client, fleet: KindEvaluat
 
 
 @pytest.mark.parametrize("path", ["/v1/kernels", "/v1/evaluations"])
+@pytest.mark.parametrize("asked", ["l40s", "sm_89"])
+@pytest.mark.parametrize("left", [("w1",), ("w0", "w1")], ids=["one kind", "all"])
+def test_a_request_that_comes_again_after_its_kind_has_left_is_the_job_it_was(
+    redis_url: str, http: httpx.Client, path: str, asked: str, left: tuple[str, ...]
+) -> None:
+    fields = {"program": "//@ format csr"} if path == "/v1/evaluations" else {"search": "families"}
+    body = {"matrix": MATRIX, "budget": {"candidates": 4, "seconds": 10}, "gpu": asked, **fields}
+    headers = {"Prefer": "wait=20", "Idempotency-Key": "once"}
+    first = http.post(path, json=body, headers=headers)
+    assert first.json()["status"]["state"] in ("finished", "graded"), first.text
+    connect(redis_url).delete(*(f"rq:worker:{name}" for name in left))
+    again = http.post(path, json=body, headers=headers)
+    assert (again.status_code, again.json()["job_id"]) == (200, first.json()["job_id"])
+    other = http.post(path, json=body, headers={"Idempotency-Key": "another"})
+    assert other.status_code == (422 if left == ("w1",) else 503)
+
+
+def test_a_generation_that_two_kinds_have_by_now_means_the_one_that_it_meant(
+    redis_url: str, http: httpx.Client
+) -> None:
+    headers = {"Idempotency-Key": "once"}
+    body = {"matrix": MATRIX, "search": "families", "gpu": "sm_90"}
+    first = http.post("/v1/kernels", json=body, headers=headers)
+    announce(redis_url, H200, L40S, H100)
+    again = http.post("/v1/kernels", json=body, headers=headers)
+    assert again.json()["job_id"] == first.json()["job_id"]
+    assert http.post("/v1/kernels", json=body).status_code == 422
+    elsewhere = http.post("/v1/kernels", json={**body, "gpu": "L40S"}, headers=headers)
+    assert elsewhere.status_code == 409, "the key stands for another request"
+
+
+@pytest.mark.parametrize("path", ["/v1/kernels", "/v1/evaluations"])
 def test_a_kind_that_no_evaluator_has_is_refused_before_anything_is_queued(
     http: httpx.Client, fleet: KindEvaluators, path: str
 ) -> None:

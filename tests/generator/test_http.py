@@ -209,6 +209,7 @@ def test_a_wrong_field_is_named(client: httpx.Client, body: dict[str, Any], stat
         b"\xff\xfe",
         b'{"matrix": {"num_rows": NaN}}',
         b'{"operation": "\xff", "matrix": {}}',
+        b'{"\xff": 1}',
         b'{"matrix": ' + b"[" * 90_000,
         b'{"matrix":' * 9000,
     ],

@@ -5,7 +5,7 @@ import io
 import itertools
 import tracemalloc
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -287,6 +287,50 @@ FORMATS = {
     "dia": {"format": "dia", "shape": [3, 3], "offsets": [0], "data": [[1.0, 2, 3]]},
     "bsr": {"format": "bsr", "shape": [2, 2], "indptr": [0, 1], "indices": [0], "data": [[[1.0, 2], [3, 4]]]},
 }
+
+
+def archive_of(arrays: Mapping[str, object], compression: int = zipfile.ZIP_STORED, **members: bytes) -> bytes:
+    """Of arrays, some of whose members are given as bytes."""
+    written = zipfile.ZipFile(io.BytesIO(npz_of(**arrays)))
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", compression) as archive:
+        for name in written.namelist():
+            archive.writestr(name, members.get(name.removesuffix(".npy"), written.read(name)))
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    "letters",
+    [b"\xff\xff\xff\xff", b"\x00\xd8\x00\x00", b"\x00\x00\x00\x80" * 3, b"c\0\0\0" * 9000],
+    ids=["beyond the last character", "half a pair", "negative", "long"],
+)
+def test_a_format_that_is_no_text_is_an_error_of_ours_that_json_can_tell(letters: bytes) -> None:
+    header = f"{{'descr': '<U{len(letters) // 4}', 'fortran_order': False, 'shape': ()}}".encode()
+    member = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + letters
+    with pytest.raises(InvalidMatrix, match="is not a sparse format") as refusal:
+        read_matrix(archive_of(FORMATS["csr"], format=member), "a.npz")
+    refusal.value.message.encode()
+    assert len(f"{refusal.value.message}{refusal.value.value}".encode()) < 300
+
+
+def test_a_format_in_big_endian_text_is_read() -> None:
+    pattern, _ = read_matrix(npz_of(**{**FORMATS["csr"], "format": np.array("csr", ">U3")}), "a.npz")
+    assert pattern.nnz == 3
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compressions_that_numpy_does_not_write_are_refused(compression: int) -> None:
+    with pytest.raises(InvalidMatrix, match="only deflate is read") as refusal:
+        read_matrix(archive_of(FORMATS["csr"], compression), "a.npz")
+    assert refusal.value.limit == "stored, deflate"
+
+
+def test_an_offset_before_the_archive_is_damage() -> None:
+    content = bytearray(make_npz(GOOD, compressed=False))
+    directory = content.index(b"PK\1\2")
+    content[directory + 42 : directory + 46] = b"\xff" * 4  # Where the first member begins.
+    with pytest.raises(InvalidMatrix, match=r"damaged \.npz"):
+        read_matrix(bytes(content), "a.npz")
 
 
 def npy_member(shape: str, kind: str) -> bytes:

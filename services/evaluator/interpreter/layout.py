@@ -67,8 +67,9 @@ WINDOW_BYTES = 1 << 32
     COLUMN_REGION,  # cache: the region that this instruction used last
     COLUMN_SPACE,
     COLUMN_LINE,
+    COLUMN_REPLACES,  # atomic exchange whose old value nothing uses: it needs none
     NUM_COLUMNS,
-) = range(30)
+) = range(31)
 
 SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_CONST, SPACE_PARAM = range(6)
 

@@ -24,7 +24,7 @@ def create_app(service: Service) -> FastAPI:
     needs_keys = asks_for_keys(service.settings)
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, generate_unique_id_function=openapi.operation_id)
     app.state.service = service
-    app.state.intake = Intake(service.settings, service.writers, service.gpus)
+    app.state.intake = Intake(service.settings, service.writers)
     app.include_router(routes.router)
     app.include_router(view_routes.router)
     app.include_router(task_routes.router)

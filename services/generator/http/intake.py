@@ -16,7 +16,6 @@ from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
-from services.generator.gpus import Gpus
 from services.generator.heap import trim_heap
 from services.generator.http.body_limit import JSON, media_type
 from services.generator.http.index_lists import PIECE_BYTES, BodyStream
@@ -68,11 +67,10 @@ Parse = Callable[[], Ordered[Options]]
 class Intake:
     """Reads requests within the service's limits."""
 
-    def __init__(self, settings: GeneratorSettings, writers: Writers, gpus: Gpus) -> None:
-        """`writers`, `gpus`: those that a request may name."""
+    def __init__(self, settings: GeneratorSettings, writers: Writers) -> None:
+        """`writers`: those that a request may name."""
         self._settings = settings
         self._writers = writers
-        self._gpus = gpus
         self._parsing = asyncio.Semaphore(settings.max_parsed_matrices)
 
     @asynccontextmanager
@@ -100,10 +98,9 @@ class Intake:
         try:
             async with self._received(request, kind) as parse, self._parsing:
                 ordered = await asyncio.to_thread(parse)
-                options, problem = ordered
-                num_bytes = 0 if problem.matrix is None else problem.matrix.num_bytes
-                gpu = await self._gpus.named(options.gpu)
-                yield options.model_copy(update={"gpu": gpu}), problem
+                matrix = ordered[1].matrix
+                num_bytes = 0 if matrix is None else matrix.num_bytes
+                yield ordered
         finally:
             if num_bytes >= TRIM_BYTES:
                 await asyncio.to_thread(trim_heap)
@@ -347,7 +344,7 @@ def _json_object(text: bytearray | msgspec.Raw, field: str) -> dict[str, msgspec
         return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{field}: expected a JSON object", field=field, limit="a JSON object") from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{field}: {error}", field=field, limit="valid JSON in UTF-8") from error
 
 

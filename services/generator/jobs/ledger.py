@@ -9,13 +9,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import assert_never
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from services.generator.orders import AcceptedJob, Order, directions_of, fingerprint
 from sparsesmith.errors import Conflict, NotFound, QuotaExceeded, Unavailable
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
-from sparsesmith.transport.job_store import Asker, IdempotencyKey, JobEvent, JobStore
+from sparsesmith.transport.job_store import Asker, IdempotencyKey, JobEvent, JobStore, unreadable
 from sparsesmith.transport.pattern_store import PatternStore
 from sparsesmith_proto.api import (
     Cancelled,
@@ -82,6 +82,16 @@ class Ledger:
         await self._release(job)
         return await self.job(job_id), False
 
+    async def earlier(self, key: str | None, asker: Asker) -> Order | None:
+        """What the asker's key stands for already; None for what another release stored. Raises Unavailable."""
+        if key is None:
+            return None
+        try:
+            job_id = await asyncio.to_thread(self._store.job_of, key, asker)
+            return None if job_id is None else (await self.job(job_id)).order
+        except NotFound:
+            return None
+
     async def _put(self, job: AcceptedJob, problem: Problem) -> None:
         try:
             for each in await asyncio.to_thread(directions_of, job.order, problem):
@@ -94,10 +104,13 @@ class Ledger:
             raise
 
     async def job(self, job_id: str) -> AcceptedJob:
-        """Raises NotFound, Unavailable."""
+        """Raises NotFound, also for what cannot be read; Unavailable."""
         request = await asyncio.to_thread(self._store.request, job_id)
         status = await self.status(job_id)
-        return AcceptedJob(job_id, datetime.fromisoformat(status.accepted_at), _ORDERS.validate_json(request))
+        try:
+            return AcceptedJob(job_id, datetime.fromisoformat(status.accepted_at), _ORDERS.validate_json(request))
+        except ValueError as error:
+            raise unreadable(job_id) from error
 
     async def page(self, limit: int, before: str | None, owner: str | None = None) -> JobPage:
         """Up to `limit` jobs, or of those of one key, the newest first; those accepted before a job, where one is
@@ -125,7 +138,7 @@ class Ledger:
             job = await self.job(job_id)
             for workload in job.order.directions:
                 await asyncio.to_thread(self._patterns.hold, workload, job_id)
-        except (ValidationError, NotFound) as error:
+        except NotFound as error:
             log.error("unfinished job %s cannot be taken up: %s", job_id, error)
             return None
         return job
@@ -145,7 +158,7 @@ class Ledger:
     async def _summary(self, job_id: str) -> JobSummary | None:
         try:
             job, state = await self.job(job_id), (await self.status(job_id)).status
-        except (ValidationError, NotFound) as error:
+        except NotFound as error:
             log.warning("job %s is not listed: %s", job_id, error)
             return None
         return JobSummary(

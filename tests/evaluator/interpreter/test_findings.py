@@ -464,3 +464,33 @@ def test_shuffled_blocks_and_warps_each_run_once_in_an_order_that_the_generator_
         orders.append(blocks.tolist())
     assert orders[0] != orders[1]
     assert list(range(12)) not in orders
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "__shared__ int left[32]; y[t] = atomicAdd(&left[t], 0) == 7;",
+        "__shared__ int left[32]; y[t] = atomicExch(&left[t], 5) == 7;",
+        "__shared__ int left[32]; y[t] = atomicCAS(&left[t], 5, 6) == 7;",
+        "__shared__ int left[32]; atomicMax(&left[t], 5); y[t] = 1;",
+        "__shared__ unsigned long long left[32]; ((int*)left)[2 * t] = 0; y[t] = atomicAdd(&left[t], 0ull) == 7;",
+    ],
+)
+def test_an_atomic_on_shared_memory_that_nothing_wrote_is_found(run: RUN, body: str) -> None:
+    finding = finding_of(run, body)
+    assert finding.kind == "uninitialised_shared"
+    assert finding.message.startswith("atomic operation on shared memory that no thread of the block has written")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "left[t] = 0; y[t] = atomicAdd(&left[t], 1);",
+        "atomicExch(&left[t], 5); y[t] = atomicAdd(&left[t], 1);",
+        "atomicExch(&left[t], 5); y[t] = left[t];",
+    ],
+)
+def test_an_exchange_whose_old_value_nobody_uses_writes(run: RUN, body: str) -> None:
+    head = 'extern "C" __global__ void k(float* y) { int t = threadIdx.x; __shared__ int left[32];'
+    source = f"{head}\n{body}\n}}"
+    assert run(source, 1, 32, Buffer("y", np.zeros(32, np.float32), True)).finding is None

@@ -20,6 +20,7 @@ from services.evaluator.interpreter.layout import (
     ATOMIC_XOR,
     COLUMN_CODE,
     COLUMN_D0,
+    COLUMN_REPLACES,
     COLUMN_S1,
     COLUMN_S2,
     COLUMN_SIZE,
@@ -37,7 +38,7 @@ from services.evaluator.interpreter.layout import (
 )
 from services.evaluator.interpreter.machine.intrinsics import bits_of_float, double_of_bits, float_of_bits, machine_code
 from services.evaluator.interpreter.machine.memory import count_access, lane_address, translate_lanes
-from services.evaluator.interpreter.machine.shadow import note_write
+from services.evaluator.interpreter.machine.shadow import note_old_value, note_write
 from services.evaluator.interpreter.machine.state import (
     LAUNCH_CELLS,
     LAUNCH_CHECK,
@@ -187,6 +188,8 @@ def atomic(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
     for lane in range(32):
         if mask >> lane & 1:
             offset = m.scratch[lane]
+            if not row[COLUMN_REPLACES] and _is_checked(m, offset):
+                note_old_value(m, pc, warp, lane, offset, lane_address(m, pc, warp, lane), size)
             note_atomic(m, pc, warp, lane, offset, size, now)
             if row[COLUMN_WIDE]:
                 value = as_int64(m.longs[(value_row >> 3) + lane])
@@ -204,8 +207,13 @@ def atomic(m: Machine, pc: int, warp: int, mask: int, now: int) -> None:
 
 
 @machine_code
+def _is_checked(m: Machine, offset: int) -> bool:
+    return m.launch[LAUNCH_CHECK] != 0 and offset < m.launch[LAUNCH_CELLS] << 2
+
+
+@machine_code
 def note_atomic(m: Machine, pc: int, warp: int, lane: int, offset: int, size: int, now: int) -> None:
     """Check and note a strong write."""
-    if m.launch[LAUNCH_CHECK] and offset < m.launch[LAUNCH_CELLS] << 2:
+    if _is_checked(m, offset):
         address = lane_address(m, pc, warp, lane)
         note_write(m, pc, warp, lane, offset, address, size, ACCESS_ATOMIC, 1, now)

@@ -52,6 +52,7 @@ def _what_happened(
     values: Sequence[int], kernel: DecodedKernel, places: Sequence[Place], grid: Position, block: Position
 ) -> str:
     access = _ACCESS_WORDS.get(values[layout.FOUND_ACCESS], "access")
+    reading = f"{access} on" if values[layout.FOUND_ACCESS] == layout.ACCESS_ATOMIC else f"{access} of"
     size, address = values[layout.FOUND_SIZE], values[layout.FOUND_ADDRESS]
     target = _name_address(address, kernel, places)
     match values[layout.FOUND_KIND]:
@@ -66,9 +67,9 @@ def _what_happened(
                 return f"constant {access}, which may move up past griddepcontrol.wait (__restrict__?): {target}"
             return f"{access} before griddepcontrol.wait, while earlier kernels may still run: {target}"
         case layout.FINDING_UNINITIALISED_SHARED:
-            return f"read of shared memory that no thread of the block has written: {target}"
+            return f"{reading} shared memory that no thread of the block has written: {target}"
         case layout.FINDING_UNINITIALISED_READ:
-            return f"read of memory that the program has not written before: {target}"
+            return f"{reading} memory that the program has not written before: {target}"
         case layout.FINDING_UNINITIALISED_LOCAL:
             return f"read of local memory that its thread has not written before: {target}"
         case layout.FINDING_CHANGING_CONSTANT:

@@ -14,6 +14,7 @@ What it takes for a race and is none: one warp reads and writes half a word, ano
 from __future__ import annotations
 
 from services.evaluator.interpreter.layout import (
+    ACCESS_ATOMIC,
     ACCESS_READ,
     ACCESS_WRITE,
     COUNT_BLOCK,
@@ -152,6 +153,20 @@ def note_read(
             _record_race(m, pc, thread, address + part, size, ACCESS_READ, cell, TIME_STRONG)
             return
         _note_reader(m, pc, warp, thread, cell, now)
+
+
+@machine_code
+def note_old_value(m: Machine, pc: int, warp: int, lane: int, offset: int, address: int, size: int) -> None:
+    """Check that what an atomic operation finds was written; what it then leaves counts as written."""
+    touched = _touched_bytes(offset, size)
+    shared = offset < m.launch[LAUNCH_SHARED_BYTES]
+    for part in range(0, size, 4):
+        cell = (offset + part) >> 2
+        initialised = marks_of(m, cell)[CELL_INITIALISED_BYTES] if _fresh(m, cell, shared) else 0
+        if touched & ~initialised:
+            kind = FINDING_UNINITIALISED_SHARED if shared else FINDING_UNINITIALISED_READ
+            record(m, kind, pc, warp * 32 + lane, address + part, size, ACCESS_ATOMIC)
+            return
 
 
 @machine_code

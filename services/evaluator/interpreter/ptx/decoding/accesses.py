@@ -151,7 +151,30 @@ def decode_atomic(decoder: Decoder) -> None:
         count=1,
         wide=wide,
         strong=1,
+        replaces=int(operator == "exch" and not _is_used(decoder, result)),
     )
+
+
+def _is_used(decoder: Decoder, result: Operand | None) -> bool:
+    """Whether another instruction of the function names the register."""
+    if not isinstance(result, Register):
+        return False
+    others = (each for each in decoder.frame.function.instructions if each is not decoder.instruction)
+    return any(result.number in _numbers((each.guard, *each.operands)) for each in others)
+
+
+def _numbers(operands: Sequence[Operand | None]) -> set[int]:
+    """Of the registers that operands name."""
+    numbers: set[int] = set()
+    for operand in operands:
+        match operand:
+            case Register(number=number) | Address(base=Register(number=number)):
+                numbers.add(number)
+            case Group(elements=elements):
+                numbers |= _numbers(elements)
+            case _:
+                pass
+    return numbers
 
 
 def decode_copy(decoder: Decoder) -> None:
