@@ -31,7 +31,7 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.matrices.suites import Matrix, core_sources
-from benchmarks.measure.throughput import _job
+from benchmarks.measure.throughput import first_programs
 from benchmarks.origin import ROOT, command, device_folder, source_commit
 from benchmarks.tuning.sweep import Plan, parse_plan
 from services.evaluator.candidates import parse_candidate, parse_text
@@ -468,7 +468,7 @@ def _compared_part(part: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def _jobs(matrices: Sequence[Matrix], plan: Plan) -> list[EvaluationJob]:
     cost = CostModels(ROOT / "models" / "cost-h200").expected()
-    return [_job(matrix, plan, cost) for matrix in matrices]
+    return [first_programs(matrix, plan, cost) for matrix in matrices]
 
 
 def _matrices(options: argparse.Namespace) -> list[Matrix]:

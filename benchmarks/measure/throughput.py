@@ -43,16 +43,16 @@ STOP_S = 30
 
 def main() -> None:
     options = _options()
-    matrices = _matrices(options)
+    matrices = some_matrices(options)
     plans = [parse_plan(text) for text in options.plan]
     cost = CostModels(options.cost_model).expected()
     rows: list[dict[str, Any]] = []
-    with _evaluator() as (patterns, queue):
+    with evaluators(1) as (patterns, queue):
         for matrix in matrices:
             patterns.put(matrix.pattern)
-        device = graded([_job(matrices[0], plans[0], cost)], queue, START_S)[0].device
+        device = graded([first_programs(matrices[0], plans[0], cost)], queue, START_S)[0].device
         for plan in plans:
-            jobs = [_job(matrix, plan, cost) for matrix in matrices[1:]]
+            jobs = [first_programs(matrix, plan, cost) for matrix in matrices[1:]]
             began = time.monotonic()
             reports = graded(jobs, queue, JOB_S)
             rows.append(_row(plan, reports, time.monotonic() - began))
@@ -81,20 +81,25 @@ def _write(
 
 
 @contextmanager
-def _evaluator() -> Iterator[tuple[PatternStore, EvaluationQueue]]:
-    """A Valkey and an evaluator of its own, both ended afterwards."""
+def evaluators(count: int) -> Iterator[tuple[PatternStore, EvaluationQueue]]:
+    """A Valkey and evaluators of its own, each on a GPU of its own where there are any; all ended afterwards."""
     with tempfile.TemporaryDirectory() as state:
         valkey = EmbeddedValkey(Path(state) / "valkey")
         valkey.start()
         connection = connect(valkey.address)
-        log = Path(state) / "evaluator.log"
-        environment = {**os.environ, "SPARSESMITH_REDIS_URL": valkey.address}
-        evaluator = processes.start([sys.executable, "-m", "services.evaluator"], log, environment)
+        logs = [Path(state) / f"evaluator-{number}.log" for number in range(count)]
+        environment = {
+            **os.environ,
+            "SPARSESMITH_REDIS_URL": valkey.address,
+            "SPARSESMITH_EVALUATOR_GPU_CLAIMS_DIR": state,
+        }
+        started = [processes.start([sys.executable, "-m", "services.evaluator"], log, environment) for log in logs]
         try:
             yield PatternStore(connection), EvaluationQueue(connection)
         finally:
-            processes.stop(evaluator, STOP_S)
-            print(log.read_text(encoding="utf-8")[-2000:], file=sys.stderr)
+            for evaluator, log in zip(started, logs, strict=True):
+                processes.stop(evaluator, STOP_S)
+                print(log.read_text(encoding="utf-8")[-2000:], file=sys.stderr)
             valkey.stop()
 
 
@@ -111,7 +116,7 @@ def graded(jobs: Sequence[EvaluationJob], queue: EvaluationQueue, limit_s: float
     return reports
 
 
-def _job(matrix: Matrix, plan: Plan, cost: CostModel) -> EvaluationJob:
+def first_programs(matrix: Matrix, plan: Plan, cost: CostModel) -> EvaluationJob:
     """The cost model's first programs for a matrix."""
     grid = grid_of(matrix.pattern, plan.operation, plan.element_type, plan.num_dense_cols)
     instances = Tuner(grid, cost, TuningLimits(candidates=plan.limit)).next_batch(plan.limit)
@@ -153,7 +158,7 @@ def plan_name(plan: Plan) -> str:
     return f"{plan.operation}{columns}-{plan.element_type}"
 
 
-def _matrices(options: argparse.Namespace) -> list[Matrix]:
+def some_matrices(options: argparse.Namespace) -> list[Matrix]:
     """Spread evenly over those that are small enough."""
     sources = example_sources() if options.pack is None else core_sources(options.pack)
     matrices = [matrix for source in sources if (matrix := source.load()).pattern.nnz <= options.max_nnz]
