@@ -448,6 +448,27 @@ def test_a_full_queue_is_told(redis_url: str, evaluators: Evaluators) -> None:
         evaluators.released.set()
 
 
+def test_a_request_that_comes_again_is_its_old_job_though_the_queue_is_full(
+    redis_url: str, evaluators: Evaluators
+) -> None:
+    evaluators.released.clear()
+    with live_service(redis_url, evaluators, max_running_jobs=1, max_waiting_jobs=1) as client:
+
+        def posted(key: str) -> httpx.Response:
+            return client.post("/v1/kernels", json=kernel_request(), headers={"Idempotency-Key": key})
+
+        first = posted("first")
+        while not evaluators.jobs:
+            time.sleep(0.02)
+        waits = posted("waits")
+        assert (first.status_code, waits.status_code) == (202, 202)
+        assert posted("new").status_code == 503
+        for key, earlier in (("first", first), ("waits", waits)):
+            again = posted(key)
+            assert (again.status_code, again.headers["location"]) == (202, earlier.headers["location"])
+        evaluators.released.set()
+
+
 def test_jobs_share_the_evaluators(redis_url: str) -> None:
     evaluators = Evaluators(seconds=0.05)
     with live_service(redis_url, evaluators, batch_candidates=2, max_running_jobs=2, cache_ttl_s=0) as client:

@@ -79,9 +79,11 @@ class Jobs:
     ) -> JobStatus:
         """Store the job, then queue it. The same asker, key and order give the same job; askers are served in turns.
 
-        Raises Unavailable when the queue is full, Conflict for a key that stands for another order, QuotaExceeded.
+        Raises Unavailable when the queue is full and the key is new, Conflict for a key that stands for another order,
+        QuotaExceeded.
         """
-        if len(self._waiting) + self._reserved >= self._limits.max_waiting:
+        is_full = len(self._waiting) + self._reserved >= self._limits.max_waiting
+        if is_full and await self._ledger.earlier(idempotency_key, asker) is None:
             raise Unavailable(
                 f"{len(self._waiting)} jobs are waiting already", field="queue", limit=self._limits.max_waiting
             )
