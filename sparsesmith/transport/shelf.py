@@ -5,7 +5,8 @@ last of them gives it back, it goes; otherwise some time after its last use. Wha
 bound entries go that were not used for `keep_s` and that no unfinished job needs, the longest unused first; where that
 is not enough, what is new is refused.
 
-What an earlier release stored is counted when it is next used, and only its age removes it.
+What an earlier release stored is counted when it is next used, and only its age removes it. A sum that is no number is
+counted anew; a size that is none counts as nothing.
 """
 
 from collections.abc import Mapping
@@ -31,19 +32,32 @@ _LIBRARY = """
 local expiries, sizes, total, unfinished = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now = tonumber(redis.call('TIME')[1])
 
+local function whole(text)
+  return text and string.match(text, '^%-?%d+$') and tonumber(text)
+end
+
+local function size_of(entry)
+  return whole(redis.call('HGET', sizes, entry)) or 0
+end
+
 local function forget(entry)
-  redis.call('DECRBY', total, redis.call('HGET', sizes, entry) or 0)
+  redis.call('DECRBY', total, size_of(entry))
   redis.call('HDEL', sizes, entry)
   redis.call('ZREM', expiries, entry)
 end
 
 local function count(entry, size, seconds)
-  redis.call('INCRBY', total, size - (redis.call('HGET', sizes, entry) or 0))
+  redis.call('INCRBY', total, size - size_of(entry))
   redis.call('HSET', sizes, entry, size)
   redis.call('ZADD', expiries, now + seconds, entry)
 end
 
 local function settle()
+  if redis.call('EXISTS', total) == 1 and not whole(redis.call('GET', total)) then
+    local sum = 0
+    for _, size in ipairs(redis.call('HVALS', sizes)) do sum = sum + (whole(size) or 0) end
+    redis.call('SET', total, sum)
+  end
   for _, entry in ipairs(redis.call('ZRANGEBYSCORE', expiries, '-inf', now)) do forget(entry) end
 end
 
@@ -65,7 +79,7 @@ local function use(entry, user, seconds)
   if user ~= '' then redis.call('SADD', users, user) end
   redis.call('EXPIRE', entry, seconds)
   redis.call('EXPIRE', users, seconds)
-  local size = redis.call('HGET', sizes, entry)
+  local size = whole(redis.call('HGET', sizes, entry))
   if not size then
     size = 0
     for _, field in ipairs(redis.call('HKEYS', entry)) do size = size + redis.call('HSTRLEN', entry, field) end
@@ -175,7 +189,9 @@ class Shelf:
     def num_bytes(self) -> int:
         """Stored or announced now. Raises Unavailable."""
         with answering():
-            return int(self._connection.get(TOTAL) or 0)
+            total = bytes(self._connection.get(TOTAL) or b"0")
+        # What is no number is counted anew at the next use.
+        return int(total) if total.removeprefix(b"-").isdigit() else 0
 
     def _make_room(self, entry: str, size: int) -> None:
         limits = self._limits

@@ -12,6 +12,7 @@ from sparsesmith.transport.connection import Redis
 from sparsesmith.transport.gpu_kinds import GPUS, GpuKind, GpuKinds
 from sparsesmith.transport.job_store import Asker, History, IdempotencyKey, JobStore
 from sparsesmith.transport.metrics_channel import MetricsChannel
+from sparsesmith.transport.shelf import SIZES, TOTAL, Shelf, ShelfLimits
 from sparsesmith_proto.api import Cancelled, JobState, JobStatus, Queued
 from tests.transport.messages import device_named
 
@@ -99,3 +100,21 @@ def test_another_kind_of_thing_under_a_name_of_ours_is_told_as_an_outage(redis_c
     redis_connection.set("sparsesmith:jobs:all", "a text where a list should be")
     with pytest.raises(Unavailable, match="WRONGTYPE"):
         JobStore(redis_connection).newest(5)
+
+
+@pytest.mark.parametrize("damage", [NO_TEXT, b"many", b"1e5", b""])
+def test_the_sum_of_what_is_stored_is_counted_anew_where_it_is_no_number(
+    redis_connection: Redis, damage: bytes
+) -> None:
+    shelf = Shelf(redis_connection, ShelfLimits(max_bytes=10_000))
+    shelf.put("first", {"content": "x" * 1000}, "j1")
+    counted = shelf.num_bytes()
+    redis_connection.set(TOTAL, damage)
+    assert shelf.num_bytes() == 0
+    shelf.put("second", {"content": "x" * 1000}, "j2")
+    assert shelf.num_bytes() == 2 * counted
+    redis_connection.hset(SIZES, "first", damage)
+    assert shelf.release("first", "j1")
+    assert shelf.use("second")
+    with pytest.raises(Unavailable, match="beyond 10000"):
+        shelf.put("third", {"content": "x" * 9000}, "j3")
