@@ -62,6 +62,12 @@ def test_one_command_makes_an_evaluated_policy_and_runs_no_stage_twice(
     tokenizers = [json.loads((tmp_path / name / "tokenizer.json").read_text()) for name in ("policy", "work")]
     assert tokenizers[0] == tokenizers[1]
     assert not list((tmp_path / "work").glob("*.pt"))
+    assert list(run_stage([*recipe, "--variants", "1", "--until", "sft"])) == [*STAGES[:4], "teach", *STAGES[4:7]]
+    assert {name: (tmp_path / "work" / f"{name}.report.json").stat().st_mtime_ns for name in STAGES[:4]}.items() <= (
+        ended.items()
+    )
+    supervised = load_policy(tmp_path / "policy").description.training["supervised"]
+    assert (supervised["train_workloads"], supervised["taught"]) == (10, 5), "the one that was measured as often as all"
 
 
 def test_a_stage_runs_again_once_a_file_of_it_has_changed(data: list[str], tmp_path: Path) -> None:

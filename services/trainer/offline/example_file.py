@@ -67,6 +67,7 @@ def _written(workload: WorkloadTargets) -> dict[str, Any]:
         "measured": [[each.program, each.family, each.median_us, each.plain] for each in workload.measured],
         "improvements": [[each.parent, each.report, each.child, each.gain] for each in workload.improvements],
         "repairs": [[each.failed, each.report, each.working] for each in workload.repairs],
+        **({"is_expected": True} if workload.is_expected else {}),
     }
 
 
@@ -80,4 +81,5 @@ def _read(line: Mapping[str, Any], rule: TargetRule) -> WorkloadTargets:
         targets_of(measured, rule),
         tuple(Improvement(*each) for each in line["improvements"]),
         tuple(Repair(*each) for each in line["repairs"]),
+        line.get("is_expected", False),
     )

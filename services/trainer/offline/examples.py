@@ -125,6 +125,8 @@ class Examples:
             gains = [math.log(each.gain) for each in workload.improvements]
             edit = workload.improvements[_chosen_by(gains, generator)]
             return self._after("improve", index, edit.parent, edit.report, edit.child)
+        if workload.is_expected:
+            return None
         target = self._one_target(index, generator)
         times = [each.median_us for each in workload.measured]
         first_slower = bisect_left(times, LEAST_STEP * times[target])

@@ -19,6 +19,7 @@ RECORDS = tuple(
     ROOT / "benchmarks" / "records" / f"{name}.jsonl.xz" for name in ("h200", "h200-validation", "h200-grids")
 )
 HARVEST = ROOT / "benchmarks" / "records" / "h200-harvest.jsonl.xz"
+COST_MODEL = ROOT / "models" / "cost-h200"
 SPLIT = ROOT / "benchmarks" / "split.csv"
 OWN_SOURCES = ("sparsesmith", "services", "tests/kernels/good")
 """What the repository holds of device code, where no corpus is given."""
@@ -48,6 +49,9 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--harvest", type=Path, nargs="*", default=[HARVEST], help="packed harvests")
     parser.add_argument(
         "--corpus", type=Path, nargs="*", default=[], help="sources; default: what the repository holds"
+    )
+    parser.add_argument(
+        "--variants", type=int, default=0, help="of each matrix of the train side, taught by the cost model (`teach`)"
     )
     parser.add_argument("--until", help="the last stage to run: `pack` ends before what wants a GPU")
     parser.add_argument("--device", default="cpu")
@@ -91,6 +95,13 @@ def stages(options: argparse.Namespace) -> list[Stage]:
     # A small collection has few files: a larger share is held out, so that there is something to measure on.
     share = "0.02" if options.corpus else "0.1"
     data, device = ["--examples", examples, *patterns], ["--device", options.device]
+    made, taught = work / "taught.pack", work / "taught.jsonl.xz"
+    teaching = _stage(
+        "teach",
+        [*patterns, "--split", options.split, "--cost-model", COST_MODEL, "--variants", str(options.variants)],
+        ["--out-patterns", made, "--out", taught],
+    )
+    learned = [*data, made, "--taught", taught] if options.variants else data
     return [
         _stage("corpus", sources, ["--held-out-share", share, "--out", corpus]),
         _stage("programs", records, ["--out", programs]),
@@ -100,6 +111,7 @@ def stages(options: argparse.Namespace) -> list[Stage]:
             ["--out", tokenizer, *shlex.split(options.tokenizer)],
         ),
         _stage("examples", records, [*(["--harvest", *options.harvest] if options.harvest else []), "--out", examples]),
+        *([teaching] if options.variants else []),
         _stage("pack", ["--corpus", corpus, "--programs", programs], ["--tokenizer", tokenizer, "--out", tokens]),
         _stage(
             "pretrain",
@@ -108,7 +120,7 @@ def stages(options: argparse.Namespace) -> list[Stage]:
         ),
         _stage(
             "sft",
-            [*data, "--tokenizer", tokenizer, "--pretrained", pretrained, "--save", work / "sft.pt"],
+            [*learned, "--tokenizer", tokenizer, "--pretrained", pretrained, "--save", work / "sft.pt"],
             ["--out", options.out, *device, *shlex.split(options.sft)],
         ),
         _stage("nats", [*data, "--policy", options.out], device),

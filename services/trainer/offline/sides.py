@@ -39,6 +39,11 @@ class Patterns:
         self._named = {name: pattern for path in paths if path.is_file() for name, pattern in read_pack(path)}
         self._files = {file.stem: file for path in paths if path.is_dir() for file in path.glob("*.npz")}
 
+    @property
+    def names(self) -> list[str]:
+        """Of all, in order."""
+        return sorted({*self._named, *self._files})
+
     def __contains__(self, name: str) -> bool:
         """By name alone."""
         return name in self._named or name in self._files

@@ -23,6 +23,7 @@ from services.trainer.offline.saved_run import SavedRun
 from services.trainer.offline.sides import SIDES, Patterns
 from services.trainer.offline.supervised import SupervisedSettings, held_out_nats, train_supervised
 from services.trainer.offline.targets import TargetRule, WorkloadTargets
+from services.trainer.offline.teaching import mixed
 from services.trainer.policy_model import PolicyNetworks, num_parameters
 from services.trainer.tokenizer import load_tokenizer
 from sparsesmith.matrix.pattern import Pattern
@@ -46,6 +47,8 @@ def add_sft(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pretrained", type=Path, required=True, help="folder of the language model")
     parser.add_argument("--encoder", choices=ENCODER_KINDS, default="profiled")
     parser.add_argument("--name", default="sparsesmith-28m")
+    parser.add_argument("--taught", type=Path, help="what the stage `teach` wrote, learned from beside the examples")
+    parser.add_argument("--taught-share", type=float, default=0.5, help="of an epoch, about; default 0.5")
     parser.add_argument("--save", type=Path, help="the run's state: with it, a run that was killed goes on")
     parser.add_argument("--save-every-s", type=float, default=60.0)
     parser.add_argument("--out", type=Path, required=True, help="folder of the policy")
@@ -88,8 +91,9 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 def _run_sft(options: argparse.Namespace) -> dict[str, object]:
     settings, rule = fields_from(SupervisedSettings, options), fields_from(TargetRule, options)
     rules, tokenizer = fields_from(ExampleRules, options), load_tokenizer(options.tokenizer)
-    known = read_examples(options.examples, rule)
-    train, validation = (Examples(known.workloads[side], tokenizer, rules, settings.seed) for side in SIDES)
+    known, taught = read_examples(options.examples, rule), _taught(options, rule)
+    train = Examples(mixed(known.workloads["train"], taught, options.taught_share), tokenizer, rules, settings.seed)
+    validation = Examples(known.workloads["validation"], tokenizer, rules, settings.seed)
     for reason, count in (train.left_out + validation.left_out).items():
         print(f"{count} {reason} are left out", file=sys.stderr)
     networks = fresh_networks(options.pretrained, options.encoder)
@@ -97,11 +101,14 @@ def _run_sft(options: argparse.Namespace) -> dict[str, object]:
     pool = build_pool(patterns, options.encoder, options.prompt_samples, settings.device, options.processes)
     print(f"{num_parameters(networks)} parameters, {len(train)} + {len(validation)} workloads", file=sys.stderr)
     made = {"settings": asdict(settings), "targets": asdict(rule), "examples": asdict(rules)}
-    files = (options.examples, options.tokenizer, *sorted(options.pretrained.glob("*.safetensors")))
-    shown = {"encoder": options.encoder, "prompt_samples": options.prompt_samples}
-    saved = SavedRun(options.save, {**made, **shown, **inputs_of(files)}, options.save_every_s)
+    more = () if options.taught is None else (options.taught,)
+    files = (options.examples, *more, options.tokenizer, *sorted(options.pretrained.glob("*.safetensors")))
+    how = {"encoder": options.encoder, "prompt_samples": options.prompt_samples}
+    if taught:
+        how |= {"taught": len(taught), "taught_share": options.taught_share}
+    saved = SavedRun(options.save, {**made, **how, **inputs_of(files)}, options.save_every_s)
     report = train_supervised(networks, pool, train, validation, settings, log=told, saved=saved)
-    summary = {**made, "records": known.head, **asdict(report)}
+    summary = {**made, **how, "records": known.head, **asdict(report)}
     training = {**_pretraining_report(options.pretrained), "supervised": summary}
     version = FEATURE_VERSIONS[options.encoder]
     description = PolicyDescription(options.name, options.encoder, feature_version=version, training=training)
@@ -109,6 +116,15 @@ def _run_sft(options: argparse.Namespace) -> dict[str, object]:
     save_tokenizer(tokenizer.to_str(), options.out)
     saved.end()
     return summary
+
+
+def _taught(options: argparse.Namespace, rule: TargetRule) -> Sequence[WorkloadTargets]:
+    """Raises SystemExit for a share that leaves nothing of the one or the other."""
+    if options.taught is None:
+        return ()
+    if not 0 < options.taught_share < 1:
+        raise SystemExit(f"--taught-share is {options.taught_share}: must be above 0 and below 1")
+    return read_examples(options.taught, rule).workloads["train"]
 
 
 def _run_evaluate(options: argparse.Namespace) -> dict[str, object]:

@@ -78,6 +78,9 @@ class WorkloadTargets:
     improvements: tuple[Improvement, ...] = ()
     """Of a harvest; any slower program of `measured` is improved by a target, too."""
     repairs: tuple[Repair, ...] = ()
+    is_expected: bool = False
+    """Nobody measured it: times are what a cost model expects, over the first one's. It teaches to write, not to
+    improve."""
 
     def time_of(self, program: str) -> float | None:
         """Measured time of a program text, None where it was not measured. Microseconds."""

@@ -49,7 +49,8 @@ def _run_value(options: argparse.Namespace) -> dict[str, object]:
     settings, tokenizer = fields_from(ValueSettings, options), load_tokenizer(options.tokenizer)
     known, programs = read_examples(options.examples, TargetRule()), Programs(tokenizer)
     most = settings.max_program_tokens
-    sides = {side: [programs.within(judged(each, Device()), most) for each in known.workloads[side]] for side in SIDES}
+    measured = {side: [each for each in known.workloads[side] if not each.is_expected] for side in SIDES}
+    sides = {side: [programs.within(judged(each, Device()), most) for each in measured[side]] for side in SIDES}
     torch.manual_seed(settings.seed)
     model = _fresh(options, tokenizer.get_vocab_size(), settings.seed)
     patterns = Patterns(options.patterns)
