@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -43,9 +43,11 @@ from sparsesmith.prompts.arrays import ENCODER_KINDS, FEATURE_VERSIONS, EncoderK
 def add_sft(parser: argparse.ArgumentParser) -> None:
     """Options of the supervised stage."""
     _add_data(parser)
-    parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--pretrained", type=Path, required=True, help="folder of the language model")
-    parser.add_argument("--encoder", choices=ENCODER_KINDS, default="profiled")
+    parser.add_argument("--tokenizer", type=Path, help="needed with --pretrained; a policy has its own")
+    start = parser.add_mutually_exclusive_group(required=True)
+    start.add_argument("--pretrained", type=Path, help="folder of the language model, which gets a fresh encoder")
+    start.add_argument("--policy", type=Path, help="folder of a policy that is to learn on")
+    parser.add_argument("--encoder", choices=ENCODER_KINDS, default="profiled", help="with --pretrained")
     parser.add_argument("--name", default="sparsesmith-28m")
     parser.add_argument("--taught", type=Path, help="what the stage `teach` wrote, learned from beside the examples")
     parser.add_argument("--taught-share", type=float, default=0.5, help="of an epoch, about; default 0.5")
@@ -90,32 +92,63 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 def _run_sft(options: argparse.Namespace) -> dict[str, object]:
     settings, rule = fields_from(SupervisedSettings, options), fields_from(TargetRule, options)
-    rules, tokenizer = fields_from(ExampleRules, options), load_tokenizer(options.tokenizer)
+    rules, start = fields_from(ExampleRules, options), _start(options)
+    tokenizer, networks, kind = start.tokenizer, start.networks, start.networks.encoder.kind
     known, taught = read_examples(options.examples, rule), _taught(options, rule)
     train = Examples(mixed(known.workloads["train"], taught, options.taught_share), tokenizer, rules, settings.seed)
     validation = Examples(known.workloads["validation"], tokenizer, rules, settings.seed)
     for reason, count in (train.left_out + validation.left_out).items():
         print(f"{count} {reason} are left out", file=sys.stderr)
-    networks = fresh_networks(options.pretrained, options.encoder)
     patterns = _patterns(options.patterns, [*train.workloads, *validation.workloads])
-    pool = build_pool(patterns, options.encoder, options.prompt_samples, settings.device, options.processes)
+    pool = build_pool(patterns, kind, options.prompt_samples, settings.device, options.processes)
     print(f"{num_parameters(networks)} parameters, {len(train)} + {len(validation)} workloads", file=sys.stderr)
     made = {"settings": asdict(settings), "targets": asdict(rule), "examples": asdict(rules)}
     more = () if options.taught is None else (options.taught,)
-    files = (options.examples, *more, options.tokenizer, *sorted(options.pretrained.glob("*.safetensors")))
-    how = {"encoder": options.encoder, "prompt_samples": options.prompt_samples}
+    files = (options.examples, *more, *start.files)
+    how = {"encoder": kind, "prompt_samples": options.prompt_samples}
     if taught:
         how |= {"taught": len(taught), "taught_share": options.taught_share}
     saved = SavedRun(options.save, {**made, **how, **inputs_of(files)}, options.save_every_s)
     report = train_supervised(networks, pool, train, validation, settings, log=told, saved=saved)
     summary = {**made, **how, "records": known.head, **asdict(report)}
-    training = {**_pretraining_report(options.pretrained), "supervised": summary}
-    version = FEATURE_VERSIONS[options.encoder]
-    description = PolicyDescription(options.name, options.encoder, feature_version=version, training=training)
+    training = {**start.training, "supervised": summary}
+    description = PolicyDescription(options.name, kind, feature_version=FEATURE_VERSIONS[kind], training=training)
     save_policy(Policy(networks.model, networks.encoder, description), options.out)
     save_tokenizer(tokenizer.to_str(), options.out)
     saved.end()
     return summary
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What the stage begins with."""
+
+    networks: PolicyNetworks
+    tokenizer: Tokenizer
+    training: Mapping[str, object]
+    """How it was made."""
+    files: Sequence[Path]
+
+
+def _start(options: argparse.Namespace) -> _Start:
+    """A language model with a fresh encoder, or a whole policy. Raises SystemExit for a tokenizer that is missing, or
+    not the policy's own."""
+    folder = options.policy or options.pretrained
+    own = None if options.policy is None else folder / "tokenizer.json"
+    path = options.tokenizer or own
+    if path is None:
+        raise SystemExit("--pretrained needs --tokenizer")
+    tokenizer, weights = load_tokenizer(path), sorted(folder.glob("*.safetensors"))
+    if own is None:
+        networks = fresh_networks(folder, options.encoder)
+        return _Start(networks, tokenizer, _pretraining_report(folder), (path, *weights))
+    if tokenizer.to_str() != load_tokenizer(own).to_str():
+        raise SystemExit(f"--tokenizer {path} is not that of the policy {folder}: leave it out")
+    policy = load_policy(folder)
+    before = {**policy.description.training, "from": policy.description.name}
+    if "supervised" in before:
+        before["supervised_before"] = before.pop("supervised")
+    return _Start(PolicyNetworks(policy.model, policy.encoder), tokenizer, before, (path, *weights))
 
 
 def _taught(options: argparse.Namespace, rule: TargetRule) -> Sequence[WorkloadTargets]:
