@@ -12,11 +12,11 @@ from services.generator.answers import Answers
 from services.generator.channels import Channels
 from services.generator.fleet import evaluator_views, gpu_views, trainer_views
 from services.generator.gpus import Gpus
+from services.generator.jobs.arrivals import Arrivals
 from services.generator.jobs.jobs import JobLimits, Jobs
 from services.generator.jobs.ledger import Ledger
 from services.generator.listings import MAX_LISTINGS, Listings
 from services.generator.metrics import Gauges, Metrics, SharedGauges, WorkerMetrics
-from services.generator.orders import Order
 from services.generator.policy.adapters import Adapters
 from services.generator.policy.canary import Canary, CanaryOptions
 from services.generator.policy.comparison import GapLimits
@@ -43,12 +43,10 @@ from services.generator.writing.model import Model, ModelOptions
 from services.generator.writing.text import ChatPrompts, TextModel
 from sparsesmith.artifacts.signing import kept_signer
 from sparsesmith.errors import NotFound, Unavailable
-from sparsesmith.operations import Problem
 from sparsesmith.prompts.brief import Gpu
-from sparsesmith.transport.job_store import Asker
 from sparsesmith.transport.traces import Traces, traces_to
 from sparsesmith.tuning.models import CostModels
-from sparsesmith_proto.api import Fleet, JobStatus, KernelReport, PolicyStatus, Readiness, SigningKey
+from sparsesmith_proto.api import Fleet, KernelReport, PolicyStatus, Readiness, SigningKey
 from sparsesmith_proto.message import PolicyVersion
 
 log = logging.getLogger(__name__)
@@ -86,6 +84,7 @@ class Service:
         answers = Answers(self._tools(), self._policy_version, self.metrics)
         limits = JobLimits(settings.max_waiting_jobs, settings.max_running_jobs)
         self.jobs = Jobs(self.ledger, answers, limits, traces or traces_to(settings.traces_endpoint, "sparsesmith"))
+        self.arrivals = Arrivals(self.jobs, self.ledger, self.gpus)
         for collector in (
             Gauges(self.jobs, self.sampler, self.watch),
             SharedGauges(channels),
@@ -112,13 +111,6 @@ class Service:
             self.evaluations.close()
             if self.endpoint is not None:
                 await self.endpoint.close()
-
-    async def accept(self, order: Order, problem: Problem, idempotency_key: str | None, asker: Asker) -> JobStatus:
-        """As `Jobs.accept`, for the kind of GPU that the order asks for. A request that comes again means the kind that
-        it meant, though that has left. Raises InvalidOption where no evaluator has the kind, too."""
-        earlier = await self.ledger.earlier(idempotency_key, asker)
-        gpu = await self.gpus.named(order.wanted_gpu, None if earlier is None else earlier.wanted_gpu)
-        return await self.jobs.accept(order.on(gpu), problem, idempotency_key, asker)
 
     async def readiness(self) -> Readiness:
         """Without its engine the service is ready for all that needs no policy, and says so.

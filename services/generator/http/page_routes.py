@@ -38,7 +38,7 @@ async def fleet() -> HTMLResponse:
 async def tune_from_form(request: Request, service: ServiceOf, intake: IntakeOf, asker: AskerOf) -> Response:
     """What the form of the start page does without a script."""
     async with intake.kernel_order(request) as (order, matrix):
-        status = await service.accept(order, matrix, None, asker)
+        status = await service.arrivals.accept(order, matrix, None, asker)
     return Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": f"./jobs/{status.job_id}"})
 
 

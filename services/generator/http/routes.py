@@ -72,7 +72,7 @@ async def tune_kernel(
     """Tune a kernel for a matrix (JSON index lists, or a form with a matrix file and the options as fields) or for a
     task without one (JSON)."""
     async with intake.kernel_order(request) as (order, problem):
-        status = await service.accept(order, problem, key, asker)
+        status = await service.arrivals.accept(order, problem, key, asker)
     return await _accepted(service, status, prefer, "/v1/kernels")
 
 
@@ -88,7 +88,7 @@ async def grade_program(
 ) -> Response:
     """Grade a kernel program of one's own on a matrix or a task."""
     async with intake.evaluation_order(request) as (order, problem):
-        status = await service.accept(order, problem, key, asker)
+        status = await service.arrivals.accept(order, problem, key, asker)
     return await _accepted(service, status, prefer, "/v1/evaluations")
 
 

@@ -1,6 +1,7 @@
-// expect: mismatch
+// expect: crashed
+// on a GPU: mismatch
 // workload: spmv float32
-// words: was not written or is NaN
+// words: atomic operation on memory that the program has not written before
 // Adds to an output that holds garbage.
 //@ format csr
 //@ launch spmv grid=ceil_div(num_rows,128) block=128

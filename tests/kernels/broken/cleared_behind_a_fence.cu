@@ -1,7 +1,7 @@
-// expect: mismatch
+// expect: crashed
 // on a GPU: mismatch|passed
 // workload: spmv float32
-// words: race on y[
+// words: atomic operation on memory that the program has not written before
 // As cleared_by_the_first_block, with a fence on both sides, which waits for nobody.
 //@ format coo
 //@ launch spmv grid=ceil_div(nnz,256)+1 block=256

@@ -1,7 +1,7 @@
-// expect: mismatch
+// expect: crashed
 // on a GPU: mismatch|passed
 // workload: spmv float32
-// words: the order of blocks
+// words: atomic operation on memory that the program has not written before
 // The first block clears what the others add to: right only while blocks run in their order.
 //@ format coo
 //@ launch spmv grid=ceil_div(nnz,256)+1 block=256

@@ -1,5 +1,7 @@
-// expect: mismatch
+// expect: crashed
+// on a GPU: mismatch
 // workload: spmv float32
+// words: atomic operation on memory that the program has not written before
 // Atomics onto an output that holds garbage.
 //@ format coo
 //@ launch spmv grid=ceil_div(nnz,256) block=256
