@@ -49,8 +49,10 @@ ROOT = Path(__file__).parents[2]
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("earlier")
     with tarfile.open(Path(__file__).with_name("ffdd61c.tar.xz")) as archive:
-        # Python 3.11.0 to 3.11.3 know no filters yet; the archive is our own.
-        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(folder, filter="data")
+        else:  # Python 3.11.0 to 3.11.3; the archive is our own.
+            archive.extractall(folder)
     return folder / "ffdd61c"
 
 
