@@ -127,3 +127,9 @@ def test_the_stage_makes_matrices_of_the_train_side_alone_and_the_supervised_sta
     assert names == sorted({each.key.pattern for each in workloads["train"]})
     assert all(name.startswith("mesh~") for name in names)
     assert make_program(4) not in {target.program for each in workloads["train"] for target in each.targets}
+
+
+def test_without_a_learned_cost_model_nothing_is_taught(tmp_path: Path) -> None:
+    words = ["teach", "--patterns", str(tmp_path), "--cost-model", str(tmp_path / "none"), "--processes", "1"]
+    with pytest.raises(SystemExit, match="is no cost model"):
+        main([*words, "--out-patterns", str(tmp_path / "made.pack"), "--out", str(tmp_path / "taught.jsonl")])

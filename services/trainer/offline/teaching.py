@@ -24,7 +24,7 @@ from services.trainer.offline.variants import variants
 from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.program.facts import Circumstances
-from sparsesmith.tuning.cost import CostModel
+from sparsesmith.tuning.cost import AnalyticCost, CostModel
 from sparsesmith.tuning.grid import Choices, grid_of
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.message import ElementType, Operation
@@ -64,6 +64,8 @@ def add_teach(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_teach(options: argparse.Namespace) -> dict[str, object]:
+    if isinstance(_models(options.cost_model).expected(), AnalyticCost):
+        raise SystemExit(f"{options.cost_model} is no cost model that can be loaded here (it needs LightGBM)")
     patterns, sides = Patterns(options.patterns), sides_in(options.split)
     rule = TeachingRule(options.variants, int(options.most_nnz), options.most)
     names = [name for name in patterns.names if side_of(name, sides) == "train"]
