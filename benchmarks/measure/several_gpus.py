@@ -16,12 +16,11 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from benchmarks.matrices.suites import Matrix
-from benchmarks.measure.throughput import JOB_S, START_S, evaluators, first_programs, graded, some_matrices
-from benchmarks.origin import ROOT, command, device_folder, source_commit
+from benchmarks.measure.throughput import JOB_S, START_S, add_options, evaluators, first_programs, graded, some_matrices
+from benchmarks.origin import command, device_folder, source_commit
 from benchmarks.tuning.sweep import parse_plan
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
@@ -124,16 +123,11 @@ def _row(count: int, reports: Sequence[EvaluationReport], seconds: float) -> dic
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", type=Path, help="pack of development patterns; default: the examples")
     parser.add_argument(
         "--evaluators", type=int, nargs="+", default=[1, 2], help="the first is what others are held against"
     )
     parser.add_argument("--plan", default="spmv:float32:1:40", help="operation:type:columns:candidates")
-    parser.add_argument("--matrices", type=int, default=24, help="about so many jobs")
-    parser.add_argument("--max-nnz", type=float, default=1e6)
-    parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")
-    parser.add_argument("--commit", default="", help="of the code, where git does not say")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
+    add_options(parser)
     return parser.parse_args()
 
 

@@ -168,14 +168,19 @@ def some_matrices(options: argparse.Namespace) -> list[Matrix]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", type=Path, help="pack of development patterns; default: the examples")
     parser.add_argument("--plan", nargs="+", default=["spmv:float32:1:40"], help="operation:type:columns:candidates")
+    add_options(parser)
+    return parser.parse_args()
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What every benchmark of jobs through a queue is told: its matrices, whose programs, where the result goes."""
+    parser.add_argument("--pack", type=Path, help="pack of development patterns; default: the examples")
     parser.add_argument("--matrices", type=int, default=24, help="about so many jobs a plan")
     parser.add_argument("--max-nnz", type=float, default=1e6)
     parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")
     parser.add_argument("--commit", default="", help="of the code, where git does not say")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ class Arrivals:
     async def accept(self, order: Order, problem: Problem, idempotency_key: str | None, asker: Asker) -> JobStatus:
         """As `Jobs.accept`, for the kind of GPU that the order asks for. A request that comes again means the kind that
         it meant, though that has left. Raises InvalidOption where no evaluator has the kind, too."""
+        if order.wanted_gpu is None:
+            return await self._jobs.accept(order, problem, idempotency_key, asker)
         earlier = await self._ledger.earlier(idempotency_key, asker)
         gpu = await self._gpus.named(order.wanted_gpu, None if earlier is None else earlier.wanted_gpu)
         return await self._jobs.accept(order.on(gpu), problem, idempotency_key, asker)
