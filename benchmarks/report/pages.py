@@ -16,6 +16,7 @@ from benchmarks.origin import ROOT
 from benchmarks.report import evidence, tables, targets
 from benchmarks.report.apart import apart_heads, timed_apart
 from benchmarks.report.break_even import break_even_section
+from benchmarks.report.judging import judging_section
 from benchmarks.report.known import KNOWN_RESULTS, known_results
 from benchmarks.report.layers import layers_section
 from benchmarks.report.online import online_section
@@ -92,6 +93,7 @@ def report(results: list[Json]) -> str:
     parts += held_out_section(held_out) if held_out else []
     parts += break_even_section(results)
     parts += evidence.sections(results)
+    parts += judging_section(results)
     parts += online_section(results)
     parts += tasks_section(results)
     for suite in suites:
