@@ -1,5 +1,6 @@
 """The benchmarks of solvers, tiny: rows that are written one by one, loops that solve, a file that is gone on with."""
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import scipy.optimize
 
 from benchmarks.matrices.generated import stencil_2d
 from benchmarks.matrices.linear_programs import KINDS, linear_program, quadratic_assignment
-from benchmarks.solvers import linear_programs, linear_solvers
+from benchmarks.solvers import linear_programs, linear_solvers, transposed_products
 from benchmarks.solvers.linear_programs import PrimalDual
 from benchmarks.solvers.linear_solvers import ConjugateGradients, positive_definite
 from benchmarks.solvers.products import Arrays, SparseProduct
+from benchmarks.solvers.row_files import RowFile
+from sparsesmith_proto.kernel import DeviceDescription
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*SciPy computes the products:RuntimeWarning")
 QUICK = ["--candidates", "2", "--iterations", "3", "--turns", "1"]
@@ -44,6 +47,36 @@ def test_both_products_of_a_linear_programme_are_timed(storage: str, tmp_path: P
     (only,) = rows(tmp_path / "cpu" / "linear-programs.json")
     assert only["objective"]["operator"] == pytest.approx(only["objective"]["library"])
     assert only["extra_bytes"] > 0 and only["loop_over_library"] > 0
+
+
+def test_products_with_the_transpose_are_timed_and_failed_rows_are_measured_again(tmp_path: Path) -> None:
+    words = ["--names", "jagmesh7", "--candidates", "2", "--turns", "1", "--out", str(tmp_path)]
+    path = tmp_path / "cpu" / "transposed-products.json"
+    transposed_products.main(words)
+    (only,) = rows(path)
+    assert set(only["times"]) == {"copy", "shared", "of_stored", "of_copy"} and max(only["errors"].values()) < 1e-6
+    assert only["extra_bytes"]["copy"] >= 0 and only["copy_over_of_stored"] > 0
+    content = json.loads(path.read_text())
+    assert content["copy_over_of_copy_float32_with_fallback"] >= 1
+    content["rows"] = [{"name": only["name"], "failed": "as if"}]
+    path.write_text(json.dumps(content))
+    transposed_products.main([*words, "--seconds", "0"])
+    assert "failed" in rows(path)[0]
+    transposed_products.main(words)
+    assert "failed" not in rows(path)[0]
+
+
+def test_a_row_that_cannot_be_measured_says_why_and_the_next_is_begun(tmp_path: Path) -> None:
+    device = DeviceDescription(
+        kind="interpreter", name="none", architecture="sm_90", num_sms=1, copy_bandwidth_gbs=1, versions={}
+    )
+    file = RowFile("linear_solvers", device, argparse.Namespace(out=tmp_path, commit="c0ffee"), {}, lambda rows: {})
+    file.measure("first", lambda: {"us": 1 / 0})
+    file.measure("second", lambda: {"us": 2.0})
+    assert rows(file.path) == [
+        {"name": "first", "failed": "ZeroDivisionError: division by zero"},
+        {"name": "second", "us": 2.0},
+    ]
 
 
 def test_the_loop_of_conjugate_gradients_solves() -> None:
