@@ -11,7 +11,7 @@ import scipy.optimize
 
 from benchmarks.matrices.generated import stencil_2d
 from benchmarks.matrices.linear_programs import KINDS, linear_program, quadratic_assignment
-from benchmarks.solvers import linear_programs, linear_solvers, transposed_products
+from benchmarks.solvers import linear_programs, linear_solvers, operator_promises, transposed_products
 from benchmarks.solvers.linear_programs import PrimalDual
 from benchmarks.solvers.linear_solvers import ConjugateGradients, positive_definite
 from benchmarks.solvers.products import Arrays, SparseProduct
@@ -111,3 +111,29 @@ def test_assignments_satisfy_their_linearisation() -> None:
     products = (chosen[i, j] * chosen[k, m])[is_pair]
     results = matrix @ np.concatenate([chosen.reshape(-1), products])
     assert set(results[: 2 * size]) == {1.0} and not results[2 * size :].any()
+
+
+def test_epochs_of_a_network_are_timed_and_learn_as_pygs_own(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed: pip install torch_geometric")
+    from benchmarks.solvers import gcn_epochs
+
+    sizes = ["--nodes", "60", "--edges", "200", "--features", "6", "--hidden", "8", "--classes", "4", "--epochs", "2"]
+    gcn_epochs.main([*sizes, "--candidates", "2", "--out", str(tmp_path)])
+    (only,) = rows(tmp_path / "cpu" / "gcn-epochs.json")
+    assert only["failed_sides"] == {} and set(only["us_an_epoch"]) == {"operator", "pyg", "pyg_csr"}
+    assert len({round(loss, 4) for loss in only["loss_after_warm_up"].values()}) == 1 and only["over_pyg"] > 0
+    graph = gcn_epochs.citation_graph(500, 2000)
+    assert abs(graph - graph.T).max() == 0 and np.diff(graph.indptr).max() > 50
+    assert abs(graph @ np.sqrt(np.diff(graph.indptr)) - np.sqrt(np.diff(graph.indptr))).max() < 1e-5
+
+
+def test_what_is_promised_of_an_operator_is_measured(tmp_path: Path) -> None:
+    quick = ["--candidates", "2", "--turns", "1", "--replays", "10", "--side", "12", "--types", "float64"]
+    operator_promises.main([*quick, "--names", "jagmesh7", "--out", str(tmp_path)])
+    found = {row["name"]: row for row in rows(tmp_path / "cpu" / "operator-promises.json")}
+    assert list(found) == ["scaled-jagmesh7-float64", "replays", "solvers", "jax"]
+    assert not [row for row in found.values() if "failed" in row]
+    assert 1 < found["scaled-jagmesh7-float64"]["bytes_over_plain"] < 1.2
+    assert found["replays"]["same_bits"] and found["replays"]["products"] == 1000
+    assert max(found["solvers"]["differences"].values()) < 1e-10
+    assert max(side["error_of_vjp"] for side in found["jax"]["sides"].values()) < 1e-6
