@@ -106,20 +106,21 @@ class Timer:
     ) -> dict[str, Product]:
         """Ours where a search has found one, and the library's two: without a GPU SciPy's."""
         matrix, arrays = _drawn(pattern, element_type), self._arrays
-        products: dict[str, Product] = {
+        products: dict[str, Product] = {}
+        if arrays.is_on_gpu:
+            for name, routine in routines.items():
+                products[name] = arrays.routines.product(routine, matrix, "spmv_t", element_type)
+        else:
+            products = {
+                "of_stored": SparseProduct(matrix.T, arrays),
+                "of_copy": SparseProduct(matrix.T.tocsr(), arrays),
+            }
+        ours = {
             name: OperatorProduct(Operator(plain, matrix, transposed=report).T, arrays)
             for name, report in reports.items()
             if isinstance(report.answer, TunedAnswer)
         }
-        if not arrays.is_on_gpu:
-            transpose = matrix.T.tocsr()
-            return products | {
-                "of_stored": SparseProduct(matrix.T, arrays),
-                "of_copy": SparseProduct(transpose, arrays),
-            }
-        for name, routine in routines.items():
-            products[name] = arrays.routines.product(routine, matrix, "spmv_t", element_type)
-        return products
+        return products | ours
 
 
 def best_routines(report: KernelReport) -> dict[str, str]:

@@ -11,6 +11,7 @@ import scipy.optimize
 
 from benchmarks.matrices.generated import stencil_2d
 from benchmarks.matrices.linear_programs import KINDS, linear_program, quadratic_assignment
+from benchmarks.report.operators import epoch_lines, promise_lines, transposed_lines
 from benchmarks.solvers import linear_programs, linear_solvers, operator_promises, transposed_products
 from benchmarks.solvers.linear_programs import PrimalDual
 from benchmarks.solvers.linear_solvers import ConjugateGradients, positive_definite
@@ -58,6 +59,9 @@ def test_products_with_the_transpose_are_timed_and_failed_rows_are_measured_agai
     assert only["extra_bytes"]["copy"] >= 0 and only["copy_over_of_stored"] > 0
     content = json.loads(path.read_text())
     assert content["copy_over_of_copy_float32_with_fallback"] >= 1
+    lines = transposed_lines(content)
+    assert lines[2].startswith(f"| jagmesh7-float32 | 7,450 | {only['copy_over_of_stored']:.2f}x | ")
+    assert f"- copy over of copy float32: {only['copy_over_of_copy']:.2f}x" in lines
     content["rows"] = [{"name": only["name"], "failed": "as if"}]
     path.write_text(json.dumps(content))
     transposed_products.main([*words, "--seconds", "0"])
@@ -122,6 +126,9 @@ def test_epochs_of_a_network_are_timed_and_learn_as_pygs_own(tmp_path: Path) -> 
     (only,) = rows(tmp_path / "cpu" / "gcn-epochs.json")
     assert only["failed_sides"] == {} and set(only["us_an_epoch"]) == {"operator", "pyg", "pyg_csr"}
     assert len({round(loss, 4) for loss in only["loss_after_warm_up"].values()}) == 1 and only["over_pyg"] > 0
+    shown = epoch_lines({"rows": [only, {"name": "other", "failed": "why"}]})
+    assert shown[2].endswith(f"| {only['over_pyg']:.2f}x | {only['over_pyg_csr']:.2f}x |")
+    assert shown[-1] == "- other failed: why"
     graph = gcn_epochs.citation_graph(500, 2000)
     assert abs(graph - graph.T).max() == 0 and np.diff(graph.indptr).max() > 50
     assert abs(graph @ np.sqrt(np.diff(graph.indptr)) - np.sqrt(np.diff(graph.indptr))).max() < 1e-5
@@ -133,6 +140,9 @@ def test_what_is_promised_of_an_operator_is_measured(tmp_path: Path) -> None:
     found = {row["name"]: row for row in rows(tmp_path / "cpu" / "operator-promises.json")}
     assert list(found) == ["scaled-jagmesh7-float64", "replays", "solvers", "jax"]
     assert not [row for row in found.values() if "failed" in row]
+    shown = "\n".join(promise_lines({"rows": list(found.values())}))
+    assert "| jagmesh7-float64 | 7,450 | " in shown and "- 1,000 products of replayed graphs" in shown
+    assert "difference from SciPy's own, relative: cg " in shown and "on cpu, bcoo: us a call " in shown
     assert 1 < found["scaled-jagmesh7-float64"]["bytes_over_plain"] < 1.2
     assert found["replays"]["same_bits"] and found["replays"]["products"] == 1000
     assert max(found["solvers"]["differences"].values()) < 1e-10
