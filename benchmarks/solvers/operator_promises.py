@@ -161,7 +161,8 @@ class Promises:
     def _solvers(self) -> Row:
         pattern = stencil_2d(min(self._options.side, 100), 5)
         rows = pattern.row_indices()
-        matrix = pattern.to_scipy(np.where(rows == pattern.col_indices, 5.0, -1.0))
+        diagonal = np.random.default_rng(4).uniform(5, 6, pattern.num_rows)  # No two singular values are the same.
+        matrix = pattern.to_scipy(np.where(rows == pattern.col_indices, diagonal[rows], -1.0))
         operator = self._operator(pattern, "float64", matrix)
         b = np.random.default_rng(1).standard_normal(matrix.shape[0])
         return {
