@@ -56,3 +56,14 @@ LAYERS: dict[str, Callable[[], Pattern]] = {
     if _is_measured(name, percent)
 }
 """Name -> maker."""
+
+
+LLAMA_SHAPES = ((4096, 4096), (14336, 4096), (4096, 14336))
+"""Rows and columns of attention's weights and of the feed-forward network's, into it and out of it (Llama 3 8B)."""
+LLAMA_PERCENT_PRUNED = (90, 70, 50, 60)
+
+LLAMA: dict[str, Callable[[], Pattern]] = {
+    f"llama_{rows}x{cols}_{percent}": partial(pruned_layer, rows, cols, percent, 100 + seed)
+    for seed, (percent, (rows, cols)) in enumerate(product(LLAMA_PERCENT_PRUNED, LLAMA_SHAPES))
+}
+"""Name -> maker: for products in 16 bits."""

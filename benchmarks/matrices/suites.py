@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.matrices.generated import GENERATED, GENERATED_NNZ
-from benchmarks.matrices.layers import LAYERS, MATRIX_CLASS
+from benchmarks.matrices.layers import LAYERS, LLAMA, MATRIX_CLASS
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import ROOT
 from sparsesmith.matrix.files import MatrixLimits, read_matrix
@@ -67,7 +67,7 @@ class Layer:
     name: str
 
     def load(self) -> Matrix:
-        return Matrix(self.name, MATRIX_CLASS, "generated", LAYERS[self.name]())
+        return Matrix(self.name, MATRIX_CLASS, "generated", (LAYERS | LLAMA)[self.name]())
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,11 @@ def layer_sources(pack: Path | None) -> list[Source]:
     """Pruned layers: those made here, and DLMC's where a pack has them."""
     collected = [] if pack is None else _packed(pack, lambda row: row["class"] == MATRIX_CLASS)
     return [*map(Layer, LAYERS), *collected]
+
+
+def llama_sources() -> list[Source]:
+    """Pruned layers of a language model, those with few weights left first."""
+    return [Layer(name) for name in LLAMA]
 
 
 def _packed(pack: Path, is_wanted: Callable[[dict[str, str]], bool]) -> list[Packed]:

@@ -8,14 +8,13 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-import numpy as np
-
 from benchmarks.matrices.structure import Structure, structure_of
 from benchmarks.matrices.suites import Matrix, Source
 from benchmarks.tuning.sweep import Plan
 from services.evaluator.candidates import Parsed, parse_candidate
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
+from sparsesmith.elements import ELEMENTS
 from sparsesmith.families import FamilyInstance
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of
@@ -125,7 +124,7 @@ def _result(source: Source, plan: Plan, prepared: "Future[Prepared]") -> Prepare
 def _read(source: Source, plan: Plan) -> tuple[Matrix, Structure]:
     matrix = source.load()
     _ = matrix.pattern.digest
-    return matrix, structure_of(matrix.pattern, np.dtype(plan.element_type).itemsize)
+    return matrix, structure_of(matrix.pattern, ELEMENTS[plan.element_type].num_bytes)
 
 
 def _prepare(read: "Future[tuple[Matrix, Structure]]", plan: Plan, workshop: Workshop) -> Prepared:

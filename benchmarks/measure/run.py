@@ -4,7 +4,8 @@
     python -m benchmarks.measure.run --pack CORE.pack                 the core development matrices too
     python -m benchmarks.measure.run --pack CORE.pack --samples SAMPLES.jsonl    only what a policy wrote for, its samples beside the tuner
     python -m benchmarks.measure.run --pack ALL.pack --held-out       only the validation matrices outside the core suite
-    python -m benchmarks.measure.run --layers [--pack ALL.pack]       pruned layers only, SpMM, dense cuBLAS float32 beside it
+    python -m benchmarks.measure.run --layers [--pack ALL.pack]       pruned layers only, SpMM, dense cuBLAS in the same type beside it
+    python -m benchmarks.measure.run --layers --plan spmv:float16:1:40 spmm:bfloat16:8:40       Llama's layers, in 16 bits
 
 One result file a plan under benchmarks/results/<device>/, written anew after every matrix, so that a run that is cut off
 leaves what it had; `--resume` goes on where such a run of the same commit stopped. Without a GPU the interpreter's
@@ -26,8 +27,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.matrices.structure import vector_bytes
 from benchmarks.matrices.suites import (
     Source,
@@ -36,9 +35,10 @@ from benchmarks.matrices.suites import (
     generated_sources,
     held_out_sources,
     layer_sources,
+    llama_sources,
 )
 from benchmarks.measure.contest import Contest, hold
-from benchmarks.measure.dense import dense_us
+from benchmarks.measure.dense import dense_times
 from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepared_workloads
 from benchmarks.origin import ROOT, command, device_folder, source_commit
 from benchmarks.tuning.sweep import Plan, parse_plan
@@ -48,6 +48,7 @@ from services.evaluator.devices import device_process
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.settings import EvaluatorSettings
 from services.generator.search.verdict import Contender, break_even
+from sparsesmith.elements import ELEMENTS, WIDE_TYPES
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram
@@ -134,14 +135,20 @@ def _measure_all(
             return
         row = _measured(prepared, samples, process)
         if results[prepared.plan].compares_dense and isinstance(prepared, Prepared) and "failed" not in row:
-            row["dense"] = {
-                "routine": "cublas_sgemm",
-                "us": dense_us(prepared.matrix.pattern, prepared.plan.num_dense_cols),
-            }
+            row |= _dense(prepared)
         now = time.monotonic()
         row["wall_s"], began = now - began, now
         print(_line(row), flush=True)
         results[prepared.plan].add(row)
+
+
+def _dense(prepared: Prepared) -> Row:
+    """Of the dense product, or why there is none."""
+    plan = prepared.plan
+    try:
+        return {"dense": dense_times(prepared.matrix.pattern, plan.num_dense_cols, plan.element_type)}
+    except (RuntimeError, ImportError) as error:
+        return {"dense_failed": str(error)[:500]}
 
 
 def _measured(prepared: Prepared | Unprepared, samples: Samples, process: DeviceProcess) -> Row:
@@ -228,7 +235,7 @@ class SuiteResult:
 def measured_row(prepared: Prepared, contest: Contest, device: DeviceDescription) -> Row:
     """What is kept of a contest; times in microseconds, warm (`us`) and cold (`cold_us`)."""
     matrix, plan, baselines = prepared.matrix, prepared.plan, contest.baselines
-    element_bytes = np.dtype(plan.element_type).itemsize
+    element_bytes = ELEMENTS[plan.element_type].num_bytes
     default, best = baselines.default_routine(), baselines.best_routine()
     tuning_s = prepared.prepare_s + contest.search_s
     return {
@@ -334,7 +341,7 @@ def _line(row: Row) -> str:
 def _sources(options: argparse.Namespace, plan: Plan) -> list[Source]:
     chosen: list[Source]
     if options.layers:
-        chosen = layer_sources(options.pack)
+        chosen = layer_sources(options.pack) if plan.element_type in WIDE_TYPES else llama_sources()
     elif options.held_out:
         chosen = [*held_out_sources(options.pack)]
     else:
@@ -399,7 +406,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-generated", action="store_true")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--held-out", action="store_true", help="validation matrices outside the core suite, no others")
-    only.add_argument("--layers", action="store_true", help="pruned layers, no others; DLMC's where the pack has them")
+    only.add_argument(
+        "--layers",
+        action="store_true",
+        help="pruned layers, no others; DLMC's where the pack has them; Llama's in 16 bits",
+    )
     options = parser.parse_args()
     options.plan = options.plan or (LAYER_PLANS if options.layers else PLANS)
     if options.held_out and options.pack is None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from benchmarks.report.at_once import builder_lines, determinism_lines, instant_lines
+from benchmarks.report.operators import epoch_lines, promise_lines, transposed_lines
 from benchmarks.report.results import Json
 
 MOST_DEEDS = 20
@@ -62,6 +63,20 @@ EVIDENCE = {
     "determinism": (
         "Equal bits",
         "Winners of searches with `deterministic=true`, run again at addresses of their own in fresh processes.",
+    ),
+    "transposed_products": (
+        "Products with the transpose",
+        "The best kernels for A^T x, from a copy and from A as it is stored (shared), over the library's best routine with op(A) = T and "
+        "its best on an explicit transpose, timed in turns. Extra: memory beside A's own kernel. With fallback: rows that lose count as 1.",
+    ),
+    "gcn_epochs": (
+        "An epoch of a graph network",
+        "PyG's GCNConv by the operator's product, by its own message passing and by torch's CSR: forward, loss, backward, Adam; "
+        "medians of epochs in turns.",
+    ),
+    "operator_promises": (
+        "What an operator promises",
+        "alpha and beta at the price of reading y, replayed graphs, SciPy's solvers, JAX.",
     ),
 }
 """Kind of result file -> title and what it shows, in the order of the report."""
@@ -220,6 +235,9 @@ RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
     "instant": instant_lines,
     "device_builders": builder_lines,
     "determinism": determinism_lines,
+    "transposed_products": transposed_lines,
+    "gcn_epochs": epoch_lines,
+    "operator_promises": promise_lines,
 }
 """How a kind is shown; the others as lists and tables of what is in the file."""
 

@@ -127,7 +127,8 @@ class Row:
     routines: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     """Every routine that was timed; no plot is made from them."""
     dense_us: float | None = field(default=None, repr=False)
-    """Of the dense product by cuBLAS; None: not timed."""
+    """Of the dense product by cuBLAS, warm; None: not timed."""
+    dense_cold_us: float | None = field(default=None, repr=False)
 
     def speedup(self, against: Against = "best", cache: Cache = "warm", *, fallback: bool = True) -> float:
         """Of our kernel; with fallback the best baseline's own time where ours is not faster."""
@@ -328,6 +329,7 @@ def _row(row: Json) -> Row:
         search=_optional(_search, row["search"]),
         routines={name: _measured(time) for name, time in row["routines"].items()},
         dense_us=row["dense"]["us"] if "dense" in row else None,
+        dense_cold_us=row["dense"]["cold_us"] if "dense" in row else None,
     )
 
 

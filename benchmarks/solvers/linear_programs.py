@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name in file.missing(names):
             if time.monotonic() > end:
                 return
-            file.add(timer.row(linear_program(*names[name])))
+            file.measure(name, partial(timer.row_of, *names[name]))
 
 
 class Timer:
@@ -60,7 +60,11 @@ class Timer:
         self._tuning = tuning
         self._options = options
 
-    def row(self, programme: LinearProgram) -> Row:
+    def row_of(self, kind: str, nnz: float) -> Row:
+        """Of a programme that is made for it."""
+        return self._row(linear_program(kind, nnz))
+
+    def _row(self, programme: LinearProgram) -> Row:
         matrix = programme.matrix
         pattern = pattern_from_scipy(matrix)
         found = {"name": programme.name, "rows": pattern.num_rows, "cols": pattern.num_cols, "nnz": pattern.nnz}

@@ -11,6 +11,7 @@ Without a GPU the operator and SciPy compute on the host: times of a machine tha
 import argparse
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name in file.missing(patterns):
             if time.monotonic() > end:
                 return
-            file.add(timer.row(name, patterns[name]))
+            file.measure(name, partial(timer.row, name, patterns[name]))
 
 
 class Timer:

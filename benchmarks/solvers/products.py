@@ -2,18 +2,22 @@
 step reads it. By the operator, by cupyx (without a GPU: SciPy) with its CSR, by one of the library's routines.
 """
 
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse
 
+from benchmarks.solvers.row_files import Row
 from sparsesmith.artifacts.launcher import import_cupy
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operator import Operator
-from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.kernel import MeasuredTiming, Workload
+from sparsesmith_proto.message import ElementType, Operation
 
 
 class Product(Protocol):
@@ -41,10 +45,25 @@ class Arrays:
         except Unavailable:
             self.module, self.is_on_gpu = np, False
 
+    @cached_property
+    def routines(self) -> "Routines":
+        """Of the library. On a GPU only."""
+        return Routines()
+
     def us_a_step(self, loop: Callable[[int], None], steps: int, turns: int) -> float:
         """The least mean over a few turns, after one that counts for nothing."""
         loop(steps)
         return min(self._us(loop, steps) for _ in range(turns))
+
+    def in_turns(self, calls: Mapping[str, Callable[[], Any]], turns: int) -> dict[str, Row]:
+        """Microseconds of each call, `us` warm and `cold_us`; routines must be of `routines`. Without a GPU: of the host,
+        medians of `turns`, warm alone."""
+        if self.is_on_gpu:
+            measured = self.routines.in_turns(list(calls.values()))
+            return {name: _times(each) for name, each in zip(calls, measured, strict=True)}
+        times = [[self._us(partial(_enqueued, call), 1) for call in calls.values()] for _ in range(turns)]
+        medians = map(statistics.median, zip(*times, strict=True))
+        return {name: {"us": us} for name, us in zip(calls, medians, strict=True)}
 
     def _us(self, loop: Callable[[int], None], steps: int) -> float:
         self._wait()
@@ -58,14 +77,19 @@ class Arrays:
             self.module.cuda.runtime.deviceSynchronize()
 
 
+def _times(timing: MeasuredTiming) -> Row:
+    return {"us": timing.median_us, "low_us": timing.low_us, "high_us": timing.high_us,
+            "cold_us": timing.cold_us, "stable": timing.stable}  # fmt: skip
+
+
 class OperatorProduct:
     """By a tuned kernel."""
 
     def __init__(self, operator: Operator, arrays: Arrays) -> None:
         self._operator = operator
         rows, cols = operator.shape
-        self.given = arrays.module.zeros(cols)
-        self._found = arrays.module.zeros(rows)
+        self.given = arrays.module.zeros(cols, operator.dtype)
+        self._found = arrays.module.zeros(rows, operator.dtype)
 
     def run(self) -> Any:
         return self._operator.matvec(self.given, out=self._found)
@@ -80,7 +104,7 @@ class SparseProduct:
             from cupyx.scipy.sparse import csr_matrix
 
             self._matrix = csr_matrix(matrix)
-        self.given = arrays.module.zeros(matrix.shape[1])
+        self.given = arrays.module.zeros(matrix.shape[1], matrix.dtype)
 
     def run(self) -> Any:
         return self._matrix @ self.given
@@ -94,20 +118,47 @@ class Routines:
 
         self._device = CudaDevice()
 
-    def product(self, name: str, matrix: scipy.sparse.csr_matrix) -> Product:
-        """Raises KeyError for one that the library does not have, CuSparseRefused."""
+    def product(
+        self,
+        name: str,
+        matrix: scipy.sparse.csr_matrix,
+        operation: Operation = "spmv",
+        element_type: ElementType = "float64",
+    ) -> Product:
+        """`spmv_t`: with A^T, from A as it is stored or from a copy, as the routine's name says. Raises KeyError for one
+        that the library does not have, CuSparseRefused."""
         from services.evaluator.cuda.library.baselines import DeviceMatrix, PreparedRoutine
         from services.evaluator.cuda.library.matrices import HostMatrices
         from services.evaluator.cuda.library.routines import BLOCK_SIZES, routines_for
 
         library, kernels = self._device.library, self._device.kernels
-        routine = {each.name: each for each in routines_for("spmv", BLOCK_SIZES, has=library.has)}[name]
+        routine = {each.name: each for each in routines_for(operation, BLOCK_SIZES, has=library.has)}[name]
         pattern = pattern_from_scipy(matrix)
-        on_device = DeviceMatrix(HostMatrices(pattern).get(routine.storage), pattern, "float64")
-        on_device.fill(import_cupy().asarray(matrix.data), kernels)
-        workload = Workload(pattern=pattern.digest, operation="spmv", element_type="float64")
-        prepared = PreparedRoutine(routine, on_device, library, workload, pattern.num_rows, kernels)
-        return _RoutineProduct(prepared, matrix.shape, int(kernels.stream.ptr))
+        num_results, num_given = matrix.shape if operation == "spmv" else matrix.shape[::-1]
+        on_device = DeviceMatrix(HostMatrices(pattern).get(routine.storage), pattern, element_type)
+        on_device.fill(import_cupy().asarray(matrix.data.astype(element_type)), kernels)
+        workload = Workload(pattern=pattern.digest, operation=operation, element_type=element_type)
+        prepared = PreparedRoutine(routine, on_device, library, workload, num_results, kernels)
+        return _RoutineProduct(prepared, (num_results, num_given), int(kernels.stream.ptr))
+
+    def in_turns(self, calls: Sequence[Callable[[], Any]]) -> tuple[MeasuredTiming, ...]:
+        """Of calls on the device's stream, warm and cold, as the evaluator times programs: captured graphs, taken in
+        turns. Raises LaunchRefused where one cannot be captured."""
+        from services.evaluator.cuda.timed_sequence import TimedSequence, measure_in_turns
+        from services.evaluator.measuring.interval import FULL
+
+        instruments, stream = self._device.instruments, self._device.stream
+        with stream:
+            for call in calls:
+                call()
+            stream.synchronize()
+            sequences = [TimedSequence(partial(_enqueued, call), instruments, FULL) for call in calls]
+            return measure_in_turns(sequences, instruments, FULL)
+
+
+def _enqueued(call: Callable[[], Any], _: int) -> None:
+    """Once, on the stream that is current."""
+    call()
 
 
 class _RoutineProduct:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import platform
+import traceback
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,8 @@ Row = dict[str, Any]
 
 
 class RowFile:
-    """Rows by name, of one benchmark on one device. Rows of other settings are not gone on with."""
+    """Rows by name, of one benchmark on one device. Rows of other settings are not gone on with, rows that failed are
+    measured again."""
 
     def __init__(
         self,
@@ -44,12 +46,22 @@ class RowFile:
         if not self.path.is_file():
             return []
         found = json.loads(self.path.read_text(encoding="utf-8"))
-        return list(found["rows"]) if found["settings"] == settings else []
+        rows = found["rows"] if found["settings"] == settings else []
+        return [row for row in rows if "failed" not in row]
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Those without a row, in order."""
         known = {row["name"] for row in self.rows}
         return [name for name in names if name not in known]
+
+    def measure(self, name: str, make: Callable[[], Row]) -> None:
+        """A row; where it fails, for whatever reason, one that says so, and the next may be begun."""
+        try:
+            row = make()
+        except Exception as error:
+            traceback.print_exc()
+            row = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        self.add({"name": name, **row})
 
     def add(self, row: Row) -> None:
         """And write."""

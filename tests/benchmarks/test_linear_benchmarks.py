@@ -1,5 +1,6 @@
 """The benchmarks of solvers, tiny: rows that are written one by one, loops that solve, a file that is gone on with."""
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import scipy.optimize
 
 from benchmarks.matrices.generated import stencil_2d
 from benchmarks.matrices.linear_programs import KINDS, linear_program, quadratic_assignment
-from benchmarks.solvers import linear_programs, linear_solvers
+from benchmarks.report.operators import epoch_lines, promise_lines, transposed_lines
+from benchmarks.solvers import linear_programs, linear_solvers, operator_promises, transposed_products
 from benchmarks.solvers.linear_programs import PrimalDual
 from benchmarks.solvers.linear_solvers import ConjugateGradients, positive_definite
 from benchmarks.solvers.products import Arrays, SparseProduct
+from benchmarks.solvers.row_files import RowFile
+from sparsesmith_proto.kernel import DeviceDescription
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*SciPy computes the products:RuntimeWarning")
 QUICK = ["--candidates", "2", "--iterations", "3", "--turns", "1"]
@@ -44,6 +48,39 @@ def test_both_products_of_a_linear_programme_are_timed(storage: str, tmp_path: P
     (only,) = rows(tmp_path / "cpu" / "linear-programs.json")
     assert only["objective"]["operator"] == pytest.approx(only["objective"]["library"])
     assert only["extra_bytes"] > 0 and only["loop_over_library"] > 0
+
+
+def test_products_with_the_transpose_are_timed_and_failed_rows_are_measured_again(tmp_path: Path) -> None:
+    words = ["--names", "jagmesh7", "--candidates", "2", "--turns", "1", "--out", str(tmp_path)]
+    path = tmp_path / "cpu" / "transposed-products.json"
+    transposed_products.main(words)
+    (only,) = rows(path)
+    assert set(only["times"]) == {"copy", "shared", "of_stored", "of_copy"} and max(only["errors"].values()) < 1e-6
+    assert only["extra_bytes"]["copy"] >= 0 and only["copy_over_of_stored"] > 0
+    content = json.loads(path.read_text())
+    assert content["copy_over_of_copy_float32_with_fallback"] >= 1
+    lines = transposed_lines(content)
+    assert lines[2].startswith(f"| jagmesh7-float32 | 7,450 | {only['copy_over_of_stored']:.2f}x | ")
+    assert f"- copy over of copy float32: {only['copy_over_of_copy']:.2f}x" in lines
+    content["rows"] = [{"name": only["name"], "failed": "as if"}]
+    path.write_text(json.dumps(content))
+    transposed_products.main([*words, "--seconds", "0"])
+    assert "failed" in rows(path)[0]
+    transposed_products.main(words)
+    assert "failed" not in rows(path)[0]
+
+
+def test_a_row_that_cannot_be_measured_says_why_and_the_next_is_begun(tmp_path: Path) -> None:
+    device = DeviceDescription(
+        kind="interpreter", name="none", architecture="sm_90", num_sms=1, copy_bandwidth_gbs=1, versions={}
+    )
+    file = RowFile("linear_solvers", device, argparse.Namespace(out=tmp_path, commit="c0ffee"), {}, lambda rows: {})
+    file.measure("first", lambda: {"us": 1 / 0})
+    file.measure("second", lambda: {"us": 2.0})
+    assert rows(file.path) == [
+        {"name": "first", "failed": "ZeroDivisionError: division by zero"},
+        {"name": "second", "us": 2.0},
+    ]
 
 
 def test_the_loop_of_conjugate_gradients_solves() -> None:
@@ -78,3 +115,35 @@ def test_assignments_satisfy_their_linearisation() -> None:
     products = (chosen[i, j] * chosen[k, m])[is_pair]
     results = matrix @ np.concatenate([chosen.reshape(-1), products])
     assert set(results[: 2 * size]) == {1.0} and not results[2 * size :].any()
+
+
+def test_epochs_of_a_network_are_timed_and_learn_as_pygs_own(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed: pip install torch_geometric")
+    from benchmarks.solvers import gcn_epochs
+
+    sizes = ["--nodes", "60", "--edges", "200", "--features", "6", "--hidden", "8", "--classes", "4", "--epochs", "2"]
+    gcn_epochs.main([*sizes, "--candidates", "2", "--out", str(tmp_path)])
+    (only,) = rows(tmp_path / "cpu" / "gcn-epochs.json")
+    assert only["failed_sides"] == {} and set(only["us_an_epoch"]) == {"operator", "pyg", "pyg_csr"}
+    assert len({round(loss, 4) for loss in only["loss_after_warm_up"].values()}) == 1 and only["over_pyg"] > 0
+    shown = epoch_lines({"rows": [only, {"name": "other", "failed": "why"}]})
+    assert shown[2].endswith(f"| {only['over_pyg']:.2f}x | {only['over_pyg_csr']:.2f}x |")
+    assert shown[-1] == "- other failed: why"
+    graph = gcn_epochs.citation_graph(500, 2000)
+    assert abs(graph - graph.T).max() == 0 and np.diff(graph.indptr).max() > 50
+    assert abs(graph @ np.sqrt(np.diff(graph.indptr)) - np.sqrt(np.diff(graph.indptr))).max() < 1e-5
+
+
+def test_what_is_promised_of_an_operator_is_measured(tmp_path: Path) -> None:
+    quick = ["--candidates", "2", "--turns", "1", "--replays", "10", "--side", "12", "--types", "float64"]
+    operator_promises.main([*quick, "--names", "jagmesh7", "--out", str(tmp_path)])
+    found = {row["name"]: row for row in rows(tmp_path / "cpu" / "operator-promises.json")}
+    assert list(found) == ["scaled-jagmesh7-float64", "replays", "solvers", "jax"]
+    assert not [row for row in found.values() if "failed" in row]
+    shown = "\n".join(promise_lines({"rows": list(found.values())}))
+    assert "| jagmesh7-float64 | 7,450 | " in shown and "- 1,000 products of replayed graphs" in shown
+    assert "difference from SciPy's own, relative: cg " in shown and "on cpu, bcoo: us a call " in shown
+    assert 1 < found["scaled-jagmesh7-float64"]["bytes_over_plain"] < 1.2
+    assert found["replays"]["same_bits"] and found["replays"]["products"] == 1000
+    assert max(found["solvers"]["differences"].values()) < 1e-10
+    assert max(side["error_of_vjp"] for side in found["jax"]["sides"].values()) < 1e-6

@@ -305,9 +305,11 @@ def test_without_what_a_curve_needs_there_is_no_section(result: dict[str, Any]) 
 
 
 def test_pruned_layers_are_a_section_of_their_own_with_the_dense_product_beside_them() -> None:
-    full = make_row("full", nnz=200_000, routines={}, dense={"routine": "cublas_sgemm", "us": 20.0})
+    full = make_row(
+        "full", nnz=200_000, routines={}, dense={"routine": "cublas_mv_float32", "us": 20.0, "cold_us": 50.0}
+    )
     lines = report([make_suite(full, make_row("thin"), kind="layers")]).split("\n")
     assert "### Pruned layers: spmv float32" in lines
-    assert "| 10% to 30% | 1 | 2.00x | 4.00x | 2.00x |" in lines
-    assert "| 0% to 5% | 1 | 2.00x | - | - |" in lines
+    assert "| 15.0% to 25.0% | 1 | 2.00x | 4.00x | 2.00x | 5.00x | 2.50x |" in lines
+    assert "| 0.0% to 4.5% | 1 | 2.00x | - | - | - | - |" in lines
     assert "## spmv float32 on NVIDIA H200" not in lines

@@ -12,13 +12,15 @@ import pytest
 from benchmarks.matrices.generated import GENERATED, GENERATED_NNZ
 from benchmarks.matrices.layers import SHAPES, pruned_layer
 from benchmarks.matrices.structure import Structure, structure_of
-from benchmarks.matrices.suites import example_sources, generated_sources, layer_sources
+from benchmarks.matrices.suites import example_sources, generated_sources, layer_sources, llama_sources
+from benchmarks.measure.dense import dense_calls
 from benchmarks.measure.run import candidates_of
 from benchmarks.origin import ROOT
 from benchmarks.report.results import read_suites
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.message import ElementType
 
 
 def run(out: Path, *arguments: str) -> Any:
@@ -141,3 +143,36 @@ def test_every_shape_of_layer_is_a_source_that_makes_what_its_name_says() -> Non
     matrix = sources["layer_resnet_group3_1x1_98"].load()
     assert (matrix.pattern.num_rows, matrix.pattern.num_cols) == SHAPES["resnet_group3_1x1"]
     assert (matrix.matrix_class, matrix.split) == ("pruned NN weights", "generated")
+
+
+def test_16_bit_plans_measure_the_layers_of_a_language_model_and_any_matrix(tmp_path: Path) -> None:
+    names = [source.name for source in llama_sources()]
+    assert len(names) == 12 and {"llama_4096x4096_50", "llama_14336x4096_90"} < set(names)
+    matrix = next(source for source in llama_sources() if source.name == "llama_4096x4096_90").load()
+    assert matrix.pattern.nnz == pytest.approx(4096 * 4096 / 10, abs=10)
+    said = run(tmp_path, "--plan", "spmv:bfloat16:1:2", "--layers", "--seconds", "0")
+    assert "layers-spmv-bfloat16: 0 of 12" in said
+    run(tmp_path, "--plan", "spmv:bfloat16:1:2", "--names", "jagmesh7")
+    content = json.loads((tmp_path / "ptx-interpreter" / "suite-spmv-bfloat16.json").read_text())
+    (row,) = content["rows"]
+    assert row["vector_bytes"] == 2 * 2 * row["num_rows"] and row["families"]["best"]
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float16", "bfloat16"])
+def test_every_way_to_ask_for_the_dense_product_gives_the_product(element_type: ElementType) -> None:
+    import numpy as np
+    import torch
+
+    layer = pruned_layer(64, 96, 50, seed=1)
+    for columns in (1, 8):
+        found = {name: call() for name, call in dense_calls(layer, columns, element_type, "cpu").items()}
+        assert found.keys() == {"matmul", "linear"} | ({"mv"} if columns == 1 else set())
+        random = np.random.default_rng(1)
+        a = layer.to_scipy(random.uniform(-1, 1, layer.nnz))
+        expected = a @ random.uniform(-1, 1, (96, columns))
+        for name, product in found.items():
+            assert product.dtype == getattr(torch, element_type)
+            shaped = product.t() if name == "linear" else product.reshape(64, columns)
+            np.testing.assert_allclose(
+                shaped.float().numpy(), expected, atol=0.2 if element_type != "float32" else 1e-4
+            )

@@ -1,0 +1,81 @@
+"""What operators gain where they are used: A^T, training, the promises of docs/operator.md."""
+
+from collections.abc import Sequence
+
+from benchmarks.report.results import Json
+
+KIB = 1024
+
+
+def transposed_lines(result: Json) -> list[str]:
+    """A row a matrix, warm and cold, and the means."""
+    lines = [
+        "| matrix | nnz | copy over op(A) = T | copy over an explicit A^T | shared over op(A) = T | the same, cold "
+        "| extra KiB, copy | shared |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    rows, failed = _measured_and_failed(result)
+    for row in rows:
+        sides = (("copy", "of_stored"), ("copy", "of_copy"), ("shared", "of_stored"))
+        warm = " | ".join(_over(row, "us", *side) for side in sides)
+        cold = ", ".join(_over(row, "cold_us", *side) for side in sides)
+        extra = " | ".join(f"{row['extra_bytes'][storage] / KIB:,.0f}" for storage in ("copy", "shared"))
+        lines.append(f"| {row['name']} | {row['nnz']:,} | {warm} | {cold} | {extra} |")
+    means = [f"- {name.replace('_', ' ')}: {mean:.2f}x" for name, mean in result.items() if "_over_" in name]
+    return [*lines, "", *means, *failed]
+
+
+def epoch_lines(result: Json) -> list[str]:
+    """A row a graph."""
+    lines = [
+        "| graph | nodes | nnz | epoch, ms | PyG's messages | torch's CSR | over PyG | over CSR |",
+        "|---" * 8 + "|",
+    ]
+    rows, failed = _measured_and_failed(result)
+    for row in rows:
+        times = " | ".join(
+            f"{row['us_an_epoch'][side] / 1e3:.2f}" if side in row["us_an_epoch"] else "-"
+            for side in ("operator", "pyg", "pyg_csr")
+        )
+        ratios = " | ".join(f"{row[name]:.2f}x" if name in row else "-" for name in ("over_pyg", "over_pyg_csr"))
+        lines.append(f"| {row['name']} | {row['nodes']:,} | {row['nnz']:,} | {times} | {ratios} |")
+        failed += [f"- {side} did not run: {reason}" for side, reason in row["failed_sides"].items()]
+    return [*lines, "", *failed]
+
+
+def promise_lines(result: Json) -> list[str]:
+    """alpha and beta by matrix, then the single facts."""
+    lines = [
+        "| matrix | nnz | scaled over plain | bytes over plain | y = A x and a kernel that adds, over scaled |",
+        "|---|---|---|---|---|",
+    ]
+    facts: list[str] = []
+    rows, failed = _measured_and_failed(result)
+    for row in rows:
+        if "scaled_over_plain" in row:
+            ratios = ("scaled_over_plain", "bytes_over_plain", "then_added_over_scaled")
+            cells = " | ".join(f"{row[name]:.3f}" for name in ratios)
+            lines.append(f"| {row['name'].removeprefix('scaled-')} | {row['nnz']:,} | {cells} |")
+        elif "products" in row:
+            facts.append(
+                f"- {row['products']:,} products of replayed graphs, same bits: {row['us_a_product']:.2f} us each"
+            )
+        elif "differences" in row:
+            shown = ", ".join(f"{name} {difference:.1e}" for name, difference in row["differences"].items())
+            facts.append(f"- difference from SciPy's own, relative: {shown}")
+        else:
+            for side, times in row["sides"].items():
+                shown = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in times.items())
+                facts.append(f"- jax {row['jax']} on {row['backend']}, {side}: {shown}")
+    return [*lines, "", *facts, *failed]
+
+
+def _measured_and_failed(result: Json) -> tuple[Sequence[Json], list[str]]:
+    rows = [row for row in result["rows"] if "failed" not in row]
+    return rows, [f"- {row['name']} failed: {row['failed']}" for row in result["rows"] if "failed" in row]
+
+
+def _over(row: Json, clock: str, ours: str, theirs: str) -> str:
+    """`-` where a side was not timed, or not cold."""
+    sides = [row["times"].get(side, {}).get(clock) for side in (theirs, ours)]
+    return "-" if None in sides else f"{sides[0] / sides[1]:.2f}x"
