@@ -115,7 +115,7 @@ def _attack(path: Path) -> HostileProgram:
 
 
 def read_corpus() -> list[HostileProgram]:
-    """tests/kernels, with the outcomes expected on a GPU; it looks on beside one, and what it refuses is refused."""
+    """tests/kernels, with the outcomes expected on a GPU; beside one the interpreter looks on, whose refusals count."""
     programs = []
     for path in sorted(CORPUS.glob("*/*.cu")):
         text = path.read_text(encoding="utf-8")
