@@ -2,7 +2,8 @@
 
     python -m benchmarks.solvers.linear_solvers [--pack FILE] [--matrices 20] [--nnz 3e6] [--iterations 200] [--turns 5] [--seconds S]
 
-All in float64, all vectors and scalars on the device, the same loop for all. Patterns are those of the pack that are
+All in float64, all vectors and scalars on the device, the same loop for all: launched, and as a captured graph that is replayed,
+where what a side does can be captured (`over_csr` and `over_best` are of replayed iterations then). Patterns are those of the pack that are
 symmetric (real ones), the others made by formula; values are made by formula, so that the matrix is positive definite:
 -1 beside the diagonal, on it one in a million more than they add up to. The result file is written after every matrix and gone on with.
 Without a GPU the operator and SciPy compute on the host: times of a machine that nobody measures on.
@@ -10,8 +11,8 @@ Without a GPU the operator and SciPy compute on the host: times of a machine tha
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import scipy.sparse
 
 from benchmarks.matrices.generated import banded, fem_blocks, stencil_2d, stencil_3d
 from benchmarks.report.results import geometric_mean
-from benchmarks.solvers.products import Arrays, OperatorProduct, Product, Routines, SparseProduct
+from benchmarks.solvers.products import Arrays, OperatorProduct, Product, SparseProduct
 from benchmarks.solvers.row_files import Row, RowFile
 from benchmarks.solvers.tuned_here import TunedHere, add_tuning, tuned_here
 from sparsesmith.errors import SparsesmithError
@@ -67,54 +68,120 @@ class Timer:
             "csr": SparseProduct(matrix, arrays),
         }
         if arrays.is_on_gpu:
-            products["routine"] = Routines().product(best, matrix)
-        times: dict[str, float] = {}
+            products["routine"] = arrays.routines.product(best, matrix)
+        launched: dict[str, float] = {}
+        replayed: dict[str, float] = {}
         residuals: dict[str, float] = {}
         for kind, product in products.items():
             loop = ConjugateGradients(product, arrays, matrix.shape[0])
-            times[kind] = arrays.us_a_step(loop.run, self._options.iterations, self._options.turns)
+            launched[kind] = arrays.us_a_step(loop.run, self._options.iterations, self._options.turns)
+            if loop.capture():
+                replayed[kind] = arrays.us_a_step(loop.replay, self._options.iterations, self._options.turns)
             residuals[kind] = loop.residual(matrix)
         return {
             **found,
             "answer": report.answer.kind,
             "best_routine": best,
-            "us_an_iteration": times,
+            "us_an_iteration": launched,
+            "us_an_iteration_replayed": replayed,
             "residual": residuals,
-            "over_csr": times["csr"] / times["operator"],
-            "over_best": times["routine"] / times["operator"] if "routine" in times else None,
+            **{f"launched_{name}": ratio for name, ratio in _ratios(launched).items()},
+            **_ratios(replayed or launched),
         }
+
+
+def _ratios(times: Mapping[str, float]) -> Row:
+    """Over cupyx's CSR and over the best routine; None of what has no time."""
+    ours = times.get("operator")
+    return {
+        name: times[side] / ours if ours is not None and side in times else None
+        for name, side in (("over_csr", "csr"), ("over_best", "routine"))
+    }
 
 
 class ConjugateGradients:
     """A x = b for a b that is drawn once, without a test of convergence: so many iterations from x = 0. Hestenes and
-    Stiefel 1952."""
+    Stiefel 1952. An iteration waits for nothing, so that it may be captured: on a GPU six launches."""
 
     def __init__(self, product: Product, arrays: Arrays, size: int) -> None:
         self._product = product
-        self._module = arrays.module
+        self._arrays = arrays
         self._b = np.random.default_rng(3).standard_normal(size)
         self._right = arrays.module.asarray(self._b)
-        self.x: Any = None
+        self._x, self._r = (arrays.module.zeros_like(self._right) for _ in range(2))
+        self._square = arrays.module.zeros((), self._right.dtype)
+        self._held: Any = None
+        self._graph: Callable[[], None] | None = None
 
     def run(self, iterations: int) -> None:
-        p, dot = self._product.given, self._module.dot
-        x, r = self._module.zeros_like(self._right), self._right.copy()
-        p[...] = r
-        square = dot(r, r)
+        """Launch after launch."""
+        self._start()
         for _ in range(iterations):
-            q = self._product.run()
-            step = square / dot(p, q)
-            x += step * p
-            r -= step * q
-            before, square = square, dot(r, r)
-            p *= square / before
-            p += r
-        self.x = x
+            self._iterate()
+
+    def capture(self) -> bool:
+        """Makes a graph of an iteration. False where something in it cannot be captured."""
+        self._graph = self._arrays.captured(self._iterate)
+        return self._graph is not None
+
+    def replay(self, iterations: int) -> None:
+        """The captured iteration so many times."""
+        assert self._graph is not None, "capture() comes first"
+        with self._arrays.routines.stream:
+            self._start()
+            for _ in range(iterations):
+                self._graph()
 
     def residual(self, matrix: scipy.sparse.csr_matrix) -> float:
         """|b - A x| / |b| of the last run, on the host."""
-        x = self.x.get() if hasattr(self.x, "get") else self.x
+        x = self._x.get() if hasattr(self._x, "get") else self._x
         return float(np.linalg.norm(self._b - matrix @ x) / np.linalg.norm(self._b))
+
+    def _start(self) -> None:
+        self._x[...] = 0
+        self._r[...] = self._right
+        self._product.given[...] = self._right
+        self._square[...] = self._arrays.module.dot(self._r, self._r)
+
+    def _iterate(self) -> None:
+        p, dot = self._product.given, self._arrays.module.dot
+        q = self._product.run()
+        curvature = dot(p, q)
+        self._descend(curvature, q)
+        square = dot(self._r, self._r)
+        self._turn(square)
+        self._square[...] = square
+        self._held = q, curvature, square  # A graph goes on writing there.
+
+    def _descend(self, curvature: Any, q: Any) -> None:
+        """Along p, as far as it goes down."""
+        p = self._product.given
+        if self._arrays.is_on_gpu:
+            self._descent(self._square, curvature, p, q, self._x, self._r)
+            return
+        step = self._square / curvature
+        self._x += step * p
+        self._r -= step * q
+
+    def _turn(self, square: Any) -> None:
+        """The next direction, conjugate to those before."""
+        p = self._product.given
+        if self._arrays.is_on_gpu:
+            self._turning(self._square, square, self._r, p)
+            return
+        p *= square / self._square
+        p += self._r
+
+    @cached_property
+    def _descent(self) -> Any:
+        body = "T step = before / curvature; x += step * p; r -= step * q"
+        return self._arrays.module.ElementwiseKernel("T before, T curvature, T p, T q", "T x, T r", body, "cg_descent")
+
+    @cached_property
+    def _turning(self) -> Any:
+        return self._arrays.module.ElementwiseKernel(
+            "T before, T square, T r", "T p", "p = r + square / before * p", "cg_turning"
+        )
 
 
 def positive_definite(pattern: Pattern) -> scipy.sparse.csr_matrix:
@@ -151,11 +218,11 @@ def _made(nnz: float) -> Iterator[tuple[str, Pattern]]:
 
 def _summary(rows: list[Row]) -> Row:
     measured = [row for row in rows if "failed" not in row]
-    over_best = [row["over_best"] for row in measured if row["over_best"] is not None]
+    names = ("over_csr", "over_best", "launched_over_csr", "launched_over_best")
+    ratios = {name: [row[name] for row in measured if row[name] is not None] for name in names}
     return {
         "matrices": len(measured),
-        "over_csr": geometric_mean([row["over_csr"] for row in measured]) if measured else None,
-        "over_best": geometric_mean(over_best) if over_best else None,
+        **{name: geometric_mean(each) if each else None for name, each in ratios.items()},
     }
 
 

@@ -5,6 +5,7 @@ step reads it. By the operator, by cupyx (without a GPU: SciPy) with its CSR, by
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -54,6 +55,25 @@ class Arrays:
         """The least mean over a few turns, after one that counts for nothing."""
         loop(steps)
         return min(self._us(loop, steps) for _ in range(turns))
+
+    def captured(self, call: Callable[[], Any]) -> Callable[[], None] | None:
+        """What launches a graph of one call on the routines' stream; None without a GPU, and where something in it cannot
+        be captured."""
+        if not self.is_on_gpu:
+            return None
+        stream = self.routines.stream
+        with stream:
+            call()
+            stream.synchronize()
+            stream.begin_capture()
+            try:
+                call()
+            except Exception:  # whatever a library says of it
+                with suppress(Exception):
+                    stream.end_capture()
+                return None
+            graph = stream.end_capture()
+        return partial(graph.launch, stream)
 
     def in_turns(self, calls: Mapping[str, Callable[[], Any]], turns: int) -> dict[str, Row]:
         """Microseconds of each call, `us` warm and `cold_us`; routines must be of `routines`. Without a GPU: of the host,
@@ -117,6 +137,11 @@ class Routines:
         from services.evaluator.cuda.device import CudaDevice
 
         self._device = CudaDevice()
+
+    @property
+    def stream(self) -> Any:
+        """That the routines work on."""
+        return self._device.stream
 
     def product(
         self,
