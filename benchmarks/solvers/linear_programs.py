@@ -5,13 +5,14 @@
 
 Programmes made by formula (`benchmarks.matrices.linear_programs`), float64. The loop is PDHG (Chambolle and Pock 2011) with all vectors on the
 device, the same for all; the library has a plan for A and one for an explicit A^T, where it has no plans its best routine
-for each. A row says the time of both products alone and of the whole loop. The result file is written after every
+for each. A row says the time of both products alone and of the whole loop, both as captured graphs that are replayed. The result file is written after every
 programme and gone on with. Without a GPU the operator and SciPy compute on the host: times that nobody measures.
 """
 
 import argparse
 import time
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any, get_args
 
 import numpy as np
@@ -19,7 +20,7 @@ import scipy.sparse
 
 from benchmarks.matrices.linear_programs import KINDS, LinearProgram, linear_program
 from benchmarks.report.results import geometric_mean
-from benchmarks.solvers.products import Arrays, OperatorProduct, Product, Routines, SparseProduct
+from benchmarks.solvers.products import Arrays, OperatorProduct, Product, SparseProduct
 from benchmarks.solvers.row_files import Row, RowFile
 from benchmarks.solvers.tuned_here import TunedHere, add_tuning, tuned_here
 from services.generator.directions import extra_bytes
@@ -86,9 +87,10 @@ class Timer:
         loops: dict[str, float] = {}
         objectives: dict[str, float] = {}
         for kind, pair in pairs.items():
-            products[kind] = arrays.us_a_step(partial(_both, pair), *self._timed)
+            products[kind] = arrays.us_a_step(arrays.repeated(partial(_both, pair)), *self._timed)
             loop = PrimalDual(programme, pair, arrays)
-            loops[kind] = arrays.us_a_step(loop.run, *self._timed)
+            iterations = arrays.repeated(loop.iterate)
+            loops[kind] = arrays.us_a_step(partial(_run, loop, iterations), *self._timed)
             objectives[kind] = loop.objective
         return {
             **found,
@@ -111,23 +113,55 @@ class PrimalDual:
 
     def __init__(self, programme: LinearProgram, pair: Pair, arrays: Arrays) -> None:
         self._pair = pair
-        self._module = arrays.module
+        self._arrays = arrays
         self._b, self._c = arrays.module.asarray(programme.b), arrays.module.asarray(programme.c)
+        self._x = arrays.module.zeros_like(self._c)
         self._step = 0.9 / spectral_norm(programme.matrix)
-        self.objective = 0.0
 
-    def run(self, iterations: int) -> None:
+    @property
+    def objective(self) -> float:
+        """c x, on the host."""
+        return float(self._c @ self._x)
+
+    def start(self) -> None:
+        """From zero vectors."""
+        self._x[...] = 0
+        self._pair[1].given[...] = 0
+
+    def iterate(self) -> None:
+        """Once; nothing is waited for. On a GPU four launches."""
         forward, backward = self._pair
-        ahead, y, module, step = forward.given, backward.given, self._module, self._step
-        x = module.zeros_like(self._c)
-        y[...] = 0
-        for _ in range(iterations):
-            gradient = self._c - backward.run()
-            after = module.maximum(x - step * gradient, 0)
-            ahead[...] = 2 * after - x
-            y += step * (self._b - forward.run())
-            x = after
-        self.objective = float(self._c @ x)
+        self._descend(backward.run(), forward.given)
+        self._ascend(forward.run(), backward.given)
+
+    def _descend(self, gradient: Any, ahead: Any) -> None:
+        if self._arrays.is_on_gpu:
+            self._descent(self._c, gradient, self._step, self._x, ahead)
+            return
+        after = np.maximum(self._x - self._step * (self._c - gradient), 0)
+        ahead[...] = 2 * after - self._x
+        self._x[...] = after
+
+    def _ascend(self, product: Any, y: Any) -> None:
+        if self._arrays.is_on_gpu:
+            self._ascent(self._b, product, self._step, y)
+            return
+        y += self._step * (self._b - product)
+
+    @cached_property
+    def _descent(self) -> Any:
+        body = "T after = max(x - step * (c - gradient), T(0)); ahead = 2 * after - x; x = after"
+        return self._arrays.module.ElementwiseKernel("T c, T gradient, T step", "T x, T ahead", body, "pdhg_descent")
+
+    @cached_property
+    def _ascent(self) -> Any:
+        body = "y += step * (b - product)"
+        return self._arrays.module.ElementwiseKernel("T b, T product, T step", "T y", body, "pdhg_ascent")
+
+
+def _run(loop: PrimalDual, iterations: Callable[[int], None], steps: int) -> None:
+    loop.start()
+    iterations(steps)
 
 
 def spectral_norm(matrix: scipy.sparse.csr_matrix) -> float:
@@ -136,10 +170,9 @@ def spectral_norm(matrix: scipy.sparse.csr_matrix) -> float:
     return float(np.sqrt(sizes.sum(axis=0).max() * sizes.sum(axis=1).max()))
 
 
-def _both(pair: Pair, steps: int) -> None:
-    for _ in range(steps):
-        pair[0].run()
-        pair[1].run()
+def _both(pair: Pair) -> None:
+    for product in pair:
+        product.run()
 
 
 def _of_library(matrix: scipy.sparse.csr_matrix, reports: list[KernelReport], arrays: Arrays) -> Pair:
@@ -148,7 +181,7 @@ def _of_library(matrix: scipy.sparse.csr_matrix, reports: list[KernelReport], ar
     transpose.sort_indices()
     if not arrays.is_on_gpu:
         return SparseProduct(matrix, arrays), SparseProduct(transpose, arrays)
-    routines = Routines()
+    routines = arrays.routines
     names = [_routine(report) for report in reports]
     return routines.product(names[0], matrix), routines.product(names[1], transpose)
 

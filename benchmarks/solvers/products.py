@@ -75,6 +75,16 @@ class Arrays:
             graph = stream.end_capture()
         return partial(graph.launch, stream)
 
+    def repeated(self, call: Callable[[], Any]) -> Callable[[int], None]:
+        """So many calls behind one another: of a captured graph where there is one."""
+        launch = self.captured(call) or call
+
+        def loop(steps: int) -> None:
+            for _ in range(steps):
+                launch()
+
+        return loop
+
     def in_turns(self, calls: Mapping[str, Callable[[], Any]], turns: int) -> dict[str, Row]:
         """Microseconds of each call, `us` warm and `cold_us`; routines must be of `routines`. Without a GPU: of the host,
         medians of `turns`, warm alone."""
