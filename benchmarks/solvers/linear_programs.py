@@ -89,8 +89,7 @@ class Timer:
         for kind, pair in pairs.items():
             products[kind] = arrays.us_a_step(arrays.repeated(partial(_both, pair)), *self._timed)
             loop = PrimalDual(programme, pair, arrays)
-            iterations = arrays.repeated(loop.iterate)
-            loops[kind] = arrays.us_a_step(partial(_run, loop, iterations), *self._timed)
+            loops[kind] = arrays.us_a_step(loop.run, *self._timed)
             objectives[kind] = loop.objective
         return {
             **found,
@@ -123,13 +122,18 @@ class PrimalDual:
         """c x, on the host."""
         return float(self._c @ self._x)
 
-    def start(self) -> None:
-        """From zero vectors."""
+    def run(self, iterations: int) -> None:
+        """From zero vectors. On a GPU an iteration is a graph of four launches."""
+        iterate = self._iterations
         self._x[...] = 0
         self._pair[1].given[...] = 0
+        iterate(iterations)
 
-    def iterate(self) -> None:
-        """Once; nothing is waited for. On a GPU four launches."""
+    @cached_property
+    def _iterations(self) -> Callable[[int], None]:
+        return self._arrays.repeated(self._iterate)
+
+    def _iterate(self) -> None:
         forward, backward = self._pair
         self._descend(backward.run(), forward.given)
         self._ascend(forward.run(), backward.given)
@@ -157,11 +161,6 @@ class PrimalDual:
     def _ascent(self) -> Any:
         body = "y += step * (b - product)"
         return self._arrays.module.ElementwiseKernel("T b, T product, T step", "T y", body, "pdhg_ascent")
-
-
-def _run(loop: PrimalDual, iterations: Callable[[int], None], steps: int) -> None:
-    loop.start()
-    iterations(steps)
 
 
 def spectral_norm(matrix: scipy.sparse.csr_matrix) -> float:
