@@ -298,12 +298,10 @@ def _asked(matrices: Sequence[Matrix], rounds: Sequence[Sequence[EvaluationJob]]
 def _message(job: EvaluationJob) -> dict[str, Any]:
     """What both versions read: fields that one of them does not know are left at their defaults."""
     told = {name: value for name, value in job.model_dump(mode="json").items() if name in _SHARED_FIELDS}
-    told["candidates"] = [_without(each, ({}, None)) for each in told["candidates"]]
+    told["candidates"] = [
+        {name: value for name, value in each.items() if value not in ({}, None)} for each in told["candidates"]
+    ]
     return told
-
-
-def _without(fields: Mapping[str, Any], defaults: Sequence[Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value not in defaults}
 
 
 _SHARED_FIELDS = ("job_id", "workload", "candidates", "budget_s")

@@ -44,13 +44,12 @@ Epoch = Callable[[], torch.Tensor]
 
 def main(arguments: list[str] | None = None) -> None:
     options = _options(arguments)
+    end = time.monotonic() + options.seconds
     sizes = ("nodes", "edges", "features", "hidden", "classes", "layers", "epochs", "candidates")
     with tuned_here(options) as tuning:
         settings = {name: getattr(options, name) for name in sizes}
         file = RowFile("gcn_epochs", tuning.device, options, settings, lambda _: {"torch": torch.__version__})
-        for name in file.missing([f"power-law-{options.nodes}"]):
-            if options.seconds > 0:
-                file.measure(name, partial(_row, tuning, options))
+        file.fill({f"power-law-{options.nodes}": partial(_row, tuning, options)}, end)
 
 
 def citation_graph(num_nodes: int, num_edges: int) -> scipy.sparse.csr_matrix:

@@ -47,11 +47,8 @@ def main(arguments: list[str] | None = None) -> None:
         settings = {name: getattr(options, name) for name in ("iterations", "turns", "candidates", "storage")}
         file = RowFile("linear_programs", tuning.device, options, settings, _summary)
         timer = Timer(tuning, options)
-        names = {f"{kind}-{nnz:.0e}".replace("+0", ""): (kind, nnz) for kind, nnz in programmes}
-        for name in file.missing(names):
-            if time.monotonic() > end:
-                return
-            file.measure(name, partial(timer.row_of, *names[name]))
+        work = {f"{kind}-{nnz:.0e}".replace("+0", ""): partial(timer.row_of, kind, nnz) for kind, nnz in programmes}
+        file.fill(work, end)
 
 
 class Timer:

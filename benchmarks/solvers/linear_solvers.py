@@ -39,11 +39,8 @@ def main(arguments: list[str] | None = None) -> None:
         settings = {name: getattr(options, name) for name in ("matrices", "nnz", "iterations", "turns", "candidates")}
         file = RowFile("linear_solvers", tuning.device, options, settings, _summary)
         timer = Timer(tuning, options)
-        patterns = dict(_patterns(options))
-        for name in file.missing(patterns):
-            if time.monotonic() > end:
-                return
-            file.measure(name, partial(timer.row, name, patterns[name]))
+        work = {name: partial(timer.row, name, pattern) for name, pattern in _patterns(options)}
+        file.fill(work, end)
 
 
 class Timer:

@@ -49,11 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     with tuned_here(options) as tuning:
         settings = {name: getattr(options, name) for name in ("candidates", "turns", "replays", "side")}
         file = RowFile("operator_promises", tuning.device, options, settings, _summary)
-        work = Promises(tuning, options).rows()
-        for name in file.missing(work):
-            if time.monotonic() > end:
-                return
-            file.measure(name, work[name])
+        file.fill(Promises(tuning, options).rows(), end)
 
 
 class Promises:

@@ -3,8 +3,9 @@
 import argparse
 import json
 import platform
+import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,15 @@ class RowFile:
         rows = found["rows"] if found["settings"] == settings else []
         return [row for row in rows if "failed" not in row]
 
-    def missing(self, names: Iterable[str]) -> list[str]:
-        """Those without a row, in order."""
+    def fill(self, work: Mapping[str, Callable[[], Row]], end: float) -> None:
+        """The rows that are not there yet, in order; none is begun after `end`, of time.monotonic."""
         known = {row["name"] for row in self.rows}
-        return [name for name in names if name not in known]
+        for name, make in work.items():
+            if name in known:
+                continue
+            if time.monotonic() > end:
+                return
+            self.measure(name, make)
 
     def measure(self, name: str, make: Callable[[], Row]) -> None:
         """A row; where it fails, for whatever reason, one that says so, and the next may be begun."""

@@ -52,11 +52,12 @@ def main(arguments: list[str] | None = None) -> None:
         settings = {name: getattr(options, name) for name in ("candidates", "turns")}
         file = RowFile("transposed_products", tuning.device, options, settings, _summary)
         timer = Timer(tuning, options)
-        work = {f"{each.name}-{kind}": (each, kind) for each in _sources(options) for kind in options.types}
-        for name in file.missing(work):
-            if time.monotonic() > end:
-                return
-            file.measure(name, partial(timer.row, *work[name]))
+        work = {
+            f"{each.name}-{kind}": partial(timer.row, each, kind)
+            for each in _sources(options)
+            for kind in options.types
+        }
+        file.fill(work, end)
 
 
 class Timer:
