@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from benchmarks.report.evidence import shown
 from benchmarks.report.results import Json
 
 INTRO = (
@@ -15,7 +16,7 @@ MOST_NAMES = 12
 def judging_section(results: Iterable[Json]) -> list[str]:
     """Empty where nothing of it is measured."""
     known = list(results)
-    lines = [line for kind, shown in SHOWN.items() for each in _of(known, kind) for line in (*shown(each), "")]
+    lines = [line for kind, render in SHOWN.items() for each in _of(known, kind) for line in (*render(each), "")]
     return ["## The judge", "", INTRO, "", *lines] if lines else []
 
 
@@ -118,10 +119,10 @@ def _origin(result: Json) -> str:
 
 def _names(names: Sequence[str]) -> str:
     counted = {name: names.count(name) for name in sorted(set(names))}
-    shown = [f"{name} ({count})" if count > 1 else name for name, count in list(counted.items())[:MOST_NAMES]]
-    left = len(counted) - len(shown)
-    return ", ".join(shown) + (f" and {left} more" if left else "")
+    told = [f"{name} ({count})" if count > 1 else name for name, count in list(counted.items())[:MOST_NAMES]]
+    left = len(counted) - len(told)
+    return ", ".join(told) + (f" and {left} more" if left else "")
 
 
 def _shown(values: float | Sequence[float]) -> str:
-    return " / ".join(f"{each:g}" for each in (values if isinstance(values, Sequence) else [values]))
+    return " / ".join(map(shown, values if isinstance(values, Sequence) else [values]))
