@@ -103,6 +103,8 @@ class Layout:
     scratch: Mapping[str, int] = field(default_factory=dict)
     """Elements of each `scratch` argument by name, per column of the dense operand (spmv: 1): device memory that the
     kernels of a program share, holding garbage at the start of every product."""
+    saved_ms: float = 0.0
+    """Time of a host's thread that building it takes, but for what other layouts of the pattern had done before."""
 
     def pack(self, values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
         """Values in CSR order, shape [nnz], to stored order, shape [num_slots]; padding is zero."""

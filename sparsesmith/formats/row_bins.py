@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.building.high_bits import HIGH_BITS, high_bits_argument, high_bytes_of, with_high_bits
 from sparsesmith.formats.building.lanes import Lanes
+from sparsesmith.formats.building.numbering import COL_ORDER, NATURAL, NUMBERING, ORDERED_X, numbered_by
 from sparsesmith.formats.format import (
     NARROW_REACH,
     Argument,
@@ -145,10 +146,11 @@ class RowBins(Format):
             "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
             "max_lanes": OneOf(32, (32, 64, 128, 256, 512, 1024)),
             "index": OneOf("i32", ("i32", "u16", *HIGH_BITS)),
+            "numbering": NUMBERING,
         }
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
-        narrow = parameters["index"] == "u16"
+        narrow, is_natural = parameters["index"] == "u16", parameters["numbering"] == NATURAL
         base = (
             Argument("const int*", "warp_col_base", "index", "smallest column of each warp's rows, length num_warps"),
         )
@@ -168,13 +170,14 @@ class RowBins(Format):
                 "index",
                 "row of each place, -1 for none: a place for each `lanes` threads, in the order of bins and warps",
             ),
+            *(() if is_natural else (COL_ORDER,)),
             *(base if narrow else ()),
             *((high_bits_argument(parameters["index"]),) if parameters["index"] in HIGH_BITS else ()),
             Argument(
                 index_type(parameters),
                 "col_indices",
                 "index",
-                "column of each slot: thread t of the threads of a row has its nonzeros t, t + lanes, ...; slot k of "
+                f"{'column' if is_natural else 'place in col_order'} of each slot: thread t of the threads of a row has its nonzeros t, t + lanes, ...; slot k of "
                 "lane l of a warp lies at (warp's first slot) + k * 32 + l; padding repeats the row's last column, the "
                 "warp's smallest where there is no row or nonzero"
                 + ("; minus warp_col_base" if narrow else "")
@@ -183,9 +186,17 @@ class RowBins(Format):
             Argument(
                 "const T*", "values", "values", "value of each slot, in the order of col_indices; padding is zero"
             ),
+            *(() if is_natural else (ORDERED_X,)),
         )
 
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        if parameters["numbering"] == NATURAL:
+            return self._build(pattern, parameters)
+        numbered, saved_ms = numbered_by(pattern, parameters["numbering"])
+        return numbered.told_to_user(self._build(numbered.pattern, parameters), "row_permutation", saved_ms=saved_ms)
+
+    def _build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        """As the rows and columns are numbered."""
         bins = _checked_bins(pattern, parameters)
         narrow = parameters["index"] == "u16"
         if narrow:
@@ -232,6 +243,8 @@ class RowBins(Format):
             if parameters["index"] == "u16":
                 base = layout.indices["warp_col_base"][first_warp : after[0]].astype(np.int32)
                 own += base[:, None, None, None]
+        if parameters["numbering"] != NATURAL:
+            columns = layout.indices[COL_ORDER.name].astype(np.int32)[columns]
         return pattern_of_slots(num_rows, num_cols, np.concatenate(slot_rows), columns, layout)
 
 

@@ -55,6 +55,9 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"widths": "300", "steps": 16, "index": "u16"},
         {"widths": "2,5,300", "steps": 8, "max_lanes": 64, "index": "u18"},
         {"widths": "300", "steps": 2, "index": "u20"},
+        {"widths": "2,300", "steps": 2, "numbering": "breadth"},
+        {"widths": "300", "steps": 4, "index": "u16", "numbering": "breadth"},
+        {"widths": "1,9,300", "index": "u18", "numbering": "popular"},
     ),
     "bsr": ({}, {"block_rows": 3, "block_cols": 4}),
     "panels": ({"parts": 2, "bins": 5}, {"panel_cols": 32, "parts": 4, "bins": 3, "rounds": 2}),
@@ -113,6 +116,9 @@ PATTERNS = {
     ),
     "one column": scipy.sparse.csr_matrix(np.ones((50, 1))),
     "one entry": scipy.sparse.csr_matrix(([1.0], ([3], [2])), shape=(5, 4)),
+    "components": scipy.sparse.block_diag(
+        [np.eye(5), scipy.sparse.random(9, 14, 0.3, random_state=5), np.zeros((2, 1)), np.ones((3, 2))]
+    ).tocsr()[np.random.default_rng(6).permutation(19)],
     "banded": scipy.sparse.diags([1.0, 1.0, 1.0], [-2, 0, 5], shape=(33, 33)),
 }
 

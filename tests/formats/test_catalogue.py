@@ -123,6 +123,12 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "const unsigned short* col_indices, const T* values",
     ),
     (
+        "row_bins",
+        {"index": "u16", "numbering": "breadth"},
+        "int num_bins, int num_warps, const int* bins, const int* row_permutation, const int* col_order, "
+        "const int* warp_col_base, const unsigned short* col_indices, const T* values, T* ordered_x",
+    ),
+    (
         "panels",
         {},
         "int num_panels, int num_parts, int num_bins, int bin_nnz, int bin_slots, const int* part_panels, "

@@ -16,6 +16,8 @@ FOR_EVERY_PATTERN: tuple[tuple[str, Given], ...] = (
     ("panels", {"panel_cols": 512, "bins": 40, "parts": 8, "rounds": 2}),
     ("row_bins", {}),
     ("row_bins", {"steps": 1, "index": "u16"}),
+    ("row_bins", {"numbering": "breadth"}),
+    ("row_bins", {"numbering": "popular", "index": "u18"}),
     ("csr_tiles", {"chunks": 5, "index": "u16", "rows": "length", "long_rows": "split"}),
     ("csr_tiles", {"chunks": 2, "index": "u16", "order": "column", "rows": "column", "long_rows": "split"}),
 )

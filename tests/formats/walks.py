@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -240,6 +240,9 @@ def _row_bins_columns(o: Operands) -> list[int]:
 
 
 def _row_bins(o: Operands) -> dict[int, float]:
+    if o.parameters["numbering"] != "natural":
+        assert len(o.x) == o.layout.scratch["ordered_x"]
+        o = replace(o, x=o.x[o.array("col_order")], parameters={**o.parameters, "numbering": "natural"})
     bins = [o.array("bins")[start : start + 4] for start in range(0, 4 * o.size("num_bins") + 4, 4)]
     permutation, columns = o.array("row_permutation"), _row_bins_columns(o)
     bases = o.array("warp_col_base") if o.is_narrow else [0] * o.size("num_warps")

@@ -1,5 +1,6 @@
 """Which formats are built on a device."""
 
+from sparsesmith.formats.building.numbering import NATURAL
 from sparsesmith.formats.format import MAX_OFFSET, Format, Layout, Parameters
 from sparsesmith.formats.on_device.blocks import build_bsell, build_bsr
 from sparsesmith.formats.on_device.csr_tiles import build_csr_tiles
@@ -28,6 +29,8 @@ def build_on_device(
         return None
     match format_.name:
         case "row_bins":
+            if parameters["numbering"] != NATURAL:
+                return None
             return build_row_bins(machine, csr, parameters)
         case "ell":
             return build_ell(machine, csr, parameters)

@@ -137,6 +137,7 @@ def stored_layout(storage: ValueStorage, layout: Layout, values: Array, grid: Sl
         value_sources=None,
         num_slots=0,
         scratch=layout.scratch,
+        saved_ms=layout.saved_ms,
     )
 
 

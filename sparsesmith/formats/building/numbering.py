@@ -1,0 +1,159 @@
+"""Rows and columns in another order than the user's, so that what is multiplied together lies close together.
+
+A format stores the matrix by the numbers of this order; its kernels copy x into it first and write y where the user has
+it, so that nobody outside sees another order than his own.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from sparsesmith.formats.format import Argument, Layout, OneOf, ParameterValue, refuse_overflow
+from sparsesmith.matrix.pattern import Int32Array, Pattern
+
+Numbering = Literal["breadth", "popular"]
+
+NATURAL = "natural"
+NUMBERINGS: tuple[Numbering, ...] = ("breadth", "popular")
+NUMBERING = OneOf(NATURAL, (NATURAL, *NUMBERINGS))
+"""The parameter `numbering`. `breadth`: rows and columns, each apart from the other, as a walk through the matrix in
+breadth meets them. `popular`: columns by how many nonzeros they have, rows as they are."""
+MOVES_ROWS: frozenset[ParameterValue] = frozenset({"breadth"})
+
+COL_ORDER = Argument("const int*", "col_order", "index", "column of each place of the numbering, length num_cols")
+ORDERED_X = Argument("T*", "ordered_x", "scratch", "garbage at the start; for x in the order of col_order, num_cols")
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered:
+    """A pattern by the numbers of another order."""
+
+    pattern: Pattern
+    rows: Int32Array
+    """The user's row of each place, shape [num_rows]."""
+    cols: Int32Array
+    """The user's column of each place, shape [num_cols]."""
+    sources: Int32Array
+    """For each nonzero of this pattern its place among the user's, shape [nnz]."""
+    taken_ms: float
+    """Time of the thread that made it."""
+
+    def told_to_user(self, layout: Layout, rows: str, *, saved_ms: float) -> Layout:
+        """A layout of this pattern with values, and the array `rows` of row numbers (-1: none), by the user's numbers.
+
+        `saved_ms`: see `Layout.saved_ms`."""
+        assert layout.value_sources is not None
+        return replace(
+            layout,
+            indices={
+                **layout.indices,
+                rows: _or_none(self.rows, layout.indices[rows]),
+                COL_ORDER.name: self.cols,
+            },
+            value_sources=_or_none(self.sources, layout.value_sources),
+            scratch={ORDERED_X.name: self.cols.size},
+            saved_ms=saved_ms,
+        )
+
+
+_KNOWN: WeakKeyDictionary[Pattern, dict[str, Numbered]] = WeakKeyDictionary()
+"""Of patterns that are alive: a search builds many layouts of one."""
+_LOCK = Lock()
+
+
+def numbered_by(pattern: Pattern, numbering: ParameterValue) -> tuple[Numbered, float]:
+    """The pattern in that order, and how many milliseconds of a thread were saved because it was there.
+
+    Raises InvalidProgram where rows and columns together, or twice the nonzeros, are beyond 32 bits.
+    """
+    assert isinstance(numbering, str)
+    with _LOCK:
+        known = _KNOWN.setdefault(pattern, {})
+        if numbering in known:
+            return known[numbering], known[numbering].taken_ms
+        known[numbering] = _numbered(pattern, _ORDERS[numbering])
+        return known[numbering], 0.0
+
+
+Orders = tuple[Int32Array, Int32Array]
+"""The user's row, and column, of each place."""
+
+
+def _numbered(pattern: Pattern, order: Callable[[Pattern], Orders]) -> Numbered:
+    started = time.thread_time()
+    rows, cols = order(pattern)
+    places = np.empty_like(cols)
+    places[cols] = np.arange(cols.size, dtype=np.int32)
+    moved = scipy.sparse.csr_matrix(
+        (np.arange(pattern.nnz, dtype=np.int32), places[pattern.col_indices], pattern.row_offsets),
+        shape=(pattern.num_rows, pattern.num_cols),
+    )[rows]
+    moved.sort_indices()
+    offsets, columns = (array.astype(np.int32, copy=False) for array in (moved.indptr, moved.indices))
+    ordered = Pattern(pattern.num_rows, pattern.num_cols, offsets, columns)
+    return Numbered(ordered, rows, cols, moved.data, (time.thread_time() - started) * 1e3)
+
+
+def _by_popularity(pattern: Pattern) -> Orders:
+    """Columns with most nonzeros first, lower columns first among equals."""
+    counts = np.bincount(pattern.col_indices, minlength=pattern.num_cols)
+    return np.arange(pattern.num_rows, dtype=np.int32), np.argsort(-counts, kind="stable").astype(np.int32)
+
+
+def _by_breadth(pattern: Pattern) -> Orders:
+    """As Cuthill and McKee (1969), on the graph whose nodes are rows and columns and whose edges are nonzeros.
+
+    Nodes are numbered by their nonzeros, the fewest first, rows before columns and lower before higher ones among
+    equals. Of each component, in the order of their lowest nodes, a walk from the lowest ends at a node far out; from
+    there a second walk, neighbours by their numbers, is the order.
+    """
+    num_rows, num_nodes = pattern.num_rows, pattern.num_rows + pattern.num_cols
+    refuse_overflow("row_bins", "num_rows + num_cols", num_nodes + 1)
+    refuse_overflow("row_bins", "2 * nnz + num_rows + num_cols", 2 * pattern.nnz + num_nodes)
+    column_lengths = np.bincount(pattern.col_indices, minlength=pattern.num_cols)
+    nodes = np.argsort(np.concatenate([pattern.row_lengths, column_lengths]), kind="stable").astype(np.int32)
+    numbers = np.empty_like(nodes)
+    numbers[nodes] = np.arange(num_nodes, dtype=np.int32)
+    graph = _graph(numbers[pattern.row_indices()], numbers[num_rows + pattern.col_indices], num_nodes)
+    components = connected_components(graph, directed=False)[1]
+    lowest = np.unique(components, return_index=True)[1].astype(np.int32)
+    walked = _walk(graph, lowest, components)
+    last = np.flatnonzero(np.diff(components[walked], append=-1))
+    order = nodes[_walk(graph, np.sort(walked[last]), components)]
+    return order[order < num_rows], order[order >= num_rows] - np.int32(num_rows)
+
+
+def _graph(from_nodes: Int32Array, to_nodes: Int32Array, num_nodes: int) -> scipy.sparse.csr_matrix:
+    """Edges both ways, the neighbours of each node ascending."""
+    ends = np.concatenate([from_nodes, to_nodes]), np.concatenate([to_nodes, from_nodes])
+    by_column = scipy.sparse.csc_matrix((np.ones(ends[0].size, np.int8), ends), shape=(num_nodes, num_nodes))
+    return by_column.tocsr()
+
+
+def _walk(graph: scipy.sparse.csr_matrix, starts: Int32Array, components: Int32Array) -> npt.NDArray[np.int32]:
+    """All nodes in breadth from one of each component, component by component: one walk from a node beside the graph
+    that leads to all starts, sorted."""
+    num_nodes, num_edges = graph.shape[0], graph.nnz + starts.size
+    rooted = scipy.sparse.csr_matrix(
+        (np.ones(num_edges), np.append(graph.indices, starts), np.append(graph.indptr, num_edges)),
+        shape=(num_nodes + 1, num_nodes + 1),
+    )
+    walked: Int32Array = breadth_first_order(rooted, num_nodes, return_predecessors=False)[1:]
+    return walked[np.argsort(components[walked], kind="stable")]
+
+
+def _or_none(numbers: Int32Array, places: npt.NDArray[np.generic]) -> Int32Array:
+    """Of each place its number, -1 where there is none."""
+    held = places.astype(np.int32, copy=False)
+    return np.where(held < 0, np.int32(-1), np.take(numbers, np.maximum(held, 0)))
+
+
+_ORDERS: Mapping[str, Callable[[Pattern], Orders]] = {"breadth": _by_breadth, "popular": _by_popularity}
