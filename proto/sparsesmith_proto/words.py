@@ -8,6 +8,9 @@ ElementType = Literal["float32", "float64", "float16", "bfloat16"]
 SearchStrategy = Literal["auto", "families", "sample", "refine", "instant"]
 """`instant`: a kernel that was checked once before any was measured, and `auto` behind it."""
 
+ReorderOption = Literal["keep", "allowed"]
+"""Whether a program may multiply with rows and columns in another order, copies of x and y counted in its time."""
+
 TransposedOption = Literal["no", "yes", "both"]
 """Which of A and A^T a kernel is tuned for."""
 

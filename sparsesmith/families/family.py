@@ -63,6 +63,8 @@ class KernelFamily:
     """What it is written for; those of 16 bits need sums in `$S` and reads that are `$wide`."""
     has_facts: bool = False
     """Whether its programs hold numbers that follow from the matrix, which `Choice.fact` gives a name."""
+    reorders: bool = False
+    """Whether its programs multiply with rows and columns in another order, for requests that allow it."""
 
     def accepts(
         self, parameters: Mapping[str, ParameterValue], element_type: ElementType, num_dense_cols: int = 1

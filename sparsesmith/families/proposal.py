@@ -14,6 +14,7 @@ from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.features import NUM_WINDOWS
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith_proto.message import ElementType, Operation
+from sparsesmith_proto.words import ReorderOption
 
 VARIATION_PENALTY = 0.06
 """The n-th choice of a family competes as if it were estimated n x 6 % slower: families take turns, winners more."""
@@ -67,13 +68,16 @@ def work_of(
     return Work(PatternStatistics(pattern, num_windows), ELEMENTS[element_type].num_bytes, num_dense_cols)
 
 
-def prospects_of(work: Work, operation: Operation, element_type: ElementType) -> list[FamilyProspect]:
+def prospects_of(
+    work: Work, operation: Operation, element_type: ElementType, reorder: ReorderOption = "keep"
+) -> list[FamilyProspect]:
     """Every legal prospect of every family that suits the pattern, family by family, hundreds to thousands; without
-    those that are hopeless."""
+    those that are hopeless, and without families that change the order of rows and columns unless that is allowed."""
     found = [
         FamilyProspect(family, prospect)
         for family in FAMILIES.values()
-        if family.operation == operation and family.suits(work.statistics.pattern)
+        if family.operation == operation and (reorder == "allowed" or not family.reorders)
+        if family.suits(work.statistics.pattern)
         for prospect in _spread(family, work, family.prospects(work))
         if family.accepts(prospect.parameters, element_type, work.num_dense_cols)
     ]
@@ -85,10 +89,12 @@ def shortlist(
     work: Work, operation: Operation, element_type: ElementType, left_out: Collection[str], most: int
 ) -> list[FamilyProspect]:
     """The prospects that would be proposed in a hurry, at most so many of a family: those of the least estimates, all
-    started early, of families that are not left out."""
+    started early, of families that are not left out. To find another order of rows takes too long for that."""
     found: list[FamilyProspect] = []
     for family in FAMILIES.values():
-        if family.operation != operation or family.name in left_out or not family.suits(work.statistics.pattern):
+        if family.operation != operation or family.reorders or family.name in left_out:
+            continue
+        if not family.suits(work.statistics.pattern):
             continue
         prospects = list(family.prospects(work))
         bound_us = sorted(each.estimated_us for each in prospects)[: TRIED_FIRST * most][-1] if prospects else 0.0
@@ -128,11 +134,16 @@ def _spread(
 
 
 def propose(
-    pattern: Pattern, operation: Operation, element_type: ElementType, num_dense_cols: int = 1, limit: int = 64
+    pattern: Pattern,
+    operation: Operation,
+    element_type: ElementType,
+    num_dense_cols: int = 1,
+    limit: int = 64,
+    reorder: ReorderOption = "keep",
 ) -> list[FamilyInstance]:
     """At most `limit` different instances that can be built for the pattern, most promising first."""
     work = work_of(pattern, element_type, num_dense_cols)
-    return first_of(prospects_of(work, operation, element_type), element_type, num_dense_cols, limit)
+    return first_of(prospects_of(work, operation, element_type, reorder), element_type, num_dense_cols, limit)
 
 
 def first_of(

@@ -17,6 +17,7 @@ from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
 from sparsesmith_proto.message import ElementType, Operation
+from sparsesmith_proto.words import ReorderOption
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -133,17 +134,25 @@ def scaled(name: str, value: ParameterValue) -> float:
     return float(np.log2(SORT_EVERYTHING if name == "sigma" and value == 0 else max(value, 0.5)))
 
 
-def grid_of(pattern: Pattern, operation: Operation, element_type: ElementType, num_dense_cols: int = 1) -> Grid:
-    """All prospects of a workload; 10 to 60 ms up to 1e6 nonzeros."""
+def grid_of(
+    pattern: Pattern,
+    operation: Operation,
+    element_type: ElementType,
+    num_dense_cols: int = 1,
+    reorder: ReorderOption = "keep",
+) -> Grid:
+    """All prospects of a workload; 10 to 60 ms up to 1e6 nonzeros, a second or so more where rows and columns may be
+    reordered."""
     work = work_of(pattern, element_type, num_dense_cols)
-    return Grid(work, operation, element_type, prospects_of(work, operation, element_type))
+    return Grid(work, operation, element_type, prospects_of(work, operation, element_type, reorder))
 
 
-def grid_of_problem(problem: Problem) -> Choices:
+def grid_of_problem(problem: Problem, reorder: ReorderOption = "keep") -> Choices:
     """All prospects of a problem; of a task, its first programs among them."""
     workload = problem.workload
     if problem.matrix is not None:
-        return grid_of(problem.matrix, workload.operation, workload.element_type, workload.num_dense_cols)
+        named = workload.operation, workload.element_type, workload.num_dense_cols
+        return grid_of(problem.matrix, *named, reorder)
     own = [family for family in TASK_FAMILIES.values() if family.operation == workload.operation]
     found = [
         Proposed(family, prospect)

@@ -132,6 +132,8 @@ def assert_same(machine: Interpreted, name: str, pattern: Pattern, parameters: P
 def is_built_there(name: str, parameters: Parameters) -> bool:
     if name == "csr_tiles":
         return parameters["rows"] == "natural" and parameters["order"] == "row"
+    if name == "row_bins":
+        return parameters["numbering"] == "natural"
     return name != "sell" or parameters["index"] in ("i32", "u16")
 
 
@@ -165,6 +167,7 @@ def test_what_no_kernel_builds_is_left_to_the_host(machine: Interpreted) -> None
         ("sell", {"index": "u8"}),
         ("csr_tiles", {"order": "column"}),
         ("csr_tiles", {"hub_cols": 9}),
+        ("row_bins", {"numbering": "breadth"}),
         ("coo", {}),
     ):
         assert on_device(machine, name, pattern, complete_parameters(format_named(name), choice)) is None

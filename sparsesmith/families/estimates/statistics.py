@@ -8,6 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from sparsesmith.formats.building.numbering import Numbering, numbered_by
 from sparsesmith.formats.building.windows import padding_in_windows
 from sparsesmith.formats.dia import diagonals_of
 from sparsesmith.formats.format import NARROW_REACH
@@ -117,6 +118,11 @@ class PatternStatistics:
             return lengths
         starts = np.linspace(0, lengths.size - rows, SAMPLED_ROWS).astype(np.int64)
         return lengths[starts[:, None] + np.arange(rows)].reshape(-1)
+
+    @remembered
+    def numbered(self, numbering: Numbering) -> "PatternStatistics":
+        """Of the pattern with rows and columns by other numbers; finding them takes its time."""
+        return PatternStatistics(numbered_by(self.pattern, numbering)[0].pattern, self.num_windows)
 
     @remembered
     def sell_padding(self, lanes: int, sigma: int) -> float:

@@ -1,13 +1,18 @@
-"""SpMV over rows gathered by length, the bins written into the program: no offsets to wait for."""
+"""SpMV over rows gathered by length, the bins written into the program: no offsets to wait for.
+
+A second family does the same with rows and columns by other numbers: it copies x into that order first.
+"""
 
 from sparsesmith.families.axes import ANY_BLOCK, streamed
 from sparsesmith.families.family import Family
+from sparsesmith.families.spmv import reordered_prospects
 from sparsesmith.families.spmv import row_bins_prospects as prospects
 from sparsesmith.families.spmv.row_bins_prospects import MOST_IN_FLIGHT
-from sparsesmith.families.text.program import Choice, Fact, main_launch, program
+from sparsesmith.families.text.program import Choice, Fact, Launch, main_launch, program
 from sparsesmith.families.text.template import cuda_beside, fill
 from sparsesmith.formats.building.high_bits import HIGH_BITS, slots_a_byte
-from sparsesmith.formats.format import NumberList, OneOf, numbers
+from sparsesmith.formats.building.numbering import MOVES_ROWS, NUMBERINGS
+from sparsesmith.formats.format import NumberList, OneOf, ParameterSpec, numbers
 from sparsesmith.formats.row_bins import LONGEST_ROW, MAX_BINS, WARP, Bin, place_bins
 from sparsesmith.program.facts import high_bytes
 
@@ -18,6 +23,9 @@ INDEX = OneOf("i32", ("i32", "u16", "u18", "u20"))
 MAX_WARPS = 2**26
 LONGEST_ROW_AT_ONCE = 32768
 """A longer row would keep its threads busy when all others have ended."""
+MIN_REORDERED_NNZ = 200_000
+"""Below that two launches take longer than any order saves."""
+COPY_BLOCK = 256
 
 
 def _bins(choice: Choice) -> tuple[Bin, ...]:
@@ -29,11 +37,19 @@ def _bins(choice: Choice) -> tuple[Bin, ...]:
     )
 
 
-def _place(bin_: Bin, is_only: bool) -> str:
-    """Where a warp of the bin finds its rows and slots; the first warp's number is taken off beforehand. Rows of a
-    single bin have kept their places."""
+def _renumbers(choice: Choice) -> bool:
+    return "numbering" in choice.values
+
+
+def _keeps_rows(choice: Choice, bins: tuple[Bin, ...]) -> bool:
+    """Whether rows have kept their places, as those of a single bin have."""
+    return len(bins) == 1 and choice.values.get("numbering") not in MOVES_ROWS
+
+
+def _place(bin_: Bin, keeps_rows: bool) -> str:
+    """Where a warp of the bin finds its rows and slots; the first warp's number is taken off beforehand."""
     shift, steps = bin_.lanes.bit_length() - 1, bin_.steps
-    place = "" if is_only else f"place = {bin_.first_row - bin_.first_warp * WARP // bin_.lanes}, "
+    place = "" if keeps_rows else f"place = {bin_.first_row - bin_.first_warp * WARP // bin_.lanes}, "
     return f"shift = {shift}, steps = {steps}, {place}slot = {bin_.first_slot - bin_.first_warp * steps * WARP}"
 
 
@@ -41,9 +57,9 @@ def _choose(choice: Choice, bins: tuple[Bin, ...]) -> str:
     """The bin of a warp: the narrowest, unless the warp lies before it."""
     has_high_bits = choice.word("index") in HIGH_BITS
     if choice.is_open:
-        place, high_byte = " place" if len(bins) > 1 else "", " high_byte" if has_high_bits else ""
+        place, high_byte = "" if _keeps_rows(choice, bins) else " place", " high_byte" if has_high_bits else ""
         return f"//@ pick shift steps{place} slot{high_byte} = bins[warp]"
-    places = [_place(bin_, len(bins) == 1) for bin_ in bins]
+    places = [_place(bin_, _keeps_rows(choice, bins)) for bin_ in bins]
     if has_high_bits:
         starts = high_bytes(bins, choice.word("index"))
         places = [f"{place}, high_byte = {byte}" for place, byte in zip(places, starts, strict=True)]
@@ -89,7 +105,8 @@ def _loads(choice: Choice, batch: Fact, step: str) -> str:
 
 
 def _products(choice: Choice, batch: Fact, step: str) -> str:
-    return fill(_CUDA["products"], batch=batch, step=step, column=_column(choice))
+    operand = "ordered_x" if _renumbers(choice) else "x"
+    return fill(_CUDA["products"], batch=batch, step=step, operand=operand, column=_column(choice))
 
 
 def _more(choice: Choice, batch: Fact, bytes_: Fact) -> str:
@@ -115,16 +132,16 @@ def _base(wide: bool) -> str:
     return "int base = steps ? warp_col_base[warp] : 0;" if wide else "int base = warp_col_base[warp];"
 
 
-def _row(bins: tuple[Bin, ...], wide: bool) -> str:
-    """The row of a thread: rows of a single bin have kept their places."""
-    if len(bins) == 1:
+def _row(keeps_rows: bool, wide: bool) -> str:
+    """The row of a thread."""
+    if keeps_rows:
         return "warp * 32 + lane >> shift"
     row = "row_permutation[place + (warp * 32 + lane >> shift)]"
     return f"steps ? {row} : -1" if wide else row
 
 
-def _is_row(bins: tuple[Bin, ...]) -> str:
-    return "row < num_rows" if len(bins) == 1 else "row >= 0"
+def _is_row(keeps_rows: bool) -> str:
+    return "row < num_rows" if keeps_rows else "row >= 0"
 
 
 def _wide_blocks(choice: Choice, bins: tuple[Bin, ...]) -> Fact:
@@ -133,18 +150,27 @@ def _wide_blocks(choice: Choice, bins: tuple[Bin, ...]) -> Fact:
     return choice.fact("BLOCKS", f"ceil_div(wide_warps*{WARP},{block})", -(-past_warp * WARP // block))
 
 
-def _row_of_warps(blocks: Fact, bins: tuple[Bin, ...]) -> str:
+def _row_of_warps(blocks: Fact, keeps_rows: bool) -> str:
     """Ends the sums where rows have several warps."""
-    return fill(_CUDA["row_of_warps"], blocks=blocks, is_row=_is_row(bins))
+    return fill(_CUDA["row_of_warps"], blocks=blocks, is_row=_is_row(keeps_rows))
+
+
+def _copy_of_x(choice: Choice) -> tuple[Launch, ...]:
+    """What brings x into the order of the columns."""
+    if not _renumbers(choice):
+        return ()
+    body = choice.fill(_CUDA["order_x"], copy_block=COPY_BLOCK)
+    return (Launch("order_x", f"ceil_div(num_cols,{COPY_BLOCK})", COPY_BLOCK, body),)
 
 
 def _write(choice: Choice) -> str:
-    block, bins = choice.integer("block"), _bins(choice)
+    block, bins, copies = choice.integer("block"), _bins(choice), _copy_of_x(choice)
+    keeps_rows = _keeps_rows(choice, bins)
     narrow, wide = choice.word("index") == "u16", bins[0].lanes > WARP
     limits, warps = _limits(choice), choice.fact("WARPS", "num_warps", bins[-1].past_warp)
     (batch, bytes_), blocks = _batch(choice, bins), _wide_blocks(choice, bins)
     has_more = max(bin_.steps for bin_ in bins) > MOST_IN_FLIGHT
-    leads = f"if ((lane & (1 << shift) - 1) == 0 && {_is_row(bins)}) y[row] = sum;"
+    leads = f"if ((lane & (1 << shift) - 1) == 0 && {_is_row(keeps_rows)}) y[row] = sum;"
     body = choice.fill(
         _CUDA["row_bins"],
         partials=f"__shared__ {choice.scalar} partials[{block // WARP}];" if wide else "",
@@ -152,7 +178,7 @@ def _write(choice: Choice) -> str:
         choose=_choose(choice, bins),
         stop="if (warp >= num_warps) steps = 0;" if wide else "",
         base=_base(wide) if narrow else "",
-        row=_row(bins, wide),
+        row=_row(keeps_rows, wide),
         high_place=_high_place(choice, bytes_),
         high_loads=_high_loads(choice, bytes_, ""),
         batch=batch,
@@ -160,12 +186,15 @@ def _write(choice: Choice) -> str:
         products=_products(choice, batch, "u"),
         more=_more(choice, batch, bytes_) if has_more else "",
         half="min(1 << shift, 32) / 2" if wide else "1 << shift >> 1",
-        store=_row_of_warps(blocks, bins) if wide else leads,
+        store=_row_of_warps(blocks, keeps_rows) if wide else leads,
+        wait="" if copies else choice.wait,
     )
-    settings = {"widths": limits, **{name: choice.values[name] for name in ("steps", "max_lanes", "index")}}
+    named = ("steps", "max_lanes", "index", *(("numbering",) if copies else ()))
+    settings = {"widths": limits, **{name: choice.values[name] for name in named}}
     high = (bytes_,) if choice.word("index") in HIGH_BITS else ()
     facts = (limits, warps, batch, *high, *((blocks,) if wide else ()))
-    return program(choice, settings, main_launch(choice, f"ceil_div(num_warps,{block // 32})", body), facts=facts)
+    main = main_launch(choice, f"ceil_div(num_warps,{block // 32})", body)
+    return program(choice, settings, *copies, main, facts=facts)
 
 
 def _limits(choice: Choice) -> Fact:
@@ -183,26 +212,43 @@ def _bins_fit(choice: Choice) -> bool:
     return _bins(choice)[0].lanes <= choice.integer("block")
 
 
+_PARAMETERS: dict[str, ParameterSpec] = {
+    "widths": NumberList("2000", 1, LONGEST_ROW, MAX_BINS),
+    "warps": NumberList("16", 1, MAX_WARPS, MAX_BINS),
+    "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
+    "max_lanes": OneOf(32, (32, 128, 512)),
+    "block": ANY_BLOCK,
+    **streamed(index=INDEX),
+}
+"""`widths`: the longest row of each bin. `warps`: the warps up to the end of each bin, the widest bin first."""
+
 ROW_BINS = Family(
     name="row_bins",
     operation="spmv",
     format="row_bins",
     strategy="Rows gathered by length into bins that the kernel knows by heart, a few lanes a row, all loads of a row "
     "in flight at once; rows of any lengths, small matrices above all.",
-    parameters={
-        "widths": NumberList("2000", 1, LONGEST_ROW, MAX_BINS),
-        "warps": NumberList("16", 1, MAX_WARPS, MAX_BINS),
-        "steps": OneOf(4, (1, 2, 4, 8, 16, 32)),
-        "max_lanes": OneOf(32, (32, 128, 512)),
-        "block": ANY_BLOCK,
-        **streamed(index=INDEX),
-    },
+    parameters=_PARAMETERS,
     suits=lambda pattern: int(pattern.row_lengths.max()) <= LONGEST_ROW_AT_ONCE,
     write=_write,
     has_facts=True,
     allows=_bins_fit,
     prospects=prospects.row_bins,
 )
-"""`widths`: the longest row of each bin. `warps`: the warps up to the end of each bin, the widest bin first."""
 
-FAMILIES = (ROW_BINS,)
+REORDERED_ROW_BINS = Family(
+    name="row_bins_reordered",
+    operation="spmv",
+    format="row_bins",
+    strategy="As row_bins, with rows and columns numbered so that what is multiplied together lies close, x copied into "
+    "that order first and y written where it belongs; large irregular matrices in an order that says nothing.",
+    parameters={**_PARAMETERS, "numbering": OneOf(NUMBERINGS[0], NUMBERINGS)},
+    suits=lambda pattern: pattern.nnz >= MIN_REORDERED_NNZ and ROW_BINS.suits(pattern),
+    write=_write,
+    has_facts=True,
+    allows=_bins_fit,
+    prospects=reordered_prospects.row_bins,
+    reorders=True,
+)
+
+FAMILIES = (ROW_BINS, REORDERED_ROW_BINS)
