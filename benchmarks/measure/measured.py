@@ -18,6 +18,7 @@ from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.matrices.training_pack import TRAINING_NNZ
 from benchmarks.tuning.sweep import Plan
 from sparsesmith.families import FAMILIES
+from sparsesmith.families.catalogue import REORDERING
 from sparsesmith.families.estimates.cost import Prospect
 from sparsesmith.families.proposal import FamilyProspect, work_of
 from sparsesmith.formats.format import ParameterValue
@@ -25,6 +26,7 @@ from sparsesmith.matrix.pack import pack_index, read_pack
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.columns import columns_of
 from sparsesmith.tuning.grid import FloatArray, Grid, grid_of
+from sparsesmith_proto.words import ReorderOption
 
 ADDED_LATER: Mapping[str, ParameterValue] = {"registers": "free", "dependency": "full"}
 """Parameters that older records do not name, and what their programs did."""
@@ -141,7 +143,8 @@ def _join(words: Mapping[str, int], work: tuple[Path, str, list[Record]]) -> lis
         by_plan[Plan(record["operation"], record["element_type"], record["num_dense_cols"], 0)].append(record)
     found = []
     for plan, of_plan in by_plan.items():
-        grid = grid_of(pattern, plan.operation, plan.element_type, plan.num_dense_cols)
+        reorder: ReorderOption = "allowed" if REORDERING & {record["family"] for record in of_plan} else "keep"
+        grid = grid_of(pattern, plan.operation, plan.element_type, plan.num_dense_cols, reorder)
         found.append(_joined(plan, grid, words, of_plan))
     return found
 

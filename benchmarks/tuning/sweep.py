@@ -38,6 +38,7 @@ from services.evaluator.race import Race
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.families import FamilyInstance
+from sparsesmith.families.catalogue import REORDERING
 from sparsesmith.families.family import different
 from sparsesmith.families.proposal import FamilyProspect, by_estimate, prospects_of, work_of
 from sparsesmith.matrix.pack import pack_index, read_pack
@@ -45,6 +46,7 @@ from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Candidate, FromFamily, Passed, Workload
 from sparsesmith_proto.message import ElementType, Operation
+from sparsesmith_proto.words import ReorderOption
 
 DEFAULT_PLANS = (
     "spmv:float32:1:28",
@@ -77,7 +79,7 @@ class Choice:
     """Of a plan's programs, chosen from all prospects instead of proposed."""
     exhaustive: bool = False
     families: frozenset[str] = frozenset()
-    """Only these; empty: all."""
+    """Only these; empty: all that keep the order of rows and columns."""
 
     def prospects(self, prospects: list[FamilyProspect], limit: int, seed: str) -> Iterator[FamilyProspect]:
         """At least `limit` of them where there are so many, the chosen ones first."""
@@ -114,7 +116,9 @@ def main() -> None:
     parser.add_argument("--plan", nargs="+", default=DEFAULT_PLANS, help="operation:type:columns:programs")
     parser.add_argument("--max-nnz", type=int, default=3_000_000)
     parser.add_argument("--names", type=Path, help="file with one pattern name a line: only these")
-    parser.add_argument("--families", default="", help="names with commas between: only these")
+    parser.add_argument(
+        "--families", default="", help="names with commas between: only these, such as row_bins_reordered"
+    )
     parser.add_argument(
         "--random", type=float, default=0.0, help="share of a plan's programs chosen from all prospects"
     )
@@ -181,7 +185,9 @@ def _propose(pack: Path, name: str, plan: Plan, choice: Choice) -> Proposals:
 def proposals_of(name: str, pattern: Pattern, plan: Plan, choice: Choice) -> Proposals:
     """The plan's programs for a pattern, written."""
     work = work_of(pattern, plan.element_type, plan.num_dense_cols)
-    chosen = choice.prospects(prospects_of(work, plan.operation, plan.element_type), plan.limit, name)
+    reorder: ReorderOption = "allowed" if choice.families & REORDERING else "keep"
+    offered = prospects_of(work, plan.operation, plan.element_type, reorder)
+    chosen = choice.prospects(offered, plan.limit, name)
     instances = different(entry.instance(plan.element_type, plan.num_dense_cols) for entry in chosen)
     limit = None if choice.exhaustive else plan.limit
     return Proposals(name, plan, pattern, list(islice(instances, limit)))

@@ -39,6 +39,7 @@ from sparsesmith_proto.message import (
     Seconds,
 )
 from sparsesmith_proto.policy import PolicyAnnouncement, Verdict
+from sparsesmith_proto.words import ReorderOption as ReorderOption
 from sparsesmith_proto.words import SearchStrategy as SearchStrategy
 from sparsesmith_proto.words import TransposedOption as TransposedOption
 from sparsesmith_proto.words import TransposedStorage as TransposedStorage
@@ -122,6 +123,9 @@ class TuningOptions(Message):
     """What a kernel for A^T reads. `shared`: A as it is stored, so that no second copy of it is needed."""
     alpha_beta: bool = Field(default=False, exclude_if=_is_false)
     """What is graded and timed is y = alpha A x + beta y."""
+    reorder: ReorderOption = Field(default="keep", exclude_if=lambda choice: choice == "keep")
+    """`allowed`: programs, too, that number rows and columns anew, and copy x within what is timed. What is computed is
+    y = A x as it was asked for."""
     gpu: RequestedGpu = Field(default=None, exclude_if=_is_none)
     """The kind of GPU to tune for, as `GET /v1/fleet` lists them. None: any that is there."""
     search: SearchStrategy = "auto"

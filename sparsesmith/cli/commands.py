@@ -30,6 +30,7 @@ from sparsesmith.cli.options import (
     NumDenseCols,
     OperationOption,
     OutFolder,
+    Reorder,
     State,
     StorageOfTransposed,
     TaskName,
@@ -99,6 +100,7 @@ def tune(  # noqa: PLR0913
     transposed: Transposed = "no",
     transposed_storage: StorageOfTransposed = "copy",
     alpha_beta: AlphaBeta = False,
+    reorder: Reorder = "keep",
     gpu: GpuOption = None,
     search: Annotated[SearchStrategy, typer.Option(help="How to look for kernels")] = "auto",
     writer: Annotated[
@@ -134,6 +136,7 @@ def tune(  # noqa: PLR0913
         transposed=transposed,
         transposed_storage=transposed_storage,
         alpha_beta=alpha_beta,
+        reorder=reorder,
         gpu=gpu,
         search=search,
         budget={"candidates": candidates, "seconds": seconds},

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sparsesmith_proto.words import ElementType, TransposedOption, TransposedStorage, ValuesOption
+from sparsesmith_proto.words import ElementType, ReorderOption, TransposedOption, TransposedStorage, ValuesOption
 
 MatrixFile = Annotated[Path, typer.Argument(help="A sparse matrix: .mtx, .mtx.gz or SciPy .npz", metavar="MATRIX")]
 MatrixOrTask = Annotated[
@@ -58,6 +58,10 @@ StorageOfTransposed = Annotated[
     typer.Option("--transposed-storage", help="What A^T is multiplied from: a copy of its own, or A as it is stored"),
 ]
 AlphaBeta = Annotated[bool, typer.Option("--alpha-beta", help="What is graded and timed is y = alpha A x + beta y")]
+Reorder = Annotated[
+    ReorderOption,
+    typer.Option("--reorder", help="allowed: kernels, too, that number rows and columns anew; the copy of x is timed"),
+]
 GpuOption = Annotated[
     str | None,
     typer.Option("--gpu", help="The kind of GPU to use, as the server's fleet lists it: 'NVIDIA H200', H200, sm_90"),

@@ -446,8 +446,8 @@ def tune(
     with wait="best" it is waited for here.
 
     `options` are the fields of `sparsesmith_proto.api.TuningOptions`: operation, element_type, num_dense_cols, values,
-    deterministic, transposed, transposed_storage, alpha_beta, gpu, search, budget, refine. `url`, `headers` and `key`
-    are those of `Client`. Raises InvalidOption for others.
+    deterministic, transposed, transposed_storage, alpha_beta, reorder, gpu, search, budget, refine. `url`, `headers`
+    and `key` are those of `Client`. Raises InvalidOption for others.
     """
     chosen = with_direction(tuning_options(**options), transposed)
     with Client(url, headers, key) as client:

@@ -95,5 +95,8 @@ FAMILIES: Mapping[str, Family] = {name: each for name, each in _ALL.items() if i
 """Of operations on a matrix. Spmv families first, then those of spmm, then registered ones: the numbers of a cost
 model's words count from their order."""
 
+REORDERING = frozenset(name for name, family in FAMILIES.items() if family.reorders)
+"""Of those, the ones that multiply with rows and columns in another order."""
+
 TASK_FAMILIES: Mapping[str, TaskFamily] = {name: each for name, each in _ALL.items() if isinstance(each, TaskFamily)}
 """Of tasks."""

@@ -151,6 +151,7 @@ class RowBins(Format):
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
         narrow, is_natural = parameters["index"] == "u16", parameters["numbering"] == NATURAL
+        column = "column" if is_natural else "place in col_order"
         base = (
             Argument("const int*", "warp_col_base", "index", "smallest column of each warp's rows, length num_warps"),
         )
@@ -177,9 +178,9 @@ class RowBins(Format):
                 index_type(parameters),
                 "col_indices",
                 "index",
-                f"{'column' if is_natural else 'place in col_order'} of each slot: thread t of the threads of a row has its nonzeros t, t + lanes, ...; slot k of "
-                "lane l of a warp lies at (warp's first slot) + k * 32 + l; padding repeats the row's last column, the "
-                "warp's smallest where there is no row or nonzero"
+                f"{column} of each slot: thread t of the threads of a row has its nonzeros t, t + lanes, ...; slot k "
+                "of lane l of a warp lies at (warp's first slot) + k * 32 + l; padding repeats the row's last column, "
+                "the warp's smallest where there is no row or nonzero"
                 + ("; minus warp_col_base" if narrow else "")
                 + ("; modulo 65536" if parameters["index"] in HIGH_BITS else ""),
             ),

@@ -140,6 +140,8 @@ def test_polling_waits_as_long_as_the_quota_of_requests_says() -> None:
 def test_a_wish_for_equal_bits_is_a_field_of_an_upload_and_else_nothing_is_sent() -> None:
     assert flows.form_fields(TuningOptions(deterministic=True))["deterministic"] == "True"
     assert "deterministic" not in flows.form_fields(TuningOptions())
+    assert flows.form_fields(TuningOptions(reorder="allowed"))["reorder"] == "allowed"
+    assert "reorder" not in flows.form_fields(TuningOptions())
     assert flows.task_body(TuningOptions(deterministic=True))["deterministic"] is True
 
 

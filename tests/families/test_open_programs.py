@@ -14,7 +14,7 @@ from sparsesmith_proto.message import Operation
 from tests.families import golden
 
 WITH_FACTS = {
-    "ell_fixed", "dia_literal", "dia_literal_wide", "row_bins", "spmm_ell",
+    "ell_fixed", "dia_literal", "dia_literal_wide", "row_bins", "row_bins_reordered", "spmm_ell",
     "dia_rows", "dia_rows_wide", "ell_rows",
 }  # fmt: skip
 EVERY_FAMILY = {**FAMILIES, **FIXED_FAMILIES}

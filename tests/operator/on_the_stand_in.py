@@ -23,7 +23,7 @@ MATRIX = make_matrix()
 ATOMIC = programs_for(operation_named("spmv"), "float32")["plain_coo_atomic"]
 SPECIAL = (
     *("csr_block_reduction", "csr_dynamic_shared", "csr_macros_and_conditions", "csr_programmatic", "csr_scratch"),
-    *("csr_twelve_launches", "hubs", "panels_rounds", "row_bins_u18"),
+    *("csr_twelve_launches", "hubs", "panels_rounds", "row_bins_u18", "row_bins_breadth"),
 )
 GOOD = [program for program in corpus("good") if program.name.removeprefix("good/") in SPECIAL]
 TWICE = CSR_PROGRAM.replace("  float sum = 0;", "  y[row] = 0;\n  float sum = 0;")

@@ -19,6 +19,8 @@ from starlette.exceptions import HTTPException
 from services.generator.heap import trim_heap
 from services.generator.http.body_limit import JSON, media_type
 from services.generator.http.index_lists import PIECE_BYTES, BodyStream
+from services.generator.http.reordering import FIELD as REORDER
+from services.generator.http.reordering import check_reorder, refuse_for_programs
 from services.generator.orders import EvaluationOrder, KernelOrder
 from services.generator.problems import invalid_option
 from services.generator.settings import GeneratorSettings
@@ -47,6 +49,7 @@ AXES = "axes"
 """Sizes by name: in a form `axes_rows`."""
 NESTED_OPTIONS = {"budget": "Budget", "refine": "Refinement"}
 """Options with fields of their own (in a form `budget_seconds`), and their types."""
+MAX_FORM_FIELDS = 32
 INDEX_LISTS = ("row_indices", "col_indices")
 VALUES = "values"
 PART_BYTES = 4 * MAX_PROGRAM_CHARACTERS
@@ -78,6 +81,7 @@ class Intake:
         """The matrix is in memory until the context ends, one of a few at a time."""
         async with self._ordered(request, TuningOptions) as (options, problem):
             self._writers.check(options.refine)
+            check_reorder(options, problem)
             use_cache = "no-cache" not in request.headers.get("cache-control", "").lower()
             other = await asyncio.to_thread(_other_direction, options, problem)
             transposed = None if other is None else other.workload
@@ -113,7 +117,7 @@ class Intake:
                 text, lists = await self._received_json(request)
                 yield lambda: self._from_json(text, lists, kind)
             case "multipart/form-data":
-                async with request.form(max_files=2, max_fields=16, max_part_size=PART_BYTES) as form:
+                async with request.form(max_files=2, max_fields=MAX_FORM_FIELDS, max_part_size=PART_BYTES) as form:
                     fields, upload = await _received_form(form)
                     yield lambda: self._from_form(fields, upload, kind)
             case other:
@@ -230,6 +234,8 @@ async def _received_form(form: FormData) -> tuple[dict[str, Any], UploadFile]:
 def _options(kind: type[Options], given: Mapping[str, Any], *, separator: str) -> Options:
     """`separator` joins the parts of a nested option's name: "." in JSON, "_" in a form. Raises InvalidOption naming
     the field."""
+    if kind is EvaluationOptions and REORDER in given:
+        refuse_for_programs()
     try:
         return kind.model_validate(given)
     except ValidationError as error:

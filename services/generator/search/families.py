@@ -109,7 +109,8 @@ class _Search:
         self._cost_models = cost_models
         self._cost: CostModel = cost_models.expected(task.problem.workload.operation, task.device)
         limits = TuningLimits(candidates=limit)
-        self._tuner = Tuner(grid_of_problem(task.problem), self._cost, limits, _allowed(task))
+        grid = grid_of_problem(task.problem, task.order.options.reorder)
+        self._tuner = Tuner(grid, self._cost, limits, _allowed(task))
         self._compressions = () if values is None else tuple(compressions(values))
         self._limit = limit
         self._sent: dict[str, _Sent] = {}

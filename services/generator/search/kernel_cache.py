@@ -93,6 +93,8 @@ def question(order: KernelOrder, policy_version: int | None) -> str:
         parts.append("deterministic")
     if workload.alpha_beta:
         parts.append("alpha_beta")
+    if order.options.reorder != "keep":
+        parts.append(f"reorder={order.options.reorder}")
     if (meaning := operation_named(workload.operation).version) > 1:
         parts.append(f"version={meaning}")
     parts += [f"{name}={size}" for name, size in sorted(workload.axes.items())]

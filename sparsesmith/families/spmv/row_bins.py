@@ -240,8 +240,8 @@ REORDERED_ROW_BINS = Family(
     name="row_bins_reordered",
     operation="spmv",
     format="row_bins",
-    strategy="As row_bins, with rows and columns numbered so that what is multiplied together lies close, x copied into "
-    "that order first and y written where it belongs; large irregular matrices in an order that says nothing.",
+    strategy="As row_bins, with rows and columns numbered so that what is multiplied together lies close, x copied "
+    "into that order first and y written where it belongs; large irregular matrices in an order that says nothing.",
     parameters={**_PARAMETERS, "numbering": OneOf(NUMBERINGS[0], NUMBERINGS)},
     suits=lambda pattern: pattern.nnz >= MIN_REORDERED_NNZ and ROW_BINS.suits(pattern),
     write=_write,
