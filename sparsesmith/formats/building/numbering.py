@@ -90,6 +90,14 @@ Orders = tuple[Int32Array, Int32Array]
 def _numbered(pattern: Pattern, order: Callable[[Pattern], Orders]) -> Numbered:
     started = time.thread_time()
     rows, cols = order(pattern)
+    moved = _moved(pattern, rows, cols)
+    offsets, columns = (array.astype(np.int32, copy=False) for array in (moved.indptr, moved.indices))
+    ordered = Pattern(pattern.num_rows, pattern.num_cols, offsets, columns)
+    return Numbered(ordered, rows, cols, moved.data, (time.thread_time() - started) * 1e3)
+
+
+def _moved(pattern: Pattern, rows: Int32Array, cols: Int32Array) -> scipy.sparse.csr_matrix:
+    """The matrix in these orders, columns ascending; its values are the places of the nonzeros before."""
     places = np.empty_like(cols)
     places[cols] = np.arange(cols.size, dtype=np.int32)
     moved = scipy.sparse.csr_matrix(
@@ -97,9 +105,7 @@ def _numbered(pattern: Pattern, order: Callable[[Pattern], Orders]) -> Numbered:
         shape=(pattern.num_rows, pattern.num_cols),
     )[rows]
     moved.sort_indices()
-    offsets, columns = (array.astype(np.int32, copy=False) for array in (moved.indptr, moved.indices))
-    ordered = Pattern(pattern.num_rows, pattern.num_cols, offsets, columns)
-    return Numbered(ordered, rows, cols, moved.data, (time.thread_time() - started) * 1e3)
+    return moved
 
 
 def _by_popularity(pattern: Pattern) -> Orders:
@@ -120,30 +126,44 @@ def _by_breadth(pattern: Pattern) -> Orders:
     refuse_overflow("row_bins", "2 * nnz + num_rows + num_cols", 2 * pattern.nnz + num_nodes)
     column_lengths = np.bincount(pattern.col_indices, minlength=pattern.num_cols)
     nodes = np.argsort(np.concatenate([pattern.row_lengths, column_lengths]), kind="stable").astype(np.int32)
-    numbers = np.empty_like(nodes)
-    numbers[nodes] = np.arange(num_nodes, dtype=np.int32)
-    graph = _graph(numbers[pattern.row_indices()], numbers[num_rows + pattern.col_indices], num_nodes)
-    components = connected_components(graph, directed=False)[1]
-    lowest = np.unique(components, return_index=True)[1].astype(np.int32)
+    is_row = nodes < num_rows
+    rows, cols = nodes[is_row], nodes[~is_row] - np.int32(num_rows)
+    graph = _graph(pattern, rows, cols)
+    by_number = np.empty_like(nodes)
+    by_number[is_row] = np.arange(num_rows, dtype=np.int32)
+    by_number[~is_row] = np.arange(num_rows, num_nodes, dtype=np.int32)
+    components, lowest = _components(graph, by_number)
     walked = _walk(graph, lowest, components)
-    last = np.flatnonzero(np.diff(components[walked], append=-1))
-    order = nodes[_walk(graph, np.sort(walked[last]), components)]
-    return order[order < num_rows], order[order >= num_rows] - np.int32(num_rows)
+    order = _walk(graph, walked[np.flatnonzero(np.diff(components[walked], append=-1))], components)
+    return rows[order[order < num_rows]], cols[order[order >= num_rows] - num_rows]
 
 
-def _graph(from_nodes: Int32Array, to_nodes: Int32Array, num_nodes: int) -> scipy.sparse.csr_matrix:
-    """Edges both ways, the neighbours of each node ascending."""
-    ends = np.concatenate([from_nodes, to_nodes]), np.concatenate([to_nodes, from_nodes])
-    by_column = scipy.sparse.csc_matrix((np.ones(ends[0].size, np.int8), ends), shape=(num_nodes, num_nodes))
-    return by_column.tocsr()
+def _graph(pattern: Pattern, rows: Int32Array, cols: Int32Array) -> scipy.sparse.csr_matrix:
+    """Nodes are the rows, then the columns, in these orders; edges both ways, neighbours ascending in theirs."""
+    of_rows = _moved(pattern, rows, cols)
+    of_cols = of_rows.tocsc()
+    ends = np.concatenate([of_rows.indices + np.int32(rows.size), of_cols.indices])
+    offsets = np.concatenate([of_rows.indptr, of_cols.indptr[1:] + np.int32(pattern.nnz)])
+    return scipy.sparse.csr_matrix((np.ones(ends.size), ends, offsets), shape=(offsets.size - 1, offsets.size - 1))
 
 
-def _walk(graph: scipy.sparse.csr_matrix, starts: Int32Array, components: Int32Array) -> npt.NDArray[np.int32]:
+def _components(graph: scipy.sparse.csr_matrix, by_number: Int32Array) -> tuple[Int32Array, Int32Array]:
+    """The component of each node, and the lowest node of each, which are in its order. `by_number`: all nodes."""
+    count, labels = connected_components(graph, connection="strong")  # Of edges both ways the same, and no transpose.
+    lowest_place = np.empty(count, np.int32)
+    lowest_place[labels[by_number[::-1]]] = np.arange(by_number.size - 1, -1, -1, dtype=np.int32)
+    in_order = np.argsort(lowest_place)
+    ranks = np.empty(count, np.int32)
+    ranks[in_order] = np.arange(count, dtype=np.int32)
+    return ranks[labels], by_number[lowest_place[in_order]]
+
+
+def _walk(graph: scipy.sparse.csr_matrix, starts: Int32Array, components: Int32Array) -> Int32Array:
     """All nodes in breadth from one of each component, component by component: one walk from a node beside the graph
-    that leads to all starts, sorted."""
+    that leads to all starts."""
     num_nodes, num_edges = graph.shape[0], graph.nnz + starts.size
     rooted = scipy.sparse.csr_matrix(
-        (np.ones(num_edges), np.append(graph.indices, starts), np.append(graph.indptr, num_edges)),
+        (np.ones(num_edges), np.append(graph.indices, starts), np.append(graph.indptr, np.int32(num_edges))),
         shape=(num_nodes + 1, num_nodes + 1),
     )
     walked: Int32Array = breadth_first_order(rooted, num_nodes, return_predecessors=False)[1:]
