@@ -30,6 +30,7 @@ from sparsesmith.tuning.tuner import Tuner, TuningLimits
 from sparsesmith_proto.api import Budget, KernelReport, TuningOptions
 from sparsesmith_proto.evaluation import EvaluationJob
 from sparsesmith_proto.kernel import DeviceDescription, Passed
+from sparsesmith_proto.words import ReorderOption
 
 BATCH = 12
 
@@ -47,13 +48,14 @@ class TunedHere:
     def device(self) -> DeviceDescription:
         return self._process.description()
 
-    def report(self, problem: Problem) -> KernelReport:
+    def report(self, problem: Problem, reorder: ReorderOption = "keep") -> KernelReport:
         """Of so many candidates. Raises LimitExceeded, Unavailable."""
-        options = TuningOptions(budget=Budget(candidates=self._candidates, seconds=3600), search="families")
+        budget = Budget(candidates=self._candidates, seconds=3600)
+        options = TuningOptions(budget=budget, search="families", reorder=reorder)
         task = TuningTask("here", "here", KernelOrder(workload=problem.workload, options=options), problem)
         progress, cost = Progress(task), self._models.on(self.device.name, problem.workload.operation)
         limits, texts = TuningLimits(candidates=self._candidates), allowed_texts(problem.workload)
-        tuner = Tuner(grid_of_problem(problem), cost, limits, texts)
+        tuner = Tuner(grid_of_problem(problem, reorder), cost, limits, texts)
         held = HeldMatrix(problem.pattern, problem.values)
         while batch := tuner.next_batch(BATCH):
             numbered = enumerate(batch, progress.num_graded)
