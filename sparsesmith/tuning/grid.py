@@ -141,8 +141,8 @@ def grid_of(
     num_dense_cols: int = 1,
     reorder: ReorderOption = "keep",
 ) -> Grid:
-    """All prospects of a workload; 10 to 60 ms up to 1e6 nonzeros, a second or so more where rows and columns may be
-    reordered."""
+    """All prospects of a workload; 10 to 60 ms up to 1e6 nonzeros, longer where an order of rows and columns is looked
+    for."""
     work = work_of(pattern, element_type, num_dense_cols)
     return Grid(work, operation, element_type, prospects_of(work, operation, element_type, reorder))
 
