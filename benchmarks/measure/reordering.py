@@ -1,16 +1,17 @@
 """What it brings that rows and columns may be reordered: the same search with `reorder` keep and allowed.
 
-    python -m benchmarks.measure.reordering [--names NAME ...] [--types float32 float64] [--candidates 64] [--out FOLDER]
+    python -m benchmarks.measure.reordering [--names NAME ...] [--types float32 float64] [--columns 1 32] [--candidates 64]
 
-Times hold all launches of a product: the copy of x into the other order, and y where the user has it. Without a GPU they
-are estimates and say so. `conversion_ms` is one thread of the host, the search for the order included. A row is written
-as soon as it is there.
+`--columns`: of the dense operand, spmv where it is 1. Times hold all launches of a product: the copy of x into the other
+order, and y where the user has it. Without a GPU they are estimates and say so. `conversion_ms` is one thread of the host,
+the search for the order included. A row is written as soon as it is there.
 """
 
 import argparse
 import json
 import time
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any, get_args
 
 from benchmarks.matrices.irregular import IRREGULAR
@@ -32,18 +33,19 @@ def main() -> None:
         for name in options.names:
             matrix_class, make = IRREGULAR[name]
             pattern = make()
-            for element_type in options.types:
+            for element_type, columns in product(options.types, options.columns):
                 if time.monotonic() > end:
                     return
                 row = {"name": name, "class": matrix_class, "nnz": pattern.nnz, "element_type": element_type}
-                rows.append(row | compared(tuner, pattern, element_type))
+                rows.append(row | {"num_dense_cols": columns} | compared(tuner, pattern, element_type, columns))
                 print(rows[-1], flush=True)
                 _write(rows, tuner, options)
 
 
-def compared(tuner: TunedHere, pattern: Pattern, element_type: ElementType) -> dict[str, Any]:
+def compared(tuner: TunedHere, pattern: Pattern, element_type: ElementType, columns: int) -> dict[str, Any]:
     """The winners of both searches; `gain`: times as fast where it is allowed."""
-    workload = Workload(pattern=pattern.digest, operation="spmv", element_type=element_type)
+    operation = "spmv" if columns == 1 else "spmm"
+    workload = Workload(pattern=pattern.digest, operation=operation, element_type=element_type, num_dense_cols=columns)
     found: dict[str, Any] = {
         reorder: _winner(tuner.report(Problem(workload, pattern), reorder)) for reorder in get_args(ReorderOption)
     }
@@ -86,6 +88,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--names", nargs="+", choices=IRREGULAR, default=[*IRREGULAR])
     parser.add_argument("--types", nargs="+", choices=("float32", "float64"), default=["float32", "float64"])
+    parser.add_argument("--columns", nargs="+", type=int, default=[1])
     add_tuning(parser)
     return parser.parse_args()
 

@@ -68,6 +68,12 @@ def workload_name(workload: Workload) -> str:
     return f"{workload.pattern[:12]}_{workload.operation}_{workload.element_type}{columns}{axes}{values}"
 
 
+def format_code(name: str) -> str:
+    """The builder of a format, with what it needs beside `layout.hpp`."""
+    text = (_SOURCES / f"{name}.hpp").read_text()
+    return (_SOURCES / "numbering.hpp").read_text() + "\n" + text if "numbered_by(" in text else text
+
+
 def cpp_header(
     program_text: str,
     workload: Workload,
@@ -99,7 +105,7 @@ def cpp_header(
         element=c_type(workload.element_type),
         sum=sum_c_type(workload.element_type),
         layout_code=layout_code,
-        format_code=(_SOURCES / f"{program.format.name}.hpp").read_text().strip(),
+        format_code=format_code(program.format.name).strip(),
         fingerprint=fingerprint(pattern),
         format=program.format.name,
         parameters=cpp_parameters(program.format, layout_parameters(program)),

@@ -1,14 +1,16 @@
 """CSR in blocks of consecutive rows, each with a list of its distinct columns: what the rows of a block share of the
-dense operand is read once, and column indices are places in a short list."""
+dense operand is read once, and column indices are places in a short list. Rows may be in an order in which neighbours
+share more of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.errors import InvalidProgram
+from sparsesmith.formats.building.numbering import NATURAL, ROWS_BY_BREADTH, numbered_by
 from sparsesmith.formats.csr import ROW_OFFSETS, VALUES_IN_CSR_ORDER
 from sparsesmith.formats.csr_rowblocks import partition
 from sparsesmith.formats.format import (
@@ -16,11 +18,12 @@ from sparsesmith.formats.format import (
     Format,
     IntegerRange,
     Layout,
+    OneOf,
     Parameters,
     ParameterSpec,
     whole,
 )
-from sparsesmith.matrix.pattern import Int32Array, Pattern
+from sparsesmith.matrix.pattern import Int32Array, Pattern, pattern_from_indices
 
 _NONZEROS_AT_A_TIME = 1 << 20
 """Bounds the memory of the search for distinct columns."""
@@ -53,6 +56,8 @@ _ARGUMENTS = (
     ),
     VALUES_IN_CSR_ORDER,
 )
+_ROW_IDS = Argument("const int*", "row_ids", "index", "the row of A that each stored row is, length num_rows")
+"""Where rows are moved, all other arguments speak of stored rows and their order."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +66,30 @@ class CsrDistinct(Format):
 
     @property
     def parameters(self) -> Mapping[str, ParameterSpec]:
-        return {"nnz_per_block": IntegerRange(1024, 64, 16384), "max_rows": IntegerRange(64, 1, 4096)}
+        return {
+            "nnz_per_block": IntegerRange(1024, 64, 16384),
+            "max_rows": IntegerRange(64, 1, 4096),
+            "rows": OneOf(NATURAL, (NATURAL, "breadth")),
+        }
 
     @property
     def has_padding(self) -> bool:
         return False
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
-        return _ARGUMENTS
+        sizes, arrays = _ARGUMENTS[:2], _ARGUMENTS[2:]
+        return _ARGUMENTS if parameters["rows"] == NATURAL else (*sizes, _ROW_IDS, *arrays)
 
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        if parameters["rows"] == NATURAL:
+            return self._build(pattern, parameters)
+        numbered, saved_ms = numbered_by(pattern, ROWS_BY_BREADTH)
+        layout = self._build(numbered.pattern, parameters)
+        indices = {**layout.indices, _ROW_IDS.name: numbered.rows}
+        return replace(layout, indices=indices, value_sources=numbered.sources, saved_ms=saved_ms)
+
+    def _build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        """As the rows are stored."""
         capacity, longest = whole(parameters, "nnz_per_block"), int(pattern.row_lengths.max())
         if longest > capacity:
             raise InvalidProgram(
@@ -101,7 +120,11 @@ class CsrDistinct(Format):
         firsts = layout.indices["block_col_offsets"].astype(np.int32, copy=False)[:-1]
         of_blocks = np.diff(row_offsets[layout.indices["block_rows"].astype(np.int32)])
         places = layout.indices["col_indices"].astype(np.int32) + np.repeat(firsts, of_blocks)
-        return Pattern(num_rows, num_cols, row_offsets, layout.indices["block_cols"].astype(np.int32)[places])
+        stored = Pattern(num_rows, num_cols, row_offsets, layout.indices["block_cols"].astype(np.int32)[places])
+        if parameters["rows"] == NATURAL:
+            return stored
+        rows = layout.indices[_ROW_IDS.name].astype(np.int32)[stored.row_indices()]
+        return pattern_from_indices(num_rows, num_cols, rows, stored.col_indices)
 
 
 def _distinct(

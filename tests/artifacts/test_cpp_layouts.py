@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from sparsesmith.artifacts.cpp_header import cpp_parameters, fingerprint
+from sparsesmith.artifacts.cpp_header import cpp_parameters, fingerprint, format_code
 from sparsesmith.formats import FORMATS, complete_parameters
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 
@@ -27,7 +27,11 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"chunks": 1, "vector": 1, "max_rows": 16, "long_rows": "split", "hub_cols": 7},
         {"chunks": 5, "vector": 2, "max_rows": 7, "index": "u16", "order": "column", "rows": "column", "hub_cols": 9},
     ),
-    "csr_distinct": ({"nnz_per_block": 300, "max_rows": 9}, {"nnz_per_block": 4096}),
+    "csr_distinct": (
+        {"nnz_per_block": 300, "max_rows": 9},
+        {"nnz_per_block": 4096},
+        {"nnz_per_block": 300, "max_rows": 5, "rows": "breadth"},
+    ),
     "csr_merge": (
         {"items": 8},
         {"items": 16, "balance": "nnz"},
@@ -159,7 +163,7 @@ def test_the_cpp_builder_of_each_format_gives_the_arrays_of_the_python_builder(n
     for number, given in enumerate(CHOICES[name]):
         parameters = complete_parameters(FORMATS[name], given)
         listed = cpp_parameters(FORMATS[name], parameters)
-        code = (folder / "layout.hpp").read_text() + (folder / f"{name}.hpp").read_text()
+        code = (folder / "layout.hpp").read_text() + format_code(name)
         code += MAIN.replace("BUILD", f"build_{name}").replace("PARAMETERS", listed)
         source, program = tmp_path / f"{number}.cpp", tmp_path / f"{number}"
         source.write_text(code)

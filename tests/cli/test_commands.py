@@ -78,8 +78,8 @@ def test_another_order_is_asked_for_and_refused_where_nothing_could_use_it(
     sparsesmith_command: Shell, server: str, matrix: Path
 ) -> None:
     assert sparsesmith_command("tune", matrix, *FAST, "--reorder", "allowed").code == 0
-    refused = sparsesmith_command("tune", matrix, *FAST, "--reorder", "allowed", "--operation", "spmm")
-    assert_one_line(refused, "reorder is allowed", "only for spmv", "leave it out")
+    refused = sparsesmith_command("tune", matrix, *FAST, "--reorder", "allowed", "--operation", "sddmm")
+    assert_one_line(refused, "reorder is allowed", "only for spmm, spmv", "leave it out")
     of_task = sparsesmith_command("tune", "--task", "copy", "--axes", "rows=8,cols=8", "--reorder", "allowed")
     assert_one_line(of_task, "reorder is allowed", "a task has no matrix")
     assert "'keep', 'allowed'" in sparsesmith_command("tune", matrix, "--reorder", "always").err

@@ -20,7 +20,7 @@ from services.evaluator.race import Race
 from sparsesmith.families import FAMILIES, FamilyInstance, propose
 from sparsesmith.families.catalogue import REORDERING
 from sparsesmith.families.fixed.proposal import compressed_instance, compressions
-from sparsesmith.families.proposal import shortlist, work_of
+from sparsesmith.families.proposal import prospects_of, shortlist, work_of
 from sparsesmith.formats.building.numbering import NUMBERINGS, Numbering, numbered_by
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.formats.row_bins import count_lengths, cut_bins
@@ -39,6 +39,7 @@ from sparsesmith_proto.words import ReorderOption
 from tests.evaluator.grading_tools import make_candidate
 
 NAME = "row_bins_reordered"
+FOR_SPMM = "spmm_distinct_reordered"
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +54,20 @@ def reordered(pattern: Pattern, reorder: ReorderOption = "allowed") -> list[Fami
 
 
 def test_it_is_proposed_where_it_is_allowed_and_nowhere_else(points: Pattern) -> None:
-    assert {NAME} == REORDERING
+    assert {NAME, FOR_SPMM} == REORDERING
     found = reordered(points)
     assert {instance.parameters["numbering"] for instance in found} == {"breadth"}
     assert found[0].parameters["index"] == "u16"
     assert not reordered(points, "keep")
     assert NAME not in {each.family.name for each in shortlist(work_of(points, "float32"), "spmv", "float32", (), 12)}
+
+
+def test_rows_alone_are_moved_for_many_columns_where_they_come_to_share_rows_of_b(points: Pattern) -> None:
+    for reorder, expected in (("allowed", {"breadth"}), ("keep", set())):
+        found = prospects_of(work_of(points, "float32", 32), "spmm", "float32", reorder)
+        assert {each.parameters["order"] for each in found if each.family.name == FOR_SPMM} == expected
+    in_order = work_of(stencil_2d(300, 5), "float32", 32)
+    assert FOR_SPMM not in {each.family.name for each in prospects_of(in_order, "spmm", "float32", "allowed")}
 
 
 def test_the_tuner_asks_for_it_among_the_first_where_it_is_allowed(points: Pattern) -> None:
@@ -117,10 +126,10 @@ def outcome_of(text: str, problem: Problem, compiler: Compiler) -> Outcome:
 
 
 def problem_of(
-    pattern: Pattern, element_type: ElementType, values: FixedValues | None = None, **changes: bool
+    pattern: Pattern, element_type: ElementType, values: FixedValues | None = None, **changes: object
 ) -> Problem:
     digest = None if values is None else values.digest
-    given = {"operation": "spmv", "element_type": element_type, "values": digest, **changes}
+    given: dict[str, object] = {"operation": "spmv", "element_type": element_type, "values": digest, **changes}
     return Problem(Workload.model_validate({"pattern": pattern.digest, **given}), pattern, values)
 
 
@@ -135,6 +144,17 @@ def test_the_judge_passes_it_on_a_rectangular_matrix(
     outcome = outcome_of(instance.program, problem_of(pattern, element_type), compiler)
     assert isinstance(outcome, Passed), outcome
     assert outcome.storage_format == "row_bins"
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_the_judge_passes_moved_rows_of_many_columns(compiler: Compiler, element_type: ElementType) -> None:
+    pattern, family = rectangular(), FAMILIES[FOR_SPMM]
+    parameters = {name: spec.default for name, spec in family.parameters.items()} | {"nnz_per_block": 256, "rows": 16}
+    text = family.render(parameters, element_type, 16)
+    problem = problem_of(pattern, element_type, operation="spmm", num_dense_cols=16)
+    assert "rows=breadth" in text
+    outcome = outcome_of(text, problem, compiler)
+    assert isinstance(outcome, Passed), outcome
 
 
 @pytest.mark.parametrize("numbering", NUMBERINGS)

@@ -60,6 +60,12 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "const int* block_cols, const int* row_offsets, const unsigned short* col_indices, const T* values",
     ),
     (
+        "csr_distinct",
+        {"rows": "breadth"},
+        "int num_blocks, int max_block_cols, const int* row_ids, const int* block_rows, const int* block_col_offsets, "
+        "const int* block_cols, const int* row_offsets, const unsigned short* col_indices, const T* values",
+    ),
+    (
         "csr_merge",
         {},
         "int num_segments, const int* segment_rows, const int* segment_offsets, const int* row_offsets, "

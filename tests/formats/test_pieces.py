@@ -28,6 +28,7 @@ FOR_SHORT_ROWS: tuple[tuple[str, Given], ...] = (
     ("bsell", {"block_rows": 2, "block_cols": 2}),
     ("csr_tiles", {"vector": 2, "chunks": 3}),
     ("csr_distinct", {"nnz_per_block": 512, "max_rows": 3}),
+    ("csr_distinct", {"nnz_per_block": 512, "max_rows": 9, "rows": "breadth"}),
     ("csr_tiles", {"vector": 1, "chunks": 2, "hub_cols": 9, "long_rows": "split"}),
     ("csr_tiles", {"vector": 2, "chunks": 2, "hub_cols": 5, "index": "u16", "long_rows": "split"}),
 )

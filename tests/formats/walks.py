@@ -110,6 +110,7 @@ def _csr_tiles(o: Operands) -> dict[int, float]:
 
 
 def _csr_distinct(o: Operands) -> dict[int, float]:
+    row_ids = range(o.num_rows) if o.parameters["rows"] == "natural" else o.array("row_ids")
     blocks, firsts, columns = o.array("block_rows"), o.array("block_col_offsets"), o.array("block_cols")
     offsets, places = o.array("row_offsets"), o.array("col_indices")
     assert o.size("max_block_cols") == max(end - first for first, end in itertools.pairwise(firsts))
@@ -120,8 +121,10 @@ def _csr_distinct(o: Operands) -> dict[int, float]:
         assert {places[j] for j in range(offsets[blocks[block]], offsets[blocks[block + 1]])} == {*range(len(listed))}
         assert blocks[block + 1] - blocks[block] <= int(o.parameters["max_rows"])
         for row in range(blocks[block], blocks[block + 1]):
-            assert row not in sums
-            sums[row] = sum(o.values[j] * o.x[listed[places[j]]] for j in range(offsets[row], offsets[row + 1]))
+            assert row_ids[row] not in sums
+            sums[row_ids[row]] = sum(
+                o.values[j] * o.x[listed[places[j]]] for j in range(offsets[row], offsets[row + 1])
+            )
     return sums
 
 

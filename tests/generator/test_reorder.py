@@ -99,8 +99,10 @@ def body(**changes: Any) -> dict[str, Any]:
     ("sent", "words"),
     [
         (body(reorder="maybe"), "reorder: "),
-        (body(operation="spmm", num_dense_cols=4), "no family of programs for spmm does that, only for spmv; leave it"),
-        (body(operation="sddmm", num_dense_cols=4), "no family of programs for sddmm"),
+        (
+            body(operation="sddmm", num_dense_cols=4),
+            "no family of programs for sddmm does that, only for spmm, spmv; leave it out",
+        ),
         (body(element_type="float16"), "for float16, only for float32, float64; leave it out"),
         (body(search="sample"), "send search=auto or families"),
         (body(transposed="yes", transposed_storage="shared"), "send transposed_storage=copy"),

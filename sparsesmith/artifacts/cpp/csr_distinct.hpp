@@ -1,5 +1,14 @@
 // Consecutive whole rows, at most nnz_per_block nonzeros and max_rows rows, and the distinct columns of each such block.
 inline Layout build_csr_distinct(const Csr& csr, const Parameters& parameters) {
+  if (!is_set(parameters, "rows_natural")) {
+    Parameters of_order = parameters;
+    of_order["rows_natural"] = 1;
+    Numbered numbered = numbered_by(csr, true, false);
+    Layout layout = build_csr_distinct(numbered.csr, of_order);
+    layout.ints["row_ids"] = std::move(numbered.rows);
+    layout.value_sources = std::move(numbered.sources);
+    return layout;
+  }
   const int nnz_per_block = parameters.at("nnz_per_block"), max_rows = parameters.at("max_rows");
   Layout layout;
   std::vector<int> block_rows{0}, offsets{0}, block_cols;

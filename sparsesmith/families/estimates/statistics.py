@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.formats.building.numbering import Numbering, numbered_by
+from sparsesmith.formats.building.numbering import numbered_by
 from sparsesmith.formats.building.windows import padding_in_windows
 from sparsesmith.formats.dia import diagonals_of
 from sparsesmith.formats.format import NARROW_REACH
@@ -120,7 +120,7 @@ class PatternStatistics:
         return lengths[starts[:, None] + np.arange(rows)].reshape(-1)
 
     @remembered
-    def numbered(self, numbering: Numbering) -> "PatternStatistics":
+    def numbered(self, numbering: str) -> "PatternStatistics":
         """Of the pattern with rows and columns by other numbers; finding them takes its time."""
         return PatternStatistics(numbered_by(self.pattern, numbering)[0].pattern, self.num_windows)
 

@@ -1,7 +1,8 @@
 """SpMM where a block of rows reads each row of B that it needs once, into shared memory: meshes and local orders."""
 
 from collections.abc import Iterator
-from math import ceil
+from dataclasses import replace
+from math import ceil, inf
 
 import numpy as np
 
@@ -25,13 +26,15 @@ from sparsesmith.families.spmm.prospects import placements, tiles_of_groups
 from sparsesmith.families.spmm.splits import PLACEMENT, block_number, grid_of, store_vector
 from sparsesmith.families.text.program import MAX_STATIC_SHARED_BYTES, Choice, main_launch, program
 from sparsesmith.families.text.template import cuda_beside
-from sparsesmith.formats.format import OneOf
+from sparsesmith.formats.building.numbering import ROWS_BY_BREADTH
+from sparsesmith.formats.format import OneOf, ParameterSpec, ParameterValue
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.program.directives import MAX_SHARED_BYTES
 
 _CUDA = cuda_beside(__name__)
 
 MIN_NNZ = 30_000
+MIN_REORDERED_NNZ = 100_000
 MOST_DISTINCT = 0.6
 """Distinct columns a nonzero of a block, above which copies hardly save reads."""
 CAPACITIES = (256, 512, 1024, 2048, 4096)
@@ -47,7 +50,8 @@ def _static_bytes(choice: Choice) -> int:
 
 def _write(choice: Choice) -> str:
     tile, rows = tile_of(choice), choice.integer("rows")
-    near = choice.word("placement") == "near"
+    near, moves_rows = choice.word("placement") == "near", "order" in choice.values
+    row = "row_ids[first_row + row]" if moves_rows else "(first_row + row)"
     body = tile.fill(
         _CUDA["distinct"],
         number=block_number(choice),
@@ -55,9 +59,11 @@ def _write(choice: Choice) -> str:
         column=tile.column("blockIdx.z" if near else "blockIdx.y"),
         all_bounds=rows + 1,
         groups=choice.integer("block") // tile.lanes,
-        store_row=store_vector(tile, f"c + (size_t)(first_row + row) * {choice.num_dense_cols} + column"),
+        store_row=store_vector(tile, f"c + (size_t){row} * {choice.num_dense_cols} + column"),
     )
-    settings = {"nnz_per_block": choice.integer("nnz_per_block"), "max_rows": rows}
+    settings: dict[str, ParameterValue] = {"nnz_per_block": choice.integer("nnz_per_block"), "max_rows": rows}
+    if moves_rows:
+        settings["rows"] = choice.values["order"]
     shared = f"max_block_cols*{tile.width * choice.element_bytes}"
     return program(choice, settings, main_launch(choice, grid_of("num_blocks", tile), body, shared=shared))
 
@@ -89,6 +95,15 @@ def _prospects(work: Work) -> Iterator[Prospect]:
             ):  # fmt: skip
                 values = {**tile, **rest, "nnz_per_block": capacity, "rows": rows}
                 yield _prospect(work, values, distinct, shared)
+
+
+def _reordered_prospects(work: Work) -> Iterator[Prospect]:
+    """Those of the rows in breadth, where these share more: nothing is copied for it, as a row of B is read whole."""
+    kept_us = min((each.estimated_us for each in _prospects(work)), default=inf)
+    ordered = replace(work, statistics=work.statistics.numbered(ROWS_BY_BREADTH))
+    for prospect in _prospects(ordered):
+        if prospect.estimated_us < kept_us:
+            yield prospect.with_parameter("order", "breadth", prospect.estimated_us)
 
 
 def _sampled(pattern: Pattern, capacity: int, rows: int) -> tuple[float, int]:
@@ -123,25 +138,41 @@ def _suits(pattern: Pattern) -> bool:
     return pattern.nnz >= MIN_NNZ
 
 
+_PARAMETERS: dict[str, ParameterSpec] = {
+    **ONE_CHUNK_PARAMETERS,
+    "nnz_per_block": OneOf(1024, CAPACITIES),
+    "rows": OneOf(64, (16, 32, 64, 128, 256)),
+    "block": ANY_BLOCK,
+    "unroll": OneOf(4, (4, 8)),
+    "placement": PLACEMENT,
+    **streamed(),
+}
+
 SPMM_DISTINCT = Family(
     name="spmm_distinct",
     operation="spmm",
     format="csr_distinct",
     strategy="A block of rows copies the distinct rows of B that it needs to shared memory, and its part of the matrix "
     "with them; meshes and other matrices whose neighbouring rows share columns.",
-    parameters={
-        **ONE_CHUNK_PARAMETERS,
-        "nnz_per_block": OneOf(1024, CAPACITIES),
-        "rows": OneOf(64, (16, 32, 64, 128, 256)),
-        "block": ANY_BLOCK,
-        "unroll": OneOf(4, (4, 8)),
-        "placement": PLACEMENT,
-        **streamed(),
-    },
+    parameters=_PARAMETERS,
     suits=_suits,
     write=_write,
     allows=_fits,
     prospects=_prospects,
 )
 
-FAMILIES = (SPMM_DISTINCT,)
+SPMM_DISTINCT_REORDERED = Family(
+    name="spmm_distinct_reordered",
+    operation="spmm",
+    format="csr_distinct",
+    strategy="As spmm_distinct, the rows in an order in which neighbours share columns, each written where it belongs; "
+    "meshes and graphs of neighbours in an order that says nothing.",
+    parameters={**_PARAMETERS, "order": OneOf("breadth", ("breadth",))},
+    suits=lambda pattern: pattern.nnz >= MIN_REORDERED_NNZ,
+    write=_write,
+    allows=_fits,
+    prospects=_reordered_prospects,
+    reorders=True,
+)
+
+FAMILIES = (SPMM_DISTINCT, SPMM_DISTINCT_REORDERED)

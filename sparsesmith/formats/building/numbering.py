@@ -20,6 +20,8 @@ from sparsesmith.formats.format import Argument, Layout, OneOf, ParameterValue, 
 from sparsesmith.matrix.pattern import Int32Array, Pattern
 
 Numbering = Literal["breadth", "popular"]
+ROWS_BY_BREADTH = "rows by breadth"
+"""For `numbered_by`: rows as `breadth` numbers them, columns as they are."""
 
 NATURAL = "natural"
 NUMBERINGS: tuple[Numbering, ...] = ("breadth", "popular")
@@ -122,8 +124,8 @@ def _by_breadth(pattern: Pattern) -> Orders:
     there a second walk, neighbours by their numbers, is the order.
     """
     num_rows, num_nodes = pattern.num_rows, pattern.num_rows + pattern.num_cols
-    refuse_overflow("row_bins", "num_rows + num_cols", num_nodes + 1)
-    refuse_overflow("row_bins", "2 * nnz + num_rows + num_cols", 2 * pattern.nnz + num_nodes)
+    refuse_overflow("by breadth", "num_rows + num_cols", num_nodes + 1)
+    refuse_overflow("by breadth", "2 * nnz + num_rows + num_cols", 2 * pattern.nnz + num_nodes)
     column_lengths = np.bincount(pattern.col_indices, minlength=pattern.num_cols)
     nodes = np.argsort(np.concatenate([pattern.row_lengths, column_lengths]), kind="stable").astype(np.int32)
     is_row = nodes < num_rows
@@ -176,4 +178,12 @@ def _or_none(numbers: Int32Array, places: npt.NDArray[np.generic]) -> Int32Array
     return np.where(held < 0, np.int32(-1), np.take(numbers, np.maximum(held, 0)))
 
 
-_ORDERS: Mapping[str, Callable[[Pattern], Orders]] = {"breadth": _by_breadth, "popular": _by_popularity}
+def _rows_by_breadth(pattern: Pattern) -> Orders:
+    return _by_breadth(pattern)[0], np.arange(pattern.num_cols, dtype=np.int32)
+
+
+_ORDERS: Mapping[str, Callable[[Pattern], Orders]] = {
+    "breadth": _by_breadth,
+    "popular": _by_popularity,
+    ROWS_BY_BREADTH: _rows_by_breadth,
+}
