@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.formats.bsr import Bsr
+from sparsesmith.formats.building.numbering import NATURAL
 from sparsesmith.formats.format import (
     INDEX_WIDTH,
     Argument,
@@ -99,7 +100,8 @@ class Bsell(Format):
             blocks.indices["block_row_offsets"].astype(np.int32, copy=False),
             blocks.indices["block_col_indices"].astype(np.int32, copy=False),
         )
-        slices = Sell().build(of_blocks, {name: parameters[name] for name in ("slice", "sigma", "index")})
+        of_slices = {name: parameters[name] for name in ("slice", "sigma", "index")}
+        slices = Sell().build(of_blocks, {**of_slices, "rows": NATURAL})
         assert slices.value_sources is not None
         refuse_padding(self.name, slices.num_slots * rows * cols, pattern.nnz)
         indices: dict[str, npt.NDArray[np.generic]] = {

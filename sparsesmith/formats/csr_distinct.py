@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.errors import InvalidProgram
-from sparsesmith.formats.building.numbering import NATURAL, ROWS_BY_BREADTH, numbered_by
+from sparsesmith.formats.building.numbering import NATURAL, ROWS, ROWS_BY_BREADTH, numbered_by
 from sparsesmith.formats.csr import ROW_OFFSETS, VALUES_IN_CSR_ORDER
 from sparsesmith.formats.csr_rowblocks import partition
 from sparsesmith.formats.format import (
@@ -18,7 +18,6 @@ from sparsesmith.formats.format import (
     Format,
     IntegerRange,
     Layout,
-    OneOf,
     Parameters,
     ParameterSpec,
     whole,
@@ -69,7 +68,7 @@ class CsrDistinct(Format):
         return {
             "nnz_per_block": IntegerRange(1024, 64, 16384),
             "max_rows": IntegerRange(64, 1, 4096),
-            "rows": OneOf(NATURAL, (NATURAL, "breadth")),
+            "rows": ROWS,
         }
 
     @property

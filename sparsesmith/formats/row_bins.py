@@ -194,7 +194,8 @@ class RowBins(Format):
         if parameters["numbering"] == NATURAL:
             return self._build(pattern, parameters)
         numbered, saved_ms = numbered_by(pattern, parameters["numbering"])
-        return numbered.told_to_user(self._build(numbered.pattern, parameters), "row_permutation", saved_ms=saved_ms)
+        layout = self._build(numbered.pattern, parameters)
+        return numbered.with_ordered_x(numbered.with_users_rows(layout, "row_permutation", saved_ms=saved_ms))
 
     def _build(self, pattern: Pattern, parameters: Parameters) -> Layout:
         """As the rows and columns are numbered."""

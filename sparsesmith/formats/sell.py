@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.formats.building.lanes import Lanes
+from sparsesmith.formats.building.numbering import NATURAL, ROWS, ROWS_BY_BREADTH, numbered_by
 from sparsesmith.formats.building.windows import REACHES, place_in_windows, windows_of
 from sparsesmith.formats.format import (
     Argument,
@@ -42,6 +43,7 @@ class Sell(Format):
             "slice": OneOf(32, (4, 8, 16, 32, 64, 128, 256)),
             "sigma": IntegerRange(1, 0, 1048576),
             "index": OneOf("i32", ("i32", "u16", "u8", "u16_slot")),
+            "rows": ROWS,
         }
 
     def arguments(self, parameters: Parameters) -> tuple[Argument, ...]:
@@ -62,6 +64,14 @@ class Sell(Format):
         )
 
     def build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        if parameters["rows"] == NATURAL:
+            return self._build(pattern, parameters)
+        numbered, saved_ms = numbered_by(pattern, ROWS_BY_BREADTH)
+        layout = self._build(numbered.pattern, parameters)
+        return numbered.with_users_rows(layout, "row_permutation", saved_ms=saved_ms)
+
+    def _build(self, pattern: Pattern, parameters: Parameters) -> Layout:
+        """In the order of the rows."""
         slices = cut_slices(pattern, whole(parameters, "slice"), whole(parameters, "sigma"))
         if parameters["index"] in REACHES:
             return _in_windows(pattern, slices, parameters)

@@ -46,6 +46,8 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"slice": 8, "sigma": 0, "index": "u16"},
         {"slice": 4, "index": "u8"},
         {"slice": 8, "sigma": 16, "index": "u16_slot"},
+        {"slice": 4, "sigma": 8, "rows": "breadth"},
+        {"slice": 8, "index": "u8", "rows": "breadth"},
     ),
     "dia": ({}, {"slice": 32}),
     "bsell": (

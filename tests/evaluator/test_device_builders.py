@@ -134,7 +134,7 @@ def is_built_there(name: str, parameters: Parameters) -> bool:
         return parameters["rows"] == "natural" and parameters["order"] == "row"
     if name == "row_bins":
         return parameters["numbering"] == "natural"
-    return name != "sell" or parameters["index"] in ("i32", "u16")
+    return name != "sell" or (parameters["index"] in ("i32", "u16") and parameters["rows"] == "natural")
 
 
 def without_hubs(parameters: Parameters) -> Parameters:
@@ -165,6 +165,7 @@ def test_what_no_kernel_builds_is_left_to_the_host(machine: Interpreted) -> None
     pattern = AWKWARD["tall"]
     for name, choice in (
         ("sell", {"index": "u8"}),
+        ("sell", {"rows": "breadth"}),
         ("csr_tiles", {"order": "column"}),
         ("csr_tiles", {"hub_cols": 9}),
         ("row_bins", {"numbering": "breadth"}),

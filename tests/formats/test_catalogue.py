@@ -199,7 +199,12 @@ def test_every_format_has_a_signature_here() -> None:
 
 
 def test_defaults_complete_what_is_given() -> None:
-    assert complete_parameters(format_named("sell"), {"sigma": 256}) == {"slice": 32, "sigma": 256, "index": "i32"}
+    assert complete_parameters(format_named("sell"), {"sigma": 256}) == {
+        "slice": 32,
+        "sigma": 256,
+        "index": "i32",
+        "rows": "natural",
+    }
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,15 @@ inline void add_windows(const Csr& csr, const int* lane, int slice, int reach, s
 
 // Slices of `slice` lanes, column-major in a slice; rows sorted by descending length within windows of sigma rows.
 inline Layout build_sell(const Csr& csr, const Parameters& parameters) {
+  if (!is_set(parameters, "rows_natural")) {
+    Parameters of_order = parameters;
+    of_order["rows_natural"] = 1;
+    const Numbered numbered = numbered_by(csr, true, false);
+    Layout layout = build_sell(numbered.csr, of_order);
+    for (int& row : layout.ints["row_permutation"]) row = row < 0 ? -1 : numbered.rows[row];
+    for (int& source : layout.value_sources) source = source < 0 ? -1 : numbered.sources[source];
+    return layout;
+  }
   const int slice = parameters.at("slice"), sigma = parameters.at("sigma") ? parameters.at("sigma") : csr.num_rows;
   const int num_slices = (csr.num_rows + slice - 1) / slice;
   std::vector<int> lanes(std::size_t(num_slices) * slice, -1);

@@ -35,6 +35,8 @@ _CUDA = cuda_beside(__name__)
 
 MIN_NNZ = 30_000
 MIN_REORDERED_NNZ = 100_000
+WORTH = 0.85
+"""Of the time without it, up to which an order is worth a try."""
 MOST_DISTINCT = 0.6
 """Distinct columns a nonzero of a block, above which copies hardly save reads."""
 CAPACITIES = (256, 512, 1024, 2048, 4096)
@@ -99,10 +101,10 @@ def _prospects(work: Work) -> Iterator[Prospect]:
 
 def _reordered_prospects(work: Work) -> Iterator[Prospect]:
     """Those of the rows in breadth, where these share more: nothing is copied for it, as a row of B is read whole."""
-    kept_us = min((each.estimated_us for each in _prospects(work)), default=inf)
+    bound_us = WORTH * min((each.estimated_us for each in _prospects(work)), default=inf)
     ordered = replace(work, statistics=work.statistics.numbered(ROWS_BY_BREADTH))
     for prospect in _prospects(ordered):
-        if prospect.estimated_us < kept_us:
+        if prospect.estimated_us < bound_us:
             yield prospect.with_parameter("order", "breadth", prospect.estimated_us)
 
 

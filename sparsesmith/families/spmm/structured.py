@@ -1,21 +1,30 @@
 """SpMM that reuses rows of the dense operand: dense blocks, diagonals, sorted slices, panels in shared memory."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil
 
 from sparsesmith.elements import ALL_TYPES
 from sparsesmith.families.axes import BLOCK, DEPENDENCY, EXTENT, INDEX, REGISTERS, SIGMA, UNROLL, streamed
 from sparsesmith.families.estimates.cost import Prospect, Work, combine, index_bytes, indices, loads, number, sigmas
+from sparsesmith.families.estimates.scatter import SECTOR_BYTES, sectors_a_nonzero
 from sparsesmith.families.estimates.suitability import any_pattern, dia_suits
 from sparsesmith.families.family import Family
 from sparsesmith.families.spmm.dense_tiles import ONE_CHUNK_PARAMETERS, TILE_PARAMETERS, tile_fits, tile_of
 from sparsesmith.families.spmm.prospects import gathered, one_chunk_tiles, tiles
 from sparsesmith.families.text.program import MAX_STATIC_SHARED_BYTES, Choice, main_launch, program
 from sparsesmith.families.text.template import cuda_beside
-from sparsesmith.formats.format import OneOf
+from sparsesmith.formats.building.numbering import ROWS_BY_BREADTH
+from sparsesmith.formats.format import OneOf, ParameterSpec
 from sparsesmith.formats.values.storage import Constant
 
 _CUDA = cuda_beside(__name__)
+
+MIN_REORDERED_NNZ = 100_000
+WORTHWHILE_REUSE = 1.2
+"""Times fewer rows of B that a run of nonzeros reads, from which on another order is tried."""
+MOST_REUSE = 2.0
+"""What of it counts: L1 holds little, and catches some of what is read again in any order."""
 
 
 def _write_bsr(choice: Choice) -> str:
@@ -33,7 +42,8 @@ def _write_dia(choice: Choice) -> str:
 
 def _write_sell(choice: Choice) -> str:
     tile, slice_, narrow = tile_of(choice), choice.integer("slice"), choice.word("index") == "u16"
-    natural = choice.integer("sigma") == 1
+    moves_rows = "order" in choice.values
+    natural = choice.integer("sigma") == 1 and not moves_rows
     body = tile.fill(
         _CUDA["sell"],
         row="slot" if natural else "row_permutation[slot]",
@@ -44,6 +54,8 @@ def _write_sell(choice: Choice) -> str:
     )
     grid = f"ceil_div(num_slices*{slice_},{choice.integer('block') // tile.lanes}){tile.grid}"
     settings = {name: choice.values[name] for name in ("slice", "sigma", "index")}
+    if moves_rows:
+        settings["rows"] = choice.values["order"]
     return program(choice, settings, main_launch(choice, grid, body))
 
 
@@ -98,7 +110,17 @@ def _dia_prospects(work: Work) -> Iterator[Prospect]:
             yield gathered(work, {**tile, **rest}, work.nnz * padding * work.element_bytes, padding, chain, reuse=2)
 
 
-def _sell_prospects(work: Work) -> Iterator[Prospect]:
+def _reordered_sell_prospects(work: Work) -> Iterator[Prospect]:
+    """Of the rows in breadth, where neighbours come to share rows of B: nothing is copied, as these are read whole."""
+    kept = sectors_a_nonzero(work.statistics.pattern, SECTOR_BYTES)
+    ordered = replace(work, statistics=work.statistics.numbered(ROWS_BY_BREADTH))
+    reuse = min(kept / sectors_a_nonzero(ordered.statistics.pattern, SECTOR_BYTES), MOST_REUSE)
+    if reuse >= WORTHWHILE_REUSE:
+        for prospect in _sell_prospects(ordered, reuse):
+            yield prospect.with_parameter("order", "breadth", prospect.estimated_us)
+
+
+def _sell_prospects(work: Work, reuse: float = 1.0) -> Iterator[Prospect]:
     for tile in tiles(work):
         for rest in combine(
             slice=(8, 32),
@@ -115,7 +137,7 @@ def _sell_prospects(work: Work) -> Iterator[Prospect]:
             size = work.nnz * padding * (work.element_bytes + index_bytes(rest["index"]))
             if padding < 4:
                 chain = 3 + 2 * ceil(work.statistics.longest / number(rest, "unroll"))
-                yield gathered(work, {**tile, **rest}, size, padding, chain)
+                yield gathered(work, {**tile, **rest}, size, padding, chain, reuse)
 
 
 def _panel_prospects(work: Work) -> Iterator[Prospect]:
@@ -162,23 +184,39 @@ SPMM_DIA = Family(
     prospects=_dia_prospects,
 )
 
+_SELL_PARAMETERS: dict[str, ParameterSpec] = {
+    **TILE_PARAMETERS,
+    "slice": OneOf(8, (4, 8, 16, 32)),
+    "sigma": SIGMA,
+    "unroll": UNROLL,
+    "block": BLOCK,
+    **streamed(index=INDEX),
+}
+
 SPMM_SELL = Family(
     name="spmm_sell",
     operation="spmm",
     format="sell",
     strategy="A group a row of a slice, rows sorted so that a warp's groups finish together; uneven short rows.",
-    parameters={
-        **TILE_PARAMETERS,
-        "slice": OneOf(8, (4, 8, 16, 32)),
-        "sigma": SIGMA,
-        "unroll": UNROLL,
-        "block": BLOCK,
-        **streamed(index=INDEX),
-    },
+    parameters=_SELL_PARAMETERS,
     suits=any_pattern,
     write=_write_sell,
     allows=tile_fits,
     prospects=_sell_prospects,
+)
+
+SPMM_SELL_REORDERED = Family(
+    name="spmm_sell_reordered",
+    operation="spmm",
+    format="sell",
+    strategy="As spmm_sell, the rows in an order in which neighbours read the same rows of B, each written where it "
+    "belongs; graphs of neighbours in an order that says nothing.",
+    parameters={**_SELL_PARAMETERS, "order": OneOf("breadth", ("breadth",))},
+    suits=lambda pattern: pattern.nnz >= MIN_REORDERED_NNZ,
+    write=_write_sell,
+    allows=tile_fits,
+    prospects=_reordered_sell_prospects,
+    reorders=True,
 )
 
 SPMM_PANEL = Family(
@@ -204,4 +242,4 @@ SPMM_PANEL = Family(
 )
 """A read of a value there counts on, too: it cannot be left out."""
 
-FAMILIES = (SPMM_BSR, SPMM_DIA, SPMM_SELL, SPMM_PANEL)
+FAMILIES = (SPMM_BSR, SPMM_DIA, SPMM_SELL, SPMM_SELL_REORDERED, SPMM_PANEL)

@@ -20,10 +20,13 @@ from sparsesmith.formats.format import Argument, Layout, OneOf, ParameterValue, 
 from sparsesmith.matrix.pattern import Int32Array, Pattern
 
 Numbering = Literal["breadth", "popular"]
+
+NATURAL = "natural"
+ROWS = OneOf(NATURAL, (NATURAL, "breadth"))
+"""The parameter `rows` of formats whose columns stay as they are."""
 ROWS_BY_BREADTH = "rows by breadth"
 """For `numbered_by`: rows as `breadth` numbers them, columns as they are."""
 
-NATURAL = "natural"
 NUMBERINGS: tuple[Numbering, ...] = ("breadth", "popular")
 NUMBERING = OneOf(NATURAL, (NATURAL, *NUMBERINGS))
 """The parameter `numbering`. `breadth`: rows and columns, each apart from the other, as a walk through the matrix in
@@ -48,22 +51,19 @@ class Numbered:
     taken_ms: float
     """Time of the thread that made it."""
 
-    def told_to_user(self, layout: Layout, rows: str, *, saved_ms: float) -> Layout:
-        """A layout of this pattern with values, and the array `rows` of row numbers (-1: none), by the user's numbers.
+    def with_users_rows(self, layout: Layout, rows: str, *, saved_ms: float) -> Layout:
+        """A layout of this pattern with its values and the array `rows`, row numbers or -1, by the user's numbers.
 
         `saved_ms`: see `Layout.saved_ms`."""
         assert layout.value_sources is not None
-        return replace(
-            layout,
-            indices={
-                **layout.indices,
-                rows: _or_none(self.rows, layout.indices[rows]),
-                COL_ORDER.name: self.cols,
-            },
-            value_sources=_or_none(self.sources, layout.value_sources),
-            scratch={ORDERED_X.name: self.cols.size},
-            saved_ms=saved_ms,
-        )
+        indices = {**layout.indices, rows: _or_none(self.rows, layout.indices[rows])}
+        sources = _or_none(self.sources, layout.value_sources)
+        return replace(layout, indices=indices, value_sources=sources, saved_ms=saved_ms)
+
+    def with_ordered_x(self, layout: Layout) -> Layout:
+        """With what kernels bring x into the order of the columns by."""
+        indices = {**layout.indices, COL_ORDER.name: self.cols}
+        return replace(layout, indices=indices, scratch={ORDERED_X.name: self.cols.size})
 
 
 _KNOWN: WeakKeyDictionary[Pattern, dict[str, Numbered]] = WeakKeyDictionary()

@@ -25,12 +25,10 @@ def build_on_device(
 
     Raises InvalidProgram where the pattern does not fit, in the host's words.
     """
-    if csr.num_rows > MAX_ROWS:
+    if csr.num_rows > MAX_ROWS or _is_reordered(format_.name, parameters):
         return None
     match format_.name:
         case "row_bins":
-            if parameters["numbering"] != NATURAL:
-                return None
             return build_row_bins(machine, csr, parameters)
         case "ell":
             return build_ell(machine, csr, parameters)
@@ -46,3 +44,9 @@ def build_on_device(
             return build_bsell(machine, csr, parameters)
         case _:
             return None
+
+
+def _is_reordered(name: str, parameters: Parameters) -> bool:
+    """Whether an order of rows or columns is to be found first."""
+    asked = {"row_bins": "numbering", "sell": "rows"}.get(name)
+    return asked is not None and parameters[asked] != NATURAL
