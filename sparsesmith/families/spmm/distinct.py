@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from math import ceil, inf
 
 import numpy as np
@@ -50,9 +51,9 @@ def _static_bytes(choice: Choice) -> int:
     return choice.integer("nnz_per_block") * (choice.element_bytes + 2) + 4 * (choice.integer("rows") + 1)
 
 
-def _write(choice: Choice) -> str:
+def _write(choice: Choice, *, moves_rows: bool = False) -> str:
     tile, rows = tile_of(choice), choice.integer("rows")
-    near, moves_rows = choice.word("placement") == "near", "order" in choice.values
+    near = choice.word("placement") == "near"
     row = "row_ids[first_row + row]" if moves_rows else "(first_row + row)"
     body = tile.fill(
         _CUDA["distinct"],
@@ -65,7 +66,7 @@ def _write(choice: Choice) -> str:
     )
     settings: dict[str, ParameterValue] = {"nnz_per_block": choice.integer("nnz_per_block"), "max_rows": rows}
     if moves_rows:
-        settings["rows"] = choice.values["order"]
+        settings["rows"] = "breadth"
     shared = f"max_block_cols*{tile.width * choice.element_bytes}"
     return program(choice, settings, main_launch(choice, grid_of("num_blocks", tile), body, shared=shared))
 
@@ -105,7 +106,7 @@ def _reordered_prospects(work: Work) -> Iterator[Prospect]:
     ordered = replace(work, statistics=work.statistics.numbered(ROWS_BY_BREADTH))
     for prospect in _prospects(ordered):
         if prospect.estimated_us < bound_us:
-            yield prospect.with_parameter("order", "breadth", prospect.estimated_us)
+            yield prospect
 
 
 def _sampled(pattern: Pattern, capacity: int, rows: int) -> tuple[float, int]:
@@ -169,9 +170,9 @@ SPMM_DISTINCT_REORDERED = Family(
     format="csr_distinct",
     strategy="As spmm_distinct, the rows in an order in which neighbours share columns, each written where it belongs; "
     "meshes and graphs of neighbours in an order that says nothing.",
-    parameters={**_PARAMETERS, "order": OneOf("breadth", ("breadth",))},
+    parameters=_PARAMETERS,
     suits=lambda pattern: pattern.nnz >= MIN_REORDERED_NNZ,
-    write=_write,
+    write=partial(_write, moves_rows=True),
     allows=_fits,
     prospects=_reordered_prospects,
     reorders=True,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from math import ceil
 
 from sparsesmith.elements import ALL_TYPES
@@ -40,9 +41,8 @@ def _write_dia(choice: Choice) -> str:
     return program(choice, {}, main_launch(choice, grid, tile.fill(_CUDA["dia"])))
 
 
-def _write_sell(choice: Choice) -> str:
+def _write_sell(choice: Choice, *, moves_rows: bool = False) -> str:
     tile, slice_, narrow = tile_of(choice), choice.integer("slice"), choice.word("index") == "u16"
-    moves_rows = "order" in choice.values
     natural = choice.integer("sigma") == 1 and not moves_rows
     body = tile.fill(
         _CUDA["sell"],
@@ -55,7 +55,7 @@ def _write_sell(choice: Choice) -> str:
     grid = f"ceil_div(num_slices*{slice_},{choice.integer('block') // tile.lanes}){tile.grid}"
     settings = {name: choice.values[name] for name in ("slice", "sigma", "index")}
     if moves_rows:
-        settings["rows"] = choice.values["order"]
+        settings["rows"] = "breadth"
     return program(choice, settings, main_launch(choice, grid, body))
 
 
@@ -116,8 +116,7 @@ def _reordered_sell_prospects(work: Work) -> Iterator[Prospect]:
     ordered = replace(work, statistics=work.statistics.numbered(ROWS_BY_BREADTH))
     reuse = min(kept / sectors_a_nonzero(ordered.statistics.pattern, SECTOR_BYTES), MOST_REUSE)
     if reuse >= WORTHWHILE_REUSE:
-        for prospect in _sell_prospects(ordered, reuse):
-            yield prospect.with_parameter("order", "breadth", prospect.estimated_us)
+        yield from _sell_prospects(ordered, reuse)
 
 
 def _sell_prospects(work: Work, reuse: float = 1.0) -> Iterator[Prospect]:
@@ -211,9 +210,9 @@ SPMM_SELL_REORDERED = Family(
     format="sell",
     strategy="As spmm_sell, the rows in an order in which neighbours read the same rows of B, each written where it "
     "belongs; graphs of neighbours in an order that says nothing.",
-    parameters={**_SELL_PARAMETERS, "order": OneOf("breadth", ("breadth",))},
+    parameters=_SELL_PARAMETERS,
     suits=lambda pattern: pattern.nnz >= MIN_REORDERED_NNZ,
-    write=_write_sell,
+    write=partial(_write_sell, moves_rows=True),
     allows=tile_fits,
     prospects=_reordered_sell_prospects,
     reorders=True,
