@@ -23,7 +23,7 @@ from tests.generator.tiny_policy import make_policy, write_policy
 from tests.trainer.generators import generator, make_verdict
 from tests.trainer.records import PATTERN, make_record, make_sampled
 
-BATCH, GROUP, BOUND, UPDATES = 8, 4, 1, 6
+BATCH, GROUP, BOUND, UPDATES = 8, 4, 1, 20
 
 
 def make_admission(connection: Redis) -> Admission:
