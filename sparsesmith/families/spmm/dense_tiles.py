@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sparsesmith.elements import WIDE_TYPES
-from sparsesmith.families.text.program import Choice, vector
+from sparsesmith.families.text.program import Choice, Fact, vector
 from sparsesmith.formats.format import OneOf, ParameterSpec
 
 ONE_CHUNK_PARAMETERS: dict[str, ParameterSpec] = {
@@ -45,11 +45,11 @@ class DenseTile:
         tiles = -(-self.num_dense_cols // self.width)
         return "" if tiles == 1 else f",{tiles}"
 
-    def column(self, tile_number: str = "blockIdx.y") -> str:
-        """First column of a thread."""
-        terms = [f"{tile_number} * {self.width}"] if self.grid else []
+    def column(self, tile_number: str = "blockIdx.y", *, lanes: Fact | None = None, width: Fact | None = None) -> str:
+        """First column of a thread. `lanes`, `width`: these numbers where a text names them."""
+        terms = [f"{tile_number} * {width or self.width}"] if self.grid else []
         if self.lanes > 1:
-            terms.append(f"threadIdx.x % {self.lanes}" + (f" * {self.vector}" if self.vector > 1 else ""))
+            terms.append(f"threadIdx.x % {lanes or self.lanes}" + (f" * {self.vector}" if self.vector > 1 else ""))
         return " + ".join(terms) or "0"
 
     @property

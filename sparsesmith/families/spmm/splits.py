@@ -1,6 +1,7 @@
 """SpMM where several groups of lanes share a row and join their sums by shuffles: for few rows, or rather long ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import ceil, log2
 
 from sparsesmith.families.axes import ANY_BLOCK, DEPENDENCY, INDEX, LOAD, REGISTERS, UNROLL
@@ -18,16 +19,89 @@ MAX_FEW = 128
 PLACEMENT = OneOf("spread", ("spread", "near"))
 """near: blocks of neighbouring rows go to one multiprocessor, whose L1 keeps the rows of B that they share."""
 
-WIDTH = "WIDTH"
-"""The longest row, in the text of `spmm_ell`."""
+WARP = 32
 
 MAX_SLOTS = 32
 """Slots of an ell row that one thread reads at once."""
 
 
-def own_column(tile: DenseTile) -> str:
+@dataclass(frozen=True)
+class Cut:
+    """How threads share rows and dense columns: numbers that stand all over a text, which an open one names once."""
+
+    tile: DenseTile
+    lanes: Fact
+    splits: Fact
+    threads: Fact
+    """Of a row."""
+    rows: Fact
+    """Of a block."""
+    width: Fact
+    """Dense columns of a tile."""
+    tiles: Fact
+    """That cover the dense columns."""
+    farthest: Fact
+    """The first step of the sum over a row's groups within a warp."""
+    warps: Fact
+    """Of a row."""
+    partials: Fact
+    """Vectors that a block's warps exchange."""
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Those that the text holds, each behind what it follows from."""
+        is_split, crosses_warps = self.splits.value != 1, self.warps.value != 0
+        return (
+            *((self.splits,) if is_split else ()),
+            *((self.lanes,) if self.tile.lanes > 1 else ()),
+            *((self.threads,) if self.threads.value != 1 else ()),
+            self.rows,
+            *((self.width, self.tiles) if self.tile.grid else ()),
+            *((self.farthest,) if is_split else ()),
+            *((self.warps, self.partials) if crosses_warps else ()),
+        )
+
+    @property
+    def part(self) -> str:
+        """Which of a row's groups a thread belongs to."""
+        if self.splits.value == 1:
+            return "0"
+        return f"threadIdx.x % {self.splits}" if self.tile.lanes == 1 else f"threadIdx.x / {self.lanes} % {self.splits}"
+
+    @property
+    def row(self) -> str:
+        """The row of a thread."""
+        number = block_number(self.tile.choice)
+        if self.rows.value == 1:
+            return number
+        first = f"({number}) * {self.rows}" if " " in number else f"{number} * {self.rows}"
+        return f"{first} + threadIdx.x" + (f" / {self.threads}" if self.threads.value != 1 else "")
+
+
+def cut_of(tile: DenseTile) -> Cut:
+    """By what the tile's choice says of splits and block."""
+    choice, lanes, splits = tile.choice, tile.lanes, tile.choice.integer("splits")
+    block, threads, columns = choice.integer("block"), lanes * splits, tile.num_dense_cols
+    of_row = "*".join(name for name, number in (("SPLITS", splits), ("LANES", lanes)) if number > 1)
+    per_lane = "*LANES" if lanes > 1 else ""
+    return Cut(
+        tile,
+        lanes=choice.named("LANES", lanes),
+        splits=choice.named("SPLITS", splits),
+        threads=choice.fact("THREADS", of_row, threads),
+        rows=choice.fact("ROWS", f"{block}//THREADS" if threads > 1 else str(block), block // threads),
+        width=choice.fact("COLUMNS", f"{tile.vector * tile.chunks}{per_lane}", tile.width),
+        tiles=choice.fact("TILES", f"ceil_div({columns},COLUMNS)", -(-columns // tile.width)),
+        farthest=choice.fact("FARTHEST", f"min(THREADS,{WARP})//2", min(threads, WARP) // 2),
+        warps=choice.fact("WARPS", f"THREADS//{WARP}", threads // WARP if threads > WARP else 0),
+        partials=choice.fact("PARTIALS", f"{block // WARP}{per_lane}", block // WARP * lanes),
+    )
+
+
+def own_column(tile: DenseTile, *, lanes: Fact | None = None, width: Fact | None = None) -> str:
     """Declares `column`; where tiles overhang the last column, it stays within and `inside` tells who may store."""
-    first = tile.column("blockIdx.z" if tile.choice.word("placement") == "near" else "blockIdx.y")
+    number = "blockIdx.z" if tile.choice.word("placement") == "near" else "blockIdx.y"
+    first = tile.column(number, lanes=lanes, width=width)
     if not tile.overhangs:
         return f"int column = {first};"
     return tile.fill(_CUDA["own_column"], first=first, last=tile.num_dense_cols - tile.vector)
@@ -38,11 +112,13 @@ def block_number(choice: Choice) -> str:
     return "blockIdx.x" if choice.word("placement") == "spread" else "blockIdx.x * gridDim.y + blockIdx.y"
 
 
-def grid_of(blocks: str, tile: DenseTile) -> str:
-    """A grid of `blocks` blocks for each tile of dense columns; blocks that start together differ in x."""
+def grid_of(blocks: str, tile: DenseTile, tiles: Fact | None = None) -> str:
+    """A grid of `blocks` blocks for each tile of dense columns; blocks that start together differ in x. `tiles`: their
+    number where a text names it."""
+    side_by_side = f",{tiles}" if tiles is not None and tile.grid else tile.grid
     if tile.choice.word("placement") == "spread":
-        return f"{blocks}{tile.grid}"
-    return f"num_sms,ceil_div({blocks},num_sms){tile.grid}"
+        return f"{blocks}{side_by_side}"
+    return f"num_sms,ceil_div({blocks},num_sms){side_by_side}"
 
 
 def group(tile: DenseTile) -> str:
@@ -65,68 +141,63 @@ def few_suffice(choice: Choice, in_flight: int) -> bool:
     return choice.word("registers") == "free" or in_flight * choice.element_bytes**2 <= MAX_FEW
 
 
-def shuffle_sum(tile: DenseTile, groups: int, *, braces: bool | None = None) -> str:
-    """Sums `sum` over `groups` neighbouring groups of lanes of a warp."""
+def shuffle_sum(tile: DenseTile, groups: int, *, braces: bool | None = None, cut: Cut | None = None) -> str:
+    """Sums `sum` over `groups` neighbouring groups of lanes of a warp. `cut`: whose names the text uses."""
     if groups == 1:
         return ""
+    first, lanes = (groups * tile.lanes // 2, tile.lanes) if cut is None else (cut.farthest, _step(cut))
     each = " ".join(f"sum{field} += __shfl_xor_sync({FULL_WARP}, sum{field}, step);" for field in tile.fields)
     braces = tile.vector > 1 if braces is None else braces
     body = f" {{\n  {each}\n}}" if braces else f" {each}"
-    return fill(_CUDA["shuffle_sum"], first=groups * tile.lanes // 2, lanes=tile.lanes, body=body)
+    return fill(_CUDA["shuffle_sum"], first=first, lanes=lanes, body=body)
 
 
-def _joined(tile: DenseTile) -> str:
+def _step(cut: Cut) -> object:
+    """Between lanes of neighbouring groups."""
+    return cut.lanes if cut.tile.lanes > 1 else 1
+
+
+def _joined(cut: Cut) -> str:
     """Joins the sums of a row's groups and stores them."""
-    splits = tile.choice.integer("splits")
-    in_warp = min(splits, 32 // tile.lanes)
-    warps = splits // in_warp
+    tile, splits = cut.tile, cut.tile.choice.integer("splits")
+    places = {"lanes": _step(cut), "warps": cut.warps}
     return tile.fill(
         _CUDA["join"],
-        shuffle_sum=shuffle_sum(tile, in_warp),
-        join_warps=tile.fill(_CUDA["join_warps"], warps=warps) if warps > 1 else "",
+        shuffle_sum=shuffle_sum(tile, min(splits, WARP // tile.lanes), cut=cut),
+        join_warps=tile.fill(_CUDA["join_warps"], **places) if cut.warps.value else "",
         inside=may_store(tile),
     )
 
 
-def _row(tile: DenseTile) -> str:
-    """The row of a thread."""
-    threads, number = tile.lanes * tile.choice.integer("splits"), block_number(tile.choice)
-    rows = tile.choice.integer("block") // threads
-    if rows == 1:
-        return number
-    first = f"({number}) * {rows}" if " " in number else f"{number} * {rows}"
-    return f"{first} + threadIdx.x" + (f" / {threads}" if threads > 1 else "")
-
-
 def _write(
-    choice: Choice,
+    cut: Cut,
     section: str,
-    settings: dict[str, ParameterValue],
+    settings: Mapping[str, ParameterValue],
     facts: tuple[Fact, ...] = (),
+    require: Mapping[str, Fact] | None = None,
     **places: object,
 ) -> str:
-    tile, splits, block = tile_of(choice), choice.integer("splits"), choice.integer("block")
-    partials = f"__shared__ {tile.c_type} partials[{block // 32 * tile.lanes}];"
+    tile, choice = cut.tile, cut.tile.choice
     body = tile.fill(
         _CUDA[section],
-        partials=partials if splits * tile.lanes > 32 else "",
-        row=_row(tile),
-        part="0" if splits == 1 else f"{group(tile)} % {splits}",
-        own_column=own_column(tile),
-        finish=_joined(tile),
+        partials=f"__shared__ {tile.c_type} partials[{cut.partials}];" if cut.warps.value else "",
+        row=cut.row,
+        part=cut.part,
+        own_column=own_column(tile, lanes=cut.lanes, width=cut.width),
+        finish=_joined(cut),
         **places,
     )
-    grid = grid_of(f"ceil_div(num_rows,{block // (tile.lanes * splits)})", tile)
-    width = next((fact for fact in facts if fact.name == WIDTH), None)
-    require = None if width is None else {"width": width}
-    return program(choice, settings, main_launch(choice, grid, body), require=require, facts=facts)
+    launch = main_launch(choice, grid_of(f"ceil_div(num_rows,{cut.rows})", tile, cut.tiles), body)
+    return program(choice, settings, launch, require=require, facts=(*cut.facts, *facts))
 
 
 def _write_rows(choice: Choice) -> str:
-    splits = choice.integer("splits")
-    times = " + u" if splits == 1 else f" + u * {splits}"
-    stride = splits * choice.integer("unroll")
-    return _write(choice, "rows_split", {"index": choice.word("index")}, stride=stride, times=times)
+    cut, splits, unroll = cut_of(tile_of(choice)), choice.integer("splits"), choice.integer("unroll")
+    settings = {"index": choice.word("index")}
+    if splits == 1:
+        return _write(cut, "rows_split", settings, stride=unroll, times=" + u")
+    stride = choice.fact("STRIDE", f"SPLITS*{unroll}", splits * unroll)
+    return _write(cut, "rows_split", settings, (stride,), stride=stride, times=f" + u * {cut.splits}")
 
 
 def _slots(choice: Choice) -> int:
@@ -135,21 +206,25 @@ def _slots(choice: Choice) -> int:
 
 
 def _write_ell(choice: Choice) -> str:
-    splits, longest = choice.integer("splits"), choice.integer("width")
-    width = choice.fact(WIDTH, "row_length_max", longest)
-    slots = choice.fact("SLOTS", f"ceil_div({WIDTH},{splits})", _slots(choice)) if splits > 1 else width
-    last = choice.fact("LAST", f"{WIDTH}-1", longest - 1)
-    slot, in_brackets = (f"part + u * {splits}", f"(part + u * {splits})") if splits > 1 else ("u", "u")
-    overhangs = longest % splits != 0
+    cut, splits, longest = cut_of(tile_of(choice)), choice.integer("splits"), choice.integer("width")
+    width = choice.fact("WIDTH", "row_length_max", longest)
+    require = {"width": width}
+    if splits == 1:
+        return _write(cut, "ell", {}, (width,), require, width=width, unroll=width, slot="u", mask="")
+    slots = choice.fact("SLOTS", "ceil_div(WIDTH,SPLITS)", _slots(choice))
+    last = choice.fact("LAST", "WIDTH-1", longest - 1)
+    slot = f"part + u * {cut.splits}"
+    # Where splits divide the width, the compiler sees that no slot lies behind it: the machine code is the same.
     return _write(
-        choice,
+        cut,
         "ell",
         {},
-        (width, *((slots,) if splits > 1 else ()), *((last,) if overhangs else ())),
+        (width, slots, last),
+        require,
         width=width,
         unroll=slots,
-        slot=f"min({slot}, {last})" if overhangs else in_brackets,
-        mask=f"if ({slot} >= {width}) value[u] = 0;" if overhangs else "",
+        slot=f"min({slot}, {last})",
+        mask=f"if ({slot} >= {width}) value[u] = 0;",
     )
 
 
@@ -220,6 +295,7 @@ SPMM_ROWS_SPLIT = Family(
     },
     suits=lambda pattern: pattern.num_rows < 2**22,
     write=_write_rows,
+    has_facts=True,
     allows=_splits_fit,
     prospects=corrected(0.88, _rows_prospects),
 )

@@ -40,7 +40,7 @@ def c_index_type(index: str) -> str:
 
 @dataclass(frozen=True)
 class Fact:
-    """A number of the matrix in a text: itself, or a name that a `let` line gives to a fact."""
+    """A number in a text: itself, or a name that a `let` line gives to it."""
 
     name: str
     meaning: str
@@ -73,6 +73,11 @@ class Choice:
     def fact(self, name: str, meaning: str, value: object) -> Fact:
         """A number that follows from the matrix; `meaning` as in a `let` line."""
         return Fact(name, meaning, value, self.is_open)
+
+    def named(self, name: str, value: int) -> Fact:
+        """A number that is chosen and stands in several places: an open text says it once, so that whoever writes one
+        cannot say it differently in two."""
+        return Fact(name, str(value), value, self.is_open)
 
     def integer(self, name: str) -> int:
         value = self.values[name]
