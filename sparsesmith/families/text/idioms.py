@@ -25,11 +25,14 @@ def batch(choice: Choice, step: int, unroll: int) -> str:
     return choice.fill(_CUDA["batch"], unroll=unroll, times="" if step == 1 else f" * {step}")
 
 
-def warp_sum(lanes: int, name: str = "sum", mask: str = FULL_WARP, lowest: int = 1) -> str:
-    """Sums `name` over groups of `lanes` lanes that lie `lowest` apart; nothing for one lane."""
+def warp_sum(
+    lanes: int, name: str = "sum", mask: str = FULL_WARP, lowest: int = 1, *, first: Fact | None = None
+) -> str:
+    """Sums `name` over groups of `lanes` lanes that lie `lowest` apart; nothing for one lane. `first`: the first step,
+    half the lanes, where a text names it."""
     if lanes == 1:
         return ""
-    return fill(_CUDA["warp_sum"], first=lanes * lowest // 2, lowest=lowest, name=name, mask=mask)
+    return fill(_CUDA["warp_sum"], first=first or lanes * lowest // 2, lowest=lowest, name=name, mask=mask)
 
 
 def block_sum(block: int, target: str, partials: str = "partials") -> str:

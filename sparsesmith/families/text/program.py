@@ -52,6 +52,11 @@ class Fact:
         return self.name if self.is_open else str(self.value)
 
     @property
+    def plain(self) -> ParameterValue:
+        """What it is, as a format's parameter."""
+        return self.value if isinstance(self.value, int) else str(self.value)
+
+    @property
     def directive(self) -> str:
         return f"//@ let {self.name} = {self.meaning}"
 
@@ -254,7 +259,7 @@ def program(
 
 def _arguments(choice: Choice, settings: Mapping[str, ParameterValue | Fact]) -> tuple[Argument, ...]:
     format_ = format_named(choice.format)
-    values = {name: str(value.value) if isinstance(value, Fact) else value for name, value in settings.items()}
+    values = {name: value.plain if isinstance(value, Fact) else value for name, value in settings.items()}
     parameters = complete_parameters(format_, values)
     if choice.compression is not None:
         format_ = compressed(format_, choice.compression.storage)
