@@ -17,7 +17,7 @@ from sparsesmith.families.estimates.cost import (
 from sparsesmith.families.estimates.suitability import any_pattern
 from sparsesmith.families.family import Family
 from sparsesmith.families.text.idioms import zero_output
-from sparsesmith.families.text.program import Choice, c_index_type, main_launch, program, vector
+from sparsesmith.families.text.program import Choice, Fact, c_index_type, main_launch, program, vector
 from sparsesmith.families.text.template import cuda_beside
 from sparsesmith.formats.format import OneOf
 
@@ -38,55 +38,67 @@ class Coordinates:
     """A pointer of the kernel's own; the values of the format if empty."""
 
 
-def segmented_sum(choice: Choice, source: Coordinates) -> str:
-    """A kernel body that adds all products to y; of what `choice` says it needs block, items and load."""
-    items = choice.integer("items")
-    width = min(items, choice.widest)
-    own = [_read(choice, source.values, choice.scalar, width, k) for k in range(0, items, width)]
-    stored = [choice.value_vector(width, f"start + {k}") for k in range(0, items, width)]
+def segmented_sum(choice: Choice, source: Coordinates, items: Fact | None = None) -> str:
+    """A kernel body that adds all products to y; of what `choice` says it needs block, items and load. `items`: that
+    number where the text names it."""
+    count = items or choice.integer("items")
+    width = min(choice.integer("items"), choice.widest)
+    stored = _read(choice, source.values, choice.scalar, width) if source.values else _stored(choice, width)
     return choice.fill(
         _CUDA["segmented_sum"],
+        items=count,
         count=source.count,
         I=source.c_index,
         row_array=source.rows,
         col_array=source.cols,
         value=f"{source.values}[j]" if source.values else choice.value_at("j"),
         put=source.put,
-        rows=_copies(choice, "row", source.rows, "int"),
-        cols=_copies(choice, "col", source.cols, source.c_index),
-        values=_assigned("value", choice.scalar, width, own if source.values else stored),
+        rows=_copies(choice, "row", source.rows, "int", count),
+        cols=_copies(choice, "col", source.cols, source.c_index, count),
+        values=_assigned(choice, "value", choice.scalar, width, stored, count),
     )
 
 
-def _copies(choice: Choice, array: str, source: str, c_type: str) -> str:
-    items = choice.integer("items")
-    width = min(items, 4)
-    return _assigned(array, c_type, width, [_read(choice, source, c_type, width, k) for k in range(0, items, width)])
+def _copies(choice: Choice, array: str, source: str, c_type: str, items: object) -> str:
+    width = min(choice.integer("items"), 4)
+    return _assigned(choice, array, c_type, width, _read(choice, source, c_type, width), items)
 
 
-def _read(choice: Choice, source: str, c_type: str, width: int, k: int) -> str:
-    address = f"{source} + start + {k}"
+def _place(choice: Choice, width: int) -> str:
+    """Of the k-th of a lane's nonzeros, k counting vectors where there are several."""
+    return "start" if choice.integer("items") == width else "start + k"
+
+
+def _read(choice: Choice, source: str, c_type: str, width: int) -> str:
+    address = f"{source} + {_place(choice, width)}"
     return choice.load(address if width == 1 else f"(const {vector(c_type, width)}*)({address})")
 
 
-def _assigned(array: str, c_type: str, width: int, reads: list[str]) -> str:
-    """The reads to an array, so many entries at once."""
-    if width == 1:
-        return "\n".join(f"{array}[{k}] = {read};" for k, read in enumerate(reads))
-    wide = vector(c_type, width)
-    return "\n".join(f"*({wide}*)({array} + {k * width}) = {read};" for k, read in enumerate(reads))
+def _stored(choice: Choice, width: int) -> str:
+    return choice.value_vector(width, _place(choice, width))
+
+
+def _assigned(choice: Choice, array: str, c_type: str, width: int, read: str, items: object) -> str:
+    """The reads to an array, `width` entries at once."""
+    if choice.integer("items") == width:
+        return f"{array}[0] = {read};" if width == 1 else f"*({vector(c_type, width)}*){array} = {read};"
+    return (
+        f"#pragma unroll\nfor (int k = 0; k < {items}; k += {width}) *({vector(c_type, width)}*)({array} + k) = {read};"
+    )
 
 
 def _write(choice: Choice) -> str:
-    block, items = choice.integer("block"), choice.integer("items")
+    block, width = choice.integer("block"), min(choice.integer("items"), choice.widest)
+    items = choice.named("ITEMS", choice.integer("items"))
+    span = choice.fact("SPAN", f"{block}*ITEMS", block * choice.integer("items"))
     coordinates = Coordinates("nnz", "row_indices", "col_indices", c_index_type(choice.word("index")), "=")
-    body = segmented_sum(choice, coordinates)
     return program(
         choice,
         {"index": choice.word("index")},
         zero_output(choice),
-        main_launch(choice, f"ceil_div(nnz,{block * items})", body),
-        functions=(choice.value_function(min(items, choice.widest)),),
+        main_launch(choice, f"ceil_div(nnz,{span})", segmented_sum(choice, coordinates, items)),
+        functions=(choice.value_function(width),),
+        facts=(items, span),
     )
 
 
@@ -112,6 +124,7 @@ COO_SEGMENTED = Family(
     parameters={"items": OneOf(4, (1, 2, 4, 8)), "block": OneOf(256, (64, 128, 256)), **streamed(index=INDEX)},
     suits=any_pattern,
     write=_write,
+    has_facts=True,
     prospects=_prospects,
 )
 
