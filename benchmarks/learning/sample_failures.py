@@ -1,0 +1,144 @@
+"""What fails among a policy's samples, and how: each different text graded on the interpreter, failures by format.
+
+    python -m benchmarks.learning.sample_failures PACK SAMPLES.jsonl [--max-nnz 60000] [--types float32]
+
+SAMPLES as `sample_policy` writes it. The result counts samples, so that a text that was drawn twice counts twice, and
+holds one message and one program of each kind of failure, the most frequent kind first.
+"""
+
+import argparse
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.origin import ROOT, command, machine, source_commit
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.devices import device_process, inspections_beside
+from services.evaluator.jobs import Grader
+from services.evaluator.local import HeldMatrix
+from services.evaluator.settings import EvaluatorSettings
+from sparsesmith.matrix.pack import read_pack
+from sparsesmith.matrix.pattern import Pattern
+from sparsesmith_proto.evaluation import EvaluationJob
+from sparsesmith_proto.kernel import Candidate, Evaluation, Passed, UserWritten, Workload
+
+OUT = ROOT / "benchmarks" / "results" / "cpu" / "sample-failures.json"
+BATCH = 12
+EXAMPLES = 3
+"""Kinds of failure whose program is kept, of each operation."""
+_FORMAT = re.compile(r"^//@ format (\w+)", re.MULTILINE)
+
+
+@dataclass
+class Tally:
+    """Samples of one operation and element type."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By outcome and format."""
+    matrices: dict[str, int] = field(default_factory=dict)
+    """Failed samples of each matrix."""
+    examples: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+
+    def count(self, matrix: str, written: str, evaluation: Evaluation, times: int) -> None:
+        outcome = evaluation.outcome
+        self.outcomes[outcome.outcome] += times
+        if isinstance(outcome, Passed):
+            return
+        stored = _FORMAT.search(written)
+        kind = outcome.outcome, stored[1] if stored else "none"
+        self.failures[kind] += times
+        self.matrices[matrix] = self.matrices.get(matrix, 0) + times
+        message = str(outcome.model_dump().get("message", ""))
+        self.examples.setdefault(kind, {"matrix": matrix, "message": message, "program": written})
+
+    def row(self, operation: str, element_type: str) -> dict[str, Any]:
+        ranked = self.failures.most_common()
+        examples = {kind: self.examples[kind] for kind, _ in ranked[:EXAMPLES]}
+        return {
+            "operation": operation,
+            "element_type": element_type,
+            "outcomes": dict(self.outcomes.most_common()),
+            "failures": [{"outcome": kind[0], "format": kind[1], "samples": count} for kind, count in ranked],
+            "failed_by_matrix": dict(sorted(self.matrices.items(), key=lambda entry: -entry[1])),
+            "examples": [{"outcome": kind[0], "format": kind[1], **told} for kind, told in examples.items()],
+        }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = _options(arguments)
+    asked = [json.loads(line) for line in options.samples.read_text(encoding="utf-8").splitlines()]
+    asked = [line for line in asked if line["element_type"] in options.types]
+    patterns = dict(read_pack(options.pack, {line["pattern"] for line in asked}))
+    lines = [line for line in asked if patterns[line["pattern"]].nnz <= options.max_nnz]
+    tallies: dict[tuple[str, str], Tally] = {}
+    settings = EvaluatorSettings(device="interpreter")
+    with (
+        closing(device_process(settings)) as process,
+        Compiler(1, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,
+        inspections_beside(settings, process.start(), waits=True) as inspections,
+    ):
+        grader = Grader(process, compiler, inspections=inspections)
+        for line in lines:
+            tally = tallies.setdefault((line["operation"], line["element_type"]), Tally())
+            times = Counter(line["programs"])
+            for written, evaluation in graded(grader, line, patterns[line["pattern"]], list(times)):
+                tally.count(line["pattern"], written, evaluation, times[written])
+            print(line["pattern"], line["operation"], line["element_type"], dict(tally.outcomes), flush=True)
+    _write(options, lines, tallies)
+
+
+def graded(
+    grader: Grader, line: dict[str, Any], pattern: Pattern, programs: Sequence[str]
+) -> Iterator[tuple[str, Evaluation]]:
+    """Each program with what came of it."""
+    workload = Workload(
+        pattern=pattern.digest,
+        operation=line["operation"],
+        element_type=line["element_type"],
+        num_dense_cols=line["num_dense_cols"],
+    )
+    held = HeldMatrix(pattern, None)
+    for start in range(0, len(programs), BATCH):
+        numbered = enumerate(programs[start : start + BATCH], start)
+        candidates = tuple(
+            Candidate(candidate_id=str(number), program=program, origin=UserWritten()) for number, program in numbered
+        )
+        job = EvaluationJob(job_id=f"{pattern.digest[:12]}-{start}", workload=workload, candidates=candidates)
+        for evaluation in grader.grade(job, held).evaluations:
+            yield programs[int(evaluation.candidate.candidate_id)], evaluation
+
+
+def _write(options: argparse.Namespace, lines: list[dict[str, Any]], tallies: dict[tuple[str, str], Tally]) -> None:
+    result = {
+        "kind": "sample_failures",
+        "commit": source_commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command("benchmarks.learning.sample_failures"),
+        "machine": machine(),
+        "device": "interpreter",
+        "policy": lines[0]["policy"],
+        "matrices": len({line["pattern"] for line in lines}),
+        "rows": [tally.row(*kind) for kind, tally in tallies.items()],
+    }
+    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pack", type=Path)
+    parser.add_argument("samples", type=Path)
+    parser.add_argument("--max-nnz", type=int, default=60_000, help="larger matrices are left out")
+    parser.add_argument("--types", nargs="+", default=["float32"])
+    parser.add_argument("--out", type=Path, default=OUT)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

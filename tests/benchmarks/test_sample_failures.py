@@ -1,0 +1,33 @@
+"""What fails of a policy's samples is counted by what it is, on a real interpreter."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks.learning.sample_failures import main
+from sparsesmith.families import propose
+from sparsesmith.matrix.pack import encode_pattern, write_pack
+from sparsesmith.matrix.pattern import pattern_from_scipy
+
+
+def test_failures_are_counted_by_outcome_and_format_as_often_as_they_were_drawn(tmp_path: Path) -> None:
+    pattern = pattern_from_scipy(sp.random(60, 50, 0.1, format="csr", random_state=np.random.default_rng(3)))
+    good = next(each for each in propose(pattern, "spmv", "float32", limit=40) if each.family == "csr_scalar").written
+    wrong, none = good.replace("y[row] = sum", "y[row] = sum + 1"), good.replace("//@ launch", "//@ lunch")
+    assert good not in (wrong, none)
+    line = {"policy": "some", "pattern": "small", "operation": "spmv", "element_type": "float32", "num_dense_cols": 1}
+    samples, pack, out = tmp_path / "samples.jsonl", tmp_path / "some.pack", tmp_path / "out.json"
+    samples.write_text(json.dumps(line | {"programs": [good, wrong, none, wrong]}) + "\n")
+    write_pack(pack, {"small": encode_pattern(pattern)})
+
+    main([str(pack), str(samples), "--out", str(out)])
+
+    result = json.loads(out.read_text())
+    (row,) = result["rows"]
+    assert row["outcomes"] == {"mismatch": 2, "passed": 1, "rejected": 1}
+    assert row["failures"][0] == {"outcome": "mismatch", "format": "csr", "samples": 2}
+    assert row["failed_by_matrix"] == {"small": 3}
+    assert row["examples"][0]["program"] == wrong
+    assert "lunch" in row["examples"][1]["message"]
