@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from sparsesmith.artifacts.cpp_header import cpp_header, cpp_parameters, values_fingerprint, workload_name
+from sparsesmith.artifacts.cpp_header import (
+    cpp_header,
+    cpp_parameters,
+    format_code,
+    values_fingerprint,
+    workload_name,
+)
 from sparsesmith.artifacts.python_loader import python_loader
 from sparsesmith.errors import InvalidMatrix, InvalidProgram, Unavailable
 from sparsesmith.families.fixed.rows import FIXED_FAMILIES
@@ -99,11 +105,9 @@ def test_the_header_stores_values_as_the_python_builder_does(
     layout = format_.build_with(pattern, parameters, values)
     element = {"float32": "float", "float64": "double"}[element_type]
     listed = cpp_parameters(format_, format_.layout_parameters(parameters))
-    layout_code, format_code, values_code = (
-        (SOURCES / f"{part}.hpp").read_text() for part in ("layout", name, "values")
-    )
+    layout_code, values_code = ((SOURCES / f"{part}.hpp").read_text() for part in ("layout", "values"))
     types = f"\nusing Element = {element};\nusing Sum = Element;\n{UNSIGNED_ZERO}\n"
-    code = layout_code + format_code + types + values_code
+    code = layout_code + format_code(name) + types + values_code
     code += MAIN.replace("BUILD", f"build_{name}").replace("PARAMETERS", listed).replace("ENCODE", ENCODERS[stored_as])
     (tmp_path / "main.cpp").write_text(code)
     subprocess.run(

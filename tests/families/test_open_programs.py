@@ -1,26 +1,36 @@
 """Families write what follows from the matrix by name: filled in, it is the text that they write with its numbers."""
 
 import itertools
+from contextlib import closing
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
+from services.evaluator.compiling.compiler import Compiler
+from services.evaluator.devices import device_process
+from services.evaluator.jobs import Grader
+from services.evaluator.local import HeldMatrix
+from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.families import FAMILIES, FamilyInstance, propose
 from sparsesmith.families.fixed.rows import FIXED_FAMILIES
 from sparsesmith.families.proposal import prospects_of, work_of
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.program.facts import Circumstances
 from sparsesmith.program.numbers import bind_numbers, is_open
+from sparsesmith_proto.evaluation import EvaluationJob
+from sparsesmith_proto.kernel import Candidate, Outcome, UserWritten, Workload
 from sparsesmith_proto.message import Operation
 from tests.families import golden
 
 WITH_FACTS = {
     "ell_fixed", "dia_literal", "dia_literal_wide", "row_bins", "row_bins_reordered", "spmm_ell",
     "dia_rows", "dia_rows_wide", "ell_rows", "spmm_rows_split",
-    "csr_tiles", "csr_warp_tiles", "csr_tiles_sorted", "csr_tiles_split", "coo_segmented",
+    "csr_tiles", "csr_warp_tiles", "csr_tiles_sorted", "csr_tiles_split", "coo_segmented", "spmm_tiles",
 }  # fmt: skip
 EVERY_FAMILY = {**FAMILIES, **FIXED_FAMILIES}
-A_STEP = 11
-"""Of the prospects of a family, one in so many: row_bins has hundreds."""
+A_STEP = 29
+"""Of the prospects of a family, one in so many: some have thousands."""
 
 
 def bound(instance: FamilyInstance, pattern: Pattern, operation: Operation) -> str:
@@ -76,3 +86,37 @@ def test_open_programs_of_two_matrices_are_the_same_text() -> None:
             {each.written for each in propose(pattern, "spmv", "float32", limit=200) if each.family == "dia_literal"}
         )
     assert texts[0] & texts[1]
+
+
+@pytest.mark.parametrize(("lanes", "block", "index"), [(8, 128, "i32"), (16, 64, "i32"), (4, 64, "u16")])
+def test_a_tile_that_a_row_does_not_fit_grows_with_it(lanes: int, block: int, index: str) -> None:
+    """A policy writes such texts without knowing how long the longest row is."""
+    dense = np.random.default_rng(7).random((90, 700)) < 0.02
+    dense[40, :483] = True
+    pattern = pattern_from_scipy(sp.csr_matrix(dense.astype(float)))
+    family = FAMILIES["spmm_tiles"]
+    defaults = {name: spec.default for name, spec in family.parameters.items()}
+    parameters = defaults | {"lanes": lanes, "block": block, "index": index, "vector": 2}
+    assert parameters["long_rows"] == "refuse"
+    plain, written = (family.render(parameters, "float32", 32, is_open=is_open_) for is_open_ in (False, True))
+
+    outcomes = graded(pattern, "spmm", 32, plain, written)
+    assert [outcome.outcome for outcome in outcomes] == ["rejected", "passed"]
+    assert "long_rows=split" in outcomes[0].message  # type: ignore[union-attr]
+
+
+def graded(pattern: Pattern, operation: Operation, num_dense_cols: int, *programs: str) -> list[Outcome]:
+    """On the interpreter."""
+    workload = Workload(
+        pattern=pattern.digest, operation=operation, element_type="float32", num_dense_cols=num_dense_cols
+    )
+    candidates = tuple(
+        Candidate(candidate_id=str(number), program=program, origin=UserWritten())
+        for number, program in enumerate(programs)
+    )
+    settings = EvaluatorSettings(device="interpreter")
+    with closing(device_process(settings)) as process, Compiler(1, timeout_s=60) as compiler:
+        process.start()
+        job = EvaluationJob(job_id="here", workload=workload, candidates=candidates)
+        report = Grader(process, compiler).grade(job, HeldMatrix(pattern, None))
+    return [each.outcome for each in report.evaluations]

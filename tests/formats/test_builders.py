@@ -16,10 +16,13 @@ from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from tests.matrix.patterns import make_pattern, pattern_of, patterns
 
 
-def indices_of(pattern: Pattern, name: str, **given: ParameterValue) -> dict[str, list[int]]:
+def built(name: str, pattern: Pattern, **given: ParameterValue) -> Layout:
     format_ = format_named(name)
-    layout = format_.build(pattern, complete_parameters(format_, given))
-    return {key: array.tolist() for key, array in layout.indices.items()}
+    return format_.build(pattern, complete_parameters(format_, given))
+
+
+def indices_of(pattern: Pattern, name: str, **given: ParameterValue) -> dict[str, list[int]]:
+    return {key: array.tolist() for key, array in built(name, pattern, **given).indices.items()}
 
 
 def greedy_partition(row_lengths: list[int], nnz_per_block: int, max_rows: int) -> list[int]:
@@ -124,7 +127,7 @@ def test_lanes_wait_for_a_slot_whose_base_their_next_column_is_near(columns: lis
         with pytest.raises(InvalidProgram, match="index=u8 does not fit"):
             indices_of(pattern, "sell", slice=lanes, index="u8")
         return
-    layout = format_named("sell").build(pattern, {"slice": lanes, "sigma": 1, "index": "u8"})
+    layout = built("sell", pattern, slice=lanes, sigma=1, index="u8")
     assert layout.value_sources is not None
     found = np.where(layout.value_sources < 0, -1, layout.indices["col_indices"].astype(int)).reshape(-1, lanes)
     assert np.diff(layout.indices["slice_offsets"]).tolist() == [lanes * len(slots) for slots in expected]

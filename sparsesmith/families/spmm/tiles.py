@@ -5,6 +5,7 @@ learns which rows they belong to.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sparsesmith.families.axes import INDEX, LARGE_BLOCK, streamed
 from sparsesmith.families.estimates.cost import Prospect, Values, Work, combine, index_bytes, near, number
@@ -17,11 +18,10 @@ from sparsesmith.families.spmm.splits import (
     block_number,
     few_suffice,
     grid_of,
-    group,
     own_column,
     store_vector,
 )
-from sparsesmith.families.text.program import Choice, Launch, c_index_type, main_launch, program, vector
+from sparsesmith.families.text.program import Choice, Fact, Launch, c_index_type, main_launch, program, vector
 from sparsesmith.families.text.template import cuda_beside
 from sparsesmith.formats.csr_tiles import LANES, LONG_ROWS
 from sparsesmith.formats.format import OneOf, ParameterValue
@@ -38,6 +38,49 @@ MAX_PADDING = 8
 """Slots a nonzero beyond which tiles are not worth building."""
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """How a block's groups share a tile: numbers that stand all over a text, which an open one names once."""
+
+    lanes: Fact
+    groups: Fact
+    share: Fact
+    """Slots of a group. An open text takes more where the longest row would not fit otherwise: it is right for every
+    matrix, if not fast."""
+    capacity: Fact
+    """Slots of a tile."""
+    chunks: Fact
+    rows: Fact
+    bounds: Fact
+    """Stored of each tile: where its rows begin, and the end."""
+    never: Fact
+    """Beyond any slot of a group."""
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Those that the text holds, each behind what it follows from."""
+        shared_by_lanes = (self.lanes,) if self.lanes.value != 1 else ()
+        of_slots = (self.groups, self.share, self.capacity, self.chunks)
+        return (*shared_by_lanes, *of_slots, self.rows, self.bounds, self.never)
+
+
+def _cut_of(choice: Choice) -> _Cut:
+    block, lanes, share = choice.integer("block"), choice.integer("lanes"), choice.integer("share")
+    groups, rows = block // lanes, choice.integer("rows")
+    unit = max(min(share, 4), LANES // groups)
+    needed = f"max({share},ceil_div(row_length_max,GROUPS*{unit})*{unit})"
+    return _Cut(
+        lanes=choice.named("LANES", lanes),
+        groups=choice.fact("GROUPS", f"{block}//LANES" if lanes > 1 else str(block), groups),
+        share=choice.fact("SHARE", needed if choice.word("long_rows") == "refuse" else str(share), share),
+        capacity=choice.fact("CAPACITY", "GROUPS*SHARE", groups * share),
+        chunks=choice.fact("CHUNKS", f"CAPACITY//{LANES}", groups * share // LANES),
+        rows=choice.named("ROWS", rows),
+        bounds=choice.fact("BOUNDS", "ROWS+1", rows + 1),
+        never=choice.fact("NEVER", "SHARE+1", share + 1),
+    )
+
+
 def _capacity(choice: Choice) -> int:
     """Slots of a tile: a share for each group of the block."""
     return choice.integer("block") // choice.integer("lanes") * choice.integer("share")
@@ -52,24 +95,24 @@ def _at_once(choice: Choice) -> int:
     return choice.integer("unroll" if "unroll" in choice.values else "share")
 
 
-def _reads(choice: Choice, array: str, c_type: str, step: int, read: str) -> str:
+def _reads(choice: Choice, array: str, c_type: str, step: int, read: str, share: Fact | None) -> str:
     """Loads a group's share, so many entries at once."""
     entry = f"*({vector(c_type, step)}*)({array} + u)" if step > 1 else f"{array}[u]"
-    return choice.fill(_CUDA["reads"], at_once=_at_once(choice), step=step, entry=entry, read=read)
+    return choice.fill(_CUDA["reads"], at_once=share or _at_once(choice), step=step, entry=entry, read=read)
 
 
-def read_cols(choice: Choice) -> str:
-    """Fills `col` from `slot` on, as many as are read at once."""
+def read_cols(choice: Choice, share: Fact | None = None) -> str:
+    """Fills `col` from `slot` on, as many as are read at once. `share`: that number where the text names it."""
     c_type = c_index_type(choice.word("index"))
     step = step_of(choice, 2 if choice.word("index") == "u16" else 4)
     address = f"(const {vector(c_type, step)}*)(col_indices + slot + u)" if step > 1 else "col_indices + slot + u"
-    return _reads(choice, "col", c_type, step, choice.load(address))
+    return _reads(choice, "col", c_type, step, choice.load(address), share)
 
 
-def read_values(choice: Choice) -> str:
-    """Fills `value` from `slot` on, as many as are read at once."""
+def read_values(choice: Choice, share: Fact | None = None) -> str:
+    """Fills `value` from `slot` on, as many as are read at once. `share`: that number where the text names it."""
     step = step_of(choice, choice.element_bytes)
-    return _reads(choice, "value", choice.scalar, step, choice.value_vector(step, "slot + u"))
+    return _reads(choice, "value", choice.scalar, step, choice.value_vector(step, "slot + u"), share)
 
 
 def output_of_tile(choice: Choice) -> str:
@@ -82,40 +125,42 @@ def output_of_tile(choice: Choice) -> str:
 
 
 def _write(choice: Choice) -> str:
-    tile, rows, narrow = tile_of(choice), choice.integer("rows"), choice.word("index") == "u16"
-    gather = tile.fill(_CUDA["gather"], col="(base + col[u])" if narrow else "col[u]")
+    tile, rows, narrow, cut = tile_of(choice), choice.integer("rows"), choice.word("index") == "u16", _cut_of(choice)
+    gather = tile.fill(_CUDA["gather"], col="(base + col[u])" if narrow else "col[u]", share=cut.share)
     is_early, few_bounds = choice.word("gathers") == "early", rows + 1 <= choice.integer("block")
     store = store_vector(tile, f"out + row * {choice.num_dense_cols} + column")
     body = tile.fill(
         _CUDA["tiles"],
-        bounds=rows + 1,
+        lanes=1 if tile.lanes == 1 else cut.lanes,
+        share=cut.share,
+        bounds=cut.bounds,
         number=block_number(choice),
-        group=group(tile),
+        group="threadIdx.x" if tile.lanes == 1 else f"threadIdx.x / {cut.lanes}",
         beyond="if (tile >= num_tiles) return;" if choice.word("placement") == "near" else "",
-        own_column=own_column(tile),
-        capacity=_capacity(choice),
-        never=choice.integer("share") + 1,
+        own_column=own_column(tile, lanes=cut.lanes),
+        capacity=cut.capacity,
+        never=cut.never,
         I=c_index_type(choice.word("index")),
-        read_cols=read_cols(choice),
-        read_values=read_values(choice),
+        read_cols=read_cols(choice, cut.share),
+        read_values=read_values(choice, cut.share),
         base="int base = tile_col_base[tile];" if narrow else "",
-        read_offsets=choice.fill(_CUDA["few_offsets" if few_bounds else "offsets"], bounds=rows + 1),
+        read_offsets=choice.fill(_CUDA["few_offsets" if few_bounds else "offsets"], bounds=cut.bounds),
         early=gather if is_early else "",
         late="" if is_early else gather,
         output=output_of_tile(choice),
         store_row=f"if (inside) {store}" if tile.overhangs else store,
     )
-    settings: dict[str, ParameterValue] = {
-        "chunks": _capacity(choice) // LANES,
+    settings: dict[str, ParameterValue | Fact] = {
+        "chunks": cut.chunks,
         "vector": 1,
-        "max_rows": rows,
+        "max_rows": cut.rows,
         "index": choice.word("index"),
         "long_rows": choice.word("long_rows"),
     }
     main = main_launch(choice, grid_of("num_tiles", tile), body)
     ends = (add_pieces(choice),) if choice.word("long_rows") == "split" else ()
     function = choice.value_function(step_of(choice, choice.element_bytes))
-    return program(choice, settings, main, *ends, functions=(function,))
+    return program(choice, settings, main, *ends, functions=(function,), facts=cut.facts)
 
 
 def add_pieces(choice: Choice) -> Launch:
@@ -204,6 +249,7 @@ SPMM_TILES = Family(
     },
     suits=any_pattern,
     write=_write,
+    has_facts=True,
     allows=_tiles_fit,
     prospects=corrected(1.25, _prospects),
 )
