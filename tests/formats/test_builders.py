@@ -10,7 +10,7 @@ from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.building.windows import LONGEST_ROW, MOST_SLOTS
 from sparsesmith.formats.csr_rowblocks import ROWS_AT_A_TIME, partition
-from sparsesmith.formats.format import ParameterValue, refuse_overflow
+from sparsesmith.formats.format import Layout, ParameterValue, refuse_overflow
 from sparsesmith.formats.sell import sorted_rows
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from tests.matrix.patterns import make_pattern, pattern_of, patterns
