@@ -76,7 +76,7 @@ def _attacked(result: Json) -> list[str]:
         "",
         f"{result['num_attempts']:,} attempts: {stages}. Accepted: **{result['num_accepted']:,}**.",
     ]
-    accepted = [each["name"] for each in result["passed"] if result["num_accepted"] and each.get("work") != "whole"]
+    accepted = [each["name"] for each in result["passed"] if "program" in each]
     return [*lines, "", f"Accepted: {_names(accepted)}."] if accepted else lines
 
 
