@@ -97,7 +97,7 @@ def _crashes(result: Json) -> list[str]:
         + ", ".join(f"{step} {told['seconds']:.2f} s" for step, told in result["spare"].items())
         + ".",
         "",
-        "| spares at most | seconds a crash, first batch | second batch |",
+        "| spares | seconds a crash, first batch | second batch |",
         "|---|---|---|",
     ]
     return lines + [f"| {most} | {' | '.join(map(str, costs))} |" for most, costs in result["seconds_a_crash"].items()]

@@ -18,6 +18,7 @@ from services.evaluator.evaluation import heaviest_kernel
 from services.evaluator.grading import Means, grade_batch, unreached
 from services.evaluator.inspection import PATIENCE_S, SHORT_PATIENCE_S, Found, Inspections, NoInspections
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.isolation.spares import SpareLimits
 from services.evaluator.isolation.workbench import Built, FinalTimes
 from services.evaluator.race import MAX_FINALISTS, Race
 from services.evaluator.stages import Stages
@@ -60,7 +61,7 @@ def compiler() -> Iterator[Compiler]:
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[DeviceProcess]:
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spares=SpareLimits(most=4))
     yield process
     process.close()
 
