@@ -62,8 +62,14 @@ INTERPRETER_RUN_LIMIT_S = 120.0
 class CudaFactory:
     """Makes the device of one GPU; CUDA sees no other."""
 
-    preloaded: ClassVar = ("services.evaluator.cuda.device",)
-    """See `isolation.child.PRELOADED`: importing CuPy takes longer than making a context."""
+    preloaded: ClassVar = (
+        "services.evaluator.cuda.device",
+        "services.evaluator.isolation.child",
+        "services.evaluator.isolation.confined",
+        "services.evaluator.devices",
+    )
+    """See `isolation.child.PRELOADED`: importing CuPy takes longer than making a context, and no child imports anew
+    what it is made with."""
     visible_device: str
     builds_formats: bool = False
 

@@ -2,7 +2,10 @@
 
 import pytest
 
-from services.evaluator.devices import num_spares, refuse_older_driver
+from services.evaluator.confinement.profile import Profile
+from services.evaluator.devices import CudaFactory, num_spares, refuse_older_driver
+from services.evaluator.isolation.child import Child
+from services.evaluator.isolation.confined import Confined
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.errors import Unavailable
 
@@ -18,6 +21,11 @@ def test_a_driver_that_is_too_old_is_named_with_what_is_needed() -> None:
 @pytest.mark.parametrize("cuda_version", [13_000, 13_010, 14_000, None])
 def test_a_driver_that_is_new_enough_or_says_nothing_is_taken(cuda_version: int | None) -> None:
     refuse_older_driver(cuda_version)
+
+
+def test_what_a_child_with_a_gpu_is_made_with_is_imported_once_for_all() -> None:
+    made_with = {Child.__module__, Confined.__module__, CudaFactory.__module__}
+    assert made_with <= set(Confined(CudaFactory("0"), Profile()).preloaded)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,4 @@
-"""What a crash costs a batch, and what a spare device process has to do before it can take over.
-
-    python -m benchmarks.measure.crash_costs [--candidates 42] [--spares 1:4 4:12] [--together 1 2 4 8] [--nnz 200000]
-
-On the device that the settings name. **spare**: seconds (and the child's CPU seconds) of each step of one that is made warm:
-start, opening the workload, formats, inputs. **together**: seconds until the first and the last of several begun at once
-are up, which says how much of a start the driver does for one after another. **batches**: the same candidates checked with
-no crash and with every seventh ending its process, for numbers of spares that wait as a rule and at most, twice behind one
-another, because the second batch knows of the first. On the interpreter, where no kernel ends a process, the benchmark kills it while the candidate is checked.
-"""
+"""The measurement: see the package."""
 
 import argparse
 import json
@@ -26,6 +17,7 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.judging.judge import CRASHING
+from benchmarks.measure import crash_costs
 from benchmarks.measure.compiled_sources import TICK_S
 from benchmarks.origin import ROOT, device_folder, source_commit
 from services.evaluator.compiling.compiler import Compiled, Compiler
@@ -213,7 +205,9 @@ def _costs(batches: Sequence[dict[str, Any]], num_candidates: int) -> dict[str, 
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=crash_costs.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--candidates", type=int, default=42)
     parser.add_argument("--spares", nargs="+", default=["1:4", "4:12"], help="LEAST:MOST")
     parser.add_argument(
@@ -224,7 +218,3 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--commit", default="", help="of the code, where git does not say")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()
