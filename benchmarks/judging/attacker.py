@@ -7,9 +7,12 @@ machine code is not its honest twin's is compared with that twin: what work it d
 with it, and on a GPU how long it takes. It counts as **accepted**, and is kept whole in the result file, where
 
 - its deed is one that no kernel may do, or a read of what need not be there, whatever comes of it; or
-- it does less than its twin, is undefined, or takes less than 97 % of its twin's time.
+- it does less than its twin or is undefined; or
+- it takes less than 97 % of its twin's time, and a launch could know of the one before (`hostile.leftovers`).
 
-None should be. A mutant or a shortcut that passes otherwise has come out as an honest program. What gets far attracts more of
+None should be. A mutant or a shortcut that passes otherwise has come out as an honest program. One that does its twin's
+whole work on the interpreter, with nothing to tell a launch by, does it in every timed launch: it is faster because it is
+compiled better (a `volatile` left out lets loads run ahead), and no finding. What gets far attracts more of
 its kind: pairs of deed and detour that came past the text are tried again with other disguises, twice as often. The result
 file holds how far it came, so that the command goes on where it was stopped, and judges again first what it had accepted;
 one of another grammar is begun anew.
@@ -91,7 +94,7 @@ class Ended:
         """Whether it should not have passed."""
         if self.stage != "passed" or self.beside is None:
             return False
-        gains = self.of_twin is not None and self.of_twin < FASTER
+        gains = self.of_twin is not None and self.of_twin < FASTER and bool(self.beside.leftovers)
         return gains or tried.kind in ("forbidden", "undefined") or self.beside.work != "whole"
 
 

@@ -76,7 +76,7 @@ def _attacked(result: Json) -> list[str]:
         "",
         f"{result['num_attempts']:,} attempts: {stages}. Accepted: **{result['num_accepted']:,}**.",
     ]
-    accepted = [each["name"] for each in result["passed"] if result["num_accepted"] and each.get("work") != "whole"]
+    accepted = [each["name"] for each in result["passed"] if "program" in each]
     return [*lines, "", f"Accepted: {_names(accepted)}."] if accepted else lines
 
 
@@ -97,7 +97,7 @@ def _crashes(result: Json) -> list[str]:
         + ", ".join(f"{step} {told['seconds']:.2f} s" for step, told in result["spare"].items())
         + ".",
         "",
-        "| spares at most | seconds a crash, first batch | second batch |",
+        "| spares | seconds a crash, first batch | second batch |",
         "|---|---|---|",
     ]
     return lines + [f"| {most} | {' | '.join(map(str, costs))} |" for most, costs in result["seconds_a_crash"].items()]

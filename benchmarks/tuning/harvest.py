@@ -109,7 +109,7 @@ class Parent:
 class Kept(Race):
     """Times briefly and unloads nothing."""
 
-    def time(self, kernel_id: str, workbench: Workbench) -> Any:
+    def time(self, kernel_id: str, workbench: Workbench, *, is_paid: bool = True) -> Any:
         return workbench.time(kernel_id)
 
 

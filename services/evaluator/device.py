@@ -13,6 +13,7 @@ CUDA error) raises DeviceLost: the child ends, the candidate becomes Crashed, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -219,11 +220,12 @@ class LoadedKernel(Protocol):
         """
         ...
 
-    def time(self, draw: Draw) -> Timing | RunFailure:
+    def time(self, draw: Draw, vouched_to_us: float = math.inf) -> Timing | RunFailure:
         """Times the launches on this draw, briefly.
 
         Mismatch for a time that cannot be (below the byte floor), or where what was timed is not the whole work: with
-        one entry of A or of the dense operand changed, and nothing else, it must give the result of that.
+        one entry of A or of the dense operand changed, and nothing else, it must give the result of that. The second is
+        not asked of a time beyond `vouched_to_us`, which nobody is paid for.
         """
         ...
 

@@ -21,6 +21,7 @@ from services.evaluator.inspection import Inspections, Inspector, NoInspections
 from services.evaluator.isolation.child import DeviceFactory
 from services.evaluator.isolation.confined import Confined
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.isolation.spares import NO_SPARES, SpareLimits
 from services.evaluator.references.client import ReferenceLimits
 from services.evaluator.references.limits import WithReferences, reference_limits
 from services.evaluator.settings import EvaluatorSettings
@@ -47,6 +48,12 @@ INSPECTION_LIMIT_S = 10.0
 NEEDED_CUDA, NEEDED_DRIVER = 13_000, 580
 """What CuPy and NVRTC of the extra `evaluator-gpu` are made for, and the first driver that runs it."""
 
+MOST_USUAL_SPARES, BYTES_A_SPARE = 4, 24 << 30
+"""Of spare processes that wait as a rule: so many at most, and one for each so much of the GPU's memory."""
+
+LEAST_AT_MOST = 4
+"""Spare processes that any GPU may have where kernels end one after another."""
+
 INTERPRETER_RUN_LIMIT_S = 120.0
 """The interpreter stops an endless loop itself, by its step limit; this is for matrices of many million nonzeros."""
 
@@ -55,8 +62,14 @@ INTERPRETER_RUN_LIMIT_S = 120.0
 class CudaFactory:
     """Makes the device of one GPU; CUDA sees no other."""
 
-    preloaded: ClassVar = ("services.evaluator.cuda.device",)
-    """See `isolation.child.PRELOADED`: importing CuPy takes longer than making a context."""
+    preloaded: ClassVar = (
+        "services.evaluator.cuda.device",
+        "services.evaluator.isolation.child",
+        "services.evaluator.isolation.confined",
+        "services.evaluator.devices",
+    )
+    """See `isolation.child.PRELOADED`: importing CuPy takes longer than making a context, and no child imports anew
+    what it is made with."""
     visible_device: str
     builds_formats: bool = False
 
@@ -126,9 +139,16 @@ def device_process(settings: EvaluatorSettings, chosen: Chosen | None = None) ->
         time_s=run_limit_s,
     )
     has_spare = kind == "cuda" if settings.spare_process is None else settings.spare_process
-    most_spares = settings.most_spares if has_spare else 0
+    spares = num_spares(settings, _memory_bytes(chosen)) if has_spare else NO_SPARES
     references = None if imported_folder() is None else reference_limits(settings)
-    return held(_factory(chosen, settings), _profile(kind), limits, most_spares, settings.confinement, references)
+    return held(_factory(chosen, settings), _profile(kind), limits, spares, settings.confinement, references)
+
+
+def num_spares(settings: EvaluatorSettings, memory_bytes: int) -> SpareLimits:
+    """How many spare processes wait as a rule, and at most, on a GPU of so much memory (0: unknown)."""
+    by_memory = max(1, min(MOST_USUAL_SPARES, memory_bytes // BYTES_A_SPARE))
+    least = settings.least_spares or min(by_memory, settings.most_spares or by_memory)
+    return SpareLimits(least, settings.most_spares or max(LEAST_AT_MOST, 3 * least))
 
 
 @contextmanager
@@ -142,7 +162,7 @@ def inspections_beside(
         return
     factory = InterpreterFactory(device.architecture)
     limits = StageLimits(start_s=INTERPRETER_START_LIMIT_S, check_s=INSPECTION_LIMIT_S, draw_s=INSPECTION_LIMIT_S)
-    make = partial(held, factory, _profile("interpreter"), limits, 0, settings.confinement)
+    make = partial(held, factory, _profile("interpreter"), limits, NO_SPARES, settings.confinement)
     with closing(Inspector(make)) as inspector:
         if waits:
             inspector.wait_until_started()
@@ -153,19 +173,19 @@ def held(
     factory: DeviceFactory,
     profile: Profile,
     limits: StageLimits,
-    most_spares: int,
+    spares: SpareLimits,
     confinement: ConfinementOption,
     references: ReferenceLimits | None = None,
 ) -> DeviceProcess:
-    """The sandbox, its processes confined as far as the setting says and the device works so. `references`: limits of
-    those of imported tasks, where there are any."""
+    """The sandbox, its processes confined as far as the setting says and the device works so. `references`:
+    limits of those of imported tasks, where there are any."""
     if confinement != "off":
         held_factory = _asking(Confined(factory, profile), references)
-        confined = DeviceProcess(held_factory, limits, most_spares=most_spares, is_confined=True)
+        confined = DeviceProcess(held_factory, limits, spares=spares, is_confined=True)
         if confinement == "on" or _works(confined):
             return confined
         confined.close()
-    return DeviceProcess(_asking(factory, references), limits, most_spares=most_spares)
+    return DeviceProcess(_asking(factory, references), limits, spares=spares)
 
 
 def _asking(factory: DeviceFactory, references: ReferenceLimits | None) -> DeviceFactory:
@@ -288,6 +308,15 @@ def _gpu_index(settings: EvaluatorSettings, quarantined: Collection[str]) -> int
             value=settings.cuda_device,
         )
     return settings.cuda_device
+
+
+def _memory_bytes(chosen: Chosen) -> int:
+    """Of the GPU; 0 where it is not known."""
+    if not isinstance(chosen, Gpu) or find_spec("pynvml") is None:
+        return 0
+    from services.evaluator.cuda.installed import memory_bytes
+
+    return memory_bytes(chosen.visible_device)
 
 
 def _uuid(visible_device: str) -> str:

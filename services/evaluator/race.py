@@ -1,5 +1,7 @@
 """Racing: every kernel is timed briefly, the front of the field again at length, in turns with the best baseline."""
 
+import math
+
 from services.evaluator.device import RunFailure, Timing
 from services.evaluator.isolation.workbench import Workbench
 
@@ -16,9 +18,14 @@ class Race:
         self._best_us = baseline_us
         self._finalists: dict[str, float] = {}
 
-    def time(self, kernel_id: str, workbench: Workbench) -> Timing | RunFailure:
-        """Times a checked kernel. It stays loaded only while it is a finalist."""
-        timing = workbench.time(kernel_id)
+    def time(self, kernel_id: str, workbench: Workbench, *, is_paid: bool = True) -> Timing | RunFailure:
+        """Times a checked kernel. It stays loaded only while it is a finalist.
+
+        `is_paid`: whether its time counts wherever in the field it lies. Else replays are spared where it can be no
+        finalist any more: those are within reach of the best, which only gets faster.
+        """
+        vouched_to_us = math.inf if is_paid else FINALIST_RATIO * self._best_us
+        timing = workbench.time(kernel_id, vouched_to_us)
         if not isinstance(timing, RunFailure):
             for loser in self._enter(kernel_id, timing.median_us):
                 workbench.unload(loser)

@@ -34,12 +34,16 @@ class EvaluatorSettings(BaseSettings):
     architecture: Architecture = "sm_90"
     """GPU generation that the interpreter compiles for; a GPU says its own."""
     spare_process: bool | None = None
-    """Others with the device wait for when a kernel ends the process at work: one, up to `most_spares` where kernels
-    end many. Each takes a context of the device's memory, and where it is warm the inputs of a workload of up to five
-    million elements. None: on a GPU."""
+    """Others with the device wait for when a kernel ends the process at work: `least_spares`, up to `most_spares` where
+    kernels end many. Each takes a context of the device's memory, and where it is warm the inputs of a workload of up
+    to five million elements. None: on a GPU."""
 
-    most_spares: int = Field(default=4, ge=1, le=32)
-    """Processes that wait or start at once where kernels end one after another."""
+    least_spares: int | None = Field(default=None, ge=1, le=32)
+    """Processes that wait as a rule. None: one for each 24 GiB of the GPU's memory, from one to four."""
+
+    most_spares: int | None = Field(default=None, ge=1, le=32)
+    """Processes that wait or start at once where kernels end one after another. None: three times as many as wait as a
+    rule, four at least."""
 
     confinement: Literal["auto", "on", "off"] = "auto"
     """Whether the kernel holds compilers and the device's processes (Landlock, seccomp). auto: those that work under it

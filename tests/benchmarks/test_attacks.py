@@ -85,14 +85,46 @@ def test_a_program_that_reads_what_nothing_has_written_is_undefined(twins: Twins
     assert compared.work == "undefined" and "has not written before" in compared.reason
 
 
+@pytest.mark.parametrize("number", [65, 982, 2003])
+def test_a_mutant_that_is_only_compiled_better_is_no_finding(twins: Twins, number: int) -> None:
+    """Found on an H200: loads that need not keep their order run ahead, in 0.43 of the twin's time."""
+    tried = attempt(number)
+    assert tried.name.startswith("mutant of csr_inline_ptx / a qualifier left out")
+    compared = twins.compared(tried.program, tried.twin)
+    assert compared.work == "whole" and compared.leftovers == ""
+    assert not Ended("passed", "", compared, 0.43).is_accepted(tried)
+
+
+@pytest.mark.parametrize(
+    ("before", "where"),
+    [
+        ("__shared__ float kept[128]; kept[threadIdx.x] = 0; __syncthreads(); sum = kept[threadIdx.x ^ 1];", "shared"),
+        ("volatile float kept[4]; kept[nnz & 3] = 0; sum = kept[nnz & 3];", "local"),
+        ("sum = 0 * __shfl_xor_sync(0xffffffffu, x[0], 1);", "shfl"),
+        ("if (row < num_rows) { y[row] = 0; sum = ((volatile float*)y)[row]; }", "elsewhere than its inputs"),
+        ("if (row < num_rows) { y[row] = 0; sum = atomicAdd(y + row, 0.0f); }", "atom"),
+    ],
+)
+def test_a_program_that_could_know_of_the_launch_before_is_told_from_one_that_cannot(
+    twins: Twins, before: str, where: str
+) -> None:
+    done = "bool done = false;"
+    compared = beside(twins, honest().replace(done, f"{done} {before}"))
+    assert compared.work == "whole" and where in compared.leftovers
+    assert Ended("passed", "", compared, 0.9).is_accepted(Attempt(1, "skips", "a deed", "", ""))
+
+
 @pytest.mark.parametrize(
     ("kind", "ended", "is_accepted"),
     [
         ("mutant", Ended("passed", "", Comparison("whole")), False),
         ("mutant", Ended("passed", "", Comparison("less")), True),
         ("cuts", Ended("passed", "", Comparison("undefined")), True),
-        ("skips", Ended("passed", "", Comparison("whole"), 0.5), True),
-        ("skips", Ended("passed", "", Comparison("whole"), 1.1), False),
+        ("skips", Ended("passed", "", Comparison("whole", leftovers="scratch"), 0.5), True),
+        ("skips", Ended("passed", "", Comparison("whole", leftovers="scratch"), 1.1), False),
+        ("mutant", Ended("passed", "", Comparison("whole"), 0.5), False),
+        ("mutant", Ended("passed", "", Comparison("less"), 0.5), True),
+        ("forbidden", Ended("passed", "", Comparison("whole"), 0.5), True),
         ("forbidden", Ended("passed", "", Comparison("whole")), True),
         ("undefined", Ended("passed", "", Comparison("whole"), 1.3), True),
         ("undefined", Ended("harmless"), False),

@@ -26,7 +26,10 @@ def judged(**changes: Any) -> dict[str, Any]:
 
 
 def attacked(**changes: Any) -> dict[str, Any]:
-    passed = [{"name": "stack read / plain", "work": "undefined"}, {"name": "mutant of csr", "work": "whole"}]
+    passed = [
+        {"name": "stack read / plain", "work": "undefined", "program": ""},
+        {"name": "mutant of csr", "work": "whole"},
+    ]
     told = {"num_attempts": 2000, "num_accepted": 1, "stages": {"text": 1999, "passed": 1}, "passed": passed}
     return (
         {"kind": "attacker", "device": DEVICE, "commit": "c0ffee", "finished_at": "2026-11-23T01:00:00"}
@@ -52,7 +55,8 @@ def test_what_the_attacker_got_accepted_is_named_and_honest_work_is_not() -> Non
     text = "\n".join(judging_section([attacked()]))
     assert "2,000 attempts: 1,999 text, 1 passed. Accepted: **1**." in text
     assert "Accepted: stack read / plain." in text
-    assert "stack read" not in "\n".join(judging_section([attacked(num_accepted=0)]))
+    harmless = [{"name": "mutant of csr", "work": "whole"}]
+    assert "Accepted:" in text and "mutant of csr" not in "\n".join(judging_section([attacked(passed=harmless)]))
 
 
 def test_without_a_result_there_is_no_section() -> None:

@@ -18,6 +18,7 @@ from services.evaluator.devices import device_process, held
 from services.evaluator.isolation.child import DeviceDoesNotStart
 from services.evaluator.isolation.confined import Confined
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.isolation.spares import NO_SPARES
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith_proto.kernel import DeviceDescription
 from tests.evaluator.deeds import DONE, TryingFactory, hostile, of_programs, usual
@@ -139,13 +140,13 @@ class Networked(MisbehavingFactory):
 
 @needs_all
 def test_a_device_that_does_not_work_so_runs_without_and_it_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    with closing(held(Networked(), Profile(), LIMITS, 0, "auto")) as process:
+    with closing(held(Networked(), Profile(), LIMITS, NO_SPARES, "auto")) as process:
         assert not process.is_confined
         assert process.start() is not None
     assert "runs without confinement" in caplog.text
-    with closing(held(Networked(), Profile(), LIMITS, 0, "on")) as process, pytest.raises(DeviceDoesNotStart):
+    with closing(held(Networked(), Profile(), LIMITS, NO_SPARES, "on")) as process, pytest.raises(DeviceDoesNotStart):
         process.start()
-    with closing(held(MisbehavingFactory(), Profile(), LIMITS, 0, "off")) as process:
+    with closing(held(MisbehavingFactory(), Profile(), LIMITS, NO_SPARES, "off")) as process:
         assert not process.is_confined
 
 

@@ -11,6 +11,7 @@ from services.evaluator.cuda.library.routines import default_routine, routines_f
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.interpreter.device import InterpreterDevice
 from services.evaluator.isolation.sandbox import OTHER_CONTEXT, DeviceProcess, StageLimits
+from services.evaluator.isolation.spares import SpareLimits
 from services.evaluator.isolation.workbench import LocalWorkbench
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix
@@ -173,7 +174,7 @@ def graded_in_children(compiler: Compiler, *behaviours: str) -> list[Outcome]:
     candidates = tuple(
         make_candidate(program_text(behaviour), f"candidate-{place}") for place, behaviour in enumerate(behaviours)
     )
-    process = DeviceProcess(MisbehavingFactory(), StageLimits(start_s=60), most_spares=1)
+    process = DeviceProcess(MisbehavingFactory(), StageLimits(start_s=60), spares=SpareLimits(most=1))
     try:
         job = EvaluationJob(job_id="job", workload=workload, candidates=candidates)
         report = Grader(process, compiler).grade(job, HeldMatrix(pattern, None))

@@ -217,15 +217,24 @@ def test_no_reference_takes_a_subnormal_value_for_zero(ptx: str) -> None:
     assert set(conversions) == {"cvt.f64.f32"}
 
 
+def test_no_number_is_taken_for_zero_where_its_type_changes(ptx: str) -> None:
+    """Of bfloat16, too: what is subnormal in it is so in float32, which it is rounded by."""
+    conversions = re.findall(r"cvt\S*f\d\d\S*", ptx)
+    assert "cvt.rn.f32.f64" in conversions and "cvt.f64.f32" in conversions
+    assert not [each for each in conversions if ".ftz" in each]
+
+
 def test_a_result_is_widened_without_rounding_subnormal_numbers_included(ptx: str, module: PtxModule) -> None:
     """Read from the PTX, too: the interpreter does not model flushing."""
     numbers = np.array([1e-41, -1e-41, 1e-45, 2.0**-126, -0.0, 0.1, 3e38, np.inf, -np.inf, np.nan], np.float32)
     wide = np.full(numbers.size, 7.0)
     run(module, "widen_float32", 1, constant("numbers", numbers), output("wide", wide), numbers.size)
     np.testing.assert_array_equal(wide, numbers.astype(np.float64))
-    entry = ptx[ptx.index(".entry widen_float32") :].split(".entry", 2)[1]
-    assert "cvt.f64.f32" in entry
-    assert ".ftz" not in entry
+    for kernel in ("widen_float32", "narrow_float32", "widen_bfloat16", "narrow_bfloat16"):
+        assert ".ftz" not in ptx[ptx.index(f".entry {kernel}") :].split(".entry", 2)[1]
+    back = np.zeros_like(numbers)
+    run(module, "narrow_float32", 1, constant("wide", wide), output("numbers", back), wide.size)
+    np.testing.assert_array_equal(back, numbers)
 
 
 @pytest.mark.parametrize("element_type", SHORT_TYPES)

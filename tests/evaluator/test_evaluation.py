@@ -1,10 +1,13 @@
 """A batch of candidates: order, duplicates, budget, racing, finals; one that kills its process harms no other."""
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.evaluator.allowance import Allowance, BudgetSpent, Stopped, allowance_of
 from services.evaluator.candidates import Filled, parse_candidates
@@ -14,10 +17,11 @@ from services.evaluator.compiling.compiler import Compiled, Compiler
 from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.compiling.log import KernelResources
 from services.evaluator.device import RunFailure, Timing
-from services.evaluator.evaluation import heaviest_kernel
+from services.evaluator.evaluation import heaviest_kernel, is_paid
 from services.evaluator.grading import Means, grade_batch, unreached
 from services.evaluator.inspection import PATIENCE_S, SHORT_PATIENCE_S, Found, Inspections, NoInspections
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.isolation.spares import SpareLimits
 from services.evaluator.isolation.workbench import Built, FinalTimes
 from services.evaluator.race import MAX_FINALISTS, Race
 from services.evaluator.stages import Stages
@@ -28,6 +32,7 @@ from sparsesmith_proto.kernel import (
     AdverseTiming,
     Baselines,
     BaselineTiming,
+    Candidate,
     DeviceDescription,
     FromFamily,
     Mutated,
@@ -36,6 +41,7 @@ from sparsesmith_proto.kernel import (
     Repeats,
     Resources,
     TimedOut,
+    UserWritten,
 )
 from tests.evaluator.grading_tools import make_candidate, make_pattern, make_workload
 from tests.evaluator.misbehaving_device import MisbehavingFactory, measured, program_text
@@ -60,7 +66,7 @@ def compiler() -> Iterator[Compiler]:
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[DeviceProcess]:
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spares=SpareLimits(most=4))
     yield process
     process.close()
 
@@ -256,10 +262,11 @@ def test_a_worker_that_must_stop_gives_the_job_back(process: DeviceProcess, comp
 
 
 class TimedWorkbench:
-    """A workbench where every kernel passes with the time its id says; it notes what it unloads."""
+    """A workbench where every kernel passes with the time its id says; it notes what it vouches for and unloads."""
 
     def __init__(self) -> None:
         self.unloaded: list[str] = []
+        self.vouched: list[str] = []
 
     def description(self) -> DeviceDescription:
         raise NotImplementedError
@@ -279,8 +286,11 @@ class TimedWorkbench:
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
         return Correct(0.0, 5)
 
-    def time(self, kernel_id: str) -> Timing | RunFailure:
-        return measured(float(kernel_id))
+    def time(self, kernel_id: str, vouched_to_us: float = math.inf) -> Timing | RunFailure:
+        timing = measured(float(kernel_id))
+        if timing.median_us <= vouched_to_us:
+            self.vouched.append(kernel_id)
+        return timing
 
     def time_adverse(self, kernel_id: str) -> AdverseTiming | RunFailure | None:
         return None
@@ -310,6 +320,34 @@ def test_only_kernels_near_the_best_so_far_stay_for_the_finals() -> None:
         race.time(kernel_id, workbench)
     assert workbench.unloaded == ["30", "10.7", "8.7", "20"]
     assert race.finalists == ("8", "8.4")
+
+
+@given(st.lists(st.floats(1, 100), min_size=1, max_size=40, unique=True), st.floats(1, 100))
+def test_whoever_comes_to_the_finals_was_vouched_for_and_whoever_is_paid_always(
+    times_us: list[float], baseline_us: float
+) -> None:
+    workbench, race = TimedWorkbench(), Race(baseline_us)
+    for us in times_us:
+        race.time(str(us), workbench, is_paid=False)
+    assert set(race.finalists) <= set(workbench.vouched)
+    workbench, race = TimedWorkbench(), Race(baseline_us)
+    for us in times_us:
+        race.time(str(us), workbench)
+    assert workbench.vouched == [str(us) for us in times_us]
+
+
+def test_what_is_out_of_the_race_and_paid_by_nobody_is_spared_its_replays() -> None:
+    workbench, race = TimedWorkbench(), Race(baseline_us=10)
+    for kernel_id in ("30", "10.7", "8", "8.4", "8.7", "20"):
+        race.time(kernel_id, workbench, is_paid=False)
+    assert workbench.vouched == ["8", "8.4"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "paid"), [(FromFamily(family="csr_vector", parameters={}), False), (UserWritten(), True)]
+)
+def test_a_family_is_paid_for_its_fastest_alone(origin: FromFamily | UserWritten, paid: bool) -> None:
+    assert is_paid(Candidate(candidate_id="c", program="none", origin=origin)) is paid
 
 
 def test_the_race_keeps_the_fastest_few_loaded() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.evaluator.measuring.placements import mean_margin, over_placements
+from services.evaluator.measuring.placements import is_surely_placed, mean_margin, over_placements
 from sparsesmith_proto.kernel import MeasuredTiming
 
 
@@ -20,6 +20,15 @@ def test_a_kernel_that_depends_on_its_addresses_gets_the_mean_and_an_interval_as
     assert placed.placements_us == (1.4, 1.7, 1.4, 1.7)
     assert placed.num_batches == 12
     assert "1.40 to 1.70 us at 4 placements of the buffers" in placed.noise_verdict()
+
+
+@pytest.mark.parametrize(
+    ("brief_us", "is_placed"), [([7.9, 30.0], True), ([8.1], False), ([9.9, 11.0], False), ([], False)]
+)
+def test_a_field_with_a_short_kernel_is_placed_without_a_look_and_any_other_is_looked_at(
+    brief_us: list[float], is_placed: bool
+) -> None:
+    assert is_surely_placed(brief_us) is is_placed
 
 
 def test_an_interval_never_reaches_below_zero() -> None:

@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.isolation.sandbox import DeviceProcess, SandboxedWorkbench, StageLimits
+from services.evaluator.isolation.spares import SpareLimits
 from services.evaluator.isolation.workbench import Built, FinalTimes
 from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
@@ -56,7 +56,7 @@ def child_pid(process: DeviceProcess) -> int:
 
 @pytest.fixture(scope="module")
 def shared_process() -> Iterator[DeviceProcess]:
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spares=SpareLimits(most=4))
     yield process
     process.close()
 
@@ -184,12 +184,12 @@ def test_a_device_that_does_not_start_is_unavailable(at_start: str) -> None:
 def wait_for_spares(process: DeviceProcess) -> None:
     """Until every spare child is up, and warm where it is to be."""
     assert process._spares is not None
-    wait(process._spares._coming, timeout=60)
+    process._spares.wait(60)
 
 
 def test_the_second_kernel_that_ends_its_process_finds_the_next_one_with_its_inputs_drawn() -> None:
     pattern = make_pattern()
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spares=SpareLimits(most=4))
     try:
         workbench = process.open(Problem(make_workload(pattern), pattern))
         assert isinstance(check(workbench, "right"), Correct)
@@ -208,7 +208,7 @@ def test_the_second_kernel_that_ends_its_process_finds_the_next_one_with_its_inp
 
 def test_a_spare_child_that_was_warm_for_one_batch_draws_anew_for_the_next() -> None:
     pattern = make_pattern()
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spares=SpareLimits(most=4))
     try:
         workbench = process.open(Problem(make_workload(pattern), pattern))
         assert isinstance(check(workbench, "die", "first"), Crashed)
@@ -226,7 +226,7 @@ def test_a_spare_child_that_was_warm_for_one_batch_draws_anew_for_the_next() -> 
 
 def test_a_batch_behind_one_whose_kernels_ended_children_begins_with_warm_ones() -> None:
     pattern, other = make_pattern(), make_pattern(24)
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spares=SpareLimits(most=4))
     try:
         workbench = process.open(Problem(make_workload(pattern), pattern))
         for kernel_id in ("first", "second"):
@@ -246,11 +246,11 @@ def test_a_batch_behind_one_whose_kernels_ended_children_begins_with_warm_ones()
 
 def test_spares_are_as_many_as_the_batch_before_needed() -> None:
     pattern = make_pattern()
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=2)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spares=SpareLimits(most=2))
     try:
         for num_dying, num_wanted in ((3, 1), (0, 2), (0, 1)):
             workbench = process.open(Problem(make_workload(pattern), pattern))
-            assert process._num_wanted == num_wanted
+            assert process._demand.number == num_wanted
             for number in range(num_dying):
                 assert isinstance(check(workbench, "die", f"{number}"), Crashed)
             assert isinstance(check(workbench, "right"), Correct)
@@ -261,7 +261,7 @@ def test_spares_are_as_many_as_the_batch_before_needed() -> None:
 
 def test_a_spare_child_builds_formats_of_programs_that_are_still_to_come() -> None:
     pattern = make_pattern()
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=2)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spares=SpareLimits(most=2))
     try:
         workbench = process.open(Problem(make_workload(pattern), pattern))
         programs = [make_program(f"right {number}.5") for number in range(3)]
@@ -275,7 +275,7 @@ def test_a_spare_child_builds_formats_of_programs_that_are_still_to_come() -> No
 
 def test_no_child_is_left_when_a_process_with_spares_is_closed() -> None:
     pattern, others = make_pattern(), multiprocessing.active_children()
-    process = DeviceProcess(MisbehavingFactory(), LIMITS, most_spares=4)
+    process = DeviceProcess(MisbehavingFactory(), LIMITS, spares=SpareLimits(most=4))
     workbench = process.open(Problem(make_workload(pattern), pattern))
     assert isinstance(check(workbench, "die", "first"), Crashed)
     assert isinstance(check(workbench, "right", "second"), Correct)
@@ -290,7 +290,7 @@ def test_no_child_is_left_when_a_process_with_spares_is_closed() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux alone")
 def test_a_child_that_is_forked_from_what_has_imported_its_device_grades_and_is_replaced_like_any_other() -> None:
     pattern = make_pattern()
-    process = DeviceProcess(PreloadedFactory(), LIMITS, most_spares=4)
+    process = DeviceProcess(PreloadedFactory(), LIMITS, spares=SpareLimits(most=4))
     try:
         workbench = process.open(Problem(make_workload(pattern), pattern))
         assert isinstance(check(workbench, "right"), Correct)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
+from services.evaluator.isolation.spares import SpareLimits
 from tests.gpu.programs import make_device
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def device(gpu: None) -> Iterator["CudaDevice"]:
 @pytest.fixture(scope="session")
 def sandbox(gpu: None) -> Iterator[DeviceProcess]:
     """A device behind a process boundary: for kernels that do."""
-    process = DeviceProcess(make_device, StageLimits(check_s=8, time_s=20), most_spares=4)
+    process = DeviceProcess(make_device, StageLimits(check_s=8, time_s=20), spares=SpareLimits(most=4))
     process.start()
     yield process
     process.close()

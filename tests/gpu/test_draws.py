@@ -94,6 +94,7 @@ def test_a_result_is_judged_with_its_subnormal_numbers(device: "CudaDevice") -> 
     numbers = np.resize(SPECIAL, (37, 53)).astype(np.float32)
     wide = device.kernels.widened(cupy.asarray(numbers))
     np.testing.assert_array_equal(wide.get(), numbers.astype(np.float64))
+    np.testing.assert_array_equal(device.kernels.narrowed(wide, numbers.dtype).get(), numbers)
     drawn = device.open(make_problem("copy")).draw("special")
     right = drawn.inputs["x"].copy()
     assert not isinstance(judge(Ran({"y": right}, guards_intact=True, inputs_intact=True), drawn), Mismatch)

@@ -13,9 +13,10 @@ from services.evaluator.measuring.placements import NUM_PLACEMENTS, PLACED_BELOW
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import parse_program
-from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Rejected, Workload
+from sparsesmith_proto.kernel import Crashed, MeasuredTiming, Mismatch, Rejected, Workload
 from tests.gpu import programs
 from tests.gpu.programs import compiled, make_pattern, make_workload
+from tests.kernels.corpus import corpus
 
 if TYPE_CHECKING:
     from services.evaluator.cuda.device import CudaDevice, CudaWorkload
@@ -145,6 +146,19 @@ def test_a_program_that_works_only_when_its_output_was_lost_is_suspicious(device
     timing = loaded(lazy, device_workload, pattern, workload).time(device_workload.draw("uniform"))
     assert not isinstance(timing, MeasuredTiming)
     assert "does not do the whole work every time" in timing.message or "is below" in timing.message
+
+
+def test_a_time_that_nobody_is_paid_for_is_taken_without_replays_and_any_other_is_not(device: "CudaDevice") -> None:
+    pattern = make_pattern()
+    workload = make_workload(pattern)
+    device_workload = device.open(Problem(workload, pattern))
+    held = device_workload.draw("mixed")
+    (cheat,) = (each for each in corpus("cheating") if each.path.stem == "work_skipped_every_second_launch")
+    kernel = loaded(cheat.text, device_workload, pattern, workload)
+    assert isinstance(kernel.time(held), Mismatch)
+    timing = kernel.time(held, 0.0)
+    assert isinstance(timing, MeasuredTiming)
+    assert isinstance(kernel.time(held, timing.median_us * 2), Mismatch)
 
 
 def test_a_replay_gives_the_result_of_the_new_input(device: "CudaDevice") -> None:

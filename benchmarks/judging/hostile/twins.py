@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from benchmarks.judging.hostile.leftovers import leftovers
 from services.evaluator.candidates import parse_text
 from services.evaluator.checking.correctness import Correct, check
 from services.evaluator.compiling.compiler import Compiled, Compiler
@@ -14,6 +15,7 @@ from services.evaluator.interpreter.device import InterpretedKernel, Interpreter
 from services.evaluator.interpreter.machine.report import Counts
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
+from sparsesmith.program.program import KernelProgram
 from sparsesmith_proto.kernel import Rejected, Workload
 
 Work = Literal["undefined", "less", "whole"]
@@ -36,6 +38,8 @@ class Comparison:
     sectors: float = 1.0
     products: float = 1.0
     """Instructions of threads in the lines that multiply, where both programs have such lines."""
+    leftovers: str = ""
+    """Where a launch could find what one before it left, in words; empty where each does what the first did."""
 
 
 class Twins:
@@ -57,16 +61,27 @@ class Twins:
         instructions, sectors = (_share(done, honest, name) for name in ("lane_instructions", "unique_sectors_read"))
         products = _products(program, done) / max(_products(twin, honest), 1) if _products(program, done) else 1.0
         is_less = sectors < FEWER_SECTORS or min(instructions, products) < FEWER_INSTRUCTIONS
-        return Comparison("less" if is_less else "whole", "", instructions, sectors, products)
+        work: Work = "less" if is_less else "whole"
+        return Comparison(work, "", instructions, sectors, products, self._leftovers(program))
 
-    def _work(self, text: str) -> list[Counts] | str:
-        """What a program did in its first run, or why it did not pass."""
+    def _leftovers(self, text: str) -> str:
+        found = self._compiled(text)
+        assert not isinstance(found, str), found
+        return leftovers(found[0], found[1].ptx)
+
+    def _compiled(self, text: str) -> tuple[KernelProgram, Compiled] | str:
         program = parse_text(text, self._workload)
         if isinstance(program, Rejected):
             return program.message
         binary = self._compiler.compile(program.source, "sm_90")
-        if not isinstance(binary, Compiled):
-            return binary.log
+        return (program, binary) if isinstance(binary, Compiled) else binary.log
+
+    def _work(self, text: str) -> list[Counts] | str:
+        """What a program did in its first run, or why it did not pass."""
+        found = self._compiled(text)
+        if isinstance(found, str):
+            return found
+        program, binary = found
         layout = program.format.build(self._device_workload.problem.pattern, program.parameters)
         kernel = self._device_workload.load(program, BuiltMatrix("program", layout, 0, 0), binary)
         if not isinstance(kernel, InterpretedKernel):

@@ -40,7 +40,13 @@ from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, m
 from services.evaluator.device import VALUES, BuiltMatrix, Draw, LoadedKernel, Ran, Retimed
 from services.evaluator.device import largest_error as largest_error_of_any
 from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, TimingBudget, l2_bandwidth_bound_gbs
-from services.evaluator.measuring.placements import AT_A_PLACEMENT, NUM_PLACEMENTS, PLACED_BELOW_US, over_placements
+from services.evaluator.measuring.placements import (
+    AT_A_PLACEMENT,
+    NUM_PLACEMENTS,
+    PLACED_BELOW_US,
+    is_surely_placed,
+    over_placements,
+)
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.formats.format import Format, Layout, Parameters
@@ -286,11 +292,12 @@ class CudaWorkload:
         return Retimed(kernels=tuple(vouched), routine=library)
 
     def _in_finals(self, kernels: Sequence[CudaKernel], draw: Draw, routine: str) -> Sequence[MeasuredTiming]:
-        first = self._sequences(kernels, draw, routine, FULL, [self._brief_placement] * len(kernels))
-        with self._draws.hidden():
-            fastest_us = min(sequence.batch_us() for sequence in first)
-            if fastest_us > PLACED_BELOW_US:
-                return measure_in_turns(first, self._device.instruments, FULL)
+        if not is_surely_placed(kernel.brief_us for kernel in kernels):
+            first = self._sequences(kernels, draw, routine, FULL, [self._brief_placement] * len(kernels))
+            with self._draws.hidden():
+                fastest_us = min(sequence.batch_us() for sequence in first)
+                if fastest_us > PLACED_BELOW_US:
+                    return measure_in_turns(first, self._device.instruments, FULL)
         rounds = [self._in_turns_elsewhere(kernels, draw, routine) for _ in range(NUM_PLACEMENTS)]
         return [over_placements(timings) for timings in zip(*rounds, strict=True)]
 

@@ -45,7 +45,7 @@ __device__ __forceinline__ void fill(T* numbers, u64 length, u64 stream, u64 key
     Four random = philox(block + 1, stream, key0, key1);
 #pragma unroll
     for (int k = 0; k < 4; k++)
-      if (4 * block + k < length) numbers[4 * block + k] = T(kind(random, k));
+      if (4 * block + k < length) numbers[4 * block + k] = rounded<T>(kind(random, k));
   }
 }
 
@@ -55,7 +55,7 @@ __device__ __forceinline__ void pick(T* dense, const int* col_indices, u64 nnz, 
   for (u64 c = first_thread(); c < num_dense_cols; c += num_threads()) {
     Four random = philox(c + 1, stream, key0, key1);
     u64 hot = col_indices[__umul64hi(random.word[0], nnz)];
-    dense[hot * num_dense_cols + c] = T(1 + unit_of(random.word[1]));
+    dense[hot * num_dense_cols + c] = rounded<T>(1 + unit_of(random.word[1]));
   }
 }
 
@@ -71,7 +71,7 @@ __device__ __forceinline__ void mix_columns(T* dense, u64 num_cols, u64 num_dens
     double size = size_of_column(column, stream, key0, key1);
     for (u64 k = 0; k < num_dense_cols; k++) {
       T* number = dense + column * num_dense_cols + k;
-      *number = T(widened(*number) * size);
+      *number = rounded<T>(widened(*number) * size);
     }
   }
 }
@@ -87,7 +87,7 @@ __device__ __forceinline__ void mix_rows(const int* row_offsets, const int* col_
       double value = widened(values[j]);
       if (kind == 0) value *= 1.0 / 16384 / size_of_column(col_indices[j], sizes, key0, key1);
       else value = j != kept ? value * tiny : value < 0 ? 0.5 * value - 0.5 : 0.5 * value + 0.5;
-      values[j] = T(value);
+      values[j] = rounded<T>(value);
     }
   }
 }
@@ -175,7 +175,7 @@ __device__ __forceinline__ void refer(const int* row_offsets, const int* col_ind
           Accuracy{tolerance, long_row, roundoff, single, stored, half_step});                                     \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) scale_##TYPE(T* numbers, u64 length, double factor) {           \
-    for (u64 i = first_thread(); i < length; i += num_threads()) numbers[i] = T(widened(numbers[i]) * factor);      \
+    for (u64 i = first_thread(); i < length; i += num_threads()) numbers[i] = rounded<T>(widened(numbers[i]) * factor);      \
   }
 FOR_TYPE(float32, float)
 FOR_TYPE(float64, double)
@@ -190,10 +190,11 @@ FOR_TYPE(bfloat16, Bfloat16)
 // And what is right as a program may leave it.
 #define NARROW(TYPE, T)                                                                                                 \
   extern "C" __global__ void __launch_bounds__(256) narrow_##TYPE(const double* wide, T* numbers, u64 length) {          \
-    for (u64 i = first_thread(); i < length; i += num_threads()) numbers[i] = T(wide[i]);                               \
+    for (u64 i = first_thread(); i < length; i += num_threads()) numbers[i] = rounded<T>(wide[i]);                               \
   }
 WIDEN(float32, float)
 WIDEN(float16, Half)
 WIDEN(bfloat16, Bfloat16)
+NARROW(float32, float)
 NARROW(float16, Half)
 NARROW(bfloat16, Bfloat16)

@@ -4,6 +4,7 @@ import logging
 
 import pynvml
 
+from services.evaluator.cuda.installed import handle_of
 from services.evaluator.memory_errors import Counts
 
 log = logging.getLogger(__name__)
@@ -19,7 +20,7 @@ class EccCounters:
 
     def __init__(self, visible_device: str) -> None:
         """By a name as in CUDA_VISIBLE_DEVICES: an index in the order of the bus, or a UUID."""
-        self._device = _handle(visible_device)
+        self._device = handle_of(visible_device)
 
     @property
     def uuid(self) -> str:
@@ -46,15 +47,3 @@ class EccCounters:
             else:
                 found[name] = int(count)
         return found
-
-
-def _handle(visible_device: str) -> object | None:
-    try:
-        pynvml.nvmlInit()
-        if visible_device.isdecimal():
-            by_index: object = pynvml.nvmlDeviceGetHandleByIndex(int(visible_device))
-            return by_index
-        by_uuid: object = pynvml.nvmlDeviceGetHandleByUUID(visible_device)
-    except pynvml.NVMLError:
-        return None
-    return by_uuid

@@ -1,5 +1,6 @@
 """A kernel program on a GPU: run on a draw, timed, vouched for, run again as it was timed."""
 
+import math
 import secrets
 from collections.abc import Callable, Sequence
 
@@ -47,6 +48,8 @@ class CudaKernel:
         self._brief_placement = brief_placement
         self._timed: TimedSequence | None = None
         self._sequence: LaunchSequence | None = None
+        self.brief_us = math.inf
+        """What it took when it was timed briefly; infinite before."""
 
     def run(self, draw: Draw, start: Starts | None) -> Ran | RunFailure:
         """See LoadedKernel.run."""
@@ -63,27 +66,36 @@ class CudaKernel:
         other = self._draws.another(draw) if secrets.randbelow(2) else None
         return self._run(program, draw, start, program.behind_late_writes(sequence, draw, start, other))
 
-    def time(self, draw: Draw) -> MeasuredTiming | RunFailure:
+    def time(self, draw: Draw, vouched_to_us: float = math.inf) -> MeasuredTiming | RunFailure:
         """See LoadedKernel.time."""
-        try:
-            timed = self.timed_sequence(draw, QUICK, self._brief_placement)
-            with self._draws.hidden():
-                timing = timed.measure(QUICK)
-        except LaunchRefused as refusal:
-            return _refused(refusal)
-        return self.vouched(timing, draw, QUICK, FEW)
+        timing = self._timed_briefly(draw)
+        if not isinstance(timing, MeasuredTiming):
+            return timing
+        self.brief_us = timing.median_us
+        if timing.median_us <= vouched_to_us:
+            return self.vouched(timing, draw, QUICK, FEW)
+        problem = self._plain_problem(timing)
+        return Mismatch(message=problem) if problem else timing
 
     def time_on(self, draw: Draw) -> MeasuredTiming | RunFailure:
         """See LoadedKernel.time_on."""
+        timing = self._timed_briefly(draw)
+        if not isinstance(timing, MeasuredTiming):
+            return timing
+        problem = self._plain_problem(timing)
+        return Mismatch(message=f"on {draw.name} inputs: {problem}") if problem else timing
+
+    def _timed_briefly(self, draw: Draw) -> MeasuredTiming | Crashed:
         try:
             timed = self.timed_sequence(draw, QUICK, self._brief_placement)
             with self._draws.hidden():
-                timing = timed.measure(QUICK)
+                return timed.measure(QUICK)
         except LaunchRefused as refusal:
             return _refused(refusal)
-        damage = _described(self._damage(self._open_program()))
-        problem = damage or self._floor_problem(timing)
-        return Mismatch(message=f"on {draw.name} inputs: {problem}") if problem else timing
+
+    def _plain_problem(self, timing: MeasuredTiming) -> str:
+        """What was written that must not be, or a time that cannot be: without a run more."""
+        return _described(self._damage(self._open_program())) or self._floor_problem(timing)
 
     def timed_sequence(self, draw: Draw, budget: TimingBudget, placement: Placement) -> TimedSequence:
         """The program on a draw at a placement, captured and ready to be timed.

@@ -21,17 +21,26 @@ struct Half {
   Half() = default;
   __device__ __forceinline__ explicit Half(double number) { asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(number)); }
 };
+// CuPy compiles with -ftz=true, which leaves assembly alone: numbers that are subnormal in float32 stay what they are.
+__device__ __forceinline__ float float_of(double number) {
+  float rounded;
+  asm("cvt.rn.f32.f64 %0, %1;" : "=f"(rounded) : "d"(number));
+  return rounded;
+}
 // Rounded to float32 first: what is drawn is what is stored, and nothing that is judged is made this way.
 struct Bfloat16 {
   unsigned short bits;
   Bfloat16() = default;
   __device__ __forceinline__ explicit Bfloat16(double number) {
-    u32 wide = __float_as_uint((float)number);
+    u32 wide = __float_as_uint(float_of(number));
     bits = number != number ? 0x7fff : (wide + 0x7fff + (wide >> 16 & 1)) >> 16;
   }
 };
 
-// Exact for subnormal numbers too: CuPy compiles with -ftz=true, which leaves assembly alone.
+template <typename T> __device__ __forceinline__ T rounded(double number) { return T(number); }
+template <> __device__ __forceinline__ float rounded<float>(double number) { return float_of(number); }
+
+// Exact, for subnormal numbers too.
 __device__ __forceinline__ double widened(float number) {
   double wide;
   asm("cvt.f64.f32 %0, %1;" : "=d"(wide) : "f"(number));
@@ -81,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(256) pack_bfloat16(const int* s, co
 // A new x in [-1, 1), different for every seed.
 template <typename T>
 __device__ __forceinline__ void refresh(T* x, u64 length, u64 seed) {
-  for (u64 i = first_thread(); i < length; i += num_threads()) x[i] = T((double)(long long)mask_of(seed, i) * 1.0842021724855044e-19);
+  for (u64 i = first_thread(); i < length; i += num_threads()) x[i] = rounded<T>((double)(long long)mask_of(seed, i) * 1.0842021724855044e-19);
 }
 extern "C" __global__ void __launch_bounds__(256) refresh_float32(float* x, u64 n, u64 seed) { refresh(x, n, seed); }
 extern "C" __global__ void __launch_bounds__(256) refresh_float64(double* x, u64 n, u64 seed) { refresh(x, n, seed); }

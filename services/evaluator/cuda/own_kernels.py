@@ -268,8 +268,8 @@ class DeviceKernels:
             return self._converted(f"widen_{element_type}", cupy.ascontiguousarray(array), np.dtype(np.float64))
 
     def narrowed(self, array: "cupy.ndarray", dtype: "np.dtype[Any]") -> "cupy.ndarray":
-        """Numbers of float64 rounded to another type, as programs are given and leave them."""
-        if dtype.name not in NARROW:
+        """Numbers of float64 rounded to another type, as programs are given and leave them, subnormal ones, too."""
+        if dtype.name not in (*NARROW, "float32") or array.dtype != np.float64:
             return array.astype(dtype)
         with cuda_errors():
             return self._converted(f"narrow_{dtype.name}", cupy.ascontiguousarray(array), carrier_of(dtype))

@@ -72,10 +72,10 @@ __device__ __forceinline__ void change(const Drawn<T>& drawn, const int* sources
   Change made = change_of(drawn, of_values, number, key0, key1, accuracy);
   if (of_values && sources) {
     for (u64 slot = first_thread(); slot < num_slots; slot += num_threads())
-      if (sources[slot] == (int)made.nonzero) values[slot] = T(made.value(widened(values[slot])));
+      if (sources[slot] == (int)made.nonzero) values[slot] = rounded<T>(made.value(widened(values[slot])));
   } else if (first_thread() == 0) {
     T* changed = of_values ? values + made.nonzero : dense + made.column * drawn.num_dense_cols + made.dense_column;
-    *changed = T(made.value(widened(*changed)));
+    *changed = rounded<T>(made.value(widened(*changed)));
   }
 }
 
@@ -87,7 +87,7 @@ __device__ __forceinline__ void account(const Drawn<T>& drawn, const T* values, 
   Change made = change_of(drawn, of_values, number, key0, key1, accuracy);
   u64 columns = drawn.num_dense_cols, changed = made.column * columns + made.dense_column;
   double before = of_values ? widened(values[made.nonzero]) : widened(dense[changed]);
-  double now = widened(T(made.value(before))), difference = now - before, growth = fabs(now) - fabs(before);
+  double now = widened(rounded<T>(made.value(before))), difference = now - before, growth = fabs(now) - fabs(before);
   for (u64 i = first_thread(); i < (of_values ? columns : drawn.nnz); i += num_threads()) {
     if (!of_values && drawn.col_indices[i] != (int)made.column) continue;
     u64 row = of_values ? made.row : row_of(drawn.row_offsets, drawn.num_rows, i);

@@ -15,6 +15,7 @@ What it does not protect against: differences between the interpreter and a real
 between blocks); a program that passes here is checked again where a GPU is.
 """
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -366,7 +367,7 @@ class InterpretedKernel:
             shuffle=shuffle,
         )
 
-    def time(self, draw: Draw) -> EstimatedTiming:
+    def time(self, draw: Draw, vouched_to_us: float = math.inf) -> EstimatedTiming:
         """The sum of the launches' estimates, from the counts of the first run: of the draw that a GPU times."""
         return _estimated(self.work())
 

@@ -10,6 +10,7 @@ outlive a process. No host code of a candidate runs anywhere: the child runs our
 """
 
 import logging
+import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from services.evaluator.checking.repetition import Bits
 from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.device import Inspected, RunFailure, Timing
 from services.evaluator.isolation.child import Call, Child, DeviceFactory, Done, Ended, Ending, Open, Refused, Reply
-from services.evaluator.isolation.spares import Spares, Warmth
+from services.evaluator.isolation.spares import NO_SPARES, Demand, SpareLimits, Spares, Warmth
 from services.evaluator.isolation.workbench import Built, FinalTimes
 from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
@@ -67,25 +68,28 @@ MAX_WARMED_ELEMENTS = 5_000_000
 class DeviceProcess:
     """A device in a child process that is replaced whenever it ends. Use from one thread.
 
-    With `most_spares`, others wait ready, so that a candidate that kills its child costs the next one no start: one as
-    a rule, more where kernels end children, in this batch or in the one before.
+    With `spares`, others wait ready, so that a candidate that kills its child costs the next one no start: a few as a
+    rule, more where kernels end children, in this batch or in those before (`spares.Demand`).
     """
 
     def __init__(
-        self, factory: DeviceFactory, limits: StageLimits, *, most_spares: int = 0, is_confined: bool = False
+        self,
+        factory: DeviceFactory,
+        limits: StageLimits,
+        *,
+        spares: SpareLimits = NO_SPARES,
+        is_confined: bool = False,
     ) -> None:
         self._factory = factory
         self.is_confined = is_confined
         """Whether the factory confines the process that it is called in."""
         self._limits = limits
-        self._most_spares = most_spares
+        self._most_spares = spares.most
         self._child: Child | None = None
         self._spares: Spares | None = None
         self._witness: Child | None = None
         """A second context, where equal bits are promised."""
-        self._num_wanted = 1
-        self._num_ended = 0
-        """Children that ended in this batch."""
+        self._demand = Demand(spares)
         self._warmth = Warmth()
         self._description: DeviceDescription | None = None
         self._allowance = UNHURRIED
@@ -106,8 +110,10 @@ class DeviceProcess:
 
         Its stages raise BudgetSpent and Stopped as the allowance says; the child that was at work is gone then.
         """
-        self._num_wanted = max(1, min(self._num_ended, self._most_spares))
-        self._num_ended, self._warmth, self._allowance = 0, Warmth(), allowance
+        self._demand.next_batch()
+        self._warmth, self._allowance = Warmth(), allowance
+        if self._spares is not None:
+            self._spares.trim(self._demand.number)
         return SandboxedWorkbench(self, self._limits, Open(problem.workload, problem))
 
     def close(self) -> None:
@@ -176,9 +182,9 @@ class DeviceProcess:
         self._warmth = Warmth(opening, (*calls, drawing), self._limits.open_s)
 
     def _renew_spares(self) -> None:
-        """Where kernels ended children in the batch before, those that wait are made warm for this one at once."""
-        if self._num_wanted > 1 and self._spares is not None:
-            self._spares.renew(self._warmth)
+        """Where kernels ended children before, those that wait are made warm for this batch before it needs them."""
+        if self._demand.is_raised and self._spares is not None:
+            self._spares.renew(self._demand.number, self._warmth)
             self._prepare(self._warmth)
 
     def _exchange(self, child: Child, body: Open | Call, stage: str, limit_s: float) -> Any:
@@ -195,13 +201,13 @@ class DeviceProcess:
         if self._child is None or not self._child.is_alive():
             self._child = self._next_child()
             self.num_started += 1
-            # One is kept as a rule, cold; where kernels end children there are more, and warm.
-            self._prepare(Warmth() if self._num_wanted == 1 else self._warmth)
+            self._prepare(self._warmth if self._demand.is_raised else Warmth())
+            self._renew_spares()
         return self._child
 
     def _next_child(self) -> Child:
         """Raises DeviceDoesNotStart."""
-        spare = None if self._spares is None else self._spares.take()
+        spare = None if self._spares is None else self._spares.take(self._warmth.opening)
         if spare is not None:
             return spare
         child = Child(self._factory, self._description)
@@ -215,13 +221,12 @@ class DeviceProcess:
         if self._spares is None:
             make = partial(Child, self._factory, self._description)
             self._spares = Spares(make, self._limits.start_s, self._most_spares)
-        self._spares.prepare(self._num_wanted, warmth)
+        self._spares.prepare(self._demand.number, warmth)
 
     def _discard(self, child: Child) -> None:
         child.kill()
         self._child = None
-        self._num_ended += 1
-        self._num_wanted = max(1, min(2 * self._num_wanted, self._most_spares))
+        self._demand.note_ended()
         if self._spares is None:
             child.bury()
         else:
@@ -263,8 +268,8 @@ class SandboxedWorkbench:
         self._ahead = {program.source: program for program in programs}
         self._ahead_s = limit_s
         self._warm_spares()
-        self._process._renew_spares()
         self._outcome(Call("build_ahead", (tuple(programs), limit_s)), limit_s + self._limits.build_s)
+        self._process._renew_spares()  # Not beside the child at work: both build on all cores.
 
     def draw(self) -> None:
         """Once for each child that the batch comes to. Raises Unavailable where the device does not survive it."""
@@ -281,8 +286,8 @@ class SandboxedWorkbench:
             self._kernels[kernel_id] = _CheckedKernel(program, binary, self._process.num_started)
         return verdict
 
-    def time(self, kernel_id: str) -> Timing | RunFailure:
-        outcome: Timing | RunFailure = self._outcome(Call("time", (kernel_id,)), self._limits.time_s)
+    def time(self, kernel_id: str, vouched_to_us: float = math.inf) -> Timing | RunFailure:
+        outcome: Timing | RunFailure = self._outcome(Call("time", (kernel_id, vouched_to_us)), self._limits.time_s)
         return outcome
 
     def time_adverse(self, kernel_id: str) -> AdverseTiming | RunFailure | None:

@@ -1,8 +1,9 @@
 """Children that wait ready for when a kernel ends the one at work: started and warmed in the background.
 
-One is kept as a rule. A batch whose kernels end children one after another gets more of them, and these have its
-workload open and its inputs drawn when they are needed; what is left of them is made warm for the next batch while that
-begins. Each has its own context and inputs in the device's memory.
+A few are kept as a rule, with nothing but a context of the device. Once a kernel has ended a child they are made warm:
+they have the batch's workload open and its inputs drawn when they are needed. A batch whose kernels end children one
+after another gets more of them. The next one finds as many: what is left is made warm for it while it begins. Batches
+that need none let go of them. Each has its own context and inputs in the device's memory.
 """
 
 import logging
@@ -10,11 +11,27 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import NamedTuple
 
 from services.evaluator.isolation.child import Call, Child, Done, Ended, Open
 from sparsesmith.errors import SparsesmithError
 
 logger = logging.getLogger(__name__)
+
+AT_ONCE = 8
+"""Children that are started or warmed at the same time."""
+
+
+class SpareLimits(NamedTuple):
+    """How many children wait."""
+
+    least: int = 1
+    """As a rule."""
+    most: int = 0
+    """Where kernels end one after another; none ever where this is zero."""
+
+
+NO_SPARES = SpareLimits()
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,16 +45,57 @@ class Warmth:
     open_limit_s: float = 0.0
 
 
+class Demand:
+    """How many spares are wanted, by what the batches until now needed."""
+
+    def __init__(self, limits: SpareLimits) -> None:
+        self._least = min(limits)
+        self._most = limits.most
+        self._num_ended = 0
+        self.number = self._least
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether kernels ended children, in this batch or not long ago."""
+        return self._num_ended > 0 or self.number > self._least
+
+    def note_ended(self) -> None:
+        """A kernel has ended its child: as many as did in this batch may follow, and each takes one while its
+        own is being replaced."""
+        self._num_ended += 1
+        self.number = max(self.number, min(2 * self._num_ended, self._most))
+
+    def next_batch(self) -> None:
+        """As many as the batch before needed; where it needed fewer than were wanted, half of these at least."""
+        self.number = max(self._least, min(self._most, max(self._num_ended, self.number // 2)))
+        self._num_ended = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Coming:
+    """A child that is ready when `future` is done."""
+
+    future: "Future[Child | None]"
+    ready: Child | None = None
+    """It was, and is to be made warm for another batch: until that begins it may be taken as it is."""
+
+    @property
+    def child(self) -> Child | None:
+        """Of one that is done or was cancelled."""
+        return self.ready if self.future.cancelled() else self.future.result()
+
+
 class Spares:
-    """Use from one thread; each child is prepared in a thread of its own, which lives as long as this object."""
+    """Use from one thread; children are prepared and buried in threads that live as long as this object."""
 
     def __init__(self, make: Callable[[], Child], start_limit_s: float, most: int) -> None:
-        """At most so many wait or start at once."""
+        """At most so many wait or start."""
         self._make = make
         self._start_limit_s = start_limit_s
         self._most = most
-        self._threads = ThreadPoolExecutor(2 * most, "spare")
-        self._coming: list[Future[Child | None]] = []
+        self._preparing = ThreadPoolExecutor(min(AT_ONCE, most), "spare")
+        self._burying = ThreadPoolExecutor(most + 1, "burial")
+        self._coming: list[_Coming] = []
         self._lock = Lock()
         self._made: list[Child] = []
         """To be ended at the end; None are made any more where `_is_closed`."""
@@ -46,31 +104,47 @@ class Spares:
     def prepare(self, number: int, warmth: Warmth) -> None:
         """Has so many children ready or coming; those that are begun now get this warmth."""
         while len(self._coming) < min(number, self._most):
-            self._coming.append(self._threads.submit(self._prepared, warmth))
+            self._coming.append(_Coming(self._preparing.submit(self._prepared, warmth)))
 
-    def renew(self, warmth: Warmth) -> None:
-        """Those that are ready for another batch are made ready for this one."""
-        for place, coming in enumerate(self._coming if warmth.opening is not None else ()):
-            child = coming.result() if coming.done() else None
-            if child is not None and child.is_alive() and child.opening is not warmth.opening:
-                self._coming[place] = self._threads.submit(self._renewed, child, warmth)
+    def renew(self, number: int, warmth: Warmth) -> None:
+        """So many of those that are ready for another batch are made ready for this one."""
+        for place, coming in enumerate(self._coming[:number] if warmth.opening is not None else ()):
+            child = _ready(coming)
+            if child is not None and child.opening is not warmth.opening:
+                self._coming[place] = _Coming(self._preparing.submit(self._renewed, child, warmth), child)
 
-    def take(self) -> Child | None:
-        """A child that is ready, or the next to be; None where none comes."""
+    def trim(self, number: int) -> None:
+        """Ends what is ready beyond so many: its context is memory that a workload may need."""
+        for coming in self._coming[number:]:
+            if coming.future.done() or coming.future.cancel():
+                self._coming.remove(coming)
+                if (child := coming.child) is not None:
+                    self._let_go(child)
+                    child.kill()
+                    self.bury(child)
+
+    def take(self, opening: Open | None) -> Child | None:
+        """A child that is ready, one that has this batch open if there is any, or the next to be; None where none
+        comes."""
         while self._coming:
-            wait(self._coming, return_when="FIRST_COMPLETED")
-            ready = next(coming for coming in self._coming if coming.done())
-            self._coming.remove(ready)
-            child = ready.result()
+            coming = self._best(opening) or self._not_begun()
+            if coming is None:
+                wait([each.future for each in self._coming], return_when="FIRST_COMPLETED")
+                continue
+            self._coming.remove(coming)
+            child = coming.child
             if child is not None and child.is_alive():
-                with self._lock:
-                    self._made.remove(child)
+                self._let_go(child)
                 return child
         return None
 
     def bury(self, child: Child) -> None:
         """Waits in the background for the end of a child that was killed."""
-        self._threads.submit(child.bury)
+        self._burying.submit(child.bury)
+
+    def wait(self, limit_s: float) -> None:
+        """Until all that are coming are ready, so many seconds at most."""
+        wait([each.future for each in self._coming], limit_s)
 
     def close(self) -> None:
         """Ends all of them."""
@@ -78,7 +152,22 @@ class Spares:
             self._is_closed = True
             for child in self._made:
                 child.kill()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for threads in (self._preparing, self._burying):
+            threads.shutdown(wait=True, cancel_futures=True)
+
+    def _best(self, opening: Open | None) -> _Coming | None:
+        """Of those that are ready or could not be made so."""
+        done = [each for each in self._coming if each.future.done()]
+        warm = (each for each in done if (child := _ready(each)) is not None and child.opening is opening)
+        return next(warm, done[0] if done else None)
+
+    def _not_begun(self) -> _Coming | None:
+        """One that is ready but for its warmth, which it does without."""
+        return next((each for each in self._coming if each.ready is not None and each.future.cancel()), None)
+
+    def _let_go(self, child: Child) -> None:
+        with self._lock:
+            self._made.remove(child)
 
     def _prepared(self, warmth: Warmth) -> Child | None:
         with self._lock:
@@ -99,6 +188,12 @@ class Spares:
         except (Ended, SparsesmithError) as error:
             logger.info("a spare device process: %s", error)
         return child
+
+
+def _ready(coming: _Coming) -> Child | None:
+    """The child, where it is prepared and alive."""
+    child = coming.future.result() if coming.future.done() else None
+    return child if child is not None and child.is_alive() else None
 
 
 def _warm(child: Child, warmth: Warmth) -> None:

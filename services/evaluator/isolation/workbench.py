@@ -5,6 +5,7 @@ The sandbox offers the same protocol across a process boundary, with time limits
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -93,8 +94,9 @@ class Workbench(Protocol):
         """Loads the program and checks it on the batch's inputs; it stays loaded under this id."""
         ...
 
-    def time(self, kernel_id: str) -> Timing | RunFailure:
-        """Times a kernel that was checked, briefly, and checks it again as it was timed."""
+    def time(self, kernel_id: str, vouched_to_us: float = math.inf) -> Timing | RunFailure:
+        """Times a kernel that was checked, briefly, and checks it again as it was timed. See `LoadedKernel.time` on
+        `vouched_to_us`."""
         ...
 
     def time_adverse(self, kernel_id: str) -> AdverseTiming | RunFailure | None:
@@ -208,9 +210,9 @@ class LocalWorkbench:
             self._works[kernel_id] = kernel.counted()
         return verdict
 
-    def time(self, kernel_id: str) -> Timing | RunFailure:
+    def time(self, kernel_id: str, vouched_to_us: float = math.inf) -> Timing | RunFailure:
         kernel, timed = self._kernels[kernel_id], self._draws[0]
-        timing = kernel.time(timed)
+        timing = kernel.time(timed, vouched_to_us)
         outcome = timing if isinstance(timing, RunFailure) else self._checked_as_timed(kernel, timed, timing)
         self._check_memory()
         if isinstance(outcome, RunFailure):

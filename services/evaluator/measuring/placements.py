@@ -8,7 +8,7 @@ from being the fastest of many for the luck of its addresses.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
 from scipy.special import stdtrit
@@ -19,12 +19,21 @@ from sparsesmith_proto.kernel import MeasuredTiming
 PLACED_BELOW_US = 10.0
 """A field whose fastest takes longer is timed at one placement: many lines even out."""
 
+SURELY_BELOW = 0.8
+"""A share of that: a brief time is good to a few per cent, and beyond it nobody needs to look again."""
+
 NUM_PLACEMENTS = 6
 
 AT_A_PLACEMENT = TimingBudget(
     target_batch_us=250.0, max_repeats=256, min_batches=3, max_batches=3, relative_interval=0.03, cold_runs=3
 )
 """About 4 ms of device time a program and placement."""
+
+
+def is_surely_placed(brief_us: Iterable[float]) -> bool:
+    """Whether a field with these brief times is timed at several placements, whatever else is in it: the fastest of all
+    is no slower than the fastest of some."""
+    return min(brief_us, default=math.inf) <= SURELY_BELOW * PLACED_BELOW_US
 
 
 def over_placements(timings: Sequence[MeasuredTiming]) -> MeasuredTiming:

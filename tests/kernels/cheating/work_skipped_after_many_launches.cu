@@ -1,8 +1,9 @@
 // expect: crashed
-// on a GPU: mismatch
+// on a GPU: mismatch|passed
 // workload: spmv float32
 // twin: good/twin_merge_format
-// Does nothing from the six hundredth launch on with equal samples, counted in scratch: checks do not come so far.
+// Does nothing from the six hundredth launch on with equal samples, counted in scratch. Where a product takes so long that
+// fewer are timed, it has done the whole work in all that were, and passes with an honest time; else replays find it.
 //@ format csr_merge items=8 balance=nnz
 //@ launch spmv grid=ceil_div(num_rows,8) block=256
 extern "C" __global__ void spmv(int num_rows, int num_cols, int nnz, int num_segments, const int* segment_rows, const int* segment_offsets, const int* row_offsets, const int* col_indices, const float* values, float* carry, const float* x, float* y) {

@@ -1,12 +1,4 @@
-"""What a crash costs a batch, and what a spare device process has to do before it can take over.
-
-    python -m benchmarks.measure.crash_costs [--candidates 42] [--most-spares 1 4 8] [--nnz 200000]
-
-On the device that the settings name. **spare**: seconds (and the child's CPU seconds) of each step of one that is made warm:
-start, opening the workload, formats, inputs. **batches**: the same candidates checked with no crash and with every seventh
-ending its process, for each number of spares that may wait, twice behind one another, because the second batch knows of
-the first. On the interpreter, where no kernel ends a process, the benchmark kills it while the candidate is checked.
-"""
+"""The measurement: see the package."""
 
 import argparse
 import json
@@ -14,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +17,7 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.judging.judge import CRASHING
+from benchmarks.measure import crash_costs
 from benchmarks.measure.compiled_sources import TICK_S
 from benchmarks.origin import ROOT, device_folder, source_commit
 from services.evaluator.compiling.compiler import Compiled, Compiler
@@ -57,16 +51,19 @@ def main() -> None:
     with closing(device_process(settings)) as process:
         device = process.start()
         spare = [_steps(process, workload, pattern, [program for program, _ in programs]) for _ in range(options.turns)]
+        together = {str(number): _together(process, number) for number in options.together}
     batches = []
-    for most in options.most_spares:
-        with closing(device_process(EvaluatorSettings(spare_process=True, most_spares=most))) as process:
+    for spares in options.spares:
+        least, most = map(int, spares.split(":"))
+        chosen = EvaluatorSettings(spare_process=True, least_spares=least, most_spares=most)
+        with closing(device_process(chosen)) as process:
             process.start()
             for batch in range(3):
                 is_spoiled = batch > 0
                 seconds = _checked(process, workload, pattern, programs, crashing if is_spoiled else None)
-                batches.append({"most_spares": most, "batch": batch, "spoiled": is_spoiled, "seconds": seconds})
+                batches.append({"spares": spares, "batch": batch, "spoiled": is_spoiled, "seconds": seconds})
                 print(batches[-1], flush=True)
-        _write(options, device, pattern.nnz, len(programs), spare, batches)
+        _write(options, device, pattern.nnz, len(programs), spare, together, batches)
 
 
 def _write(
@@ -75,6 +72,7 @@ def _write(
     nnz: int,
     num_programs: int,
     spare: Sequence[Mapping[str, tuple[float, float]]],
+    together: Mapping[str, Mapping[str, float]],
     batches: Sequence[dict[str, Any]],
 ) -> None:
     """After every number of spares: a run that is cut off leaves what it had."""
@@ -88,10 +86,11 @@ def _write(
         "nnz": nnz,
         "candidates": num_programs,
         "spare": {name: _mean([steps[name] for steps in spare]) for name in spare[0]},
+        "together": together,
         "batches": batches,
         "seconds_a_crash": _costs(batches, num_programs),
     }
-    print(json.dumps({name: result[name] for name in ("spare", "seconds_a_crash")}), flush=True)
+    print(json.dumps({name: result[name] for name in ("spare", "together", "seconds_a_crash")}), flush=True)
     out = options.out or ROOT / "benchmarks" / "results" / device_folder(device) / "crash-costs.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -135,6 +134,23 @@ def _steps(
     child.kill()
     child.bury()
     return taken
+
+
+def _together(process: DeviceProcess, number: int) -> dict[str, float]:
+    """Seconds until the first and the last of so many are up."""
+    began = time.monotonic()
+    children = [Child(process._factory, process.description()) for _ in range(number)]
+
+    def up_after(child: Child) -> float:
+        child.wait_until_ready(LIMIT_S)
+        return time.monotonic() - began
+
+    with ThreadPoolExecutor(number) as threads:
+        taken = list(threads.map(up_after, children))
+    for child in children:
+        child.kill()
+        child.bury()
+    return {"first": round(min(taken), 3), "last": round(max(taken), 3)}
 
 
 def _cpu_s(child: Child) -> float:
@@ -182,22 +198,23 @@ def _costs(batches: Sequence[dict[str, Any]], num_candidates: int) -> dict[str, 
     """By number of spares: of the first batch with crashes and of the second."""
     num_crashes = num_candidates // CRASHING_EVERY
     costs: dict[str, list[float]] = {}
-    for most in dict.fromkeys(row["most_spares"] for row in batches):
-        whole, *spoiled = (row["seconds"] for row in batches if row["most_spares"] == most)
-        costs[str(most)] = [round((seconds - whole) / num_crashes, 3) for seconds in spoiled]
+    for spares in dict.fromkeys(row["spares"] for row in batches):
+        whole, *spoiled = (row["seconds"] for row in batches if row["spares"] == spares)
+        costs[spares] = [round((seconds - whole) / num_crashes, 3) for seconds in spoiled]
     return costs
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=crash_costs.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--candidates", type=int, default=42)
-    parser.add_argument("--most-spares", type=int, nargs="+", default=[1, 4, 8])
+    parser.add_argument("--spares", nargs="+", default=["1:4", "4:12"], help="LEAST:MOST")
+    parser.add_argument(
+        "--together", type=int, nargs="+", default=[1, 2, 4, 8], help="processes that are begun at once"
+    )
     parser.add_argument("--nnz", type=int, default=200_000)
     parser.add_argument("--turns", type=int, default=3, help="spare processes that are made, one after another")
     parser.add_argument("--commit", default="", help="of the code, where git does not say")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()
