@@ -48,11 +48,9 @@ INSPECTION_LIMIT_S = 10.0
 NEEDED_CUDA, NEEDED_DRIVER = 13_000, 580
 """What CuPy and NVRTC of the extra `evaluator-gpu` are made for, and the first driver that runs it."""
 
-MOST_USUAL_SPARES, BYTES_A_SPARE = 4, 24 << 30
-"""Of spare processes that wait as a rule: so many at most, and one for each so much of the GPU's memory."""
-
-LEAST_AT_MOST = 4
-"""Spare processes that any GPU may have where kernels end one after another."""
+FEWEST_SPARES, MOST_SPARES, BYTES_A_SPARE = 4, 12, 8 << 30
+"""Of spare processes that a GPU may have where kernels end one after another: one for each so much of its memory,
+within these bounds."""
 
 INTERPRETER_RUN_LIMIT_S = 120.0
 """The interpreter stops an endless loop itself, by its step limit; this is for matrices of many million nonzeros."""
@@ -146,9 +144,9 @@ def device_process(settings: EvaluatorSettings, chosen: Chosen | None = None) ->
 
 def num_spares(settings: EvaluatorSettings, memory_bytes: int) -> SpareLimits:
     """How many spare processes wait as a rule, and at most, on a GPU of so much memory (0: unknown)."""
-    by_memory = max(1, min(MOST_USUAL_SPARES, memory_bytes // BYTES_A_SPARE))
-    least = settings.least_spares or min(by_memory, settings.most_spares or by_memory)
-    return SpareLimits(least, settings.most_spares or max(LEAST_AT_MOST, 3 * least))
+    by_memory = max(FEWEST_SPARES, min(MOST_SPARES, memory_bytes // BYTES_A_SPARE))
+    most = settings.most_spares or max(by_memory, settings.least_spares)
+    return SpareLimits(min(settings.least_spares, most), most)
 
 
 @contextmanager

@@ -38,12 +38,12 @@ class EvaluatorSettings(BaseSettings):
     kernels end many. Each takes a context of the device's memory, and where it is warm the inputs of a workload of up
     to five million elements. None: on a GPU."""
 
-    least_spares: int | None = Field(default=None, ge=1, le=32)
-    """Processes that wait as a rule. None: one for each 24 GiB of the GPU's memory, from one to four."""
+    least_spares: int = Field(default=1, ge=1, le=32)
+    """Processes that wait as a rule."""
 
     most_spares: int | None = Field(default=None, ge=1, le=32)
-    """Processes that wait or start at once where kernels end one after another. None: three times as many as wait as a
-    rule, four at least."""
+    """Processes that wait or start at once where kernels end one after another. None: one for each 8 GiB of the GPU's
+    memory, from four to twelve."""
 
     confinement: Literal["auto", "on", "off"] = "auto"
     """Whether the kernel holds compilers and the device's processes (Landlock, seccomp). auto: those that work under it
