@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.sparse
 
 from benchmarks.matrices.generated import stencil_2d
 from benchmarks.matrices.linear_programs import KINDS, linear_program, quadratic_assignment
@@ -68,6 +69,33 @@ def test_products_with_the_transpose_are_timed_and_failed_rows_are_measured_agai
     assert "failed" in rows(path)[0]
     transposed_products.main(words)
     assert "failed" not in rows(path)[0]
+
+
+class Uncleared:
+    """A product that adds to what lies in its result."""
+
+    def __init__(self, matrix: scipy.sparse.csr_matrix, before: float) -> None:
+        self.given, self._matrix = np.zeros(matrix.shape[1], np.float32), matrix
+        self._found = np.full(matrix.shape[0], before, np.float32)
+
+    def run(self) -> Any:
+        self._found += self._matrix @ self.given
+        return self._found
+
+
+def test_a_wrong_product_says_whose_where_and_what_comes_of_another_run() -> None:
+    matrix = scipy.sparse.random(40, 30, 0.2, "csr", np.float32, rng=np.random.default_rng(5))
+    products = {"copy": SparseProduct(matrix.T.tocsr(), Arrays()), "of_stored": Uncleared(matrix.T.tocsr(), 0)}
+    names = {"of_stored": "cusparse_csr_alg1"}
+    assert max(transposed_products.checked(products, names, matrix, "float32", Arrays()).values()) < 1e-6
+    products["of_stored"] = Uncleared(matrix.T.tocsr(), 1)
+    words = (
+        r"^of_stored \(cusparse_csr_alg1\): A\^T x is off by \S+, at most 0.0001: 30 of 30 entries, "
+        r"\[\d+\] is \S+, expected \S+ where \|A\| \|x\| is \S+; x lies there as it was given: yes; "
+        r"read again off by \S+; run again off by \S+; over NaN off by nan$"
+    )
+    with pytest.raises(ArithmeticError, match=words):
+        transposed_products.checked(products, names, matrix, "float32", Arrays())
 
 
 def test_a_row_that_cannot_be_measured_says_why_and_the_next_is_begun(tmp_path: Path) -> None:
