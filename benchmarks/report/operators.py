@@ -78,6 +78,7 @@ def call_lines(result: Json) -> list[str]:
     """Host time of a call by each way, and what scaling and new values cost the GPU."""
     ways = {
         "c": "from C",
+        "c_own_stream": "from C, on a stream of its own",
         "c_scaled": "from C, alpha and beta",
         "ctypes": "by ctypes, addresses given",
         "python_out": "`matvec(x, out=y)`",

@@ -1,7 +1,9 @@
 """Who computes products: SciPy on the host, the tuned kernel on a GPU."""
 
 from collections.abc import Callable
+from ctypes import c_double
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +16,11 @@ class Scale:
 
     alpha: float = 1.0
     beta: float = 0.0
+
+    @cached_property
+    def as_c(self) -> "tuple[c_double, c_double]":
+        """Alpha and beta as a C function takes them: to convert them costs more than all else of a call."""
+        return c_double(self.alpha), c_double(self.beta)
 
     @property
     def is_plain(self) -> bool:
@@ -39,7 +46,7 @@ class Backend(Protocol):
 
     def bound(self, x: Any, out: Any, *, transposed: bool) -> BoundProduct:
         """The product of arrays like these, which differ from them in where they lie only. What the likeness decides
-        is decided here, once."""
+        is decided here, once. Of arrays that overlap it raises InvalidInput."""
         ...
 
     def set_values(self, values: Any) -> None:

@@ -17,7 +17,7 @@ from benchmarks.report.solvers import conjugate_lines, programme_lines
 from benchmarks.solvers import linear_programs, linear_solvers, operator_promises, transposed_products
 from benchmarks.solvers.linear_programs import PrimalDual
 from benchmarks.solvers.linear_solvers import ConjugateGradients, positive_definite
-from benchmarks.solvers.products import Arrays, SparseProduct
+from benchmarks.solvers.products import Arrays, Product, SparseProduct
 from benchmarks.solvers.row_files import RowFile
 from sparsesmith_proto.kernel import DeviceDescription
 
@@ -105,7 +105,10 @@ class Uncleared:
 
 def test_a_wrong_product_says_whose_where_and_what_comes_of_another_run() -> None:
     matrix = scipy.sparse.random(40, 30, 0.2, "csr", np.float32, rng=np.random.default_rng(5))
-    products = {"copy": SparseProduct(matrix.T.tocsr(), Arrays()), "of_stored": Uncleared(matrix.T.tocsr(), 0)}
+    products: dict[str, Product] = {
+        "copy": SparseProduct(matrix.T.tocsr(), Arrays()),
+        "of_stored": Uncleared(matrix.T.tocsr(), 0),
+    }
     names = {"of_stored": "cusparse_csr_alg1"}
     assert max(transposed_products.checked(products, names, matrix, "float32", Arrays()).values()) < 1e-6
     products["of_stored"] = Uncleared(matrix.T.tocsr(), 1)

@@ -1,5 +1,6 @@
 """A program on a matrix behind the C library: products by addresses, arguments bound beforehand."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,8 @@ from sparsesmith.artifacts.launcher import current_architecture, import_cupy, nu
 from sparsesmith.cuda.nvrtc import NvrtcNotFound
 from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Unavailable
-from sparsesmith.operator.backend import PLAIN, Scale
+from sparsesmith.operator.arrays import Kind
+from sparsesmith.operator.backend import PLAIN, BoundProduct, Scale
 from sparsesmith.operator.directions import Order, direction_of
 from sparsesmith.operator.file import packed_sections
 from sparsesmith.operator.image import as_bytes, support_cubin
@@ -26,6 +28,8 @@ Kernel = tuple[Workload, str]
 class NativeProducts:
     """Implements backend.OneWay, and scales on the way."""
 
+    _is_transposed = False
+
     def __init__(self, operator: NativeOperator, workload: Workload, nnz: int) -> None:
         self._operator = operator
         self._cupy = import_cupy()
@@ -34,7 +38,12 @@ class NativeProducts:
 
     def scaled(self, x: int, y: int, stream: int, scale: Scale) -> None:
         """y = alpha A x + beta y: addresses of arrays of the workload's shapes, and a stream's handle."""
-        self._operator.apply(x, y, stream, scale.alpha, scale.beta)
+        apply = self._operator.apply_transposed if self._is_transposed else self._operator.apply
+        apply(x, y, stream, scale.alpha, scale.beta)
+
+    def of_arrays(self, kind: Kind, stream: Callable[[], int]) -> BoundProduct:
+        """`scaled` of arrays of CuPy or torch, on the stream whose handle is asked for in each call."""
+        return self._operator.of_arrays(kind, stream, transposed=self._is_transposed)
 
     def multiply(self, operand: Any, result: Any) -> None:
         """See OneWay.multiply."""
@@ -62,9 +71,7 @@ class NativeProducts:
 class SharedProducts(NativeProducts):
     """Products with A^T by an operator that holds both directions, one copy of what both read."""
 
-    def scaled(self, x: int, y: int, stream: int, scale: Scale) -> None:
-        """y = alpha A^T x + beta y."""
-        self._operator.apply_transposed(x, y, stream, scale.alpha, scale.beta)
+    _is_transposed = True
 
     def set_values(self, values: Any) -> None:
         """They reach both where A gets them."""
