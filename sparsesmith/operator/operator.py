@@ -15,6 +15,7 @@ import scipy.sparse
 
 from sparsesmith.artifacts import ArtifactKind, artifact
 from sparsesmith.artifacts.launcher import checked_values, current_architecture, num_multiprocessors, values_of
+from sparsesmith.artifacts.running import running_program
 from sparsesmith.cuda.nvrtc import NvrtcNotFound, compile_cubin
 from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Conflict, InvalidInput, InvalidMatrix, Unavailable
@@ -39,9 +40,8 @@ from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith.operator.parts import NO_PARTS, Parts
 from sparsesmith.operator.registry import new_handle
 from sparsesmith.operator.saved import Saved, read_saved, write_saved
-from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import parse_program
-from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+from sparsesmith_proto.api import KernelReport
 from sparsesmith_proto.message import Architecture
 
 PRODUCTS = ("spmv", "spmm")
@@ -153,8 +153,9 @@ class Operator:
 
     @property
     def program(self) -> str | None:
-        """The kernel program of the report; None where the vendor's routine is the answer."""
-        return program_of(self.report)
+        """The kernel program that runs: the report's; where the vendor's routine is the answer, the closest one if it
+        is faster than what CuPy calls; None where that is called."""
+        return running_program(self.report)
 
     @property
     def is_transposed(self) -> bool:
@@ -329,7 +330,7 @@ class Bound:
 
     @property
     def program(self) -> str | None:
-        return program_of(self.report)
+        return running_program(self.report)
 
     @property
     def has_fixed_values(self) -> bool:
@@ -467,7 +468,7 @@ class Bound:
     def _backward_direction(self, matrix: scipy.sparse.csr_matrix) -> Direction:
         """What A^T is multiplied with: what was found for it, from A as it is stored or from a copy of A^T, else a
         plain program."""
-        tuned = None if self.transposed is None else Tuned(self.transposed.workload, program_of(self.transposed))
+        tuned = self._tuned_backward()
         if tuned is not None and tuned.program is not None and is_of_stored(tuned.workload):
             return direction_of(matrix, tuned.workload, tuned.program)
         other, order = transposed_matrix(matrix)
@@ -475,6 +476,10 @@ class Bound:
             tuned = Tuned(transposed_workload(other, self.report.workload), None)
         text = tuned.program or plain_program(tuned.workload)
         return direction_of(other, tuned.workload, text, order=order)
+
+    def _tuned_backward(self) -> Tuned | None:
+        report = self.transposed
+        return None if report is None else Tuned(report.workload, running_program(report))
 
     def close(self) -> None:
         with self._lock:
@@ -504,8 +509,7 @@ class Bound:
 
     def _new_backend(self, x: Any) -> Backend:
         tuned = Tuned(self.report.workload, self.program)
-        backward = None if self.transposed is None else Tuned(self.transposed.workload, program_of(self.transposed))
-        return backend_for(x, self.matrix, tuned, self._parts, backward)
+        return backend_for(x, self.matrix, tuned, self._parts, self._tuned_backward())
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -560,15 +564,6 @@ def autograd_follows() -> bool:
     import torch
 
     return torch.is_grad_enabled()
-
-
-def program_of(report: KernelReport) -> str | None:
-    """None where the vendor's routine is the answer."""
-    match report.answer:
-        case TunedAnswer(best=best):
-            return extract_program(best.candidate.program)
-        case LibraryAnswer():
-            return None
 
 
 def _scale(alpha: float, beta: float) -> Scale:
