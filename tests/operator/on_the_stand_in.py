@@ -17,6 +17,7 @@ from sparsesmith.operations import operation_named
 from sparsesmith.operations.texts import programs_for
 from sparsesmith.operator.backend import PLAIN, Scale
 from sparsesmith.operator.native.library import Csr, NativeOperator
+from sparsesmith.program.program import parse_program
 from sparsesmith.program.starting import starting_formats, starting_program
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix
 from tests.kernels.corpus import CorpusProgram, corpus
@@ -128,6 +129,23 @@ def test_a_program_that_stores_twice_is_found_out_and_scaled_beside(
     operator.apply(x.address, y.address, 7, 2, 1)
     assert [each.kernel for each in driver.launched] == launches
     assert {each.stream for each in driver.launched} == {7}
+    operator.close()
+    free(x, y)
+
+
+def test_a_scaled_kernel_that_the_device_refuses_is_not_used(driver: Driver) -> None:
+    plain = len(parse_program(CSR_PROGRAM, "spmv", "float32").signature)
+    driver.most_parameters = plain
+    operator = NativeOperator(make_image(MATRIX, CSR_PROGRAM))
+    driver.most_parameters = None
+    assert not operator.info.is_scaled_in_place and operator.info.has_scratch
+    x, y = driver.array(np.ones(30, np.float32)), driver.array(np.ones(40, np.float32))
+    operator.apply(x.address, y.address, 0, 2, 3)
+    np.testing.assert_allclose(y.view, 2 * (MATRIX @ np.ones(30)) + 3, rtol=1e-5)
+    driver.most_parameters = plain - 1
+    with pytest.raises(Unavailable, match=r"CUDA error 701"):
+        NativeOperator(make_image(MATRIX, CSR_PROGRAM))
+    driver.most_parameters = None
     operator.close()
     free(x, y)
 

@@ -1,5 +1,6 @@
 """A program on a matrix behind the C library: products by addresses, arguments bound beforehand."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,10 @@ from sparsesmith.operator.image import as_bytes, support_cubin
 from sparsesmith.operator.native.library import NativeOperator, library
 from sparsesmith.operator.parts import Parts
 from sparsesmith_proto.kernel import Workload
+
+_SLOWER = "products run through CuPy, where a call costs the host several times as much: %s"
+
+_log = logging.getLogger(__name__)
 
 Kernel = tuple[Workload, str]
 """What is computed, and the program."""
@@ -90,7 +95,8 @@ def shared_products(
         library()
         import_cupy().cuda.runtime.deviceSynchronize()  # Its context is the current one from here on.
         operator = NativeOperator(packed_sections(_sections(matrix, forward, parts, None) | _turned(matrix, backward)))
-    except (Unavailable, NvrtcNotFound):
+    except (Unavailable, NvrtcNotFound) as error:
+        _log.warning(_SLOWER, error)
         return None
     nnz = int(matrix.nnz)
     return NativeProducts(operator, forward[0], nnz), SharedProducts(operator, backward[0], nnz)
@@ -112,7 +118,8 @@ def native_products(
         import_cupy().cuda.runtime.deviceSynchronize()  # Its context is the current one from here on.
         image = packed_sections(_sections(matrix, (workload, program), parts, order))
         return NativeProducts(NativeOperator(image), workload, int(matrix.nnz))
-    except (Unavailable, NvrtcNotFound):
+    except (Unavailable, NvrtcNotFound) as error:
+        _log.warning(_SLOWER, error)
         return None
 
 
