@@ -1,9 +1,7 @@
 """Who computes products: SciPy on the host, the tuned kernel on a GPU."""
 
 from collections.abc import Callable
-from ctypes import c_double
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,11 +14,6 @@ class Scale:
 
     alpha: float = 1.0
     beta: float = 0.0
-
-    @cached_property
-    def as_c(self) -> "tuple[c_double, c_double]":
-        """Alpha and beta as a C function takes them: to convert them costs more than all else of a call."""
-        return c_double(self.alpha), c_double(self.beta)
 
     @property
     def is_plain(self) -> bool:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sparsesmith.errors import InvalidInput, SparsesmithError, Unavailable
 from sparsesmith.operator.arrays import Kind, check_apart
-from sparsesmith.operator.backend import BoundProduct, Scale
+from sparsesmith.operator.backend import PLAIN, BoundProduct, Scale
 from sparsesmith.operator.native.build import NAME, SOURCES, build, cache_folder
 
 LIBRARY_VARIABLE = "SPARSESMITH_OP_LIBRARY"
@@ -19,6 +19,8 @@ LIBRARY_VARIABLE = "SPARSESMITH_OP_LIBRARY"
 
 ABI = 1
 _INVALID_ARGUMENT, _BAD_FILE, _OTHER_ARCHITECTURE = 1, 2, 4
+_PLAIN = ctypes.c_double(1), ctypes.c_double(0)
+"""Alpha and beta as C takes them: to convert them takes longer than the rest of a call."""
 _POINTER, _DOUBLE, _LONG = ctypes.c_void_p, ctypes.c_double, ctypes.c_int64
 
 
@@ -71,14 +73,14 @@ class NativeOperator:
         handle, check = self._handle, self.check
 
         def of_cupy(x: Any, out: Any, scale: Scale) -> Any:
-            alpha, beta = scale.as_c
+            alpha, beta = _PLAIN if scale is PLAIN else (scale.alpha, scale.beta)
             if status := apply(handle, alpha, x.data.ptr, beta, out.data.ptr, stream()):
                 check_apart(out, x)
                 check(status)
             return out
 
         def of_torch(x: Any, out: Any, scale: Scale) -> Any:
-            alpha, beta = scale.as_c
+            alpha, beta = _PLAIN if scale is PLAIN else (scale.alpha, scale.beta)
             if status := apply(handle, alpha, x.data_ptr(), beta, out.data_ptr(), stream()):
                 check_apart(out, x)
                 check(status)
