@@ -206,3 +206,6 @@ class _RoutineProduct:
     def run(self) -> Any:
         self._prepared.enqueue(self._stream)
         return self._found
+
+    def renew(self) -> None:
+        self._prepared.renew()

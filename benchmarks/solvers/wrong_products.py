@@ -2,11 +2,12 @@
 it again, of another run, of one over NaN, of a captured one.
 
 What was read too early is right when it is read again; where a first run differs from later ones, or a launched one from a
-captured one, the later or the captured one is right; what adds to a result that nobody cleared gives NaN over NaN.
+captured one, the later or the captured one is right; what adds to a result that nobody cleared gives NaN over NaN; what the
+library found out beforehand is found out again.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,16 @@ import numpy.typing as npt
 from benchmarks.solvers.products import Arrays, Product
 
 Numbers = npt.NDArray[np.floating[Any]]
+
+
+@runtime_checkable
+class Renewable(Protocol):
+    """A product whose preparation may hold what was there when it was made."""
+
+    def renew(self) -> None:
+        """Prepares it again."""
+        ...
+
 
 SLIGHT = 1e-3
 """Errors up to this share of the largest |A| |x| are not counted."""
@@ -41,6 +52,9 @@ def words_of(
         f"run again {after(product.run)}",
         f"over NaN {after(lambda: over_nan(product.run))}",
     ]
+    if isinstance(product, Renewable):
+        product.renew()
+        said.append(f"prepared anew {after(product.run)}")
     launch = arrays.captured(product.run)
     if launch is not None:
         said.append(f"captured, over NaN {after(lambda: over_nan(launch))}")
