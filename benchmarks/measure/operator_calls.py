@@ -2,8 +2,8 @@
 
     python -m benchmarks.measure.operator_calls [--calls 20000] [--turns 9]
 
-On a GPU: host time of a product of a small matrix (one launch) from C, from Python with `out=`, and of
-CuPy's own; scaled over plain products on the GPU; new values from the device in bytes a second. Without a GPU the
+On a GPU: host time of a product of a small matrix (one launch) from C, on the default stream and on one of its own, from
+Python with `out=`, and of CuPy's own; scaled over plain products on the GPU; new values from the device in bytes a second. Without a GPU the
 driver is tests/operator/stand_in_driver.c, whose calls return at once: what is left is the library's own time, Python's
 way to it by ctypes, and `python_out`, a whole `matvec(x, out=y)` of torch's tensors with its checks. The least of `turns`
 means counts: on a busy machine many turns of few calls.
@@ -31,7 +31,7 @@ from sparsesmith.artifacts.launcher import current_architecture, import_cupy
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operator import Operator
-from sparsesmith.operator.backend import Scale
+from sparsesmith.operator.backend import BoundProduct
 from sparsesmith.operator.directions import direction_of, plain_program
 from sparsesmith.operator.file import packed_sections
 from sparsesmith.operator.host import HostBackend
@@ -132,8 +132,8 @@ def _host_times(matrix: Any, architecture: str, calls: int, turns: int) -> dict[
         loop.ns_a_call.restype = ctypes.c_double
         loop.ns_a_call.argtypes = [ctypes.c_void_p, ctypes.c_double, *[ctypes.c_void_p] * 3, ctypes.c_int]
 
-        def in_c(beta: float) -> float:
-            ns = float(loop.ns_a_call(operator._handle, beta, x, y, None, calls))
+        def in_c(beta: float, stream: int | None = None) -> float:
+            ns = float(loop.ns_a_call(operator._handle, beta, x, y, stream, calls))
             wait()
             if ns < 0:
                 raise Unavailable("a product from C was refused")
@@ -141,8 +141,12 @@ def _host_times(matrix: Any, architecture: str, calls: int, turns: int) -> dict[
 
         plain = min(in_c(0) for _ in range(turns))
         scaled = min(in_c(1) for _ in range(turns))
+        apart = _own_stream()
+        by_itself = None if apart is None else min(in_c(0, int(apart.ptr)) for _ in range(turns))
     by_ctypes = min(_us_a_call(lambda: operator.apply(x, y, 0), calls, wait) for _ in range(turns))
     found = {"c": plain, "c_scaled": scaled, "ctypes": by_ctypes}
+    if by_itself is not None:
+        found["c_own_stream"] = by_itself
     if STAND_IN in os.environ:
         found["python_out"] = _python_us(matrix, operator, calls, turns)
     operator.close()
@@ -159,14 +163,14 @@ def _python_us(matrix: Any, native: NativeOperator, calls: int, turns: int) -> f
 
 
 class _OnTheStandIn(HostBackend):
-    """Products of tensors of the host, which is the stand-in's device, through the C library."""
+    """Products of tensors of the host, which is the stand-in's device, through the C library; the current device and its
+    stream are asked for in functions that know them."""
 
     def __init__(self, native: NativeOperator) -> None:
         self._native = native
 
-    def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
-        self._native.apply(x.data_ptr(), out.data_ptr(), 0, scale.alpha, scale.beta)
-        return out
+    def bound(self, x: Any, out: Any, *, transposed: bool) -> BoundProduct:
+        return self._native.of_arrays("torch", lambda: 0, transposed=transposed)
 
 
 def _vectors() -> tuple[int, int, Callable[[], None]]:
@@ -181,6 +185,11 @@ def _vectors() -> tuple[int, int, Callable[[], None]]:
     held = cupy.zeros((2, 2000), "float32")
     _vectors.held = held  # type: ignore[attr-defined]
     return int(held[0].data.ptr), int(held[1].data.ptr), cupy.cuda.runtime.deviceSynchronize
+
+
+def _own_stream() -> Any:
+    """One that waits for no other; the default stream, on which the other calls go, looks at all that may wait for it."""
+    return None if STAND_IN in os.environ else import_cupy().cuda.Stream(non_blocking=True)
 
 
 def _us_a_call(call: Callable[[], Any], calls: int, wait: Callable[[], None]) -> float:

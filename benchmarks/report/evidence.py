@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from benchmarks.report.at_once import builder_lines, determinism_lines, instant_lines
-from benchmarks.report.operators import epoch_lines, promise_lines, transposed_lines
+from benchmarks.report.operators import call_lines, epoch_lines, promise_lines, transposed_lines
 from benchmarks.report.results import Json
+from benchmarks.report.solvers import conjugate_lines, programme_lines
 
 MOST_DEEDS = 20
 """Shown of those that were faster."""
@@ -69,10 +70,25 @@ EVIDENCE = {
         "The best kernels for A^T x, from a copy and from A as it is stored (shared), over the library's best routine with op(A) = T and "
         "its best on an explicit transpose, timed in turns. Extra: memory beside A's own kernel. With fallback: rows that lose count as 1.",
     ),
+    "linear_solvers": (
+        "Conjugate gradients",
+        "An iteration in float64, the same loop for all, launched call after call and as a captured graph that is replayed: by the tuned "
+        "operator, by cupyx with its CSR (which allocates its result: no graph), by the library's best routine, called without Python's checks.",
+    ),
+    "linear_programs": (
+        "First-order linear programmes",
+        "An iteration of PDHG in float64, as captured graphs: A x and A^T y by both tuned directions and by the library's plans "
+        "(SpMVOp ALG2) for A and for an explicit A^T. At commit 7edf4fc7 an operator whose answer was the library's called CuPy, which has "
+        "the default algorithm of CSR alone; since then the closest kernel runs where that was faster.",
+    ),
     "gcn_epochs": (
         "An epoch of a graph network",
         "PyG's GCNConv by the operator's product, by its own message passing and by torch's CSR: forward, loss, backward, Adam; "
         "medians of epochs in turns.",
+    ),
+    "operator_calls": (
+        "What a call costs the host",
+        "Products of a small matrix, one launch each, put on the stream one behind another; least of the means of some turns.",
     ),
     "operator_promises": (
         "What an operator promises",
@@ -213,8 +229,10 @@ def services(results: Iterable[Json]) -> list[str]:
 
 
 def _is_measured(result: Json) -> bool:
-    """Estimates of the interpreter are not shown."""
+    """Estimates of the interpreter, and calls of a driver that does nothing, are not shown."""
     device = result.get("device")
+    if result.get("kind") == "operator_calls":
+        return "python_us_a_call" in result
     return not isinstance(device, dict) or device.get("kind") == "cuda"
 
 
@@ -236,7 +254,10 @@ RENDERED: Mapping[str, Callable[[Json], list[str]]] = {
     "device_builders": builder_lines,
     "determinism": determinism_lines,
     "transposed_products": transposed_lines,
+    "linear_solvers": conjugate_lines,
+    "linear_programs": programme_lines,
     "gcn_epochs": epoch_lines,
+    "operator_calls": call_lines,
     "operator_promises": promise_lines,
 }
 """How a kind is shown; the others as lists and tables of what is in the file."""

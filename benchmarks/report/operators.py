@@ -1,10 +1,14 @@
-"""What operators gain where they are used: A^T, training, the promises of docs/operator.md."""
+"""What operators gain where they are used: A^T, training, calls, the promises of docs/operator.md."""
 
 from collections.abc import Sequence
 
 from benchmarks.report.results import Json
+from benchmarks.report.targets import marked
 
 KIB = 1024
+MOST_US_OF_A_CALL = {"c": 3.0, "python_out": 8.0}
+MOST_SCALED_OVER_PLAIN = 1.05
+"""Aims of issue 16."""
 
 
 def transposed_lines(result: Json) -> list[str]:
@@ -68,6 +72,31 @@ def promise_lines(result: Json) -> list[str]:
                 shown = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in times.items())
                 facts.append(f"- jax {row['jax']} on {row['backend']}, {side}: {shown}")
     return [*lines, "", *facts, *failed]
+
+
+def call_lines(result: Json) -> list[str]:
+    """Host time of a call by each way, and what scaling and new values cost the GPU."""
+    ways = {
+        "c": "from C",
+        "c_own_stream": "from C, on a stream of its own",
+        "c_scaled": "from C, alpha and beta",
+        "ctypes": "by ctypes, addresses given",
+        "python_out": "`matvec(x, out=y)`",
+        "cupy": "cupyx's `A @ x`",
+    }
+    lines = ["| call | host us | aim |", "|---|---|---|"]
+    for name, us in (result["us_a_call"] | result["python_us_a_call"]).items():
+        most = MOST_US_OF_A_CALL.get(name)
+        cells = f"{us:.2f} | -" if most is None else f"{marked(f'{us:.2f}', us <= most)} | <= {most:g}"
+        lines.append(f"| {ways[name]} | {cells} |")
+    scaled, speed = result["scaled_over_plain"], result["update_values_gbs"]
+    return [
+        *lines,
+        "",
+        f"- alpha A x + beta y over A x, {result['large_nnz']:,} nonzeros: "
+        f"{marked(f'{scaled:.3f}', scaled <= MOST_SCALED_OVER_PLAIN)} (aim: {MOST_SCALED_OVER_PLAIN:g} where y is read anyway)",
+        f"- `update_values` from the device, of as many: {speed:,.0f} GB/s of values read and written",
+    ]
 
 
 def _measured_and_failed(result: Json) -> tuple[Sequence[Json], list[str]]:

@@ -108,11 +108,11 @@ def _repeatability_line(suite: Json) -> str:
         f"{suite['share_within_tolerance']:.0%} of {suite['matrices']} matrices within 5 %"
     )
     aim = "means within 2 %, > 95 % of the matrices within 5 %"
-    return f"| two full runs agree | {suite['suite']} | {aim} | {_marked(measured, suite['agrees'])} |"
+    return f"| two full runs agree | {suite['suite']} | {aim} | {marked(measured, suite['agrees'])} |"
 
 
 def _throughput_line(entry: Json) -> str:
-    measured = _marked(f"{entry['a_second']:g}", entry["a_second"] >= MIN_GRADED_PER_S)
+    measured = marked(f"{entry['a_second']:g}", entry["a_second"] >= MIN_GRADED_PER_S)
     what = f"candidates graded a second, end to end, jobs of {entry['candidates_a_job']}"
     return f"| {what} | {entry['workload']} | >= {MIN_GRADED_PER_S} | {measured} |"
 
@@ -123,7 +123,7 @@ def _tuner_lines(result: Json, best: str) -> list[str]:
 
 def _tuner_line(name: str, entry: Json, best: str) -> str:
     regret = entry["regret_at_share"][SEARCH_SHARE]["mean"]
-    measured = _marked(f"{regret:.1%}", regret <= MAX_REGRET) + f" on {entry['workloads']} matrices"
+    measured = marked(f"{regret:.1%}", regret <= MAX_REGRET) + f" on {entry['workloads']} matrices"
     what = f"search: behind {best} at {float(SEARCH_SHARE):.0%} of its cost"
     return f"| {what} | {name} | <= {MAX_REGRET:.0%} | {measured} |"
 
@@ -172,7 +172,7 @@ def wall_s(row: Row) -> float:
 
 def _lost(suite: Suite) -> tuple[str, str, str]:
     lost = lost_share(suite.rows)
-    measured = _marked(f"{lost:.1%}", lost < MAX_LOST_SHARE)
+    measured = marked(f"{lost:.1%}", lost < MAX_LOST_SHARE)
     return "lost before fallback (below 0.98x)", f"< {MAX_LOST_SHARE:.0%}", measured
 
 
@@ -186,20 +186,20 @@ def _others(suite: Suite) -> Iterable[tuple[str, str, str]]:
         yield (
             "stencil, FEM, banded of nnz >= 1e7: format bytes at copy bandwidth",
             f">= {MIN_COPY_SHARE:.0%}",
-            _marked(f"{reached} of {len(regular)} matrices", reached == len(regular)),
+            marked(f"{reached} of {len(regular)} matrices", reached == len(regular)),
         )
     rate = graded_per_s([row for row in suite.rows if row.nnz <= TUNING_MAX_NNZ])
     if not math.isnan(rate):
         yield (
             "candidates graded a second, whole searches, nnz <= 1e6",
             f">= {MIN_GRADED_PER_S}",
-            _marked(f"{rate:.1f}", rate >= MIN_GRADED_PER_S) + f" (all matrices: {graded_per_s(suite.rows):.1f})",
+            marked(f"{rate:.1f}", rate >= MIN_GRADED_PER_S) + f" (all matrices: {graded_per_s(suite.rows):.1f})",
         )
         spent = tuning_seconds(suite, device_s)
         yield (
             "GPU seconds to a tuned kernel, nnz <= 1e6, median",
             f"<= {MAX_TUNING_S:g} s",
-            _marked(f"{spent:.2f} s", spent <= MAX_TUNING_S)
+            marked(f"{spent:.2f} s", spent <= MAX_TUNING_S)
             + f" ({tuning_seconds(suite, device_s_without_baselines):.2f} s without the library's routines; "
             f"wall {tuning_seconds(suite, wall_s):.2f} s)",
         )
@@ -215,12 +215,12 @@ def _mean_cells(rows: Sequence[Row], cache: Cache, target: SpeedTarget | None) -
     counts = [sum(nnz.holds(row) for row in rows) for nnz in NNZ_CLASSES]
     by_class = target.by_class if target and target.by_class else ((math.inf, None),) * len(NNZ_CLASSES)
     cells = [
-        "-" if not count else _marked(f"{b:.2f}x ({d:.2f}x)", b >= aim and d >= (default_aim or 0)) + f", {count}"
+        "-" if not count else marked(f"{b:.2f}x ({d:.2f}x)", b >= aim and d >= (default_aim or 0)) + f", {count}"
         for b, d, count, (aim, default_aim) in zip(best, default, counts, by_class, strict=True)
     ]
     mean = mean_of_classes(best)
     met = target is not None and mean >= target.mean
-    return [*cells, _marked(f"{mean:.2f}x ({mean_of_classes(default):.2f}x)", met)]
+    return [*cells, marked(f"{mean:.2f}x ({mean_of_classes(default):.2f}x)", met)]
 
 
 def _cells_without_overlap(rows: Sequence[Row]) -> list[str]:
@@ -229,5 +229,5 @@ def _cells_without_overlap(rows: Sequence[Row]) -> list[str]:
     return [*cells, f"{mean_of_classes(best):.2f}x ({mean_of_classes(default):.2f}x)"]
 
 
-def _marked(text: str, is_met: bool) -> str:
+def marked(text: str, is_met: bool) -> str:
     return f"**{text}**" if is_met else text

@@ -186,9 +186,8 @@ def _routine(report: KernelReport) -> str:
     """SpMVOp ALG2, else the best that multiplies with a stored matrix as it is."""
     if any(each.routine.endswith("spmvop_alg2") for each in report.baselines.routines):
         return PLANNED
-    is_of_stored = report.workload.operation != "spmv"
-    best = report.baselines.best_routine().routine
-    return best.replace("cusparse_copy_", "cusparse_") if not is_of_stored or "copy" in best else "cusparse_csr_alg2"
+    best = report.baselines.best_on_a_copy() or report.baselines.best_routine()
+    return best.routine.replace("cusparse_copy_", "cusparse_")
 
 
 def _summary(rows: list[Row]) -> Row:

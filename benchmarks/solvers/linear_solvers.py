@@ -21,6 +21,7 @@ import scipy.sparse
 
 from benchmarks.matrices.generated import banded, fem_blocks, stencil_2d, stencil_3d
 from benchmarks.report.results import geometric_mean
+from benchmarks.solvers.cg_kernels import CgKernels
 from benchmarks.solvers.products import Arrays, OperatorProduct, Product, SparseProduct
 from benchmarks.solvers.row_files import Row, RowFile
 from benchmarks.solvers.tuned_here import TunedHere, add_tuning, tuned_here
@@ -98,7 +99,7 @@ def _ratios(times: Mapping[str, float]) -> Row:
 
 class ConjugateGradients:
     """A x = b for a b that is drawn once, without a test of convergence: so many iterations from x = 0. Hestenes and
-    Stiefel 1952. An iteration waits for nothing, so that it may be captured: on a GPU six launches."""
+    Stiefel 1952. An iteration waits for nothing, so that it may be captured: on a GPU the product and three launches."""
 
     def __init__(self, product: Product, arrays: Arrays, size: int) -> None:
         self._product = product
@@ -106,7 +107,8 @@ class ConjugateGradients:
         self._b = np.random.default_rng(3).standard_normal(size)
         self._right = arrays.module.asarray(self._b)
         self._x, self._r = (arrays.module.zeros_like(self._right) for _ in range(2))
-        self._square = arrays.module.zeros((), self._right.dtype)
+        self._square = 0.0
+        """r r, on the host."""
         self._held: Any = None
         self._graph: Callable[[], None] | None = None
 
@@ -138,47 +140,28 @@ class ConjugateGradients:
         self._x[...] = 0
         self._r[...] = self._right
         self._product.given[...] = self._right
-        self._square[...] = self._arrays.module.dot(self._r, self._r)
+        square = self._arrays.module.dot(self._r, self._r)
+        if self._arrays.is_on_gpu:
+            self._kernels.start(square)
+        else:
+            self._square = square
 
     def _iterate(self) -> None:
-        p, dot = self._product.given, self._arrays.module.dot
-        q = self._product.run()
-        curvature = dot(p, q)
-        self._descend(curvature, q)
-        square = dot(self._r, self._r)
-        self._turn(square)
-        self._square[...] = square
-        self._held = q, curvature, square  # A graph goes on writing there.
-
-    def _descend(self, curvature: Any, q: Any) -> None:
-        """Along p, as far as it goes down."""
-        p = self._product.given
+        p, q, x, r = self._product.given, self._product.run(), self._x, self._r
         if self._arrays.is_on_gpu:
-            self._descent(self._square, curvature, p, q, self._x, self._r)
+            self._kernels.step(p, q, x, r)
+            self._held = q  # A graph goes on writing there.
             return
-        step = self._square / curvature
-        self._x += step * p
-        self._r -= step * q
-
-    def _turn(self, square: Any) -> None:
-        """The next direction, conjugate to those before."""
-        p = self._product.given
-        if self._arrays.is_on_gpu:
-            self._turning(self._square, square, self._r, p)
-            return
-        p *= square / self._square
-        p += self._r
+        step = self._square / np.dot(p, q)
+        x += step * p
+        r -= step * q
+        before, self._square = self._square, np.dot(r, r)
+        p *= self._square / before
+        p += r
 
     @cached_property
-    def _descent(self) -> Any:
-        body = "T step = before / curvature; x += step * p; r -= step * q"
-        return self._arrays.module.ElementwiseKernel("T before, T curvature, T p, T q", "T x, T r", body, "cg_descent")
-
-    @cached_property
-    def _turning(self) -> Any:
-        return self._arrays.module.ElementwiseKernel(
-            "T before, T square, T r", "T p", "p = r + square / before * p", "cg_turning"
-        )
+    def _kernels(self) -> CgKernels:
+        return CgKernels(self._arrays.module, self._b.size)
 
 
 def positive_definite(pattern: Pattern) -> scipy.sparse.csr_matrix:

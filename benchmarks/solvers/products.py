@@ -96,13 +96,14 @@ class Arrays:
         return {name: {"us": us} for name, us in zip(calls, medians, strict=True)}
 
     def _us(self, loop: Callable[[int], None], steps: int) -> float:
-        self._wait()
+        self.wait()
         started = time.perf_counter()
         loop(steps)
-        self._wait()
+        self.wait()
         return (time.perf_counter() - started) / steps * 1e6
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """For all that was put on the GPU."""
         if self.is_on_gpu:
             self.module.cuda.runtime.deviceSynchronize()
 
@@ -205,3 +206,6 @@ class _RoutineProduct:
     def run(self) -> Any:
         self._prepared.enqueue(self._stream)
         return self._found
+
+    def renew(self) -> None:
+        self._prepared.renew()

@@ -26,6 +26,7 @@ from benchmarks.report.results import geometric_mean
 from benchmarks.solvers.products import Arrays, OperatorProduct, Product, SparseProduct
 from benchmarks.solvers.row_files import Row, RowFile
 from benchmarks.solvers.tuned_here import TunedHere, add_tuning, tuned_here
+from benchmarks.solvers.wrong_products import off_by, on_host, words_of
 from services.generator.directions import extra_bytes
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
@@ -81,7 +82,7 @@ class Timer:
         self._tuning.give_back()
         routines = best_routines(reports["shared"])
         products = self._products(pattern, element_type, plain, reports, routines)
-        errors = _checked(products, _drawn(pattern, element_type), element_type)
+        errors = checked(products, routines, _drawn(pattern, element_type), element_type, self._arrays)
         times = self._arrays.in_turns({name: each.run for name, each in products.items()}, self._turns)
         return {
             "rows": pattern.num_rows,
@@ -162,24 +163,32 @@ def _drawn(pattern: Pattern, element_type: ElementType) -> scipy.sparse.csr_matr
     return pattern.to_scipy(values.astype(element_type))
 
 
-def _checked(
-    products: Mapping[str, Product], matrix: scipy.sparse.csr_matrix, element_type: ElementType
+def checked(
+    products: Mapping[str, Product],
+    routines: Mapping[str, str],
+    matrix: scipy.sparse.csr_matrix,
+    element_type: ElementType,
+    arrays: Arrays,
 ) -> dict[str, float]:
-    """Largest errors, with the operands in place for the timing. Raises ArithmeticError for a wrong result."""
+    """Largest errors, with the operands in place for the timing. Raises ArithmeticError for a wrong result, which says
+    where and, of `routines`, whose it is."""
     x = np.random.default_rng(2).uniform(-1, 1, matrix.shape[0]).astype(element_type)
     wide = matrix.astype(np.float64)
-    expected, scale = wide.T @ x.astype(np.float64), (abs(wide).T @ abs(x)).max()
+    expected, sizes = wide.T @ x.astype(np.float64), abs(wide).T @ abs(x).astype(np.float64)
     errors = {}
     for name, product in products.items():
         if hasattr(product.given, "get"):
             product.given.set(x)
         else:
             product.given[...] = x
-        found = product.run()
-        host = found.get() if hasattr(found, "get") else found
-        errors[name] = float(np.abs(host - expected).max() / scale)
+        result = product.run()
+        found = on_host(result)
+        errors[name] = off_by(found, expected, sizes)
         if not errors[name] < LARGEST_ERROR[element_type]:
-            raise ArithmeticError(f"{name}: A^T x is off by {errors[name]:.2g}, at most {LARGEST_ERROR[element_type]}")
+            whose = f"{name} ({routines[name]})" if name in routines else name
+            off = f"A^T x is off by {errors[name]:.2g}, at most {LARGEST_ERROR[element_type]}"
+            words = words_of(product, result, found.copy(), x, expected, sizes, arrays)
+            raise ArithmeticError(f"{whose}: {off}: {words}")
     return errors
 
 

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from sparsesmith.artifacts.running import running_program
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.format import Layout
 from sparsesmith.formats.values.compressed import build_layout
 from sparsesmith.operations import Problem
-from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import parse_program
-from sparsesmith_proto.api import KernelReport, TunedAnswer
+from sparsesmith_proto.api import KernelReport
 
 
 def extra_bytes(problems: Sequence[Problem], reports: Sequence[KernelReport]) -> int:
@@ -36,14 +36,11 @@ def _arrays(problem: Problem, report: KernelReport) -> Mapping[str, int]:
 
 
 def _layout(problem: Problem, report: KernelReport) -> Layout:
-    match report.answer:
-        case TunedAnswer(best=best):
-            text = extract_program(best.candidate.program)
-            program = parse_program(text, problem.workload.operation, problem.element_type)
-            return build_layout(program.format, program.parameters, problem.pattern, problem.values)
-        case _:
-            csr = format_named("csr")
-            return csr.build(problem.pattern, complete_parameters(csr, {}))
+    if (text := running_program(report)) is not None:
+        program = parse_program(text, problem.workload.operation, problem.element_type)
+        return build_layout(program.format, program.parameters, problem.pattern, problem.values)
+    csr = format_named("csr")
+    return csr.build(problem.pattern, complete_parameters(csr, {}))
 
 
 def _digest(array: "np.ndarray") -> str:

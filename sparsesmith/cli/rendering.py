@@ -95,7 +95,7 @@ def verdict(report: KernelReport) -> str:
         case TunedAnswer(speedup_over_best=over_best, speedup_over_default=over_default):
             faster = f"a kernel, {over_best:.2f}x faster than {_against(report)}"
             default = f"{over_default:.2f}x faster than the default ({report.baselines.default})"
-            return f"{_label(report.device)}{faster}, {default}"
+            return f"{_label(report.device)}{faster}, {default}{_beside_a_copy(report.baselines)}"
         case LibraryAnswer(routine=routine, reason=reason):
             if report.workload.pattern is None:
                 return f"{_label(report.device)}keep to the task's own program {routine}: {reason}"
@@ -328,7 +328,11 @@ def _show_baselines(console: Console, baselines: Baselines) -> None:
     best = baselines.best_routine()
     rows = []
     for routine in sorted(baselines.routines, key=lambda routine: routine.timing.median_us):
-        held = {"best": routine.routine == best.routine, "default": routine.routine == baselines.default}
+        held = {
+            "best": routine.routine == best.routine,
+            "default": routine.routine == baselines.default,
+            "needs a copy of A^T": routine.needs_copy,
+        }
         marks = ", ".join(mark for mark, holds in held.items() if holds)
         rows.append((routine.routine, marks, *_time_cells(routine.timing), f"{routine.preparation_ms:.2f}"))
     numbers = (f"us {best.timing.kind}", "95 % interval", "cold us", "noise", "preparation ms")
@@ -356,6 +360,14 @@ def _sizes(workload: Workload) -> str:
 
 def _label(device: DeviceDescription) -> str:
     return "ESTIMATED, for no GPU is here: " if device.kind == "interpreter" else ""
+
+
+def _beside_a_copy(baselines: Baselines) -> str:
+    """What the library takes that may copy A^T, where the kernel was held against what reads A as it is stored."""
+    copied = baselines.best_on_a_copy()
+    if copied is None or copied == baselines.best_routine():
+        return ""
+    return f"; on a copy of A^T the library takes {copied.timing.median_us:.2f} us ({copied.routine})"
 
 
 def _against(answer: KernelReport | EvaluationAnswer) -> str:

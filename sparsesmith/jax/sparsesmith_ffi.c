@@ -79,9 +79,10 @@ static XLA_FFI_Error* refuse(const XLA_FFI_CallFrame* frame, const char* words) 
 }
 
 static int described(XLA_FFI_CallFrame* frame) {
-  XLA_FFI_Extension_Base* extension = frame->extension_start;
-  if (!extension || extension->type != XLA_FFI_Extension_Metadata) return 0;
-  XLA_FFI_Metadata* metadata = ((XLA_FFI_Metadata_Extension*)extension)->metadata;
+  /* The first member's type has another name from jaxlib 0.11.1 on. */
+  const XLA_FFI_Metadata_Extension* extension = (const void*)frame->extension_start;
+  if (!extension || extension->extension_base.type != XLA_FFI_Extension_Metadata) return 0;
+  XLA_FFI_Metadata* metadata = extension->metadata;
   metadata->api_version.major_version = XLA_FFI_API_MAJOR;
   metadata->api_version.minor_version = XLA_FFI_API_MINOR;
   metadata->traits = XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;

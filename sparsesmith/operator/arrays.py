@@ -17,7 +17,7 @@ from sparsesmith_proto.message import ElementType
 
 Kind = Literal["numpy", "cupy", "torch"]
 Shape = tuple[int, ...]
-Signature = tuple[Any, ...]
+Likeness = Callable[[Any], bool]
 
 _REAL = re.compile(r"bool_?|u?int\d+|b?float\d+")
 
@@ -155,42 +155,77 @@ def check_apart(out: Any, x: Any) -> None:
         raise refused("out", "overlaps x in memory", "overlapping", "other memory")
 
 
-def signature(array: Any) -> Signature | None:
-    """All that checks look at but for where it lies; None for what is no array."""
-    read = _SIGNATURES.get(type(array)) or _signature_of(type(array))
-    return read(array)
+def apart(product: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """The product of x, out and a scale, which refuses those that overlap."""
+
+    def checked(x: Any, out: Any, scale: Any) -> Any:
+        check_apart(out, x)
+        return product(x, out, scale)
+
+    return checked
 
 
-def _signature_of(kind: type) -> Callable[[Any], Signature | None]:
-    match _KINDS.get(kind.__module__.partition(".")[0]):
+def likeness(array: Any) -> Likeness | None:
+    """Whether another array is one that all checks find as this one: they look at nothing else but at where it lies.
+    None for what is no array, and for tensors that are not dense or require a gradient."""
+    match _KINDS.get(type(array).__module__.partition(".")[0]):
         case "cupy":
-            read = _signature_of_cupy
+            return _like_cupys(array)
         case "torch":
-            read = _signature_of_torch
+            return _like_torchs(array)
         case _:
-            read = _signature_of_numpy if issubclass(kind, np.ndarray) else _no_signature
-    return _SIGNATURES.setdefault(kind, read)
+            return _like_numpys(array) if isinstance(array, np.ndarray) else None
 
 
-def _signature_of_numpy(array: Any) -> Signature | None:
-    return type(array), array.dtype, array.shape, array.strides, array.flags.writeable
+def _like_numpys(array: Any) -> Likeness:
+    kind, dtype, shape, strides = type(array), array.dtype, array.shape, array.strides
+    writeable = array.flags.writeable
+
+    def is_alike(other: Any) -> bool:
+        return (
+            type(other) is kind
+            and other.shape == shape
+            and other.strides == strides
+            and other.dtype == dtype
+            and other.flags.writeable is writeable
+        )
+
+    return is_alike
 
 
-def _signature_of_cupy(array: Any) -> Signature | None:
-    return type(array), array.dtype, array.shape, array.strides, array.device.id
+def _like_cupys(array: Any) -> Likeness:
+    kind, dtype, shape, strides, device = type(array), array.dtype, array.shape, array.strides, array.data.device_id
+
+    def is_alike(other: Any) -> bool:
+        return (
+            type(other) is kind
+            and other.shape == shape
+            and other.strides == strides
+            and other.dtype == dtype
+            and other.data.device_id == device
+        )
+
+    return is_alike
 
 
-def _signature_of_torch(array: Any) -> Signature | None:
-    if array.is_sparse or array.is_sparse_csr:
+def _like_torchs(array: Any) -> Likeness | None:
+    kind, layout, dtype, shape = type(array), array.layout, array.dtype, array.shape
+    if array.requires_grad or str(layout) != "torch.strided":
         return None
-    return type(array), array.dtype, array.shape, array.stride(), array.device, array.requires_grad
+    is_contiguous, device = array.is_contiguous(), array.device
 
+    def is_alike(other: Any) -> bool:
+        return (
+            type(other) is kind
+            and other.layout is layout
+            and other.dtype is dtype
+            and other.shape == shape
+            and other.is_contiguous() is is_contiguous
+            and not other.requires_grad
+            and other.device == device
+        )
 
-def _no_signature(array: Any) -> Signature | None:
-    return None
-
-
-_SIGNATURES: dict[type, Callable[[Any], Signature | None]] = {}
+    return is_alike
 
 
 def scalar(given: Any, name: str) -> float:
@@ -222,12 +257,7 @@ def refused(name: str, reason: str, value: object, limit: object) -> InvalidInpu
 
 def address_of(array: Any) -> int:
     """Of its first element."""
-    return address_reader(array)(array)
-
-
-def address_reader(array: Any) -> Callable[[Any], int]:
-    """What gives the address of an array of its kind."""
-    return _ADDRESSES[kind_of(array)]
+    return _ADDRESSES[kind_of(array)](array)
 
 
 _ADDRESSES: Mapping[Kind, Callable[[Any], int]] = {

@@ -39,7 +39,7 @@ class Backend(Protocol):
 
     def bound(self, x: Any, out: Any, *, transposed: bool) -> BoundProduct:
         """The product of arrays like these, which differ from them in where they lie only. What the likeness decides
-        is decided here, once."""
+        is decided here, once. Of arrays that overlap it raises InvalidInput."""
         ...
 
     def set_values(self, values: Any) -> None:

@@ -23,7 +23,7 @@ from sparsesmith.artifacts.launcher import (
     stream_of,
     values_of,
 )
-from sparsesmith.operator.arrays import address_of, address_reader, kind_of, place_of, refused
+from sparsesmith.operator.arrays import address_of, apart, kind_of, place_of, refused
 from sparsesmith.operator.backend import BoundProduct, OneWay, Scale
 from sparsesmith.operator.directions import Order, is_of_stored, plain_program, transposed_matrix, transposed_workload
 from sparsesmith.operator.native.products import NativeProducts, native_products, shared_products
@@ -85,20 +85,18 @@ class DeviceBackend:
         all that is asked for in a call."""
         direct = self._direct(self._backward.products if transposed else self._forward, x)
         if direct is None or not _is_on_a_gpu(x):
-            return partial(self.product, transposed=transposed)
-        here, device, run = self._device.id, self._device, direct.scaled
+            return apart(partial(self.product, transposed=transposed))
+        here, device = self._device.id, self._device
         if place_of(x) != f"cuda:{here}":
             raise refused("x", f"lies on {place_of(x)}, the matrix on cuda:{here}", place_of(x), here)
-        address, stream = address_reader(x), _stream_reader(x, self._cupy)
         current_device = self._cupy.cuda.runtime.getDevice
+        run = direct.of_arrays(kind_of(x), _stream_reader(x, self._cupy, here))
 
         def product(x: Any, out: Any, scale: Scale) -> Any:
             if current_device() == here:
-                run(address(x), address(out), stream(), scale)
-            else:
-                with device:
-                    run(address(x), address(out), stream(), scale)
-            return out
+                return run(x, out, scale)
+            with device:
+                return run(x, out, scale)
 
         return product
 
@@ -233,15 +231,18 @@ def _products(matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts, order
     return native or program_launcher(tuned.program, matrix, tuned.workload, layout=parts.layout, cubin=parts.cubin)
 
 
-def _stream_reader(x: Any, cupy: Any) -> Callable[[], int]:
-    """The handle of the stream that is current for arrays of x's kind."""
+def _stream_reader(x: Any, cupy: Any, device: int) -> Callable[[], int]:
+    """The handle of the stream that is current for arrays of x's kind, on a device."""
     if kind_of(x) != "torch":
         current = cupy.cuda.get_current_stream
-        return lambda: int(current().ptr)
+        return lambda: current(device).ptr
     import torch
 
-    index, current_of_torch = x.device, torch.cuda.current_stream
-    return lambda: int(current_of_torch(index).cuda_stream)
+    # Without an object for the stream; what torch's own compiled code calls.
+    if (handle_of := getattr(torch._C, "_cuda_getCurrentRawStream", None)) is not None:
+        return partial(handle_of, device)
+    current_of_torch = torch.cuda.current_stream
+    return lambda: int(current_of_torch(device).cuda_stream)
 
 
 def _is_on_a_gpu(array: Any) -> bool:

@@ -9,6 +9,7 @@ import scipy.sparse
 
 from sparsesmith.artifacts.launcher import is_torch, sum_type, tensor_of, values_of
 from sparsesmith.elements import dtype_of
+from sparsesmith.operator.arrays import apart
 from sparsesmith.operator.backend import BoundProduct, Scale
 from sparsesmith_proto.message import ElementType
 
@@ -39,7 +40,7 @@ class HostBackend:
 
     def bound(self, x: Any, out: Any, *, transposed: bool) -> BoundProduct:
         """See Backend.bound."""
-        return partial(self.product, transposed=transposed)
+        return apart(partial(self.product, transposed=transposed))
 
     def set_values(self, values: Any) -> None:
         """See Backend.set_values."""

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ import scipy.sparse
 
 from sparsesmith.artifacts import ArtifactKind, artifact
 from sparsesmith.artifacts.launcher import checked_values, current_architecture, num_multiprocessors, values_of
+from sparsesmith.artifacts.running import running_program
 from sparsesmith.cuda.nvrtc import NvrtcNotFound, compile_cubin
 from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Conflict, InvalidInput, InvalidMatrix, Unavailable
@@ -38,17 +40,24 @@ from sparsesmith.operator.matrices import SparseMatrix, to_scipy
 from sparsesmith.operator.parts import NO_PARTS, Parts
 from sparsesmith.operator.registry import new_handle
 from sparsesmith.operator.saved import Saved, read_saved, write_saved
-from sparsesmith.program.extraction import extract_program
 from sparsesmith.program.program import parse_program
-from sparsesmith_proto.api import KernelReport, LibraryAnswer, TunedAnswer
+from sparsesmith_proto.api import KernelReport
 from sparsesmith_proto.message import Architecture
 
 PRODUCTS = ("spmv", "spmm")
 _PACKAGE = str(Path(__file__).parents[1])
-_MOST_KNOWN = 64
+_MOST_KNOWN = 8
+"""Of each direction and number of dimensions."""
 
-Likeness = tuple[Any, Any, bool, bool, tuple[int, ...]]
-"""Signatures of x and out, whether A^T is asked for and of which view, the dimensions that are allowed."""
+Known = tuple[arrays.Likeness, arrays.Likeness, BoundProduct]
+"""Which x and which out, and their product."""
+Asked = tuple[bool, tuple[int, ...]]
+"""Whether the product is one with A^T, and of how many dimensions x may be."""
+_NOTHING_KNOWN: Mapping[Asked, tuple[Known, ...]] = {
+    (transposed, dimensions): () for transposed in (False, True) for dimensions in ((1,), (2,), (1, 2))
+}
+_ONE, _ZERO = 1.0, 0.0
+"""Those that nobody gave: told by being the same objects, then."""
 
 
 class Operator:
@@ -144,8 +153,9 @@ class Operator:
 
     @property
     def program(self) -> str | None:
-        """The kernel program of the report; None where the vendor's routine is the answer."""
-        return program_of(self.report)
+        """The kernel program that runs: the report's; where the vendor's routine is the answer, the closest one if it
+        is faster than what CuPy calls; None where that is called."""
+        return running_program(self.report)
 
     @property
     def is_transposed(self) -> bool:
@@ -167,7 +177,7 @@ class Operator:
         """Memory of the GPU that it holds by now, for both directions."""
         return self._bound.device_bytes
 
-    def matvec(self, x: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+    def matvec(self, x: Any, *, out: Any = None, alpha: float = _ONE, beta: float = _ZERO) -> Any:
         """alpha A x + beta out; x of shape [cols] or [cols, 1], the result of [rows] or [rows, 1].
 
         `out` may hold anything where beta is 0. Raises InvalidInput, naming the argument, for what is no such operand;
@@ -175,18 +185,18 @@ class Operator:
         """
         return self._product(x, out, alpha, beta, adjoint=False, dimensions=(1,))
 
-    def rmatvec(self, x: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+    def rmatvec(self, x: Any, *, out: Any = None, alpha: float = _ONE, beta: float = _ZERO) -> Any:
         """As matvec with A^T."""
         return self._product(x, out, alpha, beta, adjoint=True, dimensions=(1,))
 
-    def matmat(self, x: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+    def matmat(self, x: Any, *, out: Any = None, alpha: float = _ONE, beta: float = _ZERO) -> Any:
         """alpha A X + beta out; X of shape [cols, k], row-major, the result of [rows, k].
 
         A kernel of one vector runs k times; one tuned for `num_dense_cols` columns once for so many.
         """
         return self._product(x, out, alpha, beta, adjoint=False, dimensions=(2,))
 
-    def rmatmat(self, x: Any, *, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
+    def rmatmat(self, x: Any, *, out: Any = None, alpha: float = _ONE, beta: float = _ZERO) -> Any:
         """As matmat with A^T."""
         return self._product(x, out, alpha, beta, adjoint=True, dimensions=(2,))
 
@@ -263,12 +273,11 @@ class Operator:
     def _product(
         self, x: Any, out: Any, alpha: float, beta: float, *, adjoint: bool, dimensions: tuple[int, ...]
     ) -> Any:
-        bound, likeness = self._bound, None
+        bound, transposed = self._bound, adjoint != self._is_transposed
         if out is not None:
-            likeness = arrays.signature(x), arrays.signature(out), adjoint, self._is_transposed, dimensions
-            if (known := bound.known.get(likeness)) is not None:
-                arrays.check_apart(out, x)
-                return known(x, out, _scale(alpha, beta))
+            for is_x, is_out, product in bound.known[transposed, dimensions]:
+                if is_x(x) and is_out(out):
+                    return product(x, out, PLAIN if alpha is _ONE and beta is _ZERO else _scale(alpha, beta))
         num_results, num_given = self.shape[::-1] if adjoint else self.shape
         x = arrays.operand(x, num_given, dimensions)
         scale = _scale(alpha, beta)
@@ -278,17 +287,16 @@ class Operator:
             return self._followed(x, scale, adjoint=adjoint)
         if follows:
             raise arrays.refused("out", "cannot have the gradient that x requires", "a gradient of x", "no out=")
-        transposed = adjoint != self._is_transposed
         if out is not None:
             arrays.check_exact(x, "x", bound.element_type)
             arrays.check_out(out, x, (num_results, *x.shape[1:]), bound.element_type)
         elif scale.beta:
             raise arrays.refused("beta", f"is {scale.beta}, and there is no out= for it to scale", scale.beta, 0)
         backend = bound.backend(x)
-        if likeness is None or requires_gradient:
+        if out is None or requires_gradient:
             return backend.product(x, out, scale, transposed=transposed)
         product = backend.bound(x, out, transposed=transposed)
-        bound.remember(likeness, product)
+        bound.remember((transposed, dimensions), (arrays.likeness(x), arrays.likeness(out), product))
         return product(x, out, scale)
 
     def _followed(self, x: Any, scale: Scale, *, adjoint: bool) -> Any:
@@ -312,8 +320,8 @@ class Bound:
         self.element_type = report.workload.element_type
         self.matrix = matrix
         """Its values are those that it was made with, until `present_matrix` is asked for."""
-        self.known: dict[Likeness, BoundProduct] = {}
-        """Products whose arguments were checked, by all that was looked at but where they lie."""
+        self.known = dict(_NOTHING_KNOWN)
+        """Products whose arguments were checked, the newest first; whether of A^T, and of which dimensions."""
         self._parts = parts
         self._backend: Backend | None = None
         self._is_closed = False
@@ -322,7 +330,7 @@ class Bound:
 
     @property
     def program(self) -> str | None:
-        return program_of(self.report)
+        return running_program(self.report)
 
     @property
     def has_fixed_values(self) -> bool:
@@ -348,16 +356,16 @@ class Bound:
                 self._backend = self._new_backend(x)
             return self._backend
 
-    def remember(self, likeness: Likeness, product: BoundProduct) -> None:
+    def remember(
+        self, asked: Asked, found: tuple[arrays.Likeness | None, arrays.Likeness | None, BoundProduct]
+    ) -> None:
         """For arguments like these, once they were found right."""
-        if None in likeness[:2]:
+        is_x, is_out, product = found
+        if is_x is None or is_out is None:
             return
         with self._lock:
-            if self._is_closed:
-                return
-            if len(self.known) >= _MOST_KNOWN:
-                self.known.clear()
-            self.known[likeness] = product
+            if not self._is_closed:
+                self.known[asked] = ((is_x, is_out, product), *self.known[asked])[:_MOST_KNOWN]
 
     @property
     def extents(self) -> tuple[int, int, int]:
@@ -460,7 +468,7 @@ class Bound:
     def _backward_direction(self, matrix: scipy.sparse.csr_matrix) -> Direction:
         """What A^T is multiplied with: what was found for it, from A as it is stored or from a copy of A^T, else a
         plain program."""
-        tuned = None if self.transposed is None else Tuned(self.transposed.workload, program_of(self.transposed))
+        tuned = self._tuned_backward()
         if tuned is not None and tuned.program is not None and is_of_stored(tuned.workload):
             return direction_of(matrix, tuned.workload, tuned.program)
         other, order = transposed_matrix(matrix)
@@ -469,10 +477,14 @@ class Bound:
         text = tuned.program or plain_program(tuned.workload)
         return direction_of(other, tuned.workload, text, order=order)
 
+    def _tuned_backward(self) -> Tuned | None:
+        report = self.transposed
+        return None if report is None else Tuned(report.workload, running_program(report))
+
     def close(self) -> None:
         with self._lock:
             self._is_closed, self._backend, self._parts = True, None, NO_PARTS
-            self.known.clear()
+            self.known.update(_NOTHING_KNOWN)
 
     def _ordered(self, values: Any, of_view: bool) -> Any:
         """As an array of all nonzeros in order. Raises InvalidInput."""
@@ -497,8 +509,7 @@ class Bound:
 
     def _new_backend(self, x: Any) -> Backend:
         tuned = Tuned(self.report.workload, self.program)
-        backward = None if self.transposed is None else Tuned(self.transposed.workload, program_of(self.transposed))
-        return backend_for(x, self.matrix, tuned, self._parts, backward)
+        return backend_for(x, self.matrix, tuned, self._parts, self._tuned_backward())
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -553,15 +564,6 @@ def autograd_follows() -> bool:
     import torch
 
     return torch.is_grad_enabled()
-
-
-def program_of(report: KernelReport) -> str | None:
-    """None where the vendor's routine is the answer."""
-    match report.answer:
-        case TunedAnswer(best=best):
-            return extract_program(best.candidate.program)
-        case LibraryAnswer():
-            return None
 
 
 def _scale(alpha: float, beta: float) -> Scale:

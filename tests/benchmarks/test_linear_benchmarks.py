@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.sparse
 
 from benchmarks.matrices.generated import stencil_2d
 from benchmarks.matrices.linear_programs import KINDS, linear_program, quadratic_assignment
-from benchmarks.report.operators import epoch_lines, promise_lines, transposed_lines
+from benchmarks.report.operators import call_lines, epoch_lines, promise_lines, transposed_lines
+from benchmarks.report.solvers import conjugate_lines, programme_lines
 from benchmarks.solvers import linear_programs, linear_solvers, operator_promises, transposed_products
 from benchmarks.solvers.linear_programs import PrimalDual
 from benchmarks.solvers.linear_solvers import ConjugateGradients, positive_definite
-from benchmarks.solvers.products import Arrays, SparseProduct
+from benchmarks.solvers.products import Arrays, Product, SparseProduct
 from benchmarks.solvers.row_files import RowFile
 from sparsesmith_proto.kernel import DeviceDescription
 
@@ -35,6 +37,16 @@ def test_iterations_of_conjugate_gradients_are_timed_and_gone_on_with(tmp_path: 
     assert only["name"] == "stencil2d5-3e2" and only["over_csr"] > 0 and only["over_best"] is None
     assert only["residual"]["operator"] == pytest.approx(only["residual"]["csr"], rel=1e-6)
     before = path.read_text()
+    shown = conjugate_lines(json.loads(before) | {"launched_over_csr": 1.5, "over_best": 1.29})
+    ours, theirs = (only["us_an_iteration"][side] for side in ("operator", "csr"))
+    assert shown[2] == (
+        f"| stencil2d5-3e2 | {only['rows']} | {only['nnz']} | {only['answer']} | {ours:.2f} | {theirs:.2f} | - "
+        f"| {theirs / ours:.2f}x | - | - | - | - |"
+    )
+    assert shown[-2:] == [
+        "- launched, over cupyx with its CSR: **1.50x** (aim: 1.5x)",
+        "- replayed, over the best routine: 1.29x (aim: 1.3x)",
+    ]
     linear_solvers.main([*words, "--matrices", "1"])
     assert path.read_text() == before  # Nothing is missing.
     linear_solvers.main([*words, "--matrices", "2", "--seconds", "0"])
@@ -48,6 +60,15 @@ def test_both_products_of_a_linear_programme_are_timed(storage: str, tmp_path: P
     (only,) = rows(tmp_path / "cpu" / "linear-programs.json")
     assert only["objective"]["operator"] == pytest.approx(only["objective"]["library"])
     assert only["extra_bytes"] > 0 and only["loop_over_library"] > 0
+    failed = {"name": "qap-2e2", "failed": "why"}
+    shown = programme_lines({"rows": [only, failed], "products_over_library": 1.75, "loop_over_library": 1.2})
+    ours, theirs = (only["us_of_both_products"][side] for side in ("operator", "library"))
+    assert f" | {ours:.2f} | {theirs:.2f} | {theirs / ours:.2f}x | " in shown[2]
+    assert shown[-3:] == [
+        "- both products: **1.75x** (aim: 1.7x)",
+        "- the whole loop: 1.20x (aim: 1.4x)",
+        "- qap-2e2 failed: why",
+    ]
 
 
 def test_products_with_the_transpose_are_timed_and_failed_rows_are_measured_again(tmp_path: Path) -> None:
@@ -68,6 +89,39 @@ def test_products_with_the_transpose_are_timed_and_failed_rows_are_measured_agai
     assert "failed" in rows(path)[0]
     transposed_products.main(words)
     assert "failed" not in rows(path)[0]
+
+
+class Uncleared:
+    """A product that adds to what lies in its result."""
+
+    def __init__(self, matrix: scipy.sparse.csr_matrix, before: float) -> None:
+        self.given, self._matrix = np.zeros(matrix.shape[1], np.float32), matrix
+        self._found = np.full(matrix.shape[0], before, np.float32)
+
+    def run(self) -> Any:
+        self._found += self._matrix @ self.given
+        return self._found
+
+    def renew(self) -> None:
+        self._found[...] = 0
+
+
+def test_a_wrong_product_says_whose_where_and_what_comes_of_another_run() -> None:
+    matrix = scipy.sparse.random(40, 30, 0.2, "csr", np.float32, rng=np.random.default_rng(5))
+    products: dict[str, Product] = {
+        "copy": SparseProduct(matrix.T.tocsr(), Arrays()),
+        "of_stored": Uncleared(matrix.T.tocsr(), 0),
+    }
+    names = {"of_stored": "cusparse_csr_alg1"}
+    assert max(transposed_products.checked(products, names, matrix, "float32", Arrays()).values()) < 1e-6
+    products["of_stored"] = Uncleared(matrix.T.tocsr(), 1)
+    words = (
+        r"^of_stored \(cusparse_csr_alg1\): A\^T x is off by \S+, at most 0.0001: 30 of 30 entries, "
+        r"\[\d+\] is \S+, expected \S+ where \|A\| \|x\| is \S+; x lies there as it was given: yes; "
+        r"read again off by \S+; run again off by \S+; over NaN off by nan; prepared anew off by [0-9.]+e-0[789]$"
+    )
+    with pytest.raises(ArithmeticError, match=words):
+        transposed_products.checked(products, names, matrix, "float32", Arrays())
 
 
 def test_a_row_that_cannot_be_measured_says_why_and_the_next_is_begun(tmp_path: Path) -> None:
@@ -147,3 +201,18 @@ def test_what_is_promised_of_an_operator_is_measured(tmp_path: Path) -> None:
     assert found["replays"]["same_bits"] and found["replays"]["products"] == 1000
     assert max(found["solvers"]["differences"].values()) < 1e-10
     assert max(side["error_of_vjp"] for side in found["jax"]["sides"].values()) < 1e-6
+
+
+def test_what_a_call_costs_is_shown_beside_its_aim() -> None:
+    result = {
+        "us_a_call": {"c": 2.5, "ctypes": 5.25},
+        "python_us_a_call": {"python_out": 8.5},
+        "scaled_over_plain": 1.04,
+        "update_values_gbs": 1500.4,
+        "large_nnz": 10_000_000,
+    }
+    shown = call_lines(result)
+    assert "| from C | **2.50** | <= 3 |" in shown and "| by ctypes, addresses given | 5.25 | - |" in shown
+    assert "| `matvec(x, out=y)` | 8.50 | <= 8 |" in shown
+    assert shown[-2].startswith("- alpha A x + beta y over A x, 10,000,000 nonzeros: **1.040** ")
+    assert shown[-1].endswith(": 1,500 GB/s of values read and written")

@@ -68,6 +68,17 @@ def make_checked() -> Checked:
     )
 
 
+def make_baselines_of_a_transpose(stored: Timing, copied: Timing) -> Baselines:
+    """Of A^T from A as it is stored: with op(A) = T, and on a copy of A^T."""
+    return Baselines(
+        default="cusparse_csr_default",
+        routines=(
+            BaselineTiming(routine="cusparse_csr_default", timing=stored, preparation_ms=0),
+            BaselineTiming(routine="cusparse_copy_csr_alg2", timing=copied, preparation_ms=7, needs_copy=True),
+        ),
+    )
+
+
 def make_baselines(best: Timing, default: Timing, preparation_ms: float = 0.0) -> Baselines:
     return Baselines(
         default="cusparse_csr_default",

@@ -1,11 +1,19 @@
 import pytest
 
 from services.generator.search.verdict import Progress, break_even, conclude, library_break_even
+from sparsesmith.cli.rendering import verdict
 from sparsesmith_proto.api import BreakEven, LibraryAnswer, TunedAnswer
 from sparsesmith_proto.evaluation import EvaluationReport
-from sparsesmith_proto.kernel import CompileFailed
+from sparsesmith_proto.kernel import Baselines, CompileFailed
 from tests.generator.orders import make_task
-from tests.generator.reports import make_baselines, make_estimate, make_passed, make_report, make_timing
+from tests.generator.reports import (
+    make_baselines,
+    make_baselines_of_a_transpose,
+    make_estimate,
+    make_passed,
+    make_report,
+    make_timing,
+)
 
 
 def progress_after(*reports: EvaluationReport) -> Progress:
@@ -61,6 +69,34 @@ def test_estimates_are_compared_with_estimates() -> None:
     baselines = make_baselines(make_estimate(10), make_estimate(12))
     report = conclude(progress_after(make_report([make_passed(make_estimate(5))], baselines)))
     assert isinstance(report.answer, TunedAnswer)
+
+
+def test_a_kernel_on_one_copy_is_held_against_routines_that_need_no_other() -> None:
+    baselines = make_baselines_of_a_transpose(make_timing(22), make_timing(6))
+    report = conclude(progress_after(make_report([make_passed(make_timing(10))], baselines)))
+    assert isinstance(report.answer, TunedAnswer)
+    assert report.answer.speedup_over_best == report.answer.speedup_over_default == pytest.approx(2.2)
+    assert report.answer.break_even.products_against_best is not None
+    copied = report.baselines.best_on_a_copy()
+    assert copied is not None and copied.routine == "cusparse_copy_csr_alg2"
+    assert "on a copy of A^T the library takes 6.00 us (cusparse_copy_csr_alg2)" in verdict(report)
+
+
+def test_what_a_routine_on_a_copy_takes_is_said_where_no_kernel_wins() -> None:
+    baselines = make_baselines_of_a_transpose(make_timing(10), make_timing(6))
+    report = conclude(progress_after(make_report([make_passed(make_timing(9.9))], baselines)))
+    assert isinstance(report.answer, LibraryAnswer)
+    assert report.answer.routine == "cusparse_csr_default"
+    assert "(cusparse_copy_csr_alg2 6.00 us (5.99 to 6.01), on a copy of A^T): 1.01x, under" in report.answer.reason
+
+
+def test_where_every_routine_needs_a_copy_the_fastest_of_them_is_the_rival() -> None:
+    baselines = make_baselines_of_a_transpose(make_timing(10), make_timing(6))
+    alone = Baselines(default="cusparse_copy_csr_alg2", routines=baselines.routines[1:])
+    report = conclude(progress_after(make_report([make_passed(make_timing(9))], alone)))
+    assert isinstance(report.answer, LibraryAnswer)
+    assert report.answer.routine == "cusparse_copy_csr_alg2"
+    assert "on a copy of A^T" not in report.answer.reason
 
 
 def test_without_a_passed_candidate_the_library_is_the_answer() -> None:

@@ -31,8 +31,9 @@ NNZ = MATRIX.nnz
 
 @pytest.fixture(autouse=True)
 def wide_numbers() -> Iterator[None]:
-    with jax.enable_x64(True):
-        yield
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
 
 
 def operator_of(program: str | None = None, **workload: Any) -> Operator:

@@ -34,6 +34,8 @@ ON_LAUNCH = ctypes.CFUNCTYPE(
 )
 SCALARS: dict[str, Any] = {"f32": ctypes.c_float, "f64": ctypes.c_double, "u32": ctypes.c_int32}
 NUM_SMS = 132
+LAUNCH_OUT_OF_RESOURCES = 701
+"""CUDA_ERROR_..."""
 
 
 @cache
@@ -76,6 +78,8 @@ class Driver:
 
     library: Any
     launched: list[Launched] = field(default_factory=list)
+    most_parameters: int | None = None
+    """A kernel that takes more is refused, as one that needs more registers than a block may have."""
 
     @staticmethod
     def open() -> "Driver":
@@ -102,6 +106,8 @@ class Driver:
     ) -> int:
         module, kernel = _module(image), name.decode()
         extents = tuple(grid[:3]), tuple(block[:3])
+        if self.most_parameters is not None and len(module.kernels[kernel].parameters) > self.most_parameters:
+            return LAUNCH_OUT_OF_RESOURCES
         self.launched.append(Launched(kernel, *extents, bool(is_early), stream or 0))
         given = self._arguments(module.kernels[kernel].parameters, places)
         report = launch(module, kernel, *extents, given, dynamic_shared_bytes=shared)

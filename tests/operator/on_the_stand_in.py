@@ -1,11 +1,13 @@
 """The C library on the stand-in driver; run by test_native.py in a process that finds it as libcuda.so.1."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from sparsesmith.elements import ELEMENTS, dtype_of
 from sparsesmith.errors import InvalidInput, Unavailable
@@ -13,7 +15,9 @@ from sparsesmith.families import propose
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import operation_named
 from sparsesmith.operations.texts import programs_for
+from sparsesmith.operator.backend import PLAIN, Scale
 from sparsesmith.operator.native.library import Csr, NativeOperator
+from sparsesmith.program.program import parse_program
 from sparsesmith.program.starting import starting_formats, starting_program
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix
 from tests.kernels.corpus import CorpusProgram, corpus
@@ -129,10 +133,52 @@ def test_a_program_that_stores_twice_is_found_out_and_scaled_beside(
     free(x, y)
 
 
+def test_a_scaled_kernel_that_the_device_refuses_is_not_used(driver: Driver) -> None:
+    plain = len(parse_program(CSR_PROGRAM, "spmv", "float32").signature)
+    driver.most_parameters = plain
+    operator = NativeOperator(make_image(MATRIX, CSR_PROGRAM))
+    driver.most_parameters = None
+    assert not operator.info.is_scaled_in_place and operator.info.has_scratch
+    x, y = driver.array(np.ones(30, np.float32)), driver.array(np.ones(40, np.float32))
+    operator.apply(x.address, y.address, 0, 2, 3)
+    np.testing.assert_allclose(y.view, 2 * (MATRIX @ np.ones(30)) + 3, rtol=1e-5)
+    driver.most_parameters = plain - 1
+    with pytest.raises(Unavailable, match=r"CUDA error 701"):
+        NativeOperator(make_image(MATRIX, CSR_PROGRAM))
+    driver.most_parameters = None
+    operator.close()
+    free(x, y)
+
+
 def test_atomic_additions_are_scaled_beside(driver: Driver) -> None:
     operator = check_product(driver, make_image(MATRIX, ATOMIC), MATRIX)
     assert not operator.info.is_scaled_in_place and operator.info.has_scratch
     operator.close()
+
+
+def test_a_bound_product_of_arrays_finds_what_overlaps_and_refuses_once_it_is_closed(driver: Driver) -> None:
+    operator = NativeOperator(make_image(MATRIX, CSR_PROGRAM, transposed=CSR_PROGRAM))
+    given, results = driver.array(np.arange(100, dtype=np.float32)), driver.array(np.arange(40, dtype=np.float32))
+    x, overlapping, y = map(torch.from_numpy, (given.view[:30], given.view[29:69], results.view))
+    streams = itertools.count(7)
+    forward, backward = (
+        operator.of_arrays("torch", lambda: next(streams), transposed=transposed) for transposed in (False, True)
+    )
+    driver.launched.clear()
+    before = y.double().numpy().copy()
+    assert forward(x, y, Scale(2, 0.5)) is y
+    np.testing.assert_allclose(y, 2 * (MATRIX @ x.double().numpy()) + before / 2, rtol=1e-5)
+    forward(x, y, PLAIN)
+    np.testing.assert_allclose(y, MATRIX @ x.double().numpy(), rtol=1e-5, atol=1e-4)
+    backward(y, x, PLAIN)
+    np.testing.assert_allclose(x, MATRIX.T @ y.double().numpy(), rtol=1e-4, atol=1e-3)
+    assert [each.stream for each in driver.launched] == [7, 8, 9]
+    with pytest.raises(InvalidInput, match=r"^out overlaps x"):
+        forward(x, overlapping, PLAIN)
+    operator.close()
+    with pytest.raises(InvalidInput, match="op is NULL"):
+        forward(x, y, PLAIN)
+    free(given, results)
 
 
 def test_a_product_allocates_nothing(driver: Driver) -> None:

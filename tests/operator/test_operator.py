@@ -231,6 +231,9 @@ def shared_halves() -> tuple[Any, Any]:
         ("out", lambda op: op.matvec(normal(30), out=[0.0] * 40)),
         ("out", lambda op: op.matvec(normal(30), out=np.broadcast_to(np.zeros(40), 40))),
         ("out", lambda op: op.matvec((halves := shared_halves())[0], out=halves[1])),
+        ("x", lambda op: op.matvec(normal(30, 5), out=np.zeros((40, 5)))),
+        ("x", lambda op: op.matmat(normal(30), out=np.zeros(40))),
+        ("x", lambda op: op.rmatvec(normal(30), out=np.zeros(40))),
         ("beta", lambda op: op.matvec(normal(30), beta=1)),
         ("beta", lambda op: op.matvec(normal(30), out=np.zeros(40), beta=float("nan"))),
         ("alpha", lambda op: op.matvec(normal(30), alpha=1j)),
@@ -243,8 +246,16 @@ def shared_halves() -> tuple[Any, Any]:
         ("pattern", lambda op: op.update_values(make_matrix(seed=1))),
     ],
 )
-def test_what_is_wrong_is_refused_by_the_arguments_name(field: str, call: Callable[[Operator], Any]) -> None:
+@pytest.mark.parametrize("is_used_before", [False, True])
+def test_what_is_wrong_is_refused_by_the_arguments_name(
+    field: str, call: Callable[[Operator], Any], is_used_before: bool
+) -> None:
     operator = make_operator()
+    if is_used_before:  # What is right was seen, and is not looked at again.
+        for _ in range(2):
+            operator.matvec(normal(30), out=np.zeros(40))
+            operator.matmat(normal(30, 5), out=np.zeros((40, 5)))
+            operator.rmatvec(normal(40), out=np.zeros(30))
     with pytest.raises(InvalidInput) as caught:
         call(operator)
     assert caught.value.field == field and caught.value.limit is not None
@@ -259,13 +270,22 @@ def test_a_product_is_not_written_over_its_operand() -> None:
         operator.matvec(x, out=x)
     with pytest.raises(InvalidInput, match="out overlaps x"):
         operator.matvec(x, out=x[:])
+    operator.matvec(x, out=normal(20))
+    for out, words in ((x, "out overlaps x"), (x[:], "out overlaps x")):
+        with pytest.raises(InvalidInput, match=words):
+            operator.matvec(x, out=out)
 
 
 def test_tensors_of_another_kind_or_with_a_gradient_are_no_place_for_a_result() -> None:
     torch = pytest.importorskip("torch")
     operator, x = make_operator(), torch.ones(30, dtype=torch.float64)
+    operator.matvec(x, out=torch.zeros(40, dtype=torch.float64))
     with pytest.raises(InvalidInput, match="out is an array of numpy, x of torch"):
         operator.matvec(x, out=np.zeros(40))
+    with pytest.raises(InvalidInput, match="out cannot have the gradient that x requires"):
+        operator.matvec(x.clone().requires_grad_(), out=torch.zeros(40, dtype=torch.float64))
+    with pytest.raises(InvalidInput, match="x is not contiguous"):
+        operator.matvec(torch.ones(60, dtype=torch.float64)[::2], out=torch.zeros(40, dtype=torch.float64))
     with pytest.raises(InvalidInput, match="out requires a gradient"):
         operator.matvec(x, out=torch.zeros(40, dtype=torch.float64, requires_grad=True))
     with pytest.raises(InvalidInput, match="out holds float32"):

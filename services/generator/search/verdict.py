@@ -245,6 +245,8 @@ def _reason(progress: Progress) -> str:
     routine = best.baselines.best_routine()
     compared = f"the best of {progress.num_graded} candidates takes {_described(best.passed.timing)}, "
     compared += f"{routine.routine} takes {_described(routine.timing)}"
+    if (copied := best.baselines.best_on_a_copy()) not in (None, routine):
+        compared += f" ({copied.routine} {_described(copied.timing)}, on a copy of A^T)"
     if best.speedup_over_best < MIN_SPEEDUP:
         return f"{compared}: {best.speedup_over_best:.2f}x, under the {MIN_SPEEDUP:g}x that make a difference"
     return f"{compared}: the intervals overlap, so the difference may be noise"

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -9,6 +10,8 @@ from typing import Any, NoReturn
 import numpy.typing as npt
 
 from sparsesmith.errors import InvalidInput, SparsesmithError, Unavailable
+from sparsesmith.operator.arrays import Kind, check_apart
+from sparsesmith.operator.backend import PLAIN, BoundProduct, Scale
 from sparsesmith.operator.native.build import NAME, SOURCES, build, cache_folder
 
 LIBRARY_VARIABLE = "SPARSESMITH_OP_LIBRARY"
@@ -16,6 +19,8 @@ LIBRARY_VARIABLE = "SPARSESMITH_OP_LIBRARY"
 
 ABI = 1
 _INVALID_ARGUMENT, _BAD_FILE, _OTHER_ARCHITECTURE = 1, 2, 4
+_PLAIN = ctypes.c_double(1), ctypes.c_double(0)
+"""Alpha and beta as C takes them: to convert them takes longer than the rest of a call."""
 _POINTER, _DOUBLE, _LONG = ctypes.c_void_p, ctypes.c_double, ctypes.c_int64
 
 
@@ -57,9 +62,31 @@ class NativeOperator:
         self._library = library()
         self._handle = _POINTER()
         given = None if csr is None else ctypes.byref(csr)
-        self._check(self._library.sparsesmith_op_create(image, len(image), given, ctypes.byref(self._handle)))
+        self.check(self._library.sparsesmith_op_create(image, len(image), given, ctypes.byref(self._handle)))
         self._apply = self._library.sparsesmith_op_apply
         self._apply_transposed = self._library.sparsesmith_op_apply_transposed
+
+    def of_arrays(self, kind: Kind, stream: Callable[[], int], *, transposed: bool) -> BoundProduct:
+        """The product of arrays on a GPU, of CuPy or torch, that are right but may overlap: InvalidInput then,
+        and after `close`. On the stream whose handle is asked for in each call."""
+        apply = self._apply_transposed if transposed else self._apply
+        handle, check = self._handle, self.check
+
+        def of_cupy(x: Any, out: Any, scale: Scale) -> Any:
+            alpha, beta = _PLAIN if scale is PLAIN else (scale.alpha, scale.beta)
+            if status := apply(handle, alpha, x.data.ptr, beta, out.data.ptr, stream()):
+                check_apart(out, x)
+                check(status)
+            return out
+
+        def of_torch(x: Any, out: Any, scale: Scale) -> Any:
+            alpha, beta = _PLAIN if scale is PLAIN else (scale.alpha, scale.beta)
+            if status := apply(handle, alpha, x.data_ptr(), beta, out.data_ptr(), stream()):
+                check_apart(out, x)
+                check(status)
+            return out
+
+        return of_torch if kind == "torch" else of_cupy
 
     def apply(self, x: int, y: int, stream: int, alpha: float = 1.0, beta: float = 0.0) -> None:
         """y = alpha A x + beta y."""
@@ -73,11 +100,11 @@ class NativeOperator:
 
     def update_values(self, values: int, num_values: int, stream: int) -> None:
         """Values of all nonzeros in the order of CSR."""
-        self._check(self._library.sparsesmith_op_update_values(self._handle, values, num_values, stream))
+        self.check(self._library.sparsesmith_op_update_values(self._handle, values, num_values, stream))
 
     def read_values(self, into: npt.NDArray[Any]) -> None:
         """The present values, to an array of the host."""
-        self._check(self._library.sparsesmith_op_read_values(self._handle, into.ctypes.data, into.size))
+        self.check(self._library.sparsesmith_op_read_values(self._handle, into.ctypes.data, into.size))
 
     @property
     def handle(self) -> int:
@@ -87,18 +114,19 @@ class NativeOperator:
     @property
     def info(self) -> Info:
         info = Info()
-        self._check(self._library.sparsesmith_op_describe(self._handle, ctypes.byref(info)))
+        self.check(self._library.sparsesmith_op_describe(self._handle, ctypes.byref(info)))
         return info
 
     def close(self) -> None:
-        handle, self._handle = self._handle, _POINTER()
-        self._library.sparsesmith_op_destroy(handle)
+        address, self._handle.value = self._handle.value, None
+        self._library.sparsesmith_op_destroy(address)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self.close()
 
-    def _check(self, status: int) -> None:
+    def check(self, status: int) -> None:
+        """Raises InvalidInput or Unavailable, in the library's words, unless it is 0."""
         if status:
             self._raise(status)
 

@@ -1,5 +1,7 @@
 """A program on a matrix behind the C library: products by addresses, arguments bound beforehand."""
 
+import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +13,8 @@ from sparsesmith.artifacts.launcher import current_architecture, import_cupy, nu
 from sparsesmith.cuda.nvrtc import NvrtcNotFound
 from sparsesmith.elements import dtype_of
 from sparsesmith.errors import Unavailable
-from sparsesmith.operator.backend import PLAIN, Scale
+from sparsesmith.operator.arrays import Kind
+from sparsesmith.operator.backend import PLAIN, BoundProduct, Scale
 from sparsesmith.operator.directions import Order, direction_of
 from sparsesmith.operator.file import packed_sections
 from sparsesmith.operator.image import as_bytes, support_cubin
@@ -19,12 +22,18 @@ from sparsesmith.operator.native.library import NativeOperator, library
 from sparsesmith.operator.parts import Parts
 from sparsesmith_proto.kernel import Workload
 
+_SLOWER = "products run through CuPy, where a call costs the host several times as much: %s"
+
+_log = logging.getLogger(__name__)
+
 Kernel = tuple[Workload, str]
 """What is computed, and the program."""
 
 
 class NativeProducts:
     """Implements backend.OneWay, and scales on the way."""
+
+    _is_transposed = False
 
     def __init__(self, operator: NativeOperator, workload: Workload, nnz: int) -> None:
         self._operator = operator
@@ -34,7 +43,12 @@ class NativeProducts:
 
     def scaled(self, x: int, y: int, stream: int, scale: Scale) -> None:
         """y = alpha A x + beta y: addresses of arrays of the workload's shapes, and a stream's handle."""
-        self._operator.apply(x, y, stream, scale.alpha, scale.beta)
+        apply = self._operator.apply_transposed if self._is_transposed else self._operator.apply
+        apply(x, y, stream, scale.alpha, scale.beta)
+
+    def of_arrays(self, kind: Kind, stream: Callable[[], int]) -> BoundProduct:
+        """`scaled` of arrays of CuPy or torch, on the stream whose handle is asked for in each call."""
+        return self._operator.of_arrays(kind, stream, transposed=self._is_transposed)
 
     def multiply(self, operand: Any, result: Any) -> None:
         """See OneWay.multiply."""
@@ -62,9 +76,7 @@ class NativeProducts:
 class SharedProducts(NativeProducts):
     """Products with A^T by an operator that holds both directions, one copy of what both read."""
 
-    def scaled(self, x: int, y: int, stream: int, scale: Scale) -> None:
-        """y = alpha A^T x + beta y."""
-        self._operator.apply_transposed(x, y, stream, scale.alpha, scale.beta)
+    _is_transposed = True
 
     def set_values(self, values: Any) -> None:
         """They reach both where A gets them."""
@@ -83,7 +95,8 @@ def shared_products(
         library()
         import_cupy().cuda.runtime.deviceSynchronize()  # Its context is the current one from here on.
         operator = NativeOperator(packed_sections(_sections(matrix, forward, parts, None) | _turned(matrix, backward)))
-    except (Unavailable, NvrtcNotFound):
+    except (Unavailable, NvrtcNotFound) as error:
+        _log.warning(_SLOWER, error)
         return None
     nnz = int(matrix.nnz)
     return NativeProducts(operator, forward[0], nnz), SharedProducts(operator, backward[0], nnz)
@@ -105,7 +118,8 @@ def native_products(
         import_cupy().cuda.runtime.deviceSynchronize()  # Its context is the current one from here on.
         image = packed_sections(_sections(matrix, (workload, program), parts, order))
         return NativeProducts(NativeOperator(image), workload, int(matrix.nnz))
-    except (Unavailable, NvrtcNotFound):
+    except (Unavailable, NvrtcNotFound) as error:
+        _log.warning(_SLOWER, error)
         return None
 
 

@@ -630,7 +630,11 @@ static int try_scaled(const sparsesmith_op* op, Direction* direction, Address x,
   CHECKED(driver.upload(y, numbers, result_bytes), "upload");
   for (int64_t i = 0; i < direction->num_results; i++)
     plain[i] = alpha * plain[i] + beta * number_at(op, numbers, i);
-  PASSED(product(op, direction != op->directions, alpha, given, beta, result, NULL));
+  if (product(op, direction != op->directions, alpha, given, beta, result, NULL)) {
+    direction->is_scaled = 0; /* It may need more registers than the plain one, and be refused where that runs. */
+    last_error[0] = 0;
+    return SPARSESMITH_OK;
+  }
   CHECKED(driver.synchronize(), "a first scaled product");
   CHECKED(driver.download(numbers, y, result_bytes), "download");
   for (int64_t i = 0; i < direction->num_results; i++) {

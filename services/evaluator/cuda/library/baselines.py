@@ -279,9 +279,11 @@ class LibraryRoutines:
             on_storage = [routine for routine in routines if routine.storage == storage]
             self._time_on(storage, on_storage, first, second, timed)
         default = self._working_default([routine.name for routine in routines if routine in timed])
+        found = Baselines(default=default, routines=tuple(timed[each] for each in routines if each in timed))
         # The finals prepare the best routine again.
-        self._matrices.keep_only(min(timed, key=lambda routine: timed[routine].timing.median_us).storage)
-        return Baselines(default=default, routines=tuple(timed[each] for each in routines if each in timed))
+        best = found.best_routine()
+        self._matrices.keep_only(next(routine for routine in timed if timed[routine] is best).storage)
+        return found
 
     def _working_default(self, working: Sequence[str]) -> str:
         """The default routine; of 16-bit numbers the first that works, as some keep sums in 16 bits and are left out.
@@ -347,7 +349,8 @@ class LibraryRoutines:
             _log.info("baselines on %s left out: %s", storage, reason)
             return
         for routine in routines:
-            best_us = min((timing.timing.median_us for timing in timed.values()), default=math.inf)
+            rivals = (timing for timing in timed.values() if timing.needs_copy == storage.is_transposed)
+            best_us = min((timing.timing.median_us for timing in rivals), default=math.inf)
             try:
                 timed[routine] = self._timed(routine, matrix, first, second, CONTENDER_RATIO * best_us)
             except (CuSparseRefused, LaunchRefused, WrongBaseline, memory.OutOfMemoryError) as reason:
@@ -372,7 +375,12 @@ class LibraryRoutines:
             problem = prepared.check(draw)
             if problem:
                 raise WrongBaseline(problem)
-        return BaselineTiming(routine=routine.name, timing=timing, preparation_ms=prepared.preparation_ms)
+        return BaselineTiming(
+            routine=routine.name,
+            timing=timing,
+            preparation_ms=prepared.preparation_ms,
+            needs_copy=routine.storage.is_transposed,
+        )
 
     def _measured(
         self, prepared: PreparedRoutine, draw: Draw, budget: TimingBudget

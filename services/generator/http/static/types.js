@@ -43,7 +43,7 @@
  * @property {Outcome} outcome
  * @property {number} graded_s
  *
- * @typedef {{routine: string, timing: Timing, preparation_ms: number}} Routine
+ * @typedef {{routine: string, timing: Timing, preparation_ms: number, needs_copy?: boolean}} Routine
  * @typedef {{default: string, routines: Routine[]}} Baselines
  * @typedef {{kind: string, conversion_ms: number, tuning_s: number, products_against_best: number | null,
  *   products_against_default: number | null}} BreakEven
