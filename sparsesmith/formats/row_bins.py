@@ -31,7 +31,7 @@ from sparsesmith.formats.format import (
     refuse_padding,
     whole,
 )
-from sparsesmith.matrix.pattern import Int32Array, Pattern
+from sparsesmith.matrix.pattern import AT_A_TIME, Int32Array, Pattern, pieces
 
 WARP = 32
 NO_ROW = -1
@@ -116,7 +116,12 @@ def count_lengths(row_lengths: Int32Array) -> LengthCounts:
     longest = int(row_lengths.max())
     if longest > COUNTED_DIRECTLY * row_lengths.size:
         return LengthCounts(*np.unique(row_lengths, return_counts=True))
-    rows_of_length = np.bincount(row_lengths)
+    rows_of_length = np.zeros(longest + 1, np.int64)
+    if longest > AT_A_TIME:
+        rows_of_length += np.bincount(row_lengths)
+    else:
+        for rows in pieces(row_lengths.size):
+            rows_of_length += np.bincount(row_lengths[rows].astype(np.int64), minlength=longest + 1)
     lengths = np.flatnonzero(rows_of_length)
     return LengthCounts(lengths.astype(np.int32), rows_of_length[lengths])
 
@@ -288,10 +293,13 @@ def _rows_of_bins(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[tuple[Bin
 
 
 def _places(row_lengths: Int32Array, widths: list[int]) -> npt.NDArray[np.uint8]:
-    """The first of some ascending widths that is no less than each row's length."""
-    if widths[-1] > COUNTED_DIRECTLY * row_lengths.size:
-        return np.searchsorted(widths, row_lengths).astype(np.uint8)
-    return np.searchsorted(widths, np.arange(widths[-1] + 1)).astype(np.uint8)[row_lengths]
+    """The first of some ascending widths, MAX_BINS at most, that is no less than each row's length: as many as are
+    less."""
+    places = np.zeros(row_lengths.size, np.uint8)
+    for rows in pieces(row_lengths.size):
+        for width in widths[:-1]:
+            places[rows] += row_lengths[rows] > width
+    return places
 
 
 def is_narrow(pattern: Pattern, bins: tuple[Bin, ...], band: int | None = None) -> bool:
@@ -310,6 +318,8 @@ def is_narrow(pattern: Pattern, bins: tuple[Bin, ...], band: int | None = None) 
 def _rows_between(rows: npt.NDArray[np.intp], bin_: Bin) -> int:
     """From the first to the last row of a warp, at most."""
     count = bin_.rows_per_warp
+    if rows.size == rows[-1] - rows[0] + 1:  # All rows from the first to the last.
+        return min(count, rows.size) - 1
     lasts = np.append(rows[count - 1 :: count], rows[-1:] if rows.size % count else rows[:0])
     return int((lasts - rows[::count]).max())
 

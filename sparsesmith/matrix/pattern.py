@@ -1,6 +1,7 @@
 """A sparsity pattern: where the nonzeros are. Values do not choose the kernel."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,8 +16,8 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 MAX_NNZ = 2**31 - 1
 """Offsets on the device are 32-bit."""
-NONZEROS_AT_A_TIME = 1 << 16
-"""So many that temporary arrays stay in a core's cache."""
+AT_A_TIME = 1 << 16
+"""Nonzeros or rows: so many that temporary arrays stay in a core's cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +56,8 @@ class Pattern:
     def row_indices(self) -> Int32Array:
         """Row of each nonzero, shape [nnz]."""
         rows = np.empty(self.nnz, np.int32)
-        for begin in range(0, self.nnz, NONZEROS_AT_A_TIME):
-            end = min(begin + NONZEROS_AT_A_TIME, self.nnz)
-            rows[begin:end] = self.rows_of_run(begin, end)
+        for piece in pieces(self.nnz):
+            rows[piece] = self.rows_of_run(piece.start, piece.stop)
         return rows
 
     def rows_of(self, nonzeros: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
@@ -80,11 +80,14 @@ class Pattern:
     @cached_property
     def row_spans(self) -> tuple[Int32Array, Int32Array]:
         """First and last column of each row; an empty row gives the largest integer and -1."""
-        first = self.col_indices[np.minimum(self.row_offsets[:-1], self.nnz - 1)]
-        last = self.col_indices[np.maximum(self.row_offsets[1:] - 1, 0)]
-        empty = self.row_lengths == 0
-        if empty.any():
-            first[empty], last[empty] = np.iinfo(np.int32).max, -1
+        first, last = np.empty(self.num_rows, np.int32), np.empty(self.num_rows, np.int32)
+        for rows in pieces(self.num_rows):
+            begins, ends = self.row_offsets[rows], self.row_offsets[rows.start + 1 : rows.stop + 1]
+            self.col_indices.take(begins, out=first[rows], mode="clip")
+            self.col_indices.take(ends - 1, out=last[rows], mode="clip")
+            empty = begins == ends
+            if empty.any():
+                first[rows][empty], last[rows][empty] = np.iinfo(np.int32).max, -1
         return first, last
 
     def __getstate__(self) -> dict[str, object]:
@@ -105,6 +108,12 @@ class Pattern:
         return scipy.sparse.csr_matrix(
             (values, self.col_indices, self.row_offsets), shape=(self.num_rows, self.num_cols), copy=False
         )
+
+
+def pieces(count: int) -> Iterator[slice]:
+    """Of so many nonzeros or rows AT_A_TIME each."""
+    for start in range(0, count, AT_A_TIME):
+        yield slice(start, min(start + AT_A_TIME, count))
 
 
 def pattern_from_scipy(matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray", *, copy: bool = True) -> Pattern:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsesmith.errors import InvalidMatrix, LimitExceeded
-from sparsesmith.matrix.pattern import MAX_NNZ, NONZEROS_AT_A_TIME, Pattern, pattern_from_indices, pattern_from_scipy
+from sparsesmith.matrix.pattern import AT_A_TIME, MAX_NNZ, Pattern, pattern_from_indices, pattern_from_scipy
 from tests.matrix.patterns import make_pattern, mask_of, pattern_of, patterns
 
 
@@ -137,7 +137,7 @@ def test_the_rows_of_a_run_of_nonzeros_are_those_of_its_places(pattern: Pattern,
 
 
 def test_rows_of_nonzeros_are_known_beyond_what_is_counted_at_a_time() -> None:
-    lengths = np.tile([3, 0, 5, 1], NONZEROS_AT_A_TIME // 4)
+    lengths = np.tile([3, 0, 5, 1], AT_A_TIME // 4)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     columns = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
     pattern = Pattern(lengths.size, 5, offsets, columns)

@@ -21,7 +21,7 @@ from sparsesmith.matrix.features import (
     narrow_share_of_rows,
     sell_padding,
 )
-from sparsesmith.matrix.pattern import Int32Array, Pattern
+from sparsesmith.matrix.pattern import Int32Array, Pattern, pieces
 
 SAMPLED_ROWS = 16
 ROWS_A_SAMPLE = 16384
@@ -144,11 +144,10 @@ class PatternStatistics:
             return True
         return narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
 
-    @cached_property
+    @property
     def row_reach(self) -> int:
         """Columns from the first to the last of a row, of the row that spans most: exact."""
-        first, last = self._spans
-        return int((last - np.minimum(first, last)).max()) + 1
+        return self._extents[0]
 
     @property
     def has_far_reaching_row(self) -> bool:
@@ -164,13 +163,25 @@ class PatternStatistics:
         columns = self.pattern.col_indices
         return int((columns[offsets[rows + 1] - 1] - columns[offsets[rows]]).max(initial=-1)) + 1
 
-    @cached_property
+    @property
     def band(self) -> int:
         """Columns from the lowest to the highest diagonal in use: exact. Rows from a to b span at most b - a more."""
-        first, last = self._spans
-        rows = np.arange(self.pattern.num_rows, dtype=np.int32)
-        held = slice(None) if self.pattern.row_lengths.all() else last >= 0
-        return int((last - rows)[held].max()) - int((first - rows)[held].min()) + 1
+        return self._extents[1]
+
+    @cached_property
+    def _extents(self) -> tuple[int, int]:
+        """`row_reach` and `band`, both in one pass over the rows."""
+        reach, lowest, highest = 0, self.pattern.num_cols, -self.pattern.num_rows
+        for piece in pieces(self.pattern.num_rows):
+            first, last = (spans[piece] for spans in self._spans)
+            rows = np.arange(piece.start, piece.stop, dtype=np.int32)
+            held = last >= 0
+            if not held.all():
+                first, last, rows = first[held], last[held], rows[held]
+            if rows.size:
+                reach = max(reach, int((last - first).max()) + 1)
+                lowest, highest = min(lowest, int((first - rows).min())), max(highest, int((last - rows).max()))
+        return reach, highest - lowest + 1
 
     @remembered
     def reach_of_nonzeros(self, count: int) -> int:
