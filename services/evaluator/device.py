@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -181,6 +181,7 @@ class BuiltMatrix:
     layout: Layout
     format_bytes: int
     conversion_ms: float
+    built_on: Literal["host", "device"] = "host"
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,6 +335,9 @@ class DeviceWorkload(Protocol):
 
 class Device(Protocol):
     """One machine that runs kernels. Constructed in the sandbox's child, before anything of the job is known."""
+
+    builds_formats: bool
+    """Whether it builds formats for every program, where it can; else for those that are wanted at once alone."""
 
     def description(self) -> DeviceDescription: ...
 

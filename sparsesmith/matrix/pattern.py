@@ -91,8 +91,9 @@ class Pattern:
         return first, last
 
     def __getstate__(self) -> dict[str, object]:
-        """Without what is computed sooner than sent."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("row_lengths", "row_spans")}
+        """Without what is computed sooner than sent; another thread may compute something meanwhile."""
+        held = self.__dict__.copy()
+        return {name: value for name, value in held.items() if name not in ("row_lengths", "row_spans")}
 
     @cached_property
     def transposed(self) -> "tuple[Pattern, npt.NDArray[np.int64]]":

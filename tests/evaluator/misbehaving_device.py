@@ -82,6 +82,8 @@ class PreloadedFactory(MisbehavingFactory):
 
 
 class MisbehavingDevice:
+    builds_formats = False
+
     def __init__(self, hold_s: float) -> None:
         self._hold_s = hold_s
 

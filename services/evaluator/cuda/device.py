@@ -71,8 +71,8 @@ class CudaDevice:
     def __init__(self, index: int = 0, *, known: DeviceDescription | None = None, builds_formats: bool = False) -> None:
         """Seconds on a machine that has not run this before: CuPy compiles and caches its kernels.
 
-        `known`: what another process has found out about this GPU, measured rates included. `builds_formats`: whether
-        storage formats of large matrices are built here.
+        `known`: what another process has found out about this GPU, measured rates included.
+        `builds_formats`: see Device.
         """
         self.builds_formats = builds_formats
         self._index = index
@@ -227,7 +227,7 @@ class CudaWorkload:
     def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
         """See DeviceWorkload.build."""
         source, problem = self._source, self._problem
-        if not self._device.builds_formats or not isinstance(source, DeviceDraws) or problem.nnz < MIN_NNZ:
+        if not isinstance(source, DeviceDraws) or problem.nnz < MIN_NNZ:
             return None
         machine = self._machine
         try:

@@ -123,6 +123,8 @@ memory."""
 class InterpreterDevice:
     """Constructed in the sandbox's child, which compiles its own stand-ins for the library."""
 
+    builds_formats = False
+
     def __init__(self, architecture: Architecture = "sm_90") -> None:
         """Compiles the machine where no process of this computer has: minutes, which no stage's limit allows for."""
         self.architecture = architecture
