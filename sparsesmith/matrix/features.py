@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
+from sparsesmith.matrix.counts import how_often
 from sparsesmith.matrix.pattern import Int32Array, Pattern
 
 NUM_WINDOWS = 64
@@ -237,7 +238,7 @@ def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, fl
 def _columns(pattern: Pattern) -> dict[str, float]:
     stride = max(1, pattern.nnz // 1_000_000)
     counts = _counted(pattern.col_indices[::stride], pattern.num_cols)
-    columns_of_count = np.bincount(counts)
+    columns_of_count = how_often(counts)
     return {
         "log_col_max_over_mean": np.log2((columns_of_count.size - 1) / (counts.sum() / counts.size)) / 4,
         "col_gini": _gini_of_counts(columns_of_count),

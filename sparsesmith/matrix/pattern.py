@@ -18,6 +18,8 @@ MAX_NNZ = 2**31 - 1
 """Offsets on the device are 32-bit."""
 AT_A_TIME = 1 << 16
 """Nonzeros or rows: so many that temporary arrays stay in a core's cache."""
+FEW = 8
+"""One row of so many: what is asked of fewer is not computed of all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +82,24 @@ class Pattern:
     @cached_property
     def row_spans(self) -> tuple[Int32Array, Int32Array]:
         """First and last column of each row; an empty row gives the largest integer and -1."""
-        first, last = np.empty(self.num_rows, np.int32), np.empty(self.num_rows, np.int32)
-        for rows in pieces(self.num_rows):
-            begins, ends = self.row_offsets[rows], self.row_offsets[rows.start + 1 : rows.stop + 1]
-            self.col_indices.take(begins, out=first[rows], mode="clip")
-            self.col_indices.take(ends - 1, out=last[rows], mode="clip")
-            empty = begins == ends
+        return self._spans(self.row_offsets[:-1], self.row_offsets[1:])
+
+    def spans_of(self, rows: npt.NDArray[np.intp]) -> tuple[Int32Array, Int32Array]:
+        """`row_spans` of some rows, ascending; of few, without those of all."""
+        if "row_spans" not in self.__dict__ and rows.size < self.num_rows // FEW:
+            return self._spans(self.row_offsets.take(rows), self.row_offsets.take(rows + 1))
+        first, last = self.row_spans
+        return first.take(rows), last.take(rows)
+
+    def _spans(self, begins: Int32Array, ends: Int32Array) -> tuple[Int32Array, Int32Array]:
+        """Of runs of nonzeros, each within a row."""
+        first, last = np.empty(begins.size, np.int32), np.empty(begins.size, np.int32)
+        for runs in pieces(begins.size):
+            self.col_indices.take(begins[runs], out=first[runs], mode="clip")
+            self.col_indices.take(ends[runs] - 1, out=last[runs], mode="clip")
+            empty = begins[runs] == ends[runs]
             if empty.any():
-                first[rows][empty], last[rows][empty] = np.iinfo(np.int32).max, -1
+                first[runs][empty], last[runs][empty] = np.iinfo(np.int32).max, -1
         return first, last
 
     def __getstate__(self) -> dict[str, object]:

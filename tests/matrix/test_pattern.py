@@ -151,6 +151,16 @@ def test_spans_are_the_first_and_last_column_of_each_row(pattern: Pattern) -> No
         assert (first, last) == ((held[0], held[-1]) if held.size else (np.iinfo(np.int32).max, -1))
 
 
+@given(patterns(), st.data())
+def test_spans_of_few_rows_are_those_of_all(pattern: Pattern, data: st.DataObject) -> None:
+    chosen = sorted(data.draw(st.sets(st.integers(0, pattern.num_rows - 1), max_size=1 + pattern.num_rows // 9)))
+    rows = np.array(chosen, np.intp)
+    before = pattern.spans_of(rows)
+    of_all = [spans[rows].tolist() for spans in pattern.row_spans]
+    assert [spans.tolist() for spans in before] == of_all
+    assert [spans.tolist() for spans in pattern.spans_of(rows)] == of_all
+
+
 def test_a_pattern_travels_without_what_is_computed_sooner_than_sent() -> None:
     pattern = make_pattern("x.x", "..x")
     digest, lengths, spans = pattern.digest, pattern.row_lengths, pattern.row_spans

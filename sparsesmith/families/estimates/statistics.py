@@ -8,6 +8,8 @@ from typing import Concatenate, ParamSpec, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from sparsesmith.families.axes import MAX_LITERAL_DIAGONALS
+from sparsesmith.families.estimates.suitability import dia_suits
 from sparsesmith.formats.building.windows import padding_in_windows
 from sparsesmith.formats.dia import diagonals_of
 from sparsesmith.formats.format import NARROW_REACH
@@ -144,6 +146,13 @@ class PatternStatistics:
             return True
         return narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
 
+    def rows_reach_within(self, columns: int) -> bool:
+        """Whether no row spans more columns than these: exact, as `row_reach`, and often known without it."""
+        if self._sampled_reach > columns:
+            return False
+        lowest, highest = self._outer_diagonals or (0, columns)
+        return highest - lowest < columns or self.row_reach <= columns
+
     @property
     def row_reach(self) -> int:
         """Columns from the first to the last of a row, of the row that spans most: exact."""
@@ -152,7 +161,7 @@ class PatternStatistics:
     @property
     def has_far_reaching_row(self) -> bool:
         """Whether a row alone spans more columns than 16 bits reach: then no slice and no block of rows is narrow."""
-        return self._sampled_reach > NARROW_REACH["u16"] or self.row_reach > NARROW_REACH["u16"]
+        return not self.rows_reach_within(NARROW_REACH["u16"])
 
     @cached_property
     def _sampled_reach(self) -> int:
@@ -166,7 +175,19 @@ class PatternStatistics:
     @property
     def band(self) -> int:
         """Columns from the lowest to the highest diagonal in use: exact. Rows from a to b span at most b - a more."""
+        if self._outer_diagonals is not None:
+            lowest, highest = self._outer_diagonals
+            return highest - lowest + 1
         return self._extents[1]
+
+    @cached_property
+    def _outer_diagonals(self) -> tuple[int, int] | None:
+        """The lowest and the highest in use, where they are few: families list them all then, and no row need be looked
+        at for its span. None: nobody lists them."""
+        if not dia_suits(self.pattern) or self.diagonals > MAX_LITERAL_DIAGONALS:
+            return None
+        diagonals = diagonals_of(self.pattern)
+        return int(diagonals[0]), int(diagonals[-1])
 
     @cached_property
     def _extents(self) -> tuple[int, int]:
