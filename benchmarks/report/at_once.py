@@ -15,7 +15,7 @@ def _other_ms(result: Json, nnz: float) -> float:
     """Of the first answers of a class, in the median."""
     rows = [row for row in result["rows"] if row["class_nnz"] == nnz]
     shown = [sum(row["first_stages_ms"].get(stage, 0.0) for stage in STAGES) for row in rows]
-    return median(row["first_ms"] - ms for row, ms in zip(rows, shown, strict=True))
+    return float(median(row["first_ms"] - ms for row, ms in zip(rows, shown, strict=True)))
 
 
 def instant_lines(result: Json) -> list[str]:
