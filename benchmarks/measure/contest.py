@@ -61,6 +61,10 @@ class ClockedWorkbench:
         with self.seconds.of("build"):
             return self.workbench.build(program)
 
+    def build_first(self, program: KernelProgram) -> Built | Rejected | RunFailure:
+        with self.seconds.of("build"):
+            return self.workbench.build_first(program)
+
     def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         with self.seconds.of("build"):
             self.workbench.build_ahead(programs, limit_s)

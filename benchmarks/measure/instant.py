@@ -4,8 +4,9 @@
 
 The choice is made in this process, as the generator makes it; format, compilation, input and check are an evaluator's
 (`Grader.hand_out`), without a queue between. Each run is of a pattern that nothing is remembered of; the stack is warm: the
-device and the compilers have worked before. `--search`: behind each first run the full protocol grades the same program and
-so many of the tuner's, which says what share of the searched kernel's speed the instant one has, and when each is repaid.
+device and the compilers have worked before and, as in an evaluator with a GPU, usual programs are compiled (`--unprepared`:
+none is). `--search`: behind each first run the full protocol grades the same program and so many of the tuner's, which says
+what share of the searched kernel's speed the instant one has, and when each is repaid.
 The result file is written after every matrix.
 
 Without a GPU the check is the interpreter's, whose time says nothing of a GPU's; choice, format and compilation are the host's.
@@ -35,6 +36,7 @@ from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.errors import SparsesmithError
+from sparsesmith.families.usual import usual_programs
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith.tuning.cost import CostModel
@@ -65,6 +67,9 @@ def main() -> None:
     with closing(device_process(settings)) as process, Compiler(max(1, num_cores() - 1)) as compiler:
         device = process.start()
         compiler.warm_up(device.architecture)
+        if not options.unprepared:
+            compiler.compile_meanwhile((each.source for each in usual_programs()), device.architecture)
+            compiler.wait_for_meanwhile()
         evaluator = Evaluator(
             Grader(process, compiler),
             CostModels(options.cost_model).on(device.name),
@@ -80,6 +85,7 @@ def main() -> None:
             "command": command("benchmarks.measure.instant"),
             "element_type": options.type,
             "chosen_by": evaluator.cost.name,
+            "unprepared": options.unprepared,
         }
         folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
         rows: list[dict[str, Any]] = []
@@ -284,7 +290,7 @@ def _row(evaluator: Evaluator, name: str, nnz: float, pattern: Pattern, num_runs
 
 
 def _class(nnz: float, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """`first`: a text that was never compiled; `again`: one that was."""
+    """`first`: of each matrix, whether its text was compiled before, as a usual one, or not; `again`: it was."""
     stages = rows[0]["first_stages_ms"]
     return {
         "nnz": nnz,
@@ -307,6 +313,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--search", type=int, default=0, help="candidates of the search behind; 0: none")
     parser.add_argument("--seconds", type=float, default=3600, help="no matrix is begun after this time")
+    parser.add_argument("--unprepared", action="store_true", help="usual programs are not compiled before")
     parser.add_argument("--type", choices=("float32", "float64"), default="float32")
     parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")
     parser.add_argument("--commit", help="of the code, where there is no git")

@@ -307,7 +307,8 @@ class InstantKernel(Message):
     device: DeviceDescription
     """That it was compiled for and checked on."""
     stages_ms: dict[str, float]
-    """Wall time from the parsed pattern to here, by stage; stages on the evaluator overlap."""
+    """Wall time from the parsed pattern to here, by stage, of all choices that were tried; stages on the evaluator
+    overlap."""
     tuning_s: Seconds
     """Wall time from the acceptance of the request, its matrix parsed, to here: queues and messages included."""
     state: Literal["checked", "confirmed", "withdrawn"] = "checked"

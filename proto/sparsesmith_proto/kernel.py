@@ -332,7 +332,8 @@ class Checked(Message):
     format_bytes: Bytes
     """Device memory that the format takes, values included."""
     conversion_ms: float = Field(ge=0)
-    """Host time to build the format from CSR."""
+    """Time to build the format from CSR: of one thread of the host, or of the device, as `built_on` says."""
+    built_on: Literal["host", "device"] = Field(default="host", exclude_if=lambda where: where == "host")
     worst_error: float = Field(ge=0)
     """Largest |y - y_ref| / (|A| |x|)."""
 

@@ -66,6 +66,7 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     from services.evaluator.devices import Gpu, chosen_device, device_process, inspections_beside
     from services.evaluator.memory_errors import MemoryWatch, Uncounted
     from services.evaluator.metrics import EvaluatorMetrics
+    from sparsesmith.families.usual import usual_programs
     from sparsesmith.transport.accounts import Accounts
     from sparsesmith.transport.connection import connect
     from sparsesmith.transport.gpu_kinds import GpuKind
@@ -88,6 +89,8 @@ def serve(settings: EvaluatorSettings, *, burst: bool) -> int:
     ):
         device = process.description()
         compiler.warm_up(device.architecture)
+        if device.kind == "cuda":
+            compiler.compile_meanwhile((each.source for each in usual_programs()), device.architecture)
         kernel = available()
         logger.info("confinement: %s", "off" if settings.confinement == "off" else kernel.describe())
         logger.info("device: %s (%s), %d compilers", device.name, device.architecture, num_workers)

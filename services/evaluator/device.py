@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -48,6 +48,8 @@ Starts = Mapping[str, Array]
 Timing = MeasuredTiming | EstimatedTiming
 
 RunFailure = Mismatch | Crashed | TimedOut
+BuildsFormats = Literal["never", "at_once", "always"]
+"""For which programs a device builds the formats: none, those whose kernel is wanted at once, all."""
 """What a kernel can do wrong when it runs."""
 
 ALIGNMENT_BYTES = 256
@@ -182,6 +184,7 @@ class BuiltMatrix:
     layout: Layout
     format_bytes: int
     conversion_ms: float
+    built_on: Literal["host", "device"] = "host"
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,6 +339,9 @@ class DeviceWorkload(Protocol):
 
 class Device(Protocol):
     """One machine that runs kernels. Constructed in the sandbox's child, before anything of the job is known."""
+
+    builds_formats: BuildsFormats
+    """For which programs it builds formats, where it can."""
 
     def description(self) -> DeviceDescription: ...
 

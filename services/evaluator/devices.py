@@ -15,7 +15,7 @@ import scipy.sparse
 
 from services.evaluator.compiling.assembler import possible_assemblers
 from services.evaluator.confinement.profile import ConfinementOption, Profile, available
-from services.evaluator.device import Device
+from services.evaluator.device import BuildsFormats, Device
 from services.evaluator.gpu_claim import claim_gpu
 from services.evaluator.inspection import Inspections, Inspector, NoInspections
 from services.evaluator.isolation.child import DeviceFactory
@@ -69,7 +69,7 @@ class CudaFactory:
     """See `isolation.child.PRELOADED`: importing CuPy takes longer than making a context, and no child imports anew
     what it is made with."""
     visible_device: str
-    builds_formats: bool = False
+    builds_formats: BuildsFormats = "never"
 
     def __call__(self, known: DeviceDescription | None = None) -> Device:
         os.environ["CUDA_VISIBLE_DEVICES"] = self.visible_device

@@ -23,7 +23,7 @@ def hand_out(parsed: Parsed, ahead: CompilationsAhead, workbench: Workbench, sta
     if isinstance(program, Rejected):
         return program
     with stages.of("format"):
-        built = workbench.build(program)
+        built = workbench.build_first(program)
     if not isinstance(built, Built):
         return built
     with stages.of("input"):
@@ -41,5 +41,6 @@ def hand_out(parsed: Parsed, ahead: CompilationsAhead, workbench: Workbench, sta
         storage_format=storage_name(program.format),
         format_bytes=built.format_bytes,
         conversion_ms=built.conversion_ms,
+        built_on=built.built_on,
         worst_error=verdict.worst_error,
     )

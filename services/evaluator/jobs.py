@@ -16,7 +16,7 @@ from typing import Protocol
 from pydantic_core import from_json
 
 from services.evaluator.allowance import Stopped, allowance_of, allowance_of_instant
-from services.evaluator.candidates import fill_numbers, parse_candidates
+from services.evaluator.candidates import Parsed, fill_numbers, parse_candidates
 from services.evaluator.compiling.ahead import CompilationsAhead
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.grading import Means, Outcomes, grade_batch, was_reached
@@ -39,6 +39,7 @@ from sparsesmith.transport.traces import NO_TRACES, Traces, span
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob, InstantReport
 from sparsesmith_proto.kernel import (
     Baselines,
+    Candidate,
     Evaluation,
     Passed,
     ProbeWritten,
@@ -156,13 +157,17 @@ class Grader:
             problem = patterns.problem(job.workload)
         allowance = allowance_of_instant(job, self._must_stop)
         try:
-            with CompilationsAhead(self._compiler, device.architecture, self._compiler.timeout_s) as ahead:
-                with stages.of("read"):
-                    (filled,) = fill_numbers([job.candidate], problem, device.num_sms)
-                    (parsed,) = ahead.start(parse_candidates([filled], problem))
+            with (
+                CompilationsAhead(self._compiler, device.architecture, self._compiler.timeout_s) as ahead,
+                ThreadPoolExecutor(1) as reader,
+            ):
+                # The compiler works on the text while the pattern is on its way to the device.
+                reading = reader.submit(_read_one, job.candidate, problem, device.num_sms, ahead, stages)
                 workbench = self._process.open(problem, allowance)
                 with stages.of("upload"):
                     workbench.begin()
+                with stages.of("read_wait"):
+                    parsed = reading.result()
                 outcome = hand_out(parsed, ahead, workbench, stages)
         except DeviceDoesNotStart:
             self._retire()
@@ -175,7 +180,7 @@ class Grader:
         return InstantReport(
             job_id=job.job_id,
             device=device,
-            candidate=filled.candidate,
+            candidate=parsed.candidate,
             outcome=outcome,
             stages_ms=stages.ms,
             seconds=stages.seconds,
@@ -206,6 +211,13 @@ class Grader:
         while len(self._baselines) > self._cached_baselines:
             self._baselines.popitem(last=False)
         return self._baselines[workload]
+
+
+def _read_one(candidate: Candidate, problem: Problem, num_sms: int, ahead: CompilationsAhead, stages: Stages) -> Parsed:
+    """With its numbers filled in; its compilation has begun."""
+    with stages.of("read"):
+        (parsed,) = ahead.start(parse_candidates(fill_numbers([candidate], problem, num_sms), problem))
+    return parsed
 
 
 def may_win(job: EvaluationJob) -> bool:

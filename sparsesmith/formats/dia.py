@@ -3,7 +3,7 @@
 Whole diagonals one after another, or slices of rows one after another that hold their part of every diagonal.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -22,7 +22,7 @@ from sparsesmith.formats.format import (
     refuse_padding,
     whole,
 )
-from sparsesmith.matrix.pattern import NONZEROS_AT_A_TIME, Pattern
+from sparsesmith.matrix.pattern import Pattern, pieces
 
 SAMPLED_LENGTHS = 999
 """Rows that tell which length is usual."""
@@ -71,7 +71,7 @@ class Dia(Format):
         refuse_padding(self.name, num_slots, pattern.nnz)
         rank = np.cumsum(in_use, dtype=np.int64) - 1
         value_sources = np.full(num_slots, -1, np.int32)
-        for nonzeros in _pieces(pattern.nnz):
+        for nonzeros in pieces(pattern.nnz):
             diagonals = rank[_diagonals(pattern, rows, nonzeros)]
             slots = _slots(diagonals, rows[nonzeros], offsets.size, pattern.num_rows, slice_)
             value_sources[slots] = np.arange(nonzeros.start, nonzeros.stop, dtype=np.int32)
@@ -123,7 +123,7 @@ def _found(pattern: Pattern) -> npt.NDArray[np.int32]:
     others = np.flatnonzero(~(is_usual[1:] & is_usual[:-1])) + 1
     moved = _moved(pattern, usual) if usual and others.size <= lengths.size // MANY else None
     if moved is None or moved.size > pattern.nnz // MANY:
-        for nonzeros in _pieces(pattern.nnz):
+        for nonzeros in pieces(pattern.nnz):
             rows = pattern.rows_of_run(nonzeros.start, nonzeros.stop)
             in_use[pattern.col_indices[nonzeros] - rows + np.int64(pattern.num_rows - 1)] = True
     else:
@@ -137,16 +137,10 @@ def _found(pattern: Pattern) -> npt.NDArray[np.int32]:
 def _moved(pattern: Pattern, lag: int) -> npt.NDArray[np.int64]:
     """Nonzeros whose column is not one more than that of the one `lag` places before."""
     columns, found = pattern.col_indices, [np.empty(0, np.int64)]
-    for piece in _pieces(max(0, pattern.nnz - lag)):
+    for piece in pieces(max(0, pattern.nnz - lag)):
         later = columns[piece.start + lag : piece.stop + lag]
         found.append(np.flatnonzero(later - columns[piece] != 1) + (piece.start + lag))
     return np.concatenate(found)
-
-
-def _pieces(nnz: int) -> Iterator[slice]:
-    """Nonzeros so many at a time that temporary arrays stay in a core's cache."""
-    for start in range(0, nnz, NONZEROS_AT_A_TIME):
-        yield slice(start, min(start + NONZEROS_AT_A_TIME, nnz))
 
 
 def _diagonals(pattern: Pattern, rows: npt.NDArray[np.int32], nonzeros: slice) -> npt.NDArray[np.int64]:

@@ -4,7 +4,7 @@ Within a bin a few neighbouring lanes share a row and the slots of a warp lie si
 that knows the bins (they depend on the row lengths only) reads no offsets before it reads columns and values.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -32,7 +32,8 @@ from sparsesmith.formats.format import (
     refuse_padding,
     whole,
 )
-from sparsesmith.matrix.pattern import Int32Array, Pattern
+from sparsesmith.matrix.counts import how_often
+from sparsesmith.matrix.pattern import Int32Array, Pattern, pieces
 
 WARP = 32
 NO_ROW = -1
@@ -117,7 +118,7 @@ def count_lengths(row_lengths: Int32Array) -> LengthCounts:
     longest = int(row_lengths.max())
     if longest > COUNTED_DIRECTLY * row_lengths.size:
         return LengthCounts(*np.unique(row_lengths, return_counts=True))
-    rows_of_length = np.bincount(row_lengths)
+    rows_of_length = how_often(row_lengths)
     lengths = np.flatnonzero(rows_of_length)
     return LengthCounts(lengths.astype(np.int32), rows_of_length[lengths])
 
@@ -303,28 +304,44 @@ def _rows_of_bins(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[tuple[Bin
 
 
 def _places(row_lengths: Int32Array, widths: list[int]) -> npt.NDArray[np.uint8]:
-    """The first of some ascending widths that is no less than each row's length."""
-    if widths[-1] > COUNTED_DIRECTLY * row_lengths.size:
-        return np.searchsorted(widths, row_lengths).astype(np.uint8)
-    return np.searchsorted(widths, np.arange(widths[-1] + 1)).astype(np.uint8)[row_lengths]
+    """The first of some ascending widths, MAX_BINS at most, that is no less than each row's length: as many as are
+    less."""
+    places = np.zeros(row_lengths.size, np.uint8)
+    for rows in pieces(row_lengths.size):
+        for width in widths[:-1]:
+            places[rows] += row_lengths[rows] > width
+    return places
 
 
-def is_narrow(pattern: Pattern, bins: tuple[Bin, ...], band: int | None = None) -> bool:
+def is_narrow(
+    pattern: Pattern,
+    bins: tuple[Bin, ...],
+    band: int | None = None,
+    rows_of_bins: Sequence[npt.NDArray[np.intp]] | None = None,
+) -> bool:
     """Whether 16-bit columns reach within every warp: bin by bin, as the long rows of the first often say no.
 
     `band`: columns from the lowest to the highest diagonal, where that is known: rows that lie close need not be looked
-    at one by one then.
+    at one by one then. `rows_of_bins`: see the function of this name.
     """
+    held = _rows_of_bins(pattern, bins) if rows_of_bins is None else zip(bins, rows_of_bins, strict=True)
     return all(
         (band is not None and _rows_between(rows, bin_) + band <= NARROW_REACH["u16"])
         or int(_spans_of_bin(pattern, bin_, rows).max()) < NARROW_REACH["u16"]
-        for bin_, rows in _rows_of_bins(pattern, bins)
+        for bin_, rows in held
     )
+
+
+def rows_of_bins(pattern: Pattern, bins: tuple[Bin, ...]) -> list[npt.NDArray[np.intp]]:
+    """Of each bin, in the pattern's order; the same for all bins of the same widths."""
+    return [rows for _, rows in _rows_of_bins(pattern, bins)]
 
 
 def _rows_between(rows: npt.NDArray[np.intp], bin_: Bin) -> int:
     """From the first to the last row of a warp, at most."""
     count = bin_.rows_per_warp
+    if rows.size == rows[-1] - rows[0] + 1:  # All rows from the first to the last.
+        return min(count, rows.size) - 1
     lasts = np.append(rows[count - 1 :: count], rows[-1:] if rows.size % count else rows[:0])
     return int((lasts - rows[::count]).max())
 
@@ -336,11 +353,10 @@ def _spans(pattern: Pattern, bins: tuple[Bin, ...]) -> Iterator[Int32Array]:
 
 
 def _spans_of_bin(pattern: Pattern, bin_: Bin, rows: npt.NDArray[np.intp]) -> Int32Array:
-    first, last = pattern.row_spans
+    first, last = pattern.spans_of(rows)
     count = bin_.num_warps // bin_.warps_per_row * bin_.rows_per_warp
     smallest, largest = np.full(count, np.iinfo(np.int32).max, np.int32), np.full(count, -1, np.int32)
-    np.take(first, rows, out=smallest[: rows.size], mode="clip")
-    np.take(last, rows, out=largest[: rows.size], mode="clip")
+    smallest[: rows.size], largest[: rows.size] = first, last
     past = largest.reshape(-1, bin_.rows_per_warp).max(axis=1)
     begin = np.minimum(smallest.reshape(-1, bin_.rows_per_warp).min(axis=1), past)
     return np.repeat(past - begin, bin_.warps_per_row)

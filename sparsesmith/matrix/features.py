@@ -10,7 +10,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
+from sparsesmith.matrix.counts import how_often
 from sparsesmith.matrix.pattern import Int32Array, Pattern
 
 NUM_WINDOWS = 64
@@ -39,6 +41,8 @@ FloatArray = npt.NDArray[np.float64]
 class Sample:
     """Windows of consecutive nonzeros."""
 
+    begins: Int32Array
+    """Place of each window's first nonzero, shape [windows]."""
     rows: Int32Array
     """Shape [windows, nonzeros of a window]."""
     cols: Int32Array
@@ -69,14 +73,15 @@ def ell_padding(pattern: Pattern) -> float:
 def sell_padding(row_lengths: npt.NDArray[np.int32], lanes: int, sigma: int) -> float:
     """Slots a nonzero that SELL with these lanes and sorting windows would store."""
     num_rows = row_lengths.size
-    if sigma == 0 or sigma >= num_rows:
-        lengths = np.sort(row_lengths)[::-1]
-    elif sigma == 1:
-        lengths = row_lengths
+    window = num_rows if sigma == 0 or sigma >= num_rows else sigma
+    if lanes % window == 0:  # Whole windows lie in each slice: their order within does not matter.
+        longest = _padded(row_lengths, lanes, 0).max(axis=1)
     else:
-        lengths = np.sort(_padded(row_lengths, sigma, 0), axis=1)[:, ::-1].reshape(-1)
-    slots = _padded(lengths, lanes, 0).max(axis=1).sum(dtype=np.int64) * lanes
-    return float(slots) / max(1, int(row_lengths.sum(dtype=np.int64)))
+        in_windows = np.sort(_padded(row_lengths, window, 0), axis=1)[:, ::-1]
+        # The first of each slice, where no slice crosses a window's end.
+        is_whole = window % lanes == 0 or len(in_windows) == 1
+        longest = in_windows[:, ::lanes] if is_whole else _padded(in_windows.reshape(-1), lanes, 0).max(axis=1)
+    return float(longest.sum(dtype=np.int64) * lanes) / max(1, int(row_lengths.sum(dtype=np.int64)))
 
 
 def distinct_diagonals(pattern: Pattern) -> int:
@@ -88,6 +93,8 @@ def distinct_diagonals(pattern: Pattern) -> int:
 
 _FILLS: WeakKeyDictionary[Pattern, dict[tuple[int, int, int], float]] = WeakKeyDictionary()
 """Of patterns that are alive: features and families ask for the same ones."""
+_SAMPLES: WeakKeyDictionary[Pattern, "dict[int, Sample]"] = WeakKeyDictionary()
+"""Likewise, by windows."""
 
 
 def block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int = NUM_WINDOWS) -> float:
@@ -99,19 +106,29 @@ def block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int = NUM_WI
 
 
 def _block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int) -> float:
-    stored, blocks, width = 0, 0, pattern.num_cols // cols + 1
-    for first, last in _block_row_windows(pattern, rows, num_windows):
-        begin, end = int(pattern.row_offsets[first]), int(pattern.row_offsets[last])
-        block_rows, block_cols = (
-            (pattern.rows_of_run(begin, end) - first) // rows,
-            pattern.col_indices[begin:end] // cols,
-        )
-        fits = (last - first) // rows * width <= MAX_INT32
-        keys = (block_rows if fits else block_rows.astype(np.int64)) * width + block_cols
-        stored += keys.size
-        keys.sort()
-        blocks += 1 + int(np.count_nonzero(keys[1:] != keys[:-1])) if keys.size else 0
-    return stored / (blocks * rows * cols) if blocks else 0.0
+    width = pattern.num_cols // cols + 1
+    block_rows, columns = _nonzeros_of_block_rows(pattern, rows, num_windows)
+    if block_rows.size == 0:
+        return 0.0
+    fits = (int(block_rows[-1]) + 1) * width <= MAX_INT32
+    keys = (block_rows if fits else block_rows.astype(np.int64)) * width + columns // cols
+    keys.sort()
+    blocks = 1 + int(np.count_nonzero(keys[1:] != keys[:-1]))
+    return keys.size / (blocks * rows * cols)
+
+
+def _nonzeros_of_block_rows(pattern: Pattern, height: int, num_windows: int) -> tuple[Int32Array, Int32Array]:
+    """Row of blocks of each nonzero of the sample, counted through, and its column; in CSR order.
+
+    Where rows are so long that no window holds a whole row of blocks: of single ones, spread evenly.
+    """
+    runs = list(_rows_of_blocks(pattern, height, num_windows))
+    block_rows, cols, before = [np.empty(0, np.int32)], [np.empty(0, np.int32)], 0
+    for run in runs or _spread_rows_of_blocks(pattern, height, num_windows):
+        block_rows.append((run.rows - np.int32(run.first)) // np.int32(height) + np.int32(before))
+        cols.append(run.cols)
+        before += (run.last - run.first) // height
+    return np.concatenate(block_rows), np.concatenate(cols)
 
 
 def pattern_symmetry(pattern: Pattern) -> float | None:
@@ -146,13 +163,19 @@ def _first_rows(pattern: Pattern, nnz_per_block: int) -> IntArray:
 
 def sample_windows(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> Sample:
     """Up to `num_windows` windows of WINDOW_NNZ nonzeros; the whole pattern where that is all of it or less."""
-    if pattern.nnz <= num_windows * WINDOW_NNZ:
-        nonzeros = np.arange(pattern.nnz)[None, :]
-    else:
-        starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int64)
-        nonzeros = starts[:, None] + np.arange(WINDOW_NNZ)
-    rows = np.stack([pattern.rows_of_run(int(window[0]), int(window[-1]) + 1) for window in nonzeros])
-    return Sample(rows, pattern.col_indices[nonzeros], num_windows * PROBES_A_WINDOW)
+    known = _SAMPLES.setdefault(pattern, {})
+    if num_windows not in known:
+        known[num_windows] = _sampled(pattern, num_windows)
+    return known[num_windows]
+
+
+def _sampled(pattern: Pattern, num_windows: int) -> Sample:
+    size, begins = pattern.nnz, np.zeros(1, np.int32)
+    if pattern.nnz > num_windows * WINDOW_NNZ:
+        size, begins = WINDOW_NNZ, np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int32)
+    rows = np.stack([pattern.rows_of_run(begin, begin + size) for begin in begins.tolist()])
+    cols = np.stack([pattern.col_indices[begin : begin + size] for begin in begins.tolist()])
+    return Sample(begins, rows, cols, num_windows * PROBES_A_WINDOW)
 
 
 def _features(pattern: Pattern, num_windows: int) -> Mapping[str, float]:
@@ -214,13 +237,20 @@ def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, fl
 
 def _columns(pattern: Pattern) -> dict[str, float]:
     stride = max(1, pattern.nnz // 1_000_000)
-    counts = np.bincount(pattern.col_indices[::stride], minlength=pattern.num_cols)
-    columns_of_count = np.bincount(counts)
+    counts = _counted(pattern.col_indices[::stride], pattern.num_cols)
+    columns_of_count = how_often(counts)
     return {
         "log_col_max_over_mean": np.log2((columns_of_count.size - 1) / (counts.sum() / counts.size)) / 4,
         "col_gini": _gini_of_counts(columns_of_count),
         "empty_cols": float(columns_of_count[0] / counts.size),
     }
+
+
+def _counted(cols: Int32Array, num_cols: int) -> Int32Array:
+    """How often each column is there: as a product, which unlike `numpy.bincount` needs no indices of 64 bits."""
+    offsets, ones = np.array([0, cols.size], np.int32), np.ones(cols.size, np.int32)
+    counted: Int32Array = scipy.sparse.csc_matrix((ones, cols, offsets), (num_cols, 1), copy=False) @ ones[:1]
+    return counted
 
 
 def _diagonals(pattern: Pattern, sample: Sample) -> dict[str, float]:
@@ -402,38 +432,43 @@ def _padded(array: npt.NDArray[np.integer], width: int, filler: int) -> npt.NDAr
     return array.reshape(-1, width)
 
 
-def _row_windows(pattern: Pattern, num_windows: int) -> Iterator[tuple[int, int]]:
-    """Runs of whole rows, first and one past last, of about WINDOW_NNZ nonzeros each."""
-    if pattern.nnz <= num_windows * WINDOW_NNZ:
-        yield 0, pattern.num_rows
-        return
-    starts = np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int32)
-    firsts = np.searchsorted(pattern.row_offsets, starts)
-    lasts = pattern.rows_of(starts + WINDOW_NNZ)
-    for first, last in zip(firsts, lasts, strict=True):
-        yield int(first), int(last)
+@dataclass(frozen=True)
+class RowsOfBlocks:
+    """A run of whole rows of blocks."""
+
+    first: int
+    """Row of the matrix."""
+    last: int
+    """One past."""
+    rows: Int32Array
+    """Row of each nonzero."""
+    cols: Int32Array
+    """Likewise."""
 
 
-def _block_row_windows(pattern: Pattern, rows: int, num_windows: int) -> Iterator[tuple[int, int]]:
-    """Runs of rows, first and one past last, that blocks of `rows` rows do not cross.
+def _rows_of_blocks(pattern: Pattern, height: int, num_windows: int) -> Iterator[RowsOfBlocks]:
+    """Of each window of the sample, where one of `height` rows lies in it as a whole."""
+    sample = sample_windows(pattern, num_windows)
+    firsts = np.searchsorted(pattern.row_offsets, sample.begins)
+    lasts = pattern.rows_of(sample.begins + np.int32(sample.rows.shape[1]))
+    firsts, lasts = -(-firsts // height) * height, lasts // height * height
+    for number in np.flatnonzero(firsts < lasts).tolist():
+        first, last = int(firsts[number]), int(lasts[number])
+        begin, end = (pattern.row_offsets[[first, last]] - sample.begins[number]).tolist()
+        yield RowsOfBlocks(first, last, sample.rows[number, begin:end], sample.cols[number, begin:end])
 
-    Where rows are so long that no window holds a whole row of blocks: single ones, spread evenly.
-    """
-    windows = [(-(-first // rows) * rows, last // rows * rows) for first, last in _row_windows(pattern, num_windows)]
-    whole = [(first, last) for first, last in windows if first < last]
-    yield from whole or _spread_block_rows(pattern, rows, num_windows)
 
-
-def _spread_block_rows(pattern: Pattern, rows: int, num_windows: int) -> Iterator[tuple[int, int]]:
-    """Up to SPREAD_BLOCK_ROWS rows of blocks, with no more nonzeros than all windows hold."""
-    num_block_rows = pattern.num_rows // rows
+def _spread_rows_of_blocks(pattern: Pattern, height: int, num_windows: int) -> Iterator[RowsOfBlocks]:
+    """Up to SPREAD_BLOCK_ROWS of them, with no more nonzeros than all windows hold."""
+    num_block_rows = pattern.num_rows // height
     left = num_windows * WINDOW_NNZ
     for number in np.linspace(0, num_block_rows - 1, min(num_block_rows, SPREAD_BLOCK_ROWS)).astype(np.int64):
-        first = int(number) * rows
-        nnz = int(pattern.row_offsets[first + rows]) - int(pattern.row_offsets[first])
-        if nnz <= left:
-            left -= nnz
-            yield first, first + rows
+        first = int(number) * height
+        begin, end = int(pattern.row_offsets[first]), int(pattern.row_offsets[first + height])
+        if end - begin <= left:
+            left -= end - begin
+            rows = pattern.rows_of_run(begin, end)
+            yield RowsOfBlocks(first, first + height, rows, pattern.col_indices[begin:end])
 
 
 def _smallest_pattern() -> Pattern:

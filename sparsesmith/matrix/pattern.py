@@ -1,6 +1,7 @@
 """A sparsity pattern: where the nonzeros are. Values do not choose the kernel."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,8 +16,10 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 MAX_NNZ = 2**31 - 1
 """Offsets on the device are 32-bit."""
-NONZEROS_AT_A_TIME = 1 << 16
-"""So many that temporary arrays stay in a core's cache."""
+AT_A_TIME = 1 << 16
+"""Nonzeros or rows: so many that temporary arrays stay in a core's cache."""
+FEW = 8
+"""One row of so many: what is asked of fewer is not computed of all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +58,8 @@ class Pattern:
     def row_indices(self) -> Int32Array:
         """Row of each nonzero, shape [nnz]."""
         rows = np.empty(self.nnz, np.int32)
-        for begin in range(0, self.nnz, NONZEROS_AT_A_TIME):
-            end = min(begin + NONZEROS_AT_A_TIME, self.nnz)
-            rows[begin:end] = self.rows_of_run(begin, end)
+        for piece in pieces(self.nnz):
+            rows[piece] = self.rows_of_run(piece.start, piece.stop)
         return rows
 
     def rows_of(self, nonzeros: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
@@ -80,16 +82,30 @@ class Pattern:
     @cached_property
     def row_spans(self) -> tuple[Int32Array, Int32Array]:
         """First and last column of each row; an empty row gives the largest integer and -1."""
-        first = self.col_indices[np.minimum(self.row_offsets[:-1], self.nnz - 1)]
-        last = self.col_indices[np.maximum(self.row_offsets[1:] - 1, 0)]
-        empty = self.row_lengths == 0
-        if empty.any():
-            first[empty], last[empty] = np.iinfo(np.int32).max, -1
+        return self._spans(self.row_offsets[:-1], self.row_offsets[1:])
+
+    def spans_of(self, rows: npt.NDArray[np.intp]) -> tuple[Int32Array, Int32Array]:
+        """`row_spans` of some rows, ascending; of few, without those of all."""
+        if "row_spans" not in self.__dict__ and rows.size < self.num_rows // FEW:
+            return self._spans(self.row_offsets.take(rows), self.row_offsets.take(rows + 1))
+        first, last = self.row_spans
+        return first.take(rows), last.take(rows)
+
+    def _spans(self, begins: Int32Array, ends: Int32Array) -> tuple[Int32Array, Int32Array]:
+        """Of runs of nonzeros, each within a row."""
+        first, last = np.empty(begins.size, np.int32), np.empty(begins.size, np.int32)
+        for runs in pieces(begins.size):
+            self.col_indices.take(begins[runs], out=first[runs], mode="clip")
+            self.col_indices.take(ends[runs] - 1, out=last[runs], mode="clip")
+            empty = begins[runs] == ends[runs]
+            if empty.any():
+                first[runs][empty], last[runs][empty] = np.iinfo(np.int32).max, -1
         return first, last
 
     def __getstate__(self) -> dict[str, object]:
-        """Without what is computed sooner than sent."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("row_lengths", "row_spans")}
+        """Without what is computed sooner than sent; another thread may compute something meanwhile."""
+        held = self.__dict__.copy()
+        return {name: value for name, value in held.items() if name not in ("row_lengths", "row_spans")}
 
     @cached_property
     def transposed(self) -> "tuple[Pattern, npt.NDArray[np.int64]]":
@@ -105,6 +121,12 @@ class Pattern:
         return scipy.sparse.csr_matrix(
             (values, self.col_indices, self.row_offsets), shape=(self.num_rows, self.num_cols), copy=False
         )
+
+
+def pieces(count: int) -> Iterator[slice]:
+    """Of so many nonzeros or rows AT_A_TIME each."""
+    for start in range(0, count, AT_A_TIME):
+        yield slice(start, min(start + AT_A_TIME, count))
 
 
 def pattern_from_scipy(matrix: "scipy.sparse.spmatrix | scipy.sparse.sparray", *, copy: bool = True) -> Pattern:

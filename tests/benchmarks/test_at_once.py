@@ -9,16 +9,35 @@ from benchmarks.report.break_even import STOOD_IN
 def make_instant(**changes: Any) -> dict[str, Any]:
     stages = {"choose": 45.2, "upload": 5.8, "format": 2.2, "compile_wait": 33.6, "check": 3.3}
     aimed = {"nnz": 1e5, "target_ms": 25, "matrices": 6, "first_ms": 103.8, "worst_first_ms": 150.3, "again_ms": 53.7}
-    return {"classes": [{**aimed, "first_stages_ms": stages}], "rows": [{"name": "m"}]} | changes
+    return {"classes": [{**aimed, "first_stages_ms": stages}], "rows": [make_row()]} | changes
+
+
+def make_row(first_ms: float = 100.0, **changes: Any) -> dict[str, Any]:
+    stages = {
+        "choose": 40.0,
+        "load": 0.5,
+        "read": 2.0,
+        "upload": 6.0,
+        "format": 4.0,
+        "compile_wait": 30.0,
+        "check": 3.0,
+    }
+    return {"class_nnz": 1e5, "first_ms": first_ms, "first_stages_ms": stages} | changes
 
 
 def test_an_answer_at_once_is_shown_beside_its_aim() -> None:
     lines = instant_lines(make_instant())
-    assert lines[-1] == "| 1e+05 | 6 | 25 | 104 | 150 | 54 | 45 | 6 | 2 | 34 | 3 |"
+    assert lines[-1] == "| 1e+05 | 6 | 25 | 104 | 150 | 54 | 45 | 6 | 2 | 34 | 3 | 17 |"
+
+
+def test_no_part_of_an_answer_at_once_is_left_out() -> None:
+    """What the shown stages do not explain is shown as well, of the rows of the class alone."""
+    rows = [make_row(90.0), make_row(110.0), make_row(100.0), make_row(500.0, class_nnz=1e6)]
+    assert instant_lines(make_instant(rows=rows))[-1].endswith("| 3 | 17 |")
 
 
 def test_what_it_is_worth_is_told_where_a_search_followed() -> None:
-    rows = [{"worth": {"speed": speed}} for speed in (0.5, 0.9, 1.0)]
+    rows = [make_row(worth={"speed": speed}) for speed in (0.5, 0.9, 1.0)]
     assert (
         instant_lines(make_instant(rows=rows))[-1]
         == "Speed over the searched kernel: 0.90 in the median, 0.50 at least."

@@ -17,6 +17,7 @@ from services.evaluator.compiling.compiler import Compiled
 from services.evaluator.compiling.contract.facts import NO_FACTS
 from services.evaluator.device import (
     Array,
+    BuildsFormats,
     BuiltMatrix,
     DeviceLost,
     Draw,
@@ -83,6 +84,8 @@ class PreloadedFactory(MisbehavingFactory):
 
 
 class MisbehavingDevice:
+    builds_formats: BuildsFormats = "never"
+
     def __init__(self, hold_s: float) -> None:
         self._hold_s = hold_s
 

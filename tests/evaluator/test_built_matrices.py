@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks.matrices.generated import stencil_2d
-from services.evaluator.isolation.built_formats import BuiltMatrices
+from services.evaluator.isolation.built_formats import BuiltMatrices, Elsewhere
 from sparsesmith.errors import InvalidProgram
+from sparsesmith.formats.format import Format, Layout, Parameters
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.operations import Problem
 from sparsesmith.program.program import KernelProgram, parse_program
@@ -75,3 +76,41 @@ def test_the_least_recently_used_go_first() -> None:
     matrices.get(program("coo"))
     assert matrices.get(program("csr")) is first
     assert matrices.get(program("ell")) is not second
+
+
+class Device:
+    """Builds what the host does, but for `coo`, and counts."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
+        self.asked.append(format_.name)
+        return None if format_.name == "coo" else format_.build(PATTERN, parameters)
+
+
+def test_what_is_wanted_at_once_is_built_by_the_device_and_its_conversion_by_the_host_later() -> None:
+    device = Device()
+    matrices = BuiltMatrices(problem_of(PATTERN), elsewhere=Elsewhere(device.build, always=False))
+    first = matrices.get_at_once(program("ell"))
+    assert (first.built_on, matrices.get_at_once(program("ell"))) == ("device", first)
+    later = matrices.get(program("ell"))
+    assert (later.built_on, later.key) == ("host", first.key)
+    assert matrices.get_at_once(program("ell")) is later, "what the host has built need not be built again"
+    assert device.asked == ["ell"]
+
+
+def test_what_the_device_does_not_build_the_host_does() -> None:
+    device = Device()
+    matrices = BuiltMatrices(problem_of(PATTERN), elsewhere=Elsewhere(device.build, always=False))
+    built = matrices.get_at_once(program("coo"))
+    assert (built.built_on, device.asked) == ("host", ["coo"])
+    assert matrices.get(program("coo")) is built
+
+
+def test_a_device_that_always_builds_is_asked_for_every_program() -> None:
+    device = Device()
+    matrices = BuiltMatrices(problem_of(PATTERN), elsewhere=Elsewhere(device.build, always=True))
+    assert matrices.get(program("ell")).built_on == "device"
+    assert matrices.get_at_once(program("ell")) is matrices.get(program("ell"))
+    assert device.asked == ["ell"]

@@ -280,6 +280,9 @@ class TimedWorkbench:
     def build(self, program: KernelProgram) -> Built | Rejected | RunFailure:
         return Built(1, 1.0)
 
+    def build_first(self, program: KernelProgram) -> Built | Rejected | RunFailure:
+        raise NotImplementedError
+
     def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         pass
 

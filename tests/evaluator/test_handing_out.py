@@ -1,19 +1,29 @@
 """A kernel that is wanted at once: format, compilation and input side by side, one check, no timing."""
 
+import json
 from collections.abc import Iterator
+from itertools import repeat
+from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from services.evaluator.candidates import fill_numbers, parse_candidates
 from services.evaluator.compiling.compiler import Compiled, Compiler, KeptPrograms
 from services.evaluator.devices import InterpreterFactory
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.jobs import Grader, job_of
 from services.evaluator.local import HeldMatrix
-from sparsesmith.operations import operation_named
+from sparsesmith.families.usual import USUAL_FILE, usual_programs
+from sparsesmith.matrix.pattern import pattern_from_indices
+from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.texts import programs_for
+from sparsesmith.program.program import KernelProgram
+from sparsesmith.tuning.instant import choices
+from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob, FirstOutcome, InstantJob
-from sparsesmith_proto.kernel import Checked, CompileFailed, Mismatch, Passed, Rejected
+from sparsesmith_proto.kernel import Checked, CompileFailed, Mismatch, Passed, Rejected, Workload
 from tests.evaluator.grading_tools import make_candidate, make_pattern, make_workload
 
 PROGRAMS = programs_for(operation_named("spmv"), "float32")
@@ -87,6 +97,32 @@ def test_a_text_that_was_compiled_lately_is_there_at_once(compiler: Compiler) ->
     other = compiler.compile(source, "sm_80")
     assert isinstance(other, Compiled)
     assert other.cubin != first.cubin
+
+
+def test_usual_programs_are_there_at_once_when_they_are_compiled() -> None:
+    first, second, *_ = (each.source for each in usual_programs())
+    with Compiler(1) as compiler:
+        compiler.compile_meanwhile(iter([first, "this is no program", second]), "sm_90")
+        compiler.wait_for_meanwhile()
+        assert compiler.submit(first, "sm_90").done()
+        assert compiler.submit(second, "sm_90").done()
+        compiler.compile_meanwhile(repeat(f"{first} // again and again"), "sm_90")
+    # What has no end ends with the compiler.
+
+
+def test_what_is_chosen_for_even_rows_is_a_usual_program() -> None:
+    even = pattern_from_indices(5000, 5000, np.repeat(np.arange(5000), 9), np.arange(45_000) * 7919 % 5000)
+    workload = Workload(pattern=even.digest, operation="spmv", element_type="float32")
+    cost = CostModels(Path(__file__).parents[2] / "models" / "cost-h200").on("NVIDIA H200")
+    problem = Problem(workload, even)
+    candidate = make_candidate(next(choices(problem, cost)).instance.written)
+    (parsed,) = parse_candidates(fill_numbers([candidate], problem, 132), problem)
+    assert isinstance(parsed.program, KernelProgram)
+    assert parsed.program.source in {each.source for each in usual_programs()}
+
+
+def test_every_usual_program_is_one_that_a_family_writes() -> None:
+    assert len(list(usual_programs())) == len(json.loads(USUAL_FILE.read_text(encoding="utf-8")))
 
 
 def test_what_fails_to_compile_is_compiled_again(compiler: Compiler) -> None:

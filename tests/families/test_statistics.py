@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from sparsesmith.families.estimates.statistics import PatternStatistics, remembered
 from sparsesmith.matrix.features import narrow_share_of_nonzeros, narrow_share_of_rows
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices
+from tests.matrix.patterns import mask_of, patterns
 
 
 def make_pattern() -> Pattern:
@@ -69,6 +71,20 @@ def test_a_band_is_narrow_by_its_diagonals_and_where_they_do_not_tell_by_looking
 
 def test_empty_rows_do_not_widen_a_band() -> None:
     assert PatternStatistics(pattern_from_indices(900, 900, [3, 800], [3, 801])).band == 2
+
+
+@given(patterns())
+def test_how_far_rows_reach_is_what_looking_at_all_of_them_says(pattern: Pattern) -> None:
+    mask = mask_of(pattern)
+    held = [np.flatnonzero(row) for row in mask if row.any()]
+    reach = max(int(columns[-1] - columns[0]) + 1 for columns in held)
+    diagonals = pattern.col_indices - pattern.row_indices()
+    statistics = PatternStatistics(pattern)
+    for columns in (1, reach - 1, reach, reach + 1, 1000):
+        assert PatternStatistics(pattern).rows_reach_within(columns) == (reach <= columns)
+    assert statistics.row_reach == reach
+    assert statistics.band == int(diagonals.max() - diagonals.min()) + 1
+    assert statistics._extents == (reach, statistics.band), "both ways say the same"
 
 
 def test_row_lengths_vary_as_numpy_says() -> None:

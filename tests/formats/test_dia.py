@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 
 from sparsesmith.formats.dia import diagonals_of, num_diagonals
-from sparsesmith.matrix.pattern import NONZEROS_AT_A_TIME, Pattern, pattern_from_scipy
+from sparsesmith.matrix.pattern import AT_A_TIME, Pattern, pattern_from_scipy
 from tests.matrix.patterns import patterns
 
 
@@ -23,7 +23,7 @@ def test_every_diagonal_in_use_is_found(pattern: Pattern) -> None:
 
 @pytest.mark.parametrize("stray", [0, 3, 40_000])
 def test_rows_that_are_alike_hide_no_other_diagonal(stray: int) -> None:
-    size = NONZEROS_AT_A_TIME // 2
+    size = AT_A_TIME // 2
     matrix = sp.diags_array([1.0, 1.0, 1.0], offsets=[-1000, 0, 7], shape=(size, size), format="csr")
     generator = np.random.default_rng(stray)
     rows, cols = generator.integers(0, size, stray), generator.integers(0, size, stray)

@@ -39,6 +39,8 @@ class Evaluators:
         self.instant_jobs: dict[str, InstantJob] = {}
         self.first_outcome: FirstOutcome = make_checked()
         """Of every kernel that is wanted at once."""
+        self.outcomes_before: list[FirstOutcome] = []
+        """Of the first of them, in turn, in its place."""
 
     def submit(self, job: EvaluationJob | InstantJob) -> None:
         if isinstance(job, InstantJob):
@@ -59,7 +61,8 @@ class Evaluators:
 
     def wait_instant(self, job_id: str, timeout_s: float) -> InstantReport | None:
         """Never held back."""
-        return instant_report_for(self.instant_jobs[job_id], self.first_outcome)
+        outcome = self.outcomes_before.pop(0) if self.outcomes_before else self.first_outcome
+        return instant_report_for(self.instant_jobs[job_id], outcome)
 
     def cancel(self, job_id: str) -> None:
         self.cancelled.add(job_id)

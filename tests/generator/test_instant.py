@@ -119,6 +119,14 @@ def test_choices_of_other_families_are_tried_where_one_does_not_pass_and_the_sea
     assert len(set(families)) == 3
 
 
+def test_the_stages_of_choices_that_did_not_pass_are_counted(client: httpx.Client, evaluators: Evaluators) -> None:
+    evaluators.outcomes_before = [Mismatch(message="wrong"), Mismatch(message="wrong")]
+    report = report_of(post(client, "wait=best"))
+    assert report.instant is not None
+    assert len(evaluators.instant_jobs) == 3
+    assert report.instant.stages_ms["check"] == 3.0, "each report says 1 ms"
+
+
 def test_a_kernel_of_equal_bits_has_no_atomics(client: httpx.Client, evaluators: Evaluators) -> None:
     report_of(post(client, "wait=best", deterministic=True))
     (job,) = evaluators.instant_jobs.values()

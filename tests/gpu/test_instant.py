@@ -10,6 +10,7 @@ from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.isolation.sandbox import DeviceProcess
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix
+from sparsesmith.formats.on_device.catalogue import FORMATS
 from sparsesmith.operations import Problem
 from sparsesmith.tuning.instant import choices
 from sparsesmith.tuning.models import CostModels
@@ -22,7 +23,8 @@ from tests.gpu.programs import make_pattern, make_workload
 pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parents[2]
-PATTERNS = named_patterns(1e5)
+PATTERNS = named_patterns(2e5)
+"""Large enough for the device to build formats."""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,7 @@ def test_the_models_choice_is_checked_at_once_and_passes_the_full_protocol(
     report = grader.hand_out(InstantJob(job_id="now", workload=workload, candidate=candidate), held)
     assert isinstance(report.outcome, Checked), report.outcome
     assert {"upload", "format", "input", "compile_wait", "check"} <= report.stages_ms.keys()
+    assert report.outcome.built_on == ("device" if report.outcome.storage_format in FORMATS else "host")
     (evaluation,) = grader.grade(
         EvaluationJob(job_id="later", workload=workload, candidates=(candidate,)), held
     ).evaluations

@@ -196,3 +196,16 @@ def test_fewer_windows_see_where_narrow_columns_do_in_rows_near_each_other() -> 
         pattern = pattern_from_indices(num_rows, 200_000, rows, columns)
         seen = dict(zip(FEATURE_NAMES, structural_features(pattern, 4), strict=True))
         assert (seen["narrow_slices"], seen["narrow_row_blocks"]) == (expected, expected)
+
+
+@pytest.mark.parametrize("sigma", [0, 1, 2, 3, 8, 96, 64, 256, 1000])
+@pytest.mark.parametrize("lanes", [1, 4, 32, 48])
+def test_padding_is_that_of_slices_of_sorted_windows(lanes: int, sigma: int) -> None:
+    for size in (1, 31, 700):
+        lengths = np.random.default_rng(size).integers(0, 50, size).astype(np.int32)
+        window = sigma or size
+        ordered = np.concatenate([np.sort(lengths[begin : begin + window])[::-1] for begin in range(0, size, window)])
+        slots = sum(int(ordered[begin : begin + lanes].max()) * lanes for begin in range(0, size, lanes))
+        # A last window that is not whole is filled up before it is sorted: its rows come first all the same.
+        if window % lanes == 0 or lanes % window == 0 or window >= size:
+            assert sell_padding(lengths, lanes, sigma) == pytest.approx(slots / max(1, int(lengths.sum())))

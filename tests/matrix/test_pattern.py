@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsesmith.errors import InvalidMatrix, LimitExceeded
-from sparsesmith.matrix.pattern import MAX_NNZ, NONZEROS_AT_A_TIME, Pattern, pattern_from_indices, pattern_from_scipy
+from sparsesmith.matrix.pattern import AT_A_TIME, MAX_NNZ, Pattern, pattern_from_indices, pattern_from_scipy
 from tests.matrix.patterns import make_pattern, mask_of, pattern_of, patterns
 
 
@@ -137,7 +137,7 @@ def test_the_rows_of_a_run_of_nonzeros_are_those_of_its_places(pattern: Pattern,
 
 
 def test_rows_of_nonzeros_are_known_beyond_what_is_counted_at_a_time() -> None:
-    lengths = np.tile([3, 0, 5, 1], NONZEROS_AT_A_TIME // 4)
+    lengths = np.tile([3, 0, 5, 1], AT_A_TIME // 4)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     columns = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
     pattern = Pattern(lengths.size, 5, offsets, columns)
@@ -149,6 +149,16 @@ def test_spans_are_the_first_and_last_column_of_each_row(pattern: Pattern) -> No
     for row, first, last in zip(mask_of(pattern), *pattern.row_spans, strict=True):
         held = np.flatnonzero(row)
         assert (first, last) == ((held[0], held[-1]) if held.size else (np.iinfo(np.int32).max, -1))
+
+
+@given(patterns(), st.data())
+def test_spans_of_few_rows_are_those_of_all(pattern: Pattern, data: st.DataObject) -> None:
+    chosen = sorted(data.draw(st.sets(st.integers(0, pattern.num_rows - 1), max_size=1 + pattern.num_rows // 9)))
+    rows = np.array(chosen, np.intp)
+    before = pattern.spans_of(rows)
+    of_all = [spans[rows].tolist() for spans in pattern.row_spans]
+    assert [spans.tolist() for spans in before] == of_all
+    assert [spans.tolist() for spans in pattern.spans_of(rows)] == of_all
 
 
 def test_a_pattern_travels_without_what_is_computed_sooner_than_sent() -> None:

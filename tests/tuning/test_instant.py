@@ -1,5 +1,6 @@
 """What is chosen at once: the first of what may be first, by the model, among likely prospects; the same each time."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from sparsesmith.operations import Problem
 from sparsesmith.tuning.instant import LIKELY, NEVER_FIRST, SLOW_TO_RANK, choices, short_grid
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.kernel import Workload
+from tests.tuning.chosen import RECORD, chosen
 
 COST = CostModels(Path(__file__).parents[2] / "models" / "cost-h200").on("NVIDIA H200")
 PATTERNS = named_patterns(3e4)
@@ -41,3 +43,8 @@ def test_a_choice_is_the_model_s_first_of_what_is_likely(name: str, workload: di
     assert first.instance.family != second.instance.family
     again = next(choices(make_problem(PATTERNS[name], **workload), COST))
     assert again.instance == first.instance
+
+
+def test_what_is_chosen_is_what_was_recorded() -> None:
+    recorded = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert chosen(COST) == recorded

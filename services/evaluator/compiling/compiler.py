@@ -127,6 +127,8 @@ class Compiler:
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._kept = KeptPrograms()
         self._threads = ThreadPoolExecutor(num_workers, thread_name_prefix="compile")
+        self._is_closing = threading.Event()
+        self._meanwhile: threading.Thread | None = None
 
     def __enter__(self) -> Compiler:
         """Start the workers; raises Unavailable where there is no NVRTC, or none works as confined as it must be."""
@@ -155,6 +157,8 @@ class Compiler:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._is_closing.set()
+        self.wait_for_meanwhile()
         self._threads.shutdown(wait=True, cancel_futures=True)
         while not self._idle.empty():
             self._idle.get().kill()
@@ -174,6 +178,24 @@ class Compiler:
         for compiling in [self._threads.submit(self._compile, text, architecture) for text in texts]:
             if not isinstance(result := compiling.result(), Compiled):
                 log.warning("a compiler does not compile an empty kernel: %s", result.log)
+
+    def compile_meanwhile(self, sources: Iterable[str], architecture: str) -> None:
+        """Compiles programs that are likely to be asked for, in a thread, one at a time: what somebody waits for is
+        behind one of them at most. To be called once."""
+        self._meanwhile = threading.Thread(target=self._compile_one_by_one, args=(sources, architecture), daemon=True)
+        self._meanwhile.start()
+
+    def wait_for_meanwhile(self) -> None:
+        """Until they are compiled; after the end of the context until the one in hand is."""
+        if self._meanwhile is not None:
+            self._meanwhile.join()
+
+    def _compile_one_by_one(self, sources: Iterable[str], architecture: str) -> None:
+        for source in sources:
+            if self._is_closing.is_set():
+                return
+            if not isinstance(result := self.compile(source, architecture), Compiled):
+                log.warning("a usual program does not compile: %s", result.log)
 
     def compile(self, source: str, architecture: str) -> Compiled | CompileError:
         """Compile one program and wait for it."""

@@ -37,7 +37,7 @@ from services.evaluator.cuda.replays import MANY
 from services.evaluator.cuda.residents import DeviceLayout, HeldDraws, built_layout, upload_layout
 from services.evaluator.cuda.stopwatch import Stopwatch
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, measure_in_turns
-from services.evaluator.device import VALUES, BuiltMatrix, Draw, LoadedKernel, Ran, Retimed
+from services.evaluator.device import VALUES, BuildsFormats, BuiltMatrix, Draw, LoadedKernel, Ran, Retimed
 from services.evaluator.device import largest_error as largest_error_of_any
 from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, TimingBudget, l2_bandwidth_bound_gbs
 from services.evaluator.measuring.placements import (
@@ -74,11 +74,13 @@ _CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
 class CudaDevice:
     """One GPU by its index among the visible ones, its context owned by this process."""
 
-    def __init__(self, index: int = 0, *, known: DeviceDescription | None = None, builds_formats: bool = False) -> None:
+    def __init__(
+        self, index: int = 0, *, known: DeviceDescription | None = None, builds_formats: BuildsFormats = "never"
+    ) -> None:
         """Seconds on a machine that has not run this before: CuPy compiles and caches its kernels.
 
-        `known`: what another process has found out about this GPU, measured rates included. `builds_formats`: whether
-        storage formats of large matrices are built here.
+        `known`: what another process has found out about this GPU, measured rates included.
+        `builds_formats`: see Device.
         """
         self.builds_formats = builds_formats
         self._index = index
@@ -233,7 +235,7 @@ class CudaWorkload:
     def build(self, key: str, format_: Format, parameters: Parameters) -> Layout | None:
         """See DeviceWorkload.build."""
         source, problem = self._source, self._problem
-        if not self._device.builds_formats or not isinstance(source, DeviceDraws) or problem.nnz < MIN_NNZ:
+        if not isinstance(source, DeviceDraws) or problem.nnz < MIN_NNZ:
             return None
         machine = self._machine
         try:

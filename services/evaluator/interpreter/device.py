@@ -33,6 +33,7 @@ from services.evaluator.compiling.compiler import Compiled, compile_own
 from services.evaluator.compiling.log import KernelResources
 from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.device import (
+    BuildsFormats,
     BuiltMatrix,
     Draw,
     Inspected,
@@ -123,6 +124,8 @@ memory."""
 
 class InterpreterDevice:
     """Constructed in the sandbox's child, which compiles its own stand-ins for the library."""
+
+    builds_formats: BuildsFormats = "never"
 
     def __init__(self, architecture: Architecture = "sm_90") -> None:
         """Compiles the machine where no process of this computer has: minutes, which no stage's limit allows for."""

@@ -4,6 +4,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 
 from services.evaluator.cores import num_cores
@@ -22,25 +23,49 @@ MIN_NNZ_AHEAD = 100_000
 """Formats of smaller matrices are built in less time than threads take to start."""
 
 Builder = Callable[[str, Format, Parameters], Layout | None]
+"""By key, format and parameters; None where it does not build that."""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A device that builds formats, bit for bit as this host does."""
+
+    build: Builder
+    always: bool
+    """Else for kernels that are wanted at once alone: of all others the conversion's time is to be the host's."""
 
 
 class BuiltMatrices:
     """Built when first asked for, or ahead on all cores. A task has nothing to build: its layout is empty."""
 
     def __init__(
-        self, problem: Problem, *, max_bytes: int = MAX_CACHED_BYTES, elsewhere: Builder | None = None
+        self, problem: Problem, *, max_bytes: int = MAX_CACHED_BYTES, elsewhere: Elsewhere | None = None
     ) -> None:
-        """`elsewhere`: what is asked first, by key, format and parameters; None: this host builds."""
+        """`elsewhere`: what is asked first; None: this host builds."""
         self._problem = problem
         self._elsewhere = elsewhere
         self._max_bytes = max_bytes
         self._element_bytes = ELEMENTS[problem.element_type].num_bytes
         self._matrices: OrderedDict[str, BuiltMatrix] = OrderedDict()
+        self._at_once: BuiltMatrix | None = None
+        """What was built elsewhere for a kernel that was wanted at once."""
 
     def get(self, program: KernelProgram) -> BuiltMatrix:
         """The program's format. Raises InvalidProgram where the pattern does not fit it."""
         key = _key(program)
-        return self._keep(self._matrices.get(key) or self._built_elsewhere(key, program) or self._build(key, program))
+        if key in self._matrices:
+            return self._keep(self._matrices[key])
+        elsewhere = self._elsewhere is not None and self._elsewhere.always
+        return self._keep((elsewhere and self._built_elsewhere(key, program)) or self._build(key, program))
+
+    def get_at_once(self, program: KernelProgram) -> BuiltMatrix:
+        """As `get`, built where that takes least; what a device built for it is nobody else's."""
+        key = _key(program)
+        if key in self._matrices:
+            return self.get(program)
+        if self._at_once is None or self._at_once.key != key:
+            self._at_once = self._built_elsewhere(key, program)
+        return self._at_once or self.get(program)
 
     def build_ahead(self, programs: Iterable[KernelProgram], limit_s: float) -> None:
         """Builds what programs will ask for on all cores, until the time is over or half of the memory is taken.
@@ -77,11 +102,11 @@ class BuiltMatrices:
         if self._elsewhere is None or self._problem.matrix is None or isinstance(program.format, Compressed):
             return None
         started = time.perf_counter()
-        layout = self._elsewhere(key, program.format, program.parameters)
+        layout = self._elsewhere.build(key, program.format, program.parameters)
         if layout is None:
             return None
         conversion_ms = (time.perf_counter() - started) * 1e3
-        return BuiltMatrix(key, layout, layout.num_bytes(self._element_bytes), conversion_ms)
+        return BuiltMatrix(key, layout, layout.num_bytes(self._element_bytes), conversion_ms, built_on="device")
 
     def _build(self, key: str, program: KernelProgram) -> BuiltMatrix:
         problem = self._problem

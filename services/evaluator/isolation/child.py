@@ -51,6 +51,7 @@ class Call:
     stage: Literal[
         "baselines",
         "build",
+        "build_first",
         "build_ahead",
         "draw",
         "check",

@@ -263,6 +263,10 @@ class SandboxedWorkbench:
         outcome: Built | Rejected | RunFailure = self._outcome(Call("build", (program,)), self._limits.build_s)
         return outcome
 
+    def build_first(self, program: KernelProgram) -> Built | Rejected | RunFailure:
+        outcome: Built | Rejected | RunFailure = self._outcome(Call("build_first", (program,)), self._limits.build_s)
+        return outcome
+
     def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         """What is not ready when the stage's limit is over is built when it is asked for."""
         self._ahead = {program.source: program for program in programs}

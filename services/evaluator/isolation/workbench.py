@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from services.evaluator.adverse import slowest
 from services.evaluator.checking.correctness import Correct, MemoryDamaged, check, check_as_timed
@@ -18,6 +18,7 @@ from services.evaluator.checking.draws import choose_draws, kinds_of, system_gen
 from services.evaluator.checking.repetition import Bits, num_runs, repeated_bits
 from services.evaluator.compiling.contract.breach import breach
 from services.evaluator.device import (
+    BuiltMatrix,
     Counting,
     Device,
     Draw,
@@ -28,7 +29,7 @@ from services.evaluator.device import (
     Seal,
     Timing,
 )
-from services.evaluator.isolation.built_formats import BuiltMatrices
+from services.evaluator.isolation.built_formats import BuiltMatrices, Elsewhere
 from sparsesmith.cuda.occupancy import occupancy
 from sparsesmith.errors import InvalidProgram
 from sparsesmith.operations import Problem
@@ -59,6 +60,7 @@ class Built:
     format_bytes: int
     """Scratch included, the program's own too."""
     conversion_ms: float
+    built_on: Literal["host", "device"] = "host"
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,10 @@ class Workbench(Protocol):
 
     def build(self, program: KernelProgram) -> Built | Rejected | RunFailure:
         """Builds the program's format. Rejected where the pattern does not fit it, a launch or scratch its limits."""
+        ...
+
+    def build_first(self, program: KernelProgram) -> Built | Rejected | RunFailure:
+        """As `build`, for `check_first`: built where that takes least time."""
         ...
 
     def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
@@ -140,7 +146,9 @@ class LocalWorkbench:
         self._problem = problem
         self._device = device
         self._device_workload = device.open(problem)
-        self._matrices = BuiltMatrices(problem, elsewhere=self._device_workload.build)
+        builds = device.builds_formats
+        elsewhere = Elsewhere(self._device_workload.build, always=builds == "always") if builds != "never" else None
+        self._matrices = BuiltMatrices(problem, elsewhere=elsewhere)
         self._kernels: dict[str, LoadedKernel] = {}
         self._works: dict[str, tuple[LaunchWork, ...]] = {}
         """What was counted of the kernels of this batch, those that are no longer loaded among them."""
@@ -169,13 +177,20 @@ class LocalWorkbench:
         self._first = None
 
     def build(self, program: KernelProgram) -> Built | Rejected:
+        return self._built(program, self._matrices.get)
+
+    def build_first(self, program: KernelProgram) -> Built | Rejected:
+        return self._built(program, self._matrices.get_at_once)
+
+    def _built(self, program: KernelProgram, get: Callable[[KernelProgram], BuiltMatrix]) -> Built | Rejected:
         try:
-            matrix = self._matrices.get(program)
+            matrix = get(program)
             check_sizes(program, {**self._problem.sizes, **matrix.layout.sizes})
             bound = bind(program, matrix.layout, self._problem, self.description().num_sms)
         except InvalidProgram as error:
             return Rejected(message=error.message)
-        return Built(matrix.format_bytes + sum(bound.own_scratch.values()), matrix.conversion_ms)
+        format_bytes = matrix.format_bytes + sum(bound.own_scratch.values())
+        return Built(format_bytes, matrix.conversion_ms, matrix.built_on)
 
     def build_ahead(self, programs: Sequence[KernelProgram], limit_s: float) -> None:
         self._matrices.build_ahead(programs, limit_s)
@@ -252,7 +267,7 @@ class LocalWorkbench:
         """Raises MemoryDamaged."""
         self.draw_first()
         assert self._first is not None
-        kernel = self._loaded(program, binary)
+        kernel = self._loaded(program, binary, self._matrices.get_at_once)
         if isinstance(kernel, Rejected | RunFailure):
             return kernel
         try:
@@ -271,12 +286,15 @@ class LocalWorkbench:
             return Rejected(message="this device does not look at single accesses")
         return kernel.inspect(self._first)
 
-    def _loaded(self, program: KernelProgram, binary: Compiled) -> LoadedKernel | Rejected | Crashed:
+    def _loaded(
+        self, program: KernelProgram, binary: Compiled, get: Callable[[KernelProgram], BuiltMatrix] | None = None
+    ) -> LoadedKernel | Rejected | Crashed:
+        """`get`: where its format is had."""
         reason = breach(program, binary, deterministic=self.workload.deterministic)
         if reason:
             return Rejected(message=reason)
         try:
-            return self._device_workload.load(program, self._matrices.get(program), binary)
+            return self._device_workload.load(program, (get or self._matrices.get)(program), binary)
         except InvalidProgram as error:
             return Rejected(message=error.message)
 

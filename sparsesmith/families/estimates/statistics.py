@@ -8,6 +8,8 @@ from typing import Concatenate, ParamSpec, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from sparsesmith.families.axes import MAX_LITERAL_DIAGONALS
+from sparsesmith.families.estimates.suitability import dia_suits
 from sparsesmith.formats.building.numbering import numbered_by
 from sparsesmith.formats.building.windows import padding_in_windows
 from sparsesmith.formats.dia import diagonals_of
@@ -22,7 +24,7 @@ from sparsesmith.matrix.features import (
     narrow_share_of_rows,
     sell_padding,
 )
-from sparsesmith.matrix.pattern import Int32Array, Pattern
+from sparsesmith.matrix.pattern import Int32Array, Pattern, pieces
 
 SAMPLED_ROWS = 16
 ROWS_A_SAMPLE = 16384
@@ -150,16 +152,22 @@ class PatternStatistics:
             return True
         return narrow_share_of_nonzeros(self._spans, self.pattern, nnz_per_block) == 1.0
 
-    @cached_property
+    def rows_reach_within(self, columns: int) -> bool:
+        """Whether no row spans more columns than these: exact, as `row_reach`, and often known without it."""
+        if self._sampled_reach > columns:
+            return False
+        lowest, highest = self._outer_diagonals or (0, columns)
+        return highest - lowest < columns or self.row_reach <= columns
+
+    @property
     def row_reach(self) -> int:
         """Columns from the first to the last of a row, of the row that spans most: exact."""
-        first, last = self._spans
-        return int((last - np.minimum(first, last)).max()) + 1
+        return self._extents[0]
 
     @property
     def has_far_reaching_row(self) -> bool:
         """Whether a row alone spans more columns than 16 bits reach: then no slice and no block of rows is narrow."""
-        return self._sampled_reach > NARROW_REACH["u16"] or self.row_reach > NARROW_REACH["u16"]
+        return not self.rows_reach_within(NARROW_REACH["u16"])
 
     @cached_property
     def _sampled_reach(self) -> int:
@@ -170,13 +178,37 @@ class PatternStatistics:
         columns = self.pattern.col_indices
         return int((columns[offsets[rows + 1] - 1] - columns[offsets[rows]]).max(initial=-1)) + 1
 
-    @cached_property
+    @property
     def band(self) -> int:
         """Columns from the lowest to the highest diagonal in use: exact. Rows from a to b span at most b - a more."""
-        first, last = self._spans
-        rows = np.arange(self.pattern.num_rows, dtype=np.int32)
-        held = slice(None) if self.pattern.row_lengths.all() else last >= 0
-        return int((last - rows)[held].max()) - int((first - rows)[held].min()) + 1
+        if self._outer_diagonals is not None:
+            lowest, highest = self._outer_diagonals
+            return highest - lowest + 1
+        return self._extents[1]
+
+    @cached_property
+    def _outer_diagonals(self) -> tuple[int, int] | None:
+        """The lowest and the highest in use, where they are few: families list them all then, and no row need be looked
+        at for its span. None: nobody lists them."""
+        if not dia_suits(self.pattern) or self.diagonals > MAX_LITERAL_DIAGONALS:
+            return None
+        diagonals = diagonals_of(self.pattern)
+        return int(diagonals[0]), int(diagonals[-1])
+
+    @cached_property
+    def _extents(self) -> tuple[int, int]:
+        """`row_reach` and `band`, both in one pass over the rows."""
+        reach, lowest, highest = 0, self.pattern.num_cols, -self.pattern.num_rows
+        for piece in pieces(self.pattern.num_rows):
+            first, last = (spans[piece] for spans in self._spans)
+            rows = np.arange(piece.start, piece.stop, dtype=np.int32)
+            held = last >= 0
+            if not held.all():
+                first, last, rows = first[held], last[held], rows[held]
+            if rows.size:
+                reach = max(reach, int((last - first).max()) + 1)
+                lowest, highest = min(lowest, int((first - rows).min())), max(highest, int((last - rows).max()))
+        return reach, highest - lowest + 1
 
     @remembered
     def reach_of_nonzeros(self, count: int) -> int:

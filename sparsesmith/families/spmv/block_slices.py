@@ -29,7 +29,7 @@ from sparsesmith.families.text.residency import (
 )
 from sparsesmith.families.text.template import cuda_beside
 from sparsesmith.formats.bsell import vector_of
-from sparsesmith.formats.format import OneOf
+from sparsesmith.formats.format import OneOf, ParameterValue
 
 _CUDA = cuda_beside(__name__)
 
@@ -105,6 +105,8 @@ def _prospects(work: Work) -> Iterator[Prospect]:
         blocks_a_row = work.statistics.mean / cols / work.statistics.block_fill(rows, cols)
         lanes = (1, 2) if block_rows > SMALL_ROWS else (4, 2, 8, 1)
         sigmas = (1,) if work.statistics.sell_padding(32 * rows, 1) < 1.1 else (1, 256, 4096)
+        unrolls = {each: near(blocks_a_row / each, UNROLLS, 2) for each in lanes}
+        estimates = _Estimates(work, rows, cols, blocks_a_row)
         for values in combine(
             block_rows=(rows,),
             block_cols=(cols,),
@@ -117,12 +119,10 @@ def _prospects(work: Work) -> Iterator[Prospect]:
             keep=keeps(work.nnz * work.element_bytes / work.statistics.block_fill(rows, cols)),
             index=("u16", "i32") if _is_narrow(work, rows, cols, max(32, *sigmas)) else ("i32",),
         ):
-            if number(values, "unroll") in near(blocks_a_row / number(values, "lanes"), UNROLLS, 2):
-                padding = work.statistics.sell_padding(
-                    32 // number(values, "lanes") * rows, rows * number(values, "sigma")
-                )
-                if padding < MAX_ELL_PADDING:
-                    yield _sliced_blocks(work, values, padding, blocks_a_row)
+            if values["unroll"] in unrolls[number(values, "lanes")]:
+                estimated_us = estimates.of(values)
+                if estimated_us is not None:
+                    yield Prospect(estimated_us, values)
 
 
 def _is_narrow(work: Work, rows: int, cols: int, block_rows: int) -> bool:
@@ -130,15 +130,31 @@ def _is_narrow(work: Work, rows: int, cols: int, block_rows: int) -> bool:
     return work.statistics.pattern.num_cols <= 65536 * cols or work.statistics.narrow_slices(block_rows * rows, 1)
 
 
-def _sliced_blocks(work: Work, values: Values, padding: float, blocks_a_row: float) -> Prospect:
-    rows, cols, lanes = (number(values, name) for name in ("block_rows", "block_cols", "lanes"))
-    blocks = work.rows / rows * blocks_a_row * padding
-    size = blocks * (rows * cols * work.element_bytes + index_bytes(values["index"]))
-    longest = max(blocks_a_row, work.statistics.longest / cols)
-    chain = 2 + 2 * ceil(longest / (lanes * number(values, "unroll")))
-    instructions = blocks * (6 + 2.2 * rows * cols) / 32 + work.rows * lanes * 6 / 32
-    us = estimate(work, size * unkept_share(values), instructions, chain, work.rows / rows * lanes)
-    return Prospect(us, dict(values))
+class _Estimates:
+    """Of blocks of one shape, in microseconds: each once, whatever else a choice holds that is not looked at."""
+
+    def __init__(self, work: Work, rows: int, cols: int, blocks_a_row: float) -> None:
+        self._work, self._rows, self._cols, self._blocks_a_row = work, rows, cols, blocks_a_row
+        self._known: dict[tuple[ParameterValue, ...], float | None] = {}
+
+    def of(self, values: Values) -> float | None:
+        """None where it would store too much padding."""
+        key = values["lanes"], values["sigma"], values["unroll"], values["index"], values["keep"]
+        if key not in self._known:
+            self._known[key] = self._estimated(values)
+        return self._known[key]
+
+    def _estimated(self, values: Values) -> float | None:
+        work, rows, cols, lanes = self._work, self._rows, self._cols, number(values, "lanes")
+        padding = work.statistics.sell_padding(32 // lanes * rows, rows * number(values, "sigma"))
+        if padding >= MAX_ELL_PADDING:
+            return None
+        blocks = work.rows / rows * self._blocks_a_row * padding
+        size = blocks * (rows * cols * work.element_bytes + index_bytes(values["index"]))
+        longest = max(self._blocks_a_row, work.statistics.longest / cols)
+        chain = 2 + 2 * ceil(longest / (lanes * number(values, "unroll")))
+        instructions = blocks * (6 + 2.2 * rows * cols) / 32 + work.rows * lanes * 6 / 32
+        return estimate(work, size * unkept_share(values), instructions, chain, work.rows / rows * lanes)
 
 
 BSELL = Family(

@@ -28,8 +28,8 @@ def _row_indices(work: Work) -> tuple[ParameterValue, ...]:
     statistics, bytes_count = work.statistics, work.nnz >= BYTES_COUNT_NNZ and work.statistics.mean >= 3
     if bytes_count and statistics.has_far_reaching_row:
         return ("i32",)
-    eight: tuple[ParameterValue, ...] = ("u8",) if bytes_count and statistics.row_reach <= 256 else ()
-    if bytes_count and not statistics.narrow and statistics.row_reach <= 65536:
+    eight: tuple[ParameterValue, ...] = ("u8",) if bytes_count and statistics.rows_reach_within(256) else ()
+    if bytes_count and not statistics.narrow and statistics.rows_reach_within(65536):
         return (*eight, "u16_row", "i32")
     return (*eight, *indices(statistics.narrow))
 

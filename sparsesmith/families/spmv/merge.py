@@ -77,8 +77,8 @@ def _prospects(work: Work) -> Iterator[Prospect]:
 
 def _segment_indices(work: Work) -> tuple[ParameterValue, ...]:
     """Column widths that segments of some length may allow."""
-    near_rows = work.nnz >= BYTES_COUNT_NNZ and work.statistics.row_reach <= 256
-    sixteen = work.statistics.narrow or work.statistics.row_reach <= 65536
+    near_rows = work.nnz >= BYTES_COUNT_NNZ and work.statistics.rows_reach_within(256)
+    sixteen = work.statistics.narrow or work.statistics.rows_reach_within(65536)
     return ("u8", *indices(sixteen)) if near_rows else indices(sixteen)
 
 

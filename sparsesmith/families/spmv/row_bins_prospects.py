@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
+import numpy as np
+import numpy.typing as npt
+
 from sparsesmith.families.estimates.cost import (
     BYTES_COUNT_NNZ,
     Prospect,
@@ -16,8 +19,8 @@ from sparsesmith.families.estimates.cost import (
 )
 from sparsesmith.formats.bin_limits import MAX_CUTS, Limits
 from sparsesmith.formats.building.high_bits import HIGH_BITS
-from sparsesmith.formats.format import ParameterValue, has_too_many_slots
-from sparsesmith.formats.row_bins import WARP, Bin, cut_bins, is_narrow
+from sparsesmith.formats.format import NARROW_REACH, ParameterValue, has_too_many_slots
+from sparsesmith.formats.row_bins import WARP, Bin, cut_bins, is_narrow, rows_of_bins
 
 MOST_IN_FLIGHT = 16
 """Slots of a lane that are loaded together."""
@@ -68,18 +71,29 @@ class _Narrowness:
         self._always = work.statistics.narrow
         self._never = not self._always and work.statistics.has_far_reaching_row
         self._known: dict[tuple[int, ...], list[tuple[tuple[int, ...], bool]]] = {}
+        self._rows: dict[tuple[int, ...], list[npt.NDArray[np.intp]]] = {}
+        """Of the bins of the widths that were asked for last."""
 
     def of(self, bins: tuple[Bin, ...]) -> bool:
         if self._always or self._never:
             return self._always
-        known = self._known.setdefault(tuple(bin_.width for bin_ in bins), [])
+        widths = tuple(bin_.width for bin_ in bins)
+        known = self._known.setdefault(widths, [])
         lanes = tuple(bin_.lanes for bin_ in bins)
         for others, is_one in known:
             finer, coarser = (lanes, others) if is_one else (others, lanes)
             if all(fine >= coarse for fine, coarse in zip(finer, coarser, strict=True)):
                 return is_one
-        known.append((lanes, is_narrow(self._statistics.pattern, bins, self._statistics.band)))
+        known.append((lanes, self._looked_at(bins, widths)))
         return known[-1][1]
+
+    def _looked_at(self, bins: tuple[Bin, ...], widths: tuple[int, ...]) -> bool:
+        pattern, band = self._statistics.pattern, self._statistics.band
+        if len(bins) == 1 and bins[0].rows_per_warp + band <= NARROW_REACH["u16"]:
+            return True
+        if widths not in self._rows:
+            self._rows = {widths: rows_of_bins(pattern, bins)}
+        return is_narrow(pattern, bins, band, self._rows[widths])
 
 
 def row_bins(work: Work) -> Iterator[Prospect]:

@@ -89,15 +89,18 @@ def _runs(sectors: npt.NDArray[np.integer]) -> int:
     return int(np.count_nonzero(np.diff(sectors, axis=1))) + len(sectors)
 
 
-def _tiled(work: Work, values: Values, threads: int, *, launches: int = 1, sorts: bool = False) -> Prospect:
-    """As `_tiled_us`, with what it does not look at: loads, and the sequence of rows, which costs a little."""
-    looked_at = tuple(values[name] for name in ("items", "lanes", "rows", "long", "index"))
-    key = (_tiled, work.element_bytes, work.num_dense_cols, threads, launches, sorts, *looked_at)
+def _tiled(
+    work: Work, values: dict[str, ParameterValue], threads: int, *, launches: int = 1, sorts: bool = False
+) -> Prospect:
+    """As `_tiled_us`, with what it does not look at: loads, and the sequence of rows, which costs a little. `values`
+    become the prospect's."""
+    looked_at = values["items"], values["lanes"], values["rows"], values["long"], values["index"]
+    key = (_tiled, work.element_bytes, work.num_dense_cols, threads, launches, sorts, looked_at)
     us = work.statistics.answers.get(key)
     if not isinstance(us, float):
         us = work.statistics.answers[key] = _tiled_us(work, values, threads, launches=launches, sorts=sorts)
     penalty = 1.0 if values.get("sequence", "natural") == "natural" else 1.04
-    return Prospect(us * penalty, dict(values))
+    return Prospect(us * penalty, values)
 
 
 def _tiled_us(work: Work, values: Values, threads: int, *, launches: int, sorts: bool) -> float:
@@ -163,9 +166,10 @@ def _choices(work: Work, threads: int, items: int, *, sorts: bool = False) -> It
 
 def _sequenced(work: Work, choices: Iterator[dict[str, ParameterValue]]) -> Iterator[dict[str, ParameterValue]]:
     """Each choice with rows as they are, and some with rows in another sequence."""
+    first_load, narrow = loads(work)[0], work.statistics.narrow
     for values in choices:
         yield {**values, "sequence": "natural"}
-        if values["load"] == loads(work)[0] and (values["index"] == "u16") == work.statistics.narrow:
+        if values["load"] == first_load and (values["index"] == "u16") == narrow:
             for sequence in ("length", "column"):
                 yield {**values, "sequence": sequence}
 
