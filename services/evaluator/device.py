@@ -48,9 +48,10 @@ Starts = Mapping[str, Array]
 Timing = MeasuredTiming | EstimatedTiming
 
 RunFailure = Mismatch | Crashed | TimedOut
+"""What a kernel can do wrong when it runs."""
+
 BuildsFormats = Literal["never", "at_once", "always"]
 """For which programs a device builds the formats: none, those whose kernel is wanted at once, all."""
-"""What a kernel can do wrong when it runs."""
 
 ALIGNMENT_BYTES = 256
 """Every buffer a kernel sees starts at a multiple of this, as with cudaMalloc; kernels may rely on it."""
