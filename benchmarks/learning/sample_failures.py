@@ -11,17 +11,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.origin import ROOT, command, machine, source_commit
-from services.evaluator.compiling.compiler import Compiler
-from services.evaluator.devices import device_process, inspections_beside
 from services.evaluator.jobs import Grader
-from services.evaluator.local import HeldMatrix
+from services.evaluator.local import HeldMatrix, grader_here
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.matrix.pack import read_pack
 from sparsesmith.matrix.pattern import Pattern
@@ -78,13 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
     patterns = dict(read_pack(options.pack, {line["pattern"] for line in asked}))
     lines = [line for line in asked if patterns[line["pattern"]].nnz <= options.max_nnz]
     tallies: dict[tuple[str, str], Tally] = {}
-    settings = EvaluatorSettings(device="interpreter")
-    with (
-        closing(device_process(settings)) as process,
-        Compiler(1, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,
-        inspections_beside(settings, process.start(), waits=True) as inspections,
-    ):
-        grader = Grader(process, compiler, inspections=inspections)
+    with grader_here(EvaluatorSettings(device="interpreter")) as grader:
         for line in lines:
             tally = tallies.setdefault((line["operation"], line["element_type"]), Tally())
             times = Counter(line["programs"])

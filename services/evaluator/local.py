@@ -10,10 +10,11 @@ import argparse
 import logging
 import os
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.errors import InvalidOption, NotFound, SparsesmithError
@@ -25,6 +26,9 @@ from sparsesmith_proto.api import EvaluationAnswer
 from sparsesmith_proto.evaluation import EvaluationJob
 from sparsesmith_proto.kernel import Candidate, UserWritten, Workload
 from sparsesmith_proto.words import ElementType, ValuesOption
+
+if TYPE_CHECKING:
+    from services.evaluator.jobs import Grader
 
 BAD_QUESTION = 2
 
@@ -84,19 +88,25 @@ def held_matrix(path: Path, values: ValuesOption, element_type: ElementType) -> 
     return HeldMatrix(pattern, fixed_values(given, element_type))
 
 
-def graded(job: EvaluationJob, held: HeldMatrix) -> EvaluationAnswer:
+@contextmanager
+def grader_here(settings: EvaluatorSettings) -> "Iterator[Grader]":
     """Starts the device and a compiler, and ends them."""
     from services.evaluator.compiling.compiler import Compiler
     from services.evaluator.devices import device_process, inspections_beside
     from services.evaluator.jobs import Grader
 
-    settings = EvaluatorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     with (
         closing(device_process(settings)) as process,
         Compiler(1, timeout_s=settings.compile_limit_s, confinement=settings.confinement) as compiler,
         inspections_beside(settings, process.start(), waits=True) as inspections,
     ):
-        report = Grader(process, compiler, inspections=inspections).grade(job, held)
+        yield Grader(process, compiler, inspections=inspections)
+
+
+def graded(job: EvaluationJob, held: HeldMatrix) -> EvaluationAnswer:
+    """By this machine's device, which is started for it."""
+    with grader_here(EvaluatorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))) as grader:
+        report = grader.grade(job, held)
     return EvaluationAnswer(
         workload=job.workload, evaluation=report.evaluations[0], baselines=report.baselines, device=report.device
     )

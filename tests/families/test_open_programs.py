@@ -1,16 +1,12 @@
 """Families write what follows from the matrix by name: filled in, it is the text that they write with its numbers."""
 
 import itertools
-from contextlib import closing
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from services.evaluator.compiling.compiler import Compiler
-from services.evaluator.devices import device_process
-from services.evaluator.jobs import Grader
-from services.evaluator.local import HeldMatrix
+from services.evaluator.local import HeldMatrix, grader_here
 from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.families import FAMILIES, FamilyInstance, propose
 from sparsesmith.families.fixed.rows import FIXED_FAMILIES
@@ -114,9 +110,7 @@ def graded(pattern: Pattern, operation: Operation, num_dense_cols: int, *program
         Candidate(candidate_id=str(number), program=program, origin=UserWritten())
         for number, program in enumerate(programs)
     )
-    settings = EvaluatorSettings(device="interpreter")
-    with closing(device_process(settings)) as process, Compiler(1, timeout_s=60) as compiler:
-        process.start()
-        job = EvaluationJob(job_id="here", workload=workload, candidates=candidates)
-        report = Grader(process, compiler).grade(job, HeldMatrix(pattern, None))
+    job = EvaluationJob(job_id="here", workload=workload, candidates=candidates)
+    with grader_here(EvaluatorSettings(device="interpreter")) as grader:
+        report = grader.grade(job, HeldMatrix(pattern, None))
     return [each.outcome for each in report.evaluations]

@@ -64,9 +64,7 @@ class Cut:
     @property
     def part(self) -> str:
         """Which of a row's groups a thread belongs to."""
-        if self.splits.value == 1:
-            return "0"
-        return f"threadIdx.x % {self.splits}" if self.tile.lanes == 1 else f"threadIdx.x / {self.lanes} % {self.splits}"
+        return "0" if self.splits.value == 1 else f"{group(self.tile, self.lanes)} % {self.splits}"
 
     @property
     def row(self) -> str:
@@ -121,9 +119,9 @@ def grid_of(blocks: str, tile: DenseTile, tiles: Fact | None = None) -> str:
     return f"num_sms,ceil_div({blocks},num_sms){side_by_side}"
 
 
-def group(tile: DenseTile) -> str:
-    """The number of a thread's group within the block."""
-    return "threadIdx.x" if tile.lanes == 1 else f"threadIdx.x / {tile.lanes}"
+def group(tile: DenseTile, lanes: Fact | None = None) -> str:
+    """The number of a thread's group within the block. `lanes`: that number where a text names it."""
+    return "threadIdx.x" if tile.lanes == 1 else f"threadIdx.x / {lanes or tile.lanes}"
 
 
 def may_store(tile: DenseTile) -> str:
