@@ -15,7 +15,8 @@ whole work on the interpreter, with nothing to tell a launch by, does it in ever
 compiled better (a `volatile` left out lets loads run ahead), and no finding. What gets far attracts more of
 its kind: pairs of deed and detour that came past the text are tried again with other disguises, twice as often. The result
 file holds how far it came, so that the command goes on where it was stopped, and judges again first what it had accepted;
-one of another grammar is begun anew.
+one of another grammar is begun anew. At the end what stands accepted is judged once more with nothing beside it, its twin timed anew: workers
+that share a GPU disturb each other's times.
 """
 
 import argparse
@@ -199,6 +200,7 @@ def main() -> None:
             runs = [threads.submit(campaign.run, attacker) for attacker in attackers]
             for run in runs:
                 run.result()
+        campaign.judge_again(Attacker(workload, workbenches[0], compiler, twins, inspections))
     campaign.write()
     state = campaign.state
     print(f"{state['num_attempts']} attempts: {state['stages']}; accepted: {state['num_accepted']}")

@@ -23,7 +23,7 @@ from sparsesmith.operations.task import Task
 from sparsesmith.operations.texts import element_types_of
 from sparsesmith_proto.kernel import Workload
 
-MOST_OPERATIONS = 10**9
+MOST_OPERATIONS = 10**12
 """Of what our own reference computes on the host to compare."""
 NOT_OURS = ("bubble_sort",)
 """Its algorithm is prescribed, which no result shows."""
