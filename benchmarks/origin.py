@@ -13,7 +13,9 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def source_commit() -> str:
-    """Of the code, as git says; `unknown` outside a checkout."""
+    """Of the code: as SPARSESMITH_COMMIT says, which tells it outside a checkout, else git; `unknown` without both."""
+    if told := os.environ.get("SPARSESMITH_COMMIT"):
+        return told
     run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False)
     return run.stdout.strip() or "unknown"
 
