@@ -39,11 +39,18 @@ def gpu() -> None:
 
 
 @pytest.fixture(scope="session")
-def device(gpu: None) -> Iterator["CudaDevice"]:
-    """A device in this process: for kernels that do no harm."""
+def device_here(gpu: None) -> Iterator["CudaDevice"]:
     device = make_device()
     yield device
     device.close()
+
+
+@pytest.fixture
+def device(device_here: "CudaDevice") -> "CudaDevice":
+    """A device in this process: for kernels that do no harm. An evaluator's process has one device, whose stream stays
+    the thread's; here other tests' code has streams of its own."""
+    device_here.stream.use()
+    return device_here
 
 
 @pytest.fixture(scope="session")

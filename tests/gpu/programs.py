@@ -8,6 +8,7 @@ import scipy.sparse
 
 from services.evaluator.candidates import parse_candidate
 from services.evaluator.compiling.compiler import Compiled, CompileError, compile_program
+from services.evaluator.device import BuildsFormats
 from services.evaluator.evaluation import evaluate_kernel
 from services.evaluator.isolation.workbench import Workbench
 from services.evaluator.race import Race
@@ -25,11 +26,11 @@ CSR_ARGUMENTS = (
 )
 
 
-def make_device(known: DeviceDescription | None = None) -> "CudaDevice":
+def make_device(known: DeviceDescription | None = None, builds_formats: BuildsFormats = "never") -> "CudaDevice":
     """The first GPU; CuPy is imported only here."""
     from services.evaluator.cuda.device import CudaDevice
 
-    return CudaDevice(known=known)
+    return CudaDevice(known=known, builds_formats=builds_formats)
 
 
 def make_pattern(num_rows: int = 3000, num_cols: int = 2500, density: float = 0.01, seed: int = 1) -> Pattern:

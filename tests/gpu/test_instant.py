@@ -1,13 +1,14 @@
 """On a GPU: a kernel at once, from the choice to its one check, and the full protocol behind it in the same child."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from benchmarks.measure.instant import candidate_of, named_patterns
 from services.evaluator.compiling.compiler import Compiler
-from services.evaluator.isolation.sandbox import DeviceProcess
+from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix
 from sparsesmith.formats.on_device.catalogue import FORMATS
@@ -18,13 +19,22 @@ from sparsesmith_proto.evaluation import EvaluationJob, InstantJob
 from sparsesmith_proto.kernel import Checked, Mismatch, Passed
 from tests.evaluator.grading_tools import make_candidate
 from tests.gpu import programs
-from tests.gpu.programs import make_pattern, make_workload
+from tests.gpu.programs import make_device, make_pattern, make_workload
 
 pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = named_patterns(2e5)
 """Large enough for the device to build formats."""
+
+
+@pytest.fixture(scope="module")
+def building(gpu: None) -> Iterator[DeviceProcess]:
+    """A device that builds formats itself where a kernel is wanted at once."""
+    process = DeviceProcess(partial(make_device, builds_formats="at_once"), StageLimits(check_s=8, time_s=20))
+    process.start()
+    yield process
+    process.close()
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +46,13 @@ def compiler() -> Iterator[Compiler]:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_the_models_choice_is_checked_at_once_and_passes_the_full_protocol(
-    name: str, sandbox: DeviceProcess, compiler: Compiler
+    name: str, building: DeviceProcess, compiler: Compiler
 ) -> None:
     pattern = PATTERNS[name]
     workload = make_workload(pattern)
     cost = CostModels(ROOT / "models" / "cost-h200").expected("spmv")
     candidate = candidate_of(next(choices(Problem(workload, pattern), cost)), "lead")
-    grader, held = Grader(sandbox, compiler), HeldMatrix(pattern, None)
+    grader, held = Grader(building, compiler), HeldMatrix(pattern, None)
     report = grader.hand_out(InstantJob(job_id="now", workload=workload, candidate=candidate), held)
     assert isinstance(report.outcome, Checked), report.outcome
     assert {"upload", "format", "input", "compile_wait", "check"} <= report.stages_ms.keys()

@@ -13,12 +13,13 @@ import pytest
 from sparsesmith.artifacts.exports import exported
 from sparsesmith.artifacts.launcher import current_architecture
 from sparsesmith.artifacts.task_launcher import TaskFunction
-from sparsesmith.operations import operations
+from sparsesmith.operations import Problem, operations
 from sparsesmith.operations.imported.folder import VARIABLE
 from sparsesmith_proto.kernel import Workload
 from tests.artifacts.answers import report_of
 from tests.artifacts.test_task_artifacts import BUILT
-from tests.evaluator.references.problems import NORM, SCALED, WEIGHTED, definition, workload, written_definition
+from tests.evaluator.references.problems import MATMUL, NORM, SCALED, WEIGHTED, definition, workload, written_definition
+from tests.operations.checked import filled
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
@@ -37,9 +38,11 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from services.evaluator.references.importing import ImportOptions, import_task
 
     (tmp_path / "weighted.py").write_text(SCALED)
+    (tmp_path / "product.py").write_text(MATMUL)
     norm = written_definition(tmp_path, definition(), workload())
     with ReferenceProcess(ReferenceLimits()) as references:
         import_task(tmp_path / "weighted.py", tmp_path / "tasks", ImportOptions("weighted", {"rows": 6}), references)
+        import_task(tmp_path / "product.py", tmp_path / "tasks", ImportOptions("product"), references)
         import_task(norm, tmp_path / "tasks", ImportOptions(), references)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "tasks"))
     operations.cache_clear()
@@ -113,10 +116,10 @@ def test_kernelbench_agrees_with_an_exported_model() -> None:
     if not checkout:
         pytest.skip("SPARSESMITH_KERNELBENCH names no checkout")
     from benchmarks.judging.suite_evaluators import asked_kernelbench
-    from sparsesmith.operations.imported.constants import text_with_constants
 
-    reference, answer = text_with_constants(SCALED, {"rows": 6}), export_of(WEIGHTED, operation="weighted")
-    said = asked_kernelbench(Path(checkout), reference, answer)
+    problem = Problem(Workload(operation="product", element_type="float32"))
+    answer = export_of(filled(problem, problem.operation.programs["naive"]), operation="product")
+    said = asked_kernelbench(Path(checkout), MATMUL, answer)
     assert said["agrees"], said
-    wrong = answer + "\nModelNew.forward = lambda self, x, scale, keep: x.sum(dim=1)\n"
-    assert not asked_kernelbench(Path(checkout), reference, wrong)["agrees"]
+    wrong = answer + "\nModelNew.forward = lambda self, a, b: a.sum() + b.sum()\n"
+    assert not asked_kernelbench(Path(checkout), MATMUL, wrong)["agrees"]
