@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +31,7 @@ from benchmarks.origin import ROOT, folder_of, source_commit
 from sparsesmith.artifacts.launcher import current_architecture, import_cupy
 from sparsesmith.errors import Unavailable
 from sparsesmith.matrix.pattern import pattern_from_scipy
+from sparsesmith.operations import Problem
 from sparsesmith.operator import Operator
 from sparsesmith.operator.backend import BoundProduct
 from sparsesmith.operator.directions import direction_of, plain_program
@@ -38,6 +40,7 @@ from sparsesmith.operator.host import HostBackend
 from sparsesmith.operator.image import as_bytes, support_cubin
 from sparsesmith.operator.native.build import SOURCES, build, c_compiler
 from sparsesmith.operator.native.library import LIBRARY_VARIABLE, NativeOperator
+from sparsesmith.tuning.grid import Grid, grid_of_problem
 from sparsesmith_proto.kernel import Workload
 
 LOOP = """
@@ -47,6 +50,14 @@ double ns_a_call(const sparsesmith_op* op, double beta, void* x, void* y, void* 
   struct timespec start, end;
   clock_gettime(CLOCK_MONOTONIC, &start);
   for (int i = 0; i < calls; i++) if (sparsesmith_op_apply(op, 1.0, x, beta, y, stream)) return -1;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  return ((end.tv_sec - start.tv_sec) * 1e9 + (end.tv_nsec - start.tv_nsec)) / calls;
+}
+typedef int (*Launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+double ns_a_launch(Launch launch, void* function, void* stream, int calls) {
+  struct timespec start, end;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  for (int i = 0; i < calls; i++) if (launch(function, 1, 1, 1, 32, 1, 1, 0, stream, 0, 0)) return -1;
   clock_gettime(CLOCK_MONOTONIC, &end);
   return ((end.tv_sec - start.tv_sec) * 1e9 + (end.tv_nsec - start.tv_nsec)) / calls;
 }
@@ -143,14 +154,32 @@ def _host_times(matrix: Any, architecture: str, calls: int, turns: int) -> dict[
         scaled = min(in_c(1) for _ in range(turns))
         apart = _own_stream()
         by_itself = None if apart is None else min(in_c(0, int(apart.ptr)) for _ in range(turns))
+        alone = None if apart is None else _empty_launch_us(loop, int(apart.ptr), calls, turns, wait)
     by_ctypes = min(_us_a_call(lambda: operator.apply(x, y, 0), calls, wait) for _ in range(turns))
     found = {"c": plain, "c_scaled": scaled, "ctypes": by_ctypes}
-    if by_itself is not None:
-        found["c_own_stream"] = by_itself
+    if by_itself is not None and alone is not None:
+        found |= {"c_own_stream": by_itself, "driver_empty_launch": alone}
     if STAND_IN in os.environ:
         found["python_out"] = _python_us(matrix, operator, calls, turns)
     operator.close()
     return found
+
+
+def _empty_launch_us(loop: ctypes.CDLL, stream: int, calls: int, turns: int, wait: Callable[[], None]) -> float:
+    """The driver's own price of a launch: of a kernel without arguments that does nothing."""
+    kernel = import_cupy().RawKernel('extern "C" __global__ void nothing() {}', "nothing")
+    launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p)
+    loop.ns_a_launch.restype = ctypes.c_double
+    loop.ns_a_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+
+    def once() -> float:
+        ns = float(loop.ns_a_launch(launch, int(kernel.kernel.ptr), stream, calls))
+        wait()
+        if ns < 0:
+            raise Unavailable("an empty launch was refused")
+        return ns / 1e3
+
+    return min(once() for _ in range(turns))
 
 
 def _python_us(matrix: Any, native: NativeOperator, calls: int, turns: int) -> float:
@@ -221,24 +250,48 @@ def _on_the_gpu(turns: int) -> dict[str, Any]:
     values = cupy.ones(large.nnz, "float32")
     plain = _gpu_us(lambda: operator.matvec(x, out=y), turns)
     scaled = _gpu_us(lambda: operator.matvec(x, out=y, alpha=2, beta=1), turns)
-    update_us = _gpu_us(lambda: operator.update_values(values), turns)
-    return {
+    found = {
         "python_us_a_call": python,
         "scaled_over_plain": scaled / plain,
-        "update_values_gbs": values.nbytes * 2 / update_us / 1e3,
         "large_nnz": int(large.nnz),
+        "copy_gbs": 2
+        * values.nbytes
+        / _gpu_us(lambda: values.copy(), turns, behind=lambda: operator.matvec(x, out=y))
+        / 1e3,
     }
+    for name, program in {"copied": plain_program(_workload(large)), "gathered": _in_bins(large)}.items():
+        held = _operator(large, program)
+        held.matvec(x, out=y)
+        us = _gpu_us(partial(held.update_values, values), turns, behind=partial(held.matvec, x, out=y))
+        moved = 2 * values.nbytes + (4 * large.nnz if name == "gathered" else 0)
+        found[f"update_values_{name}"] = {"us": us, "gbs": moved / us / 1e3}
+        held.close()
+    return found
 
 
 _IN_FLIGHT = 500
 """Calls before the device is waited for: its queue must not be full."""
+_AHEAD, _MEASURED = 400, 60
+"""Products put before what is timed, and calls timed."""
 
 
-def _operator(matrix: Any) -> Operator:
+def _workload(matrix: Any) -> Workload:
+    return Workload(pattern=pattern_from_scipy(matrix).digest, operation="spmv", element_type="float32")
+
+
+def _in_bins(matrix: Any) -> str:
+    """A program whose format stores values in an order of its own: rows by their lengths, a slot for each lane."""
+    grid = grid_of_problem(Problem(_workload(matrix), pattern_from_scipy(matrix)))
+    assert isinstance(grid, Grid)
+    number = next(place for place, each in enumerate(grid.prospects) if each.family.name == "row_bins")
+    return grid.instance(number).program
+
+
+def _operator(matrix: Any, program: str | None = None) -> Operator:
     from tests.artifacts.answers import make_report
 
-    workload = Workload(pattern=pattern_from_scipy(matrix).digest, operation="spmv", element_type="float32")
-    return Operator(make_report(matrix, plain_program(workload)), matrix)
+    workload = _workload(matrix)
+    return Operator(make_report(matrix, program or plain_program(workload)), matrix)
 
 
 def _of_cupyx(matrix: Any) -> Any:
@@ -247,19 +300,22 @@ def _of_cupyx(matrix: Any) -> Any:
     return csr_matrix(matrix.astype(np.float32))
 
 
-def _gpu_us(call: Callable[[], Any], turns: int) -> float:
-    """The least of some means, by events."""
+def _gpu_us(call: Callable[[], Any], turns: int, behind: Callable[[], Any] | None = None) -> float:
+    """The least of some means, by events. `behind`: work put before, so that the GPU waits for no call of the host's."""
     cupy = import_cupy()
     call()
     times: list[float] = []
     for _ in range(turns):
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        for _ in range(_AHEAD if behind else 0):
+            assert behind is not None
+            behind()
         start.record()
-        for _ in range(100):
+        for _ in range(_MEASURED):
             call()
         end.record()
         end.synchronize()
-        times.append(float(cupy.cuda.get_elapsed_time(start, end)) * 10)
+        times.append(float(cupy.cuda.get_elapsed_time(start, end)) * 1e3 / _MEASURED)
     return min(times)
 
 
