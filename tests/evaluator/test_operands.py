@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from services.evaluator.checking.draws import FULL_CHECK, choose_draws, draw, system_generator
+from services.evaluator.checking.draws import FULL_CHECK, choose_draws, draw, kinds_of, most_draws, system_generator
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import fixed_values
 from sparsesmith.operations import Problem
@@ -89,6 +89,14 @@ def test_two_draws_are_never_alike() -> None:
 
 def test_all_five_draws_are_taken_where_the_device_affords_them() -> None:
     assert choose_draws(1000, 1000 * FULL_CHECK, system_generator()) == ALL_DRAWS
+
+
+@pytest.mark.parametrize(("n", "expected"), [(2**20, 6), (2**27, 4), (2**28, 2), (2**30, 2)])
+def test_of_a_large_task_fewer_draws_are_made_than_there_are_kinds(n: int, expected: int) -> None:
+    problem = Problem(Workload(operation="relu", element_type="float32", axes={"n": n}))
+    names = choose_draws(1, FULL_CHECK * 2, system_generator(), kinds_of(problem), most_draws(problem))
+    assert len(set(names)) == len(names) == expected
+    assert names[0] == kinds_of(problem)[0]
 
 
 @pytest.mark.parametrize(("affordable", "expected"), [(9, 4), (4, 2), (1, 2), (0, 2)])

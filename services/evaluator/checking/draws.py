@@ -44,6 +44,9 @@ MIXED = "mixed"
 MIN_DRAWS = 2
 """Fewer are never drawn, however large the matrix."""
 
+MAX_DRAWN = 2**30
+"""Entries of operands that all draws of a task have together. They are made on the host: of larger tasks there are fewer."""
+
 FULL_CHECK = 10
 """Executions of the program when all five draws are used, each twice."""
 
@@ -57,19 +60,32 @@ def system_generator() -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(32), "little")))
 
 
+def most_draws(problem: Problem) -> int:
+    """How many draws there are at once at most: of a task MAX_DRAWN entries; those of a matrix are small beside it."""
+    everything = max(len(CHECKED_DRAWS), len(kinds_of(problem)))
+    if problem.matrix is not None:
+        return everything
+    return max(MIN_DRAWS, min(everything, MAX_DRAWN // max(problem.num_elements, 1)))
+
+
 def choose_draws(
-    num_products: int, max_products: int, generator: np.random.Generator, names: Sequence[str] | None = None
+    num_products: int,
+    max_products: int,
+    generator: np.random.Generator,
+    names: Sequence[str] | None = None,
+    most: int | None = None,
 ) -> tuple[str, ...]:
     """Names of the draws for a workload of `num_products` multiply-adds: all where the device affords it.
 
     A device that affords fewer than FULL_CHECK executions (the interpreter on a large matrix) gets the first, which is
-    timed, and a random choice of the others, MIN_DRAWS in all at least. `names`: those of the problem (`kinds_of`).
+    timed, and a random choice of the others, MIN_DRAWS in all at least. `names`: those of the problem (`kinds_of`);
+    `most`: no more than so many (`most_draws`).
     """
     known = CHECKED_DRAWS if names is None else tuple(names)
-    affordable = max_products // max(num_products, 1)
-    if affordable >= 2 * len(known):
+    count = min(len(known) if most is None else most, max_products // max(num_products, 1) // 2)
+    if count >= len(known):
         return known
-    num_others = max(MIN_DRAWS, min(len(known), affordable // 2)) - 1
+    num_others = max(MIN_DRAWS, count) - 1
     return (known[0], *generator.choice(known[1:], size=min(num_others, len(known) - 1), replace=False).tolist())
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from cupy.cuda import memory, runtime
 
 from services.evaluator.checking.correctness import judge
-from services.evaluator.checking.draws import kinds_of
+from services.evaluator.checking.draws import kinds_of, most_draws
 from services.evaluator.compiling.toolchain import toolchain_versions
 from services.evaluator.cuda.arena import Placement, random_placement
 from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_memory_gbs
@@ -22,7 +22,7 @@ from services.evaluator.cuda.building import MIN_NNZ, CudaMachine
 from services.evaluator.cuda.carriers import NARROW, carrier_of
 from services.evaluator.cuda.clocks import Clocks
 from services.evaluator.cuda.draws import DeviceDraws, largest_error
-from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, NUM_FRESH, HostDraws
+from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, HostDraws, num_fresh
 from services.evaluator.cuda.kernel import CudaKernel
 from services.evaluator.cuda.large_products import multiplied_on_device
 from services.evaluator.cuda.launch import LaunchRefused, cuda_errors
@@ -66,8 +66,8 @@ MAX_PRODUCTS = 10**14
 """Multiply-adds to check one candidate: no bound in practice, a GPU does them in seconds."""
 _LAYOUT_SHARE = 8
 """Uploaded formats of one workload may take this fraction of the memory (one eighth)."""
-_RESIDENT_DRAWS = 7
-"""Those of a batch, one to change, and those that baselines are checked on."""
+_DRAWS_BESIDE = 2
+"""Beside those of a batch: what changes, and what baselines are checked on."""
 _CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
 
 
@@ -389,13 +389,15 @@ def resident_bytes(problem: Problem) -> int:
     if not is_product(problem):
         a_draw = problem.operand_bytes + 3 * 8 * problem.num_results
         judged = min(NUM_CHANGED * 3 * 8 * problem.num_results, MAX_CHANGED_BYTES)
-        return (_RESIDENT_DRAWS + NUM_FRESH) * a_draw + judged + 3 * (problem.operand_bytes + problem.compared_bytes)
+        num_draws = _DRAWS_BESIDE + most_draws(problem) + num_fresh(problem)
+        of_matrix = 0 if problem.matrix is None else problem.compared_bytes
+        return num_draws * a_draw + judged + 3 * (problem.operand_bytes + of_matrix)
     pattern, element_bytes = problem.pattern, ELEMENTS[problem.element_type].num_bytes
     columns = problem.workload.num_dense_cols
     of_pattern = 4 * (pattern.nnz + pattern.num_rows + 1)
     a_draw = pattern.nnz * element_bytes + columns * (pattern.num_cols * element_bytes + 3 * 8 * pattern.num_rows)
     a_program = 3 * pattern.nnz * (element_bytes + 8) + columns * element_bytes * (pattern.num_cols + pattern.num_rows)
-    return of_pattern + _RESIDENT_DRAWS * a_draw + a_program
+    return of_pattern + (_DRAWS_BESIDE + most_draws(problem)) * a_draw + a_program
 
 
 def _text(name: bytes | str) -> str:

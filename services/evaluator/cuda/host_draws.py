@@ -15,7 +15,7 @@ import numpy as np
 
 from services.evaluator.checking.changes import Change, changes
 from services.evaluator.checking.draws import draw as draw_inputs
-from services.evaluator.checking.draws import kinds_of, system_generator
+from services.evaluator.checking.draws import kinds_of, most_draws, system_generator
 from services.evaluator.cuda.carriers import carried, uncarried
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.residents import HeldDraws
@@ -31,6 +31,11 @@ MAX_CHANGED_BYTES = 4 << 30
 """Device memory of what changed draws are judged by."""
 NUM_FRESH = 3
 """Draws with everything new, of the kind that is timed."""
+
+
+def num_fresh(problem: Problem) -> int:
+    """Of those for a problem: two at least, so that one can follow another."""
+    return min(NUM_FRESH, most_draws(problem))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +95,7 @@ class HostDraws:
         number = max(1, min(NUM_CHANGED, MAX_CHANGED_BYTES // max(judged, 1)))
         made = changes(self._problem, host, number, self._generator, CHANGES_LIMIT_S)
         self.changed = tuple(self._changed(each) for each in made)
-        fresh = (draw_inputs(host.name, self._problem, self._generator) for _ in range(NUM_FRESH))
+        fresh = (draw_inputs(host.name, self._problem, self._generator) for _ in range(num_fresh(self._problem)))
         self.fresh = tuple(self._held.hold(_uploaded(each)) for each in fresh)
 
     def _changed(self, change: Change) -> DeviceChange:

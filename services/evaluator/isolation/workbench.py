@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from services.evaluator.adverse import slowest
 from services.evaluator.checking.correctness import Correct, MemoryDamaged, check, check_as_timed
-from services.evaluator.checking.draws import choose_draws, kinds_of, system_generator
+from services.evaluator.checking.draws import choose_draws, kinds_of, most_draws, system_generator
 from services.evaluator.checking.repetition import Bits, num_runs, repeated_bits
 from services.evaluator.compiling.contract.breach import breach
 from services.evaluator.device import (
@@ -200,11 +200,12 @@ class LocalWorkbench:
             return
         self._device_workload.vouch()
         num_products, kinds = self._problem.num_products, kinds_of(self._problem)
-        names = choose_draws(num_products, self._device_workload.max_products, self._generator, kinds)
+        most, affordable = most_draws(self._problem), self._device_workload.max_products
+        names = choose_draws(num_products, affordable, self._generator, kinds, most)
         names = tuple(dict.fromkeys((*names, *adverse_draws(self._problem.operation))))
         self._draws = tuple(map(self._device_workload.draw, names))
         self._seal = self._device_workload.seal(self._draws)
-        everything_fits = self._device_workload.max_products >= 2 * len(kinds) * num_products
+        everything_fits = affordable >= 2 * len(kinds) * num_products
         self._num_repeated = len(names) if everything_fits else 1
 
     def check(self, kernel_id: str, program: KernelProgram, binary: Compiled) -> Correct | Rejected | RunFailure:
