@@ -45,7 +45,7 @@ MIN_DRAWS = 2
 """Fewer are never drawn, however large the matrix."""
 
 MAX_DRAWN = 2**30
-"""Entries of operands that all draws of a task have together. They are made on the host: of larger tasks there are fewer."""
+"""Entries of operands that all draws of a task have together. Made on the host: of larger tasks there are fewer."""
 
 FULL_CHECK = 10
 """Executions of the program when all five draws are used, each twice."""
