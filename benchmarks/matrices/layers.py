@@ -1,8 +1,8 @@
 """Pruned layers of a Transformer, a ResNet-50 and a language model: a suite of its own. Made here, deterministic.
 
 Shapes and shares as in DLMC (Gale et al., "The State of Sparsity in Deep Neural Networks", 2019), magnitude pruning by formula:
-normal weights, rows of somewhat different scales, the smallest left out of the whole layer. DLMC's own matrices are measured
-beside them where a pack has them.
+normal weights, rows of somewhat different scales, the smallest left out of the whole layer. DLMC's own matrices are another
+suite (`suites.dlmc_sources`).
 """
 
 from collections.abc import Callable
@@ -15,6 +15,8 @@ import scipy.sparse
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 
 MATRIX_CLASS = "pruned NN weights"
+DLMC_PREFIX = "dlmc_"
+"""What names of DLMC's matrices begin with."""
 SCALE_SPREAD = 0.1
 """Standard deviation of the logarithm of a row's scale: DLMC's row lengths differ by about as much."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.matrices.generated import GENERATED, GENERATED_NNZ
-from benchmarks.matrices.layers import LAYERS, LLAMA, MATRIX_CLASS
+from benchmarks.matrices.layers import DLMC_PREFIX, LAYERS, LLAMA, MATRIX_CLASS
 from benchmarks.matrices.split import SPLIT_FILE
 from benchmarks.origin import ROOT
 from sparsesmith.matrix.files import MatrixLimits, read_matrix
@@ -95,10 +95,14 @@ def held_out_sources(pack: Path) -> list[Packed]:
     return _packed(pack, lambda row: row["suite"] != "core" and row["split"] == "validation")
 
 
-def layer_sources(pack: Path | None) -> list[Source]:
-    """Pruned layers: those made here, and DLMC's where a pack has them."""
-    collected = [] if pack is None else _packed(pack, lambda row: row["class"] == MATRIX_CLASS)
-    return [*map(Layer, LAYERS), *collected]
+def layer_sources() -> list[Source]:
+    """Pruned layers made here."""
+    return [Layer(name) for name in LAYERS]
+
+
+def dlmc_sources(pack: Path) -> list[Packed]:
+    """DLMC's matrices that a pack has, small ones first."""
+    return _packed(pack, lambda row: row["name"].startswith(DLMC_PREFIX))
 
 
 def llama_sources() -> list[Source]:

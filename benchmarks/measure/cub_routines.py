@@ -3,10 +3,7 @@
 
 import ctypes
 import hashlib
-import os
-import shutil
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,8 +11,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.measure.nvcc import compile_library, nvcc_command
 from benchmarks.origin import ROOT
-from sparsesmith.cuda.nvrtc import find_include_folders, toolkits, wheel_folders
 from sparsesmith.operations.operand import Sizes
 
 SOURCE = Path(__file__).with_name("cub_routines.cu")
@@ -24,10 +21,6 @@ KEPT = ROOT / ".sparsesmith"
 Tensors = Mapping[str, torch.Tensor]
 Prepare = Callable[[Tensors, Sizes], Callable[[], torch.Tensor]]
 """From inputs by name, on a device, to what computes the one result each time it is called."""
-
-
-class NoNvcc(RuntimeError):
-    """There is no CUDA compiler, or it refuses."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,7 @@ class CubRoutine:
             out = torch.empty(shape, dtype=inputs[0].dtype, device=inputs[0].device)
             arrays = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (*inputs, out)]
             numbers = [ctypes.c_int(sizes[name]) for name in self.sizes]
-            rest = (*arrays, *numbers, ctypes.c_void_p(_stream_of(out)))
+            rest = (*arrays, *numbers, ctypes.c_void_p(stream_of(out)))
             num_bytes = ctypes.c_size_t(0)
             _check(function(None, ctypes.byref(num_bytes), *rest), self.name)
             scratch = torch.empty(max(1, num_bytes.value), dtype=torch.uint8, device=out.device)
@@ -87,43 +80,16 @@ def library() -> ctypes.CDLL:
 
 def built(into: Path, architecture: str) -> Path:
     """The library, compiled unless it was before. Raises NoNvcc."""
-    command = _command(architecture)
+    command = nvcc_command(architecture)
     made_of = SOURCE.read_bytes() + repr(command).encode()
     target = into / f"cub-{hashlib.sha256(made_of).hexdigest()[:16]}.so"
     if not target.exists():
-        into.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_suffix(f".{os.getpid()}")
-        ran = subprocess.run(
-            [*command, "-o", str(unfinished), str(SOURCE)], capture_output=True, text=True, check=False
-        )
-        if ran.returncode:
-            raise NoNvcc(f"nvcc does not compile {SOURCE.name}: {ran.stderr.strip()[-1000:]}")
-        unfinished.rename(target)
+        compile_library(command, [SOURCE], target)
     return target
 
 
-def _command(architecture: str) -> Sequence[str]:
-    compiler = next((path for path in _compilers() if path.is_file()), None)
-    if compiler is None:
-        raise NoNvcc("there is no nvcc: neither in wheels, in CUDA_HOME or /usr/local/cuda, nor on the PATH")
-    # Of CUDA's own headers it takes those beside it: of another release they contradict CUB's.
-    folders = [compiler.parents[1] / "include" / "cccl", *find_include_folders()]
-    headers = [f"-I{folder}" for folder in folders if (folder / "cub").is_dir()][:1]
-    libraries = [
-        f"-L{compiler.parents[1] / name}" for name in ("lib64", "lib") if (compiler.parents[1] / name).is_dir()
-    ]
-    options = ["-std=c++17", "-O3", f"-arch={architecture}", "-shared", "-Xcompiler", "-fPIC,-fvisibility=hidden"]
-    return [str(compiler), *options, *headers, *libraries]
-
-
-def _compilers() -> list[Path]:
-    """Toolkits first: what their nvcc needs lies beside it."""
-    on_path = shutil.which("nvcc")
-    beside = [folder / "bin" / "nvcc" for folder in (*toolkits(), *wheel_folders())]
-    return [*beside, *([Path(on_path).resolve()] if on_path else [])]
-
-
-def _stream_of(tensor: torch.Tensor) -> int:
+def stream_of(tensor: torch.Tensor) -> int:
+    """The handle of the stream that PyTorch works on; 0 for tensors of the host."""
     cuda: Any = torch.cuda
     return int(cuda.current_stream(tensor.device).cuda_stream) if tensor.is_cuda else 0
 

@@ -27,7 +27,7 @@ def dense_times(pattern: Pattern, num_dense_cols: int, element_type: ElementType
     torch.backends.cuda.matmul.allow_tf32 = False
     calls = dense_calls(pattern, num_dense_cols, element_type, "cuda")
     warm = dict(zip(calls, in_turns_us(list(calls.values()), BATCHES)[0], strict=True))
-    cold = {name: _cold_us(call) for name, call in calls.items()}
+    cold = {name: cold_us(call) for name, call in calls.items()}
     best = min(warm, key=warm.__getitem__)
     return {"routine": f"cublas_{best}_{element_type}", "us": warm[best], "cold_us": min(cold.values())}
 
@@ -47,7 +47,7 @@ def dense_calls(pattern: Pattern, num_dense_cols: int, element_type: ElementType
     return calls
 
 
-def _cold_us(call: Callable[[], Any]) -> float:
+def cold_us(call: Callable[[], Any]) -> float:
     """Median of single replays, each behind a write of more than the L2 holds, during which the host queues it."""
     import torch
 

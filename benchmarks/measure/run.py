@@ -4,7 +4,9 @@
     python -m benchmarks.measure.run --pack CORE.pack                 the core development matrices too
     python -m benchmarks.measure.run --pack CORE.pack --samples SAMPLES.jsonl    only what a policy wrote for, its samples beside the tuner
     python -m benchmarks.measure.run --pack ALL.pack --held-out       only the validation matrices outside the core suite
-    python -m benchmarks.measure.run --layers [--pack ALL.pack]       pruned layers only, SpMM, dense cuBLAS in the same type beside it
+    python -m benchmarks.measure.run --layers                         pruned layers only, SpMM, dense cuBLAS in the same type beside it
+    python -m benchmarks.measure.run --dlmc --pack ALL.pack           the same of DLMC's matrices
+    python -m benchmarks.measure.run --dlmc --pack ALL.pack --sputnik SPUTNIK.so    Sputnik beside it (benchmarks.measure.sputnik)
     python -m benchmarks.measure.run --layers --plan spmv:float16:1:40 spmm:bfloat16:8:40       Llama's layers, in 16 bits
 
 One result file a plan under benchmarks/results/<device>/, written anew after every matrix, so that a run that is cut off
@@ -31,6 +33,7 @@ from benchmarks.matrices.structure import vector_bytes
 from benchmarks.matrices.suites import (
     Source,
     core_sources,
+    dlmc_sources,
     example_sources,
     generated_sources,
     held_out_sources,
@@ -40,6 +43,7 @@ from benchmarks.matrices.suites import (
 from benchmarks.measure.contest import Contest, hold
 from benchmarks.measure.dense import dense_times
 from benchmarks.measure.preparation import Prepared, Unprepared, Workshop, prepared_workloads
+from benchmarks.measure.sputnik import Sputnik, SputnikUnusable, sputnik_times
 from benchmarks.origin import ROOT, command, device_folder, source_commit
 from benchmarks.tuning.sweep import Plan, parse_plan
 from services.evaluator.candidates import fill_numbers, parse_text
@@ -99,10 +103,15 @@ def main() -> None:
         }
         if options.samples:
             how["policy"] = _policy_of(options.samples)
+        if options.sputnik:
+            if device.kind != "cuda":
+                raise SystemExit(f"--sputnik: it is timed on a GPU; the device here is {device.name}")
+            how["sputnik"] = options.sputnik.sources
         suites = {plan: _suite(options, plan, device, how, samples) for plan in map(parse_plan, options.plan)}
         work = ((source, plan) for plan, (sources, result) in suites.items() for source in result.wanting(sources))
         with closing(prepared_workloads(work, workshop)) as workloads:
-            _measure_all(workloads, samples, process, {plan: result for plan, (_, result) in suites.items()}, deadline)
+            results = {plan: result for plan, (_, result) in suites.items()}
+            _measure_all(workloads, samples, process, results, deadline, options.sputnik)
         for _, result in suites.values():
             print(result.summary(), flush=True)
 
@@ -114,8 +123,7 @@ def _suite(
     sources = _sources(options, plan)
     if options.samples:
         sources = [source for source in sources if (source.name, *_kind_of(plan)) in samples]
-    kind = "samples" if options.samples else "held_out" if options.held_out else "layers" if options.layers else "suite"
-    result = SuiteResult(kind, options.out, plan, device, how, [source.name for source in sources])
+    result = SuiteResult(_suite_kind(options), options.out, plan, device, how, [source.name for source in sources])
     if options.resume:
         result.resume(options.resume)
     return sources, result
@@ -127,6 +135,7 @@ def _measure_all(
     process: DeviceProcess,
     results: Mapping[Plan, "SuiteResult"],
     deadline: float,
+    sputnik: Sputnik | None,
 ) -> None:
     """Row by row until the time is up; a workload that cannot be measured leaves a row that says why."""
     began = time.monotonic()
@@ -135,7 +144,7 @@ def _measure_all(
             return
         row = _measured(prepared, samples, process)
         if results[prepared.plan].compares_dense and isinstance(prepared, Prepared) and "failed" not in row:
-            row |= _dense(prepared)
+            row |= _dense(prepared) | (_sputnik(sputnik, prepared) if sputnik else {})
         now = time.monotonic()
         row["wall_s"], began = now - began, now
         print(_line(row), flush=True)
@@ -149,6 +158,14 @@ def _dense(prepared: Prepared) -> Row:
         return {"dense": dense_times(prepared.matrix.pattern, plan.num_dense_cols, plan.element_type)}
     except (RuntimeError, ImportError) as error:
         return {"dense_failed": str(error)[:500]}
+
+
+def _sputnik(library: Sputnik, prepared: Prepared) -> Row:
+    """What Sputnik takes, or why that is not known."""
+    try:
+        return {"sputnik": sputnik_times(library, prepared.matrix.pattern, prepared.plan.num_dense_cols)}
+    except (RuntimeError, ImportError) as error:
+        return {"sputnik_failed": str(error)[:500]}
 
 
 def _measured(prepared: Prepared | Unprepared, samples: Samples, process: DeviceProcess) -> Row:
@@ -175,7 +192,7 @@ class SuiteResult:
     @property
     def compares_dense(self) -> bool:
         """Whether the dense product is timed as well: of layers on a GPU, where cuBLAS is."""
-        return self._kind == "layers" and self._device.kind == "cuda"
+        return self._kind in ("layers", "dlmc") and self._device.kind == "cuda"
 
     def resume(self, folder: Path) -> None:
         """Takes over the rows of an earlier run of this commit, if there are any, but not those that failed."""
@@ -184,7 +201,7 @@ class SuiteResult:
             return
         before = json.loads(path.read_text(encoding="utf-8"))
         asked = {**self._how, "candidates": self._plan.limit}
-        if all(before[name] == value for name, value in asked.items()):
+        if all(before.get(name) == value for name, value in asked.items()):
             self._rows = [row for row in before["rows"] if row["name"] in self._wanted and "failed" not in row]
             self._write()
 
@@ -341,12 +358,14 @@ def _line(row: Row) -> str:
 def _sources(options: argparse.Namespace, plan: Plan) -> list[Source]:
     chosen: list[Source]
     if options.layers:
-        chosen = layer_sources(options.pack) if plan.element_type in WIDE_TYPES else llama_sources()
+        chosen = layer_sources() if plan.element_type in WIDE_TYPES else llama_sources()
+    elif options.dlmc:
+        chosen = [*dlmc_sources(options.pack)]
     elif options.held_out:
         chosen = [*held_out_sources(options.pack)]
     else:
         chosen = [*(example_sources() if options.pack is None else core_sources(options.pack))]
-    if not (options.held_out or options.layers or options.no_generated):
+    if not (options.held_out or options.layers or options.dlmc or options.no_generated):
         affordable = options.generated_products / plan.num_dense_cols
         chosen += [source for source in generated_sources() if source.nnz <= affordable]
     return [source for source in chosen if options.names is None or source.name in options.names]
@@ -383,6 +402,19 @@ def _policy_of(path: Path) -> str:
         return str(json.loads(next(lines))["policy"])
 
 
+def _suite_kind(options: argparse.Namespace) -> str:
+    """What the result file says that it is."""
+    chosen = (kind for kind in ("samples", "held_out", "layers", "dlmc") if getattr(options, kind))
+    return next(chosen, "suite")
+
+
+def _library(path: str) -> Sputnik:
+    try:
+        return Sputnik(Path(path))
+    except SputnikUnusable as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _file_name(kind: str, plan: Plan) -> str:
     columns = f"-{plan.num_dense_cols}" if plan.operation == "spmm" else ""
     return f"{kind.replace('_', '-')}-{plan.operation}{columns}-{plan.element_type}.json"
@@ -404,20 +436,33 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--resume", type=Path, help="results of this commit that are taken over instead of measured")
     parser.add_argument("--generated-products", type=float, default=GENERATED_PRODUCTS, help="nnz x columns at most")
     parser.add_argument("--no-generated", action="store_true")
+    parser.add_argument("--sputnik", type=_library, help="library of benchmarks.measure.sputnik, timed beside each row")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--held-out", action="store_true", help="validation matrices outside the core suite, no others")
-    only.add_argument(
-        "--layers",
-        action="store_true",
-        help="pruned layers, no others; DLMC's where the pack has them; Llama's in 16 bits",
-    )
+    only.add_argument("--layers", action="store_true", help="pruned layers made here, no others; Llama's in 16 bits")
+    only.add_argument("--dlmc", action="store_true", help="DLMC's pruned layers that the pack has, no others")
     options = parser.parse_args()
-    options.plan = options.plan or (LAYER_PLANS if options.layers else PLANS)
-    if options.held_out and options.pack is None:
-        parser.error("--held-out needs --pack: a pack of all development patterns")
+    options.plan = options.plan or (LAYER_PLANS if options.layers or options.dlmc else PLANS)
+    if (options.held_out or options.dlmc) and options.pack is None:
+        parser.error(f"--{'dlmc' if options.dlmc else 'held-out'} needs --pack: a pack of all development patterns")
+    if options.layers and options.pack is not None:
+        parser.error("--layers takes no --pack: the layers are made here; those of a pack are measured by --dlmc")
     if options.candidates:
         options.plan = [f"{plan.rpartition(':')[0]}:{options.candidates}" for plan in options.plan]
+    if options.sputnik:
+        _check_plans_of_sputnik(parser, options)
     return options
+
+
+def _check_plans_of_sputnik(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Ends the run where Sputnik has no such product, or none would be timed."""
+    if not (options.layers or options.dlmc):
+        parser.error("--sputnik goes with --layers or --dlmc: it is for pruned layers")
+    for plan in map(parse_plan, options.plan):
+        if (plan.operation, plan.element_type) != ("spmm", "float32"):
+            parser.error(
+                f"--sputnik: plan {plan.operation}:{plan.element_type}: it is compiled for spmm in float32 alone"
+            )
 
 
 if __name__ == "__main__":

@@ -18,10 +18,19 @@ from benchmarks.report.apart import apart_heads, timed_apart
 from benchmarks.report.break_even import break_even_section
 from benchmarks.report.judging import judging_section
 from benchmarks.report.known import KNOWN_RESULTS, known_results
-from benchmarks.report.layers import layers_section
+from benchmarks.report.layers import dlmc_section, layers_section
 from benchmarks.report.online import online_section
 from benchmarks.report.plots import PLOT_KINDS, PLOTS, Plot, is_fresh, svg
-from benchmarks.report.results import Json, Suite, read_held_out, read_layers, read_results, read_samples, read_suites
+from benchmarks.report.results import (
+    Json,
+    Suite,
+    read_dlmc,
+    read_held_out,
+    read_layers,
+    read_results,
+    read_samples,
+    read_suites,
+)
 from benchmarks.report.tasks import tasks_section
 
 REPORT = ROOT / "benchmarks" / "REPORT.md"
@@ -99,6 +108,7 @@ def report(results: list[Json]) -> str:
     for suite in suites:
         parts += suite_section(suite)
     parts += layers_section(read_layers(results))
+    parts += dlmc_section(read_dlmc(results))
     policy = tables.policy_lines(read_samples(results))
     parts += ["## Policy samples", "", *policy, ""] if policy else []
     parts += evidence.services(results)

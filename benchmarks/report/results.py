@@ -129,6 +129,11 @@ class Row:
     dense_us: float | None = field(default=None, repr=False)
     """Of the dense product by cuBLAS, warm; None: not timed."""
     dense_cold_us: float | None = field(default=None, repr=False)
+    sputnik_us: float | None = field(default=None, repr=False)
+    """Of Sputnik's product, warm; None: not timed."""
+    sputnik_cold_us: float | None = field(default=None, repr=False)
+    sputnik_failed: str | None = field(default=None, repr=False)
+    """Why it is not known what Sputnik takes, where it was asked for."""
 
     def speedup(self, against: Against = "best", cache: Cache = "warm", *, fallback: bool = True) -> float:
         """Of our kernel; with fallback the best baseline's own time where ours is not faster."""
@@ -177,6 +182,8 @@ class Suite:
     missing: tuple[str, ...]
     failed: dict[str, str]
     rows: tuple[Row, ...]
+    sputnik: str = field(default="", repr=False)
+    """Digest of the sources of Sputnik's library that was timed beside; empty: none was."""
 
     @property
     def title(self) -> str:
@@ -231,8 +238,13 @@ def read_held_out(results: Iterable[Json]) -> list[Suite]:
 
 
 def read_layers(results: Iterable[Json]) -> list[Suite]:
-    """The same of pruned layers, a suite of its own."""
+    """The same of pruned layers made here, a suite of its own."""
     return _suites_of_kind("layers", results)
+
+
+def read_dlmc(results: Iterable[Json]) -> list[Suite]:
+    """The same of DLMC's pruned layers."""
+    return _suites_of_kind("dlmc", results)
 
 
 def read_samples(results: Iterable[Json]) -> list[Suite]:
@@ -305,6 +317,7 @@ def _suite(result: Json) -> Suite:
         missing=tuple(result["missing"]),
         failed={row["name"]: row["failed"] for row in result["rows"] if "failed" in row},
         rows=tuple(_row(row) for row in result["rows"] if "failed" not in row),
+        sputnik=result.get("sputnik", ""),
     )
 
 
@@ -330,6 +343,9 @@ def _row(row: Json) -> Row:
         routines={name: _measured(time) for name, time in row["routines"].items()},
         dense_us=row["dense"]["us"] if "dense" in row else None,
         dense_cold_us=row["dense"]["cold_us"] if "dense" in row else None,
+        sputnik_us=row["sputnik"]["us"] if "sputnik" in row else None,
+        sputnik_cold_us=row["sputnik"]["cold_us"] if "sputnik" in row else None,
+        sputnik_failed=row.get("sputnik_failed"),
     )
 
 

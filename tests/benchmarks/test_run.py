@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 from benchmarks.matrices.generated import GENERATED, GENERATED_NNZ
 from benchmarks.matrices.layers import SHAPES, pruned_layer
 from benchmarks.matrices.structure import Structure, structure_of
-from benchmarks.matrices.suites import example_sources, generated_sources, layer_sources, llama_sources
+from benchmarks.matrices.suites import dlmc_sources, example_sources, generated_sources, layer_sources, llama_sources
 from benchmarks.measure.dense import dense_calls
 from benchmarks.measure.run import candidates_of
 from benchmarks.origin import ROOT
 from benchmarks.report.results import read_suites
+from sparsesmith.matrix.pack import encode_pattern, write_pack
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Workload
@@ -25,8 +27,14 @@ from sparsesmith_proto.message import ElementType
 
 def run(out: Path, *arguments: str) -> Any:
     """The result file of a run over jagmesh7 without a GPU, and what was printed."""
+    ended = run_to_its_end(out, *arguments)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def run_to_its_end(out: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     words = ["--plan", "spmv:float32:1:5", "--no-generated", "--commit", "c0ffee", "--out", str(out), *arguments]
-    ended = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "benchmarks.measure.run", *words],
         cwd=ROOT,
         env={**os.environ, "SPARSESMITH_EVALUATOR_DEVICE": "interpreter"},
@@ -35,8 +43,6 @@ def run(out: Path, *arguments: str) -> Any:
         timeout=240,
         check=False,
     )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +144,7 @@ def test_a_layer_is_pruned_by_its_share_with_rows_of_somewhat_different_lengths(
 
 
 def test_every_shape_of_layer_is_a_source_that_makes_what_its_name_says() -> None:
-    sources = {source.name: source for source in layer_sources(None)}
+    sources = {source.name: source for source in layer_sources()}
     assert {name for name in SHAPES if f"layer_{name}_90" in sources} == set(SHAPES)
     matrix = sources["layer_resnet_group3_1x1_98"].load()
     assert (matrix.pattern.num_rows, matrix.pattern.num_cols) == SHAPES["resnet_group3_1x1"]
@@ -156,6 +162,55 @@ def test_16_bit_plans_measure_the_layers_of_a_language_model_and_any_matrix(tmp_
     content = json.loads((tmp_path / "ptx-interpreter" / "suite-spmv-bfloat16.json").read_text())
     (row,) = content["rows"]
     assert row["vector_bytes"] == 2 * 2 * row["num_rows"] and row["families"]["best"]
+
+
+def test_dlmcs_matrices_are_a_suite_of_their_own(tmp_path: Path) -> None:
+    names = ["dlmc_rn50_mag_0.7_bn1_projgroup4", "dlmc_rn50_vd_0.98_bn3_group4_1_1", "jagmesh7"]
+    pattern = pruned_layer(16, 16, 90, seed=1)
+    write_pack(tmp_path / "some.pack", dict.fromkeys(names, encode_pattern(pattern)))
+    sources = dlmc_sources(tmp_path / "some.pack")
+    assert [(source.name, source.split) for source in sources] == [(names[1], "train"), (names[0], "validation")]
+    plan = ("--plan", "spmm:float32:8:2")
+    run(tmp_path, "--dlmc", "--pack", str(tmp_path / "some.pack"), *plan, "--names", names[1])
+    content = json.loads((tmp_path / "ptx-interpreter" / "dlmc-spmm-8-float32.json").read_text())
+    (row,) = content["rows"]
+    assert (content["kind"], row["class"], row["nnz"]) == ("dlmc", "pruned NN weights", pattern.nnz)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--dlmc",), "--dlmc needs --pack"),
+        (("--layers", "--pack", "some.pack"), "--layers takes no --pack"),
+        (("--layers", "--sputnik", "missing.so"), "argument --sputnik: there is no library missing.so"),
+        (
+            ("--layers", "--sputnik", "LIBRARY"),
+            "--sputnik: plan spmv:float32: it is compiled for spmm",
+        ),
+        (
+            ("--layers", "--sputnik", "LIBRARY", "--plan", "spmm:float16:8:2"),
+            "--sputnik: plan spmm:float16: it is compiled for spmm in float32 alone",
+        ),
+        (("--sputnik", "LIBRARY", "--plan", "spmm:float32:8:2"), "--sputnik goes with --layers or --dlmc"),
+        (
+            ("--layers", "--sputnik", "LIBRARY", "--plan", "spmm:float32:8:2"),
+            "--sputnik: it is timed on a GPU; the device here is PTX interpreter",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    library = tmp_path / "stand_in.so"
+    if "LIBRARY" in words:
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("there is no C compiler")
+        source = Path(__file__).with_name("sputnik_stand_in.c")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    ended = run_to_its_end(tmp_path, *(str(library) if word == "LIBRARY" else word for word in words))
+    assert ended.returncode != 0
+    assert said in ended.stderr
 
 
 @pytest.mark.parametrize("element_type", ["float32", "float16", "bfloat16"])
