@@ -1,9 +1,9 @@
 """Bitmap: a bit an entry instead of columns, values in one stream for each lane and row; for half empty matrices.
 
-Rows go in strips of 16, columns in chunks of four tiles of 16: a tile is the first operand of PTX's `mma.m16n8k16`. Lane
-4 * g + t has rows g and g + 8 of it and of them columns 4 * t to 4 * t + 3, 32 entries of a chunk in all, and one word
-says which of them are stored. The values of a lane's row follow each other in a stream of its own: where the next one
-lies is a matter of counting own bits, not those of other lanes, and streams lie in banks of shared memory of their own.
+Rows go in strips of 16, columns in chunks of four tiles of 16: a tile is the first operand of PTX's `mma.m16n8k16`.
+Lane 4 * g + t has rows g and g + 8 of it and of them columns 4 * t to 4 * t + 3, 32 entries of a chunk in all, and one
+word says which of them are stored. The values of a lane's row follow each other in a stream of its own: where the next
+one lies is a matter of counting own bits, not those of other lanes, and each lane's lie in one bank of shared memory.
 
 After SpInfer ("tensor-core-aware bitmap encoding", EuroSys 2025), whose lanes share a stream and count the bits of all
 lanes before them: a population count an entry, of which an H100 issues an eighth of what it does of others.
@@ -73,9 +73,9 @@ class Bitmap(Format):
                 "const int*",
                 "quarter_chunks",
                 "index",
-                "chunks of 64 columns of each piece, from its first, that need no line beyond the first, second, third, "
-                "fourth quarter (rounded up to 4 lines); the last also ends them: none behind holds anything; length 4 "
-                "a piece",
+                "chunks of 64 columns of each piece, from its first, that need no line beyond the first, second, third "
+                "and fourth quarter (rounded up to 4 lines); the last also ends them: none behind holds anything; "
+                "length 4 a piece",
             ),
             Argument(
                 "const int*",
@@ -123,7 +123,9 @@ class Bitmap(Format):
         byte, place = np.divmod(bit, 8)
         rows = piece // num_parts * STRIP_ROWS + byte // 2 * 8 + lane // 4
         within = place // 2 * 16 + lane % 4 * 4 + place % 2 * 2 + byte % 2
-        return pattern_from_indices(num_rows, num_cols, rows, piece % num_parts * part_cols + chunk * CHUNK_COLS + within)
+        return pattern_from_indices(
+            num_rows, num_cols, rows, piece % num_parts * part_cols + chunk * CHUNK_COLS + within
+        )
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ class _Built:
 
 def _built(pattern: Pattern, grid: _Grid, first: int, past: int) -> _Built:
     numbers = _numbered(pattern, grid, first, past)
-    bits = _ordered(numbers > 0, "strip part chunk group quad half odd tile pair")
+    bits = _ordered(numbers, "strip part chunk group quad half odd tile pair") > 0
     masks = np.packbits(bits.reshape(-1), bitorder="little").view("<i4")
     streams = _ordered(numbers, "strip part group quad half chunk tile pair odd")
     streams = streams.reshape(-1, LINE, grid.part_cols // 4)
@@ -210,7 +212,7 @@ def _numbered(pattern: Pattern, grid: _Grid, first: int, past: int) -> npt.NDArr
     return dense.reshape(grid.dense_shape(past - first))
 
 
-def _ordered(dense: npt.NDArray[np.generic], names: str) -> npt.NDArray[np.generic]:
+def _ordered(dense: npt.NDArray[np.int32], names: str) -> npt.NDArray[np.int32]:
     """With its axes in this order, side by side in memory."""
     return np.ascontiguousarray(dense.transpose([_SPLIT.index(name) for name in names.split()]))
 

@@ -1,5 +1,5 @@
-"""Products from bitmaps: right on awkward shapes, in both 16-bit types, at every number of dense columns; proposed where
-about half of a matrix is stored."""
+"""Products from bitmaps: right on awkward shapes, in both 16-bit types, at every number of dense columns; proposed
+where about half of a matrix is stored."""
 
 from collections.abc import Iterator
 

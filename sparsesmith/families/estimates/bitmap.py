@@ -2,7 +2,15 @@
 
 from math import ceil, sqrt
 
-from sparsesmith.families.estimates.cost import DRAM_BYTES_A_US, L2_BYTES, L2_BYTES_A_US, LAUNCH_US, LOAD_US, NUM_SMS, Work
+from sparsesmith.families.estimates.cost import (
+    DRAM_BYTES_A_US,
+    L2_BYTES,
+    L2_BYTES_A_US,
+    LAUNCH_US,
+    LOAD_US,
+    NUM_SMS,
+    Work,
+)
 from sparsesmith.formats.bitmap import CHUNK_COLS, LINE, STRIP_ROWS
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.program.directives import MAX_SHARED_BYTES
@@ -37,7 +45,15 @@ def part_lines(work: Work, part_cols: int) -> float:
 
 
 def bitmap_us(
-    work: Work, part_cols: int, strips: int, splits: int, *, instructions: float, reads: float, moved: float, across: int
+    work: Work,
+    part_cols: int,
+    strips: int,
+    splits: int,
+    *,
+    instructions: float,
+    reads: float,
+    moved: float,
+    across: int,
 ) -> float:
     """Microseconds. `instructions` of a warp and `reads` of shared memory or L1 a tile, beside those of values;
     `moved`: bytes of the dense operand that are read again and again; `across`: times the matrix is read."""

@@ -1,16 +1,18 @@
 """SpMM of 16-bit numbers from a bitmap, on tensor cores with sums in float32; 8, 16 or 32 dense columns a warp."""
 
 from collections.abc import Iterator
+from math import ceil
 
 from sparsesmith.families.axes import DEPENDENCY, REGISTERS
 from sparsesmith.families.estimates.bitmap import bitmap_us, suits
 from sparsesmith.families.estimates.cost import GATHER_SHARE, Prospect, Work, combine, number
 from sparsesmith.families.family import Family
+from sparsesmith.families.spmm.tensor_blocks import NOT_MEASURED
 from sparsesmith.families.text import bitmap, tensor
 from sparsesmith.families.text.packed import SHORT_TYPES, words, writer
 from sparsesmith.families.text.program import MAX_STATIC_SHARED_BYTES, Choice, main_launch, program, vector
 from sparsesmith.families.text.template import cuda_beside
-from sparsesmith.formats.bitmap import PART_COLS, STRIP_ROWS
+from sparsesmith.formats.bitmap import CHUNK_COLS, PART_COLS, STRIP_ROWS
 from sparsesmith.formats.format import OneOf
 from sparsesmith.program.directives import MAX_SHARED_BYTES
 
@@ -23,7 +25,7 @@ def _write(choice: Choice) -> str:
     warps, part_cols, width = bitmap.num_warps(choice), choice.integer("part_cols"), choice.integer("vector")
     fixed_bytes = bitmap.mask_bytes(part_cols)
     tiles = choice.num_dense_cols // (tensor.COLUMNS * width)
-    products = "\n".join(tensor.products(width, right="now[k]"))
+    products = "\n".join(tensor.products(width, right="right[k]"))
     places: dict[str, object] = {
         "tile": f"blockIdx.y * {tensor.COLUMNS * width} + " if tiles > 1 else "",
         "dense_cols": choice.num_dense_cols,
@@ -35,7 +37,7 @@ def _write(choice: Choice) -> str:
     body = choice.fill(
         _CUDA["bitmap"],
         begin=bitmap.begin(choice, fixed_bytes),
-        walk=bitmap.walk(choice, choice.fill(_CUDA["dense"], **places), products),
+        walk=bitmap.walk(choice, products, after=f"read(col + chunk * {CHUNK_COLS} + {CHUNK_COLS});"),
         join=tensor.join(choice, warps, 4 * width, "split") if choice.integer("splits") > 1 else "",
         stores="\n".join(tensor.stores(width)),
         **places,
@@ -64,7 +66,8 @@ def _prospects(work: Work) -> Iterator[Prospect]:
     if work.num_dense_cols % tensor.COLUMNS:
         return
     width = next(width for width in reversed(_VECTORS) if work.num_dense_cols % (tensor.COLUMNS * width) == 0)
-    gathers = work.vector_bytes * GATHER_SHARE * work.rows / STRIP_ROWS
+    dense_bytes = work.element_bytes * work.statistics.pattern.num_cols * work.num_dense_cols
+    gathers = dense_bytes * GATHER_SHARE * ceil(work.rows / STRIP_ROWS)
     for values in combine(vector=(width,), part_cols=PART_COLS.values, splits=_SPLITS, strips=_STRIPS):
         part_cols, strips, splits = (number(values, name) for name in ("part_cols", "strips", "splits"))
         us = bitmap_us(
@@ -72,20 +75,20 @@ def _prospects(work: Work) -> Iterator[Prospect]:
             part_cols,
             strips,
             splits,
-            instructions=34 + 3 * width,
+            instructions=36 + 2 * width,
             reads=4.0 * width,
             moved=gathers,
             across=work.num_dense_cols // (tensor.COLUMNS * width),
         )
-        yield Prospect(us, values)
+        yield Prospect(NOT_MEASURED * us, values)
 
 
 SPMM_BITMAP = Family(
     name="spmm_bitmap",
     operation="spmm",
     format="bitmap",
-    strategy="Warps a strip of 16 rows, values by asynchronous copies, tensor cores on tiles that are put together from "
-    "their bits; 16-bit numbers, multiples of 8 dense columns, half to a twentieth of the places filled.",
+    strategy="Warps a strip of 16 rows, values by asynchronous copies, tensor cores on tiles that are put together "
+    "from their bits; 16-bit numbers, multiples of 8 dense columns, half to a twentieth of the places filled.",
     parameters={
         "vector": OneOf(1, _VECTORS),
         "part_cols": PART_COLS,

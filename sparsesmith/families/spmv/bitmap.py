@@ -32,7 +32,7 @@ def _write(choice: Choice) -> str:
         begin=bitmap.begin(choice, fixed_bytes),
         mask_bytes=bitmap.mask_bytes(part_cols),
         read=choice.vector_read,
-        walk=bitmap.walk(choice, _CUDA["dense"].strip(), _CUDA["products"].strip()),
+        walk=bitmap.walk(choice, _CUDA["products"].strip(), before=_CUDA["before"].strip()),
         warps=warps,
         rows=choice.integer("strips") * STRIP_ROWS,
     )
@@ -69,8 +69,8 @@ BITMAP_MMA = Family(
     name="bitmap_mma",
     operation="spmv",
     format="bitmap",
-    strategy="Warps a strip of 16 rows, values by asynchronous copies, tensor cores on tiles that are put together from "
-    "their bits; 16-bit numbers, half to a twentieth of the places filled, such as pruned layers.",
+    strategy="Warps a strip of 16 rows, values by asynchronous copies, tensor cores on tiles that are put together "
+    "from their bits; 16-bit numbers, half to a twentieth of the places filled, such as pruned layers.",
     parameters={
         "part_cols": PART_COLS,
         "splits": OneOf(4, _SPLITS),

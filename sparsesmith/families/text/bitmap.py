@@ -25,9 +25,10 @@ def begin(choice: Choice, fixed_bytes: int) -> str:
     )
 
 
-def walk(choice: Choice, dense: str, products: str) -> str:
-    """Goes through a piece as its values arrive: `dense` once a chunk, `products` with `left` of tile `k`."""
-    return choice.fill(_CUDA["walk"], dense=dense, products=products)
+def walk(choice: Choice, products: str, *, before: str = "", after: str = "") -> str:
+    """Goes through a piece as its values arrive: `products` with `left` of tile `k`; once a chunk
+    `before` and `after`."""
+    return choice.fill(_CUDA["walk"], before=before, products=products, after=after)
 
 
 def mask_bytes(part_cols: int) -> int:

@@ -1,7 +1,7 @@
 """Products of tensor cores on 16-bit numbers with sums in float32 (PTX ISA, `mma.m16n8k16`).
 
-Which dense column stands in which place of an instruction is free: a lane reads `width` neighbouring columns of a row at
-once, one for each of as many products.
+Which dense column stands in which place of an instruction is free: a lane reads `width` neighbouring columns of a row
+at once, one for each of as many products.
 """
 
 from collections.abc import Iterator
