@@ -11,12 +11,14 @@ from sparsesmith.errors import InvalidOption
 from sparsesmith.families.family import Family
 from sparsesmith.families.sddmm import entries
 from sparsesmith.families.spmm import balanced, blocks, cells, distinct, resident, rows, splits, tensor_blocks
+from sparsesmith.families.spmm import bitmap as spmm_bitmap
 from sparsesmith.families.spmm import hubs as spmm_hubs
 from sparsesmith.families.spmm import hyb as spmm_hyb
 from sparsesmith.families.spmm import packed as spmm_packed
 from sparsesmith.families.spmm import structured as spmm_structured
 from sparsesmith.families.spmm import tiles as spmm_tiles
 from sparsesmith.families.spmv import (
+    bitmap,
     block_slices,
     coo,
     csr,
@@ -52,6 +54,7 @@ _LISTED = (
     *hubs.FAMILIES,
     *hyb.FAMILIES,
     *packed.FAMILIES,
+    *bitmap.FAMILIES,
     *rows.FAMILIES,
     *balanced.FAMILIES,
     *spmm_structured.FAMILIES,
@@ -65,6 +68,7 @@ _LISTED = (
     *spmm_hubs.FAMILIES,
     *distinct.FAMILIES,
     *tensor_blocks.FAMILIES,
+    *spmm_bitmap.FAMILIES,
     *scatter.FAMILIES,
     *gather.FAMILIES,
     *entries.FAMILIES,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from sparsesmith.errors import InvalidProgram
+from sparsesmith.formats.bitmap import Bitmap
 from sparsesmith.formats.bsell import Bsell
 from sparsesmith.formats.bsr import Bsr
 from sparsesmith.formats.cells import Cells
@@ -34,6 +35,7 @@ _CATALOGUE: tuple[Format, ...] = (
     Cells(),
     Csc(),
     CsrDistinct(),
+    Bitmap(),
 )
 
 FORMATS: Mapping[str, Format] = {format_.name: format_ for format_ in _CATALOGUE}

@@ -80,6 +80,7 @@ CHOICES: dict[str, tuple[dict[str, int | str], ...]] = {
         {"strips": 2, "height": 8, "cell_cols": 256, "pad": 1},
     ),
     "csc": ({},),
+    "bitmap": ({}, {"part_cols": 256}),
 }
 
 MAIN = """

@@ -60,9 +60,9 @@ def test_it_takes_whole_products_of_dense_columns_and_numbers_of_16_bits_alone()
 
 
 @pytest.mark.parametrize("num_dense_cols", [8, 16, 32, 128])
-def test_it_is_proposed_first_where_there_are_blocks_and_not_where_there_are_none(num_dense_cols: int) -> None:
-    proposed = propose(blocks(2048, 2048), "spmm", "float16", num_dense_cols, limit=1)
-    assert [instance.family for instance in proposed] == [FAMILY.name]
+def test_it_is_among_the_first_where_there_are_blocks_and_not_where_there_are_none(num_dense_cols: int) -> None:
+    proposed = propose(blocks(2048, 2048), "spmm", "float16", num_dense_cols, limit=2)
+    assert FAMILY.name in [instance.family for instance in proposed]
     elsewhere = prospects_of(work_of(scattered(2048, 2048, 0.05), "float16", num_dense_cols), "spmm", "float16")
     assert all(entry.family is not FAMILY for entry in elsewhere)
 

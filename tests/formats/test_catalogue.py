@@ -184,6 +184,12 @@ SIGNATURES: list[tuple[str, dict[str, ParameterValue], str]] = [
         "int num_windows, int num_panels, int cell_slots, const int* cell_offsets, const int* strip_offsets, "
         "const unsigned char* col_indices, const T* values, T* partial",
     ),
+    (
+        "bitmap",
+        {},
+        "int num_strips, int num_parts, int part_lines, const int* line_offsets, const int* quarter_chunks, "
+        "const int* masks, const T* values",
+    ),
 ]
 
 

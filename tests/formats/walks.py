@@ -1,6 +1,7 @@
 """A plain Python kernel for each format, written from the meanings in the catalogue, not from the builders."""
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -398,6 +399,40 @@ def _csc(o: Operands) -> dict[int, float]:
     return sums
 
 
+def _bitmap(o: Operands) -> dict[int, float]:
+    part_cols, num_parts = int(o.parameters["part_cols"]), o.size("num_parts")
+    starts, quarters, masks = (o.array(name) for name in ("line_offsets", "quarter_chunks", "masks"))
+    sums = dict.fromkeys(range(o.num_rows), 0.0)
+    for strip, part in itertools.product(range(o.size("num_strips")), range(num_parts)):
+        piece = strip * num_parts + part
+        num_lines = starts[piece + 1] - starts[piece]
+        assert num_lines % 4 == 0
+        assert num_lines <= o.size("part_lines")
+        lines = o.values[64 * starts[piece] : 64 * starts[piece + 1]]
+        taken: Counter[tuple[int, int]] = Counter()
+        for chunk in range(part_cols // 64):
+            for lane, k, j, h, e in itertools.product(range(32), range(4), range(2), range(2), range(2)):
+                word = masks[(piece * part_cols // 64 + chunk) * 32 + lane]
+                if not word >> (8 * (2 * h + e) + 2 * k + j) & 1:
+                    continue
+                assert chunk < quarters[4 * piece + 3]
+                row = strip * 16 + lane // 4 + 8 * h
+                taken[lane, h] += 1
+                column = part * part_cols + chunk * 64 + 16 * k + lane % 4 * 4 + 2 * j + e
+                sums[row] += lines[64 * taken[lane, h] + 2 * lane + h] * o.x[column]
+            for quarter in range(4):
+                if chunk + 1 == quarters[4 * piece + quarter]:
+                    arrived = min(num_lines, (quarter + 1) * (-(-num_lines // 16) * 4))
+                    assert max(taken.values()) + 1 < arrived
+        assert all(
+            lines[64 * i + 2 * lane + h] == 0
+            for lane, h in itertools.product(range(32), range(2))
+            for i in (0, *range(taken[lane, h] + 1, num_lines))
+            if num_lines
+        )
+    return sums
+
+
 WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "csr": _csr,
     "csr_rowblocks": _csr_rowblocks,
@@ -416,4 +451,5 @@ WALKS: Mapping[str, Callable[[Operands], dict[int, float]]] = {
     "hyb": _hyb,
     "cells": _cells,
     "csc": _csc,
+    "bitmap": _bitmap,
 }

@@ -10,19 +10,16 @@ from math import ceil
 from sparsesmith.families.axes import BLOCK, streamed
 from sparsesmith.families.estimates.cost import GATHER_SHARE, L2_BYTES_A_US, Prospect, Work, combine, estimate, number
 from sparsesmith.families.family import Family
-from sparsesmith.families.text.packed import SHORT_TYPES, pairs, words, writer
+from sparsesmith.families.text.packed import SHORT_TYPES, words, writer
 from sparsesmith.families.text.program import Choice, main_launch, program, vector
 from sparsesmith.families.text.template import cuda_beside
+from sparsesmith.families.text.tensor import COLUMNS, WORDS_A_STORE, join, multiplier, products, stores
 from sparsesmith.formats.format import OneOf
 
 _CUDA = cuda_beside(__name__)
-_OF = {"float16": "f16", "bfloat16": "bf16"}
 
 EXTENT = 16
 """Of a block, each way."""
-COLUMNS = 8
-"""Dense columns of one product."""
-WORDS_A_STORE = 4
 MIN_FILL = 0.3
 """Share of nonzeros in blocks from which on they are proposed: a nonzero alone costs as much as its whole block."""
 NOT_MEASURED = 1.5
@@ -43,38 +40,14 @@ def _write(choice: Choice) -> str:
         Words="unsigned short" if width == 1 else words(width),
         Result="unsigned int" if stored == 1 else vector("uint", stored),
         read=choice.vector_read,
-        products="\n".join(_products(width)),
+        products="\n".join(products(width)),
         join=_join(choice, warps),
-        stores="\n".join(_stores(width, stored)),
+        stores="\n".join(stores(width)),
     )
     grid = f"ceil_div(num_block_rows,{warps // splits})" + (f",{tiles}" if tiles > 1 else "")
     settings = {"block_rows": EXTENT, "block_cols": EXTENT}
-    functions = (choice.fill(_CUDA["multiply"], of=_OF[choice.element_type]), writer(choice))
+    functions = (multiplier(choice), writer(choice))
     return program(choice, settings, main_launch(choice, grid, body), functions=functions)
-
-
-def _products(width: int) -> Iterator[str]:
-    """A product for each column of a vector: that number of two rows is one operand, of two others the second."""
-    for place in range(width):
-        rows = [f"right[{row}]" if width == 1 else pairs(f"right[{row}]", width)[place // 2] for row in range(4)]
-        operands = (_joined(rows[0], rows[1], place, width), _joined(rows[2], rows[3], place, width))
-        yield f"multiply(sums[{place}], left, {', '.join(operands)});"
-
-
-def _joined(first: str, second: str, place: int, width: int) -> str:
-    """A word of one number of each."""
-    if width == 1:
-        return f"{first} | (unsigned int){second} << 16"
-    return f"__byte_perm({first}, {second}, {'0x7632' if place % 2 else '0x5410'})"
-
-
-def _stores(width: int, stored: int) -> Iterator[str]:
-    """A lane has neighbouring columns of a row: those of its first place in each product, then of its second."""
-    sums = [f"sums[{place % width}][{place // width} + 2 * lower]" for place in range(2 * width)]
-    both = [f"both({sums[2 * place]}, {sums[2 * place + 1]})" for place in range(width)]
-    for place in range(0, width, stored):
-        some = ", ".join(both[place : place + stored])
-        yield f"result[{place // stored}] = {some if stored == 1 else f'make_uint{stored}({some})'};"
 
 
 def _join(choice: Choice, warps: int) -> str:
@@ -82,7 +55,7 @@ def _join(choice: Choice, warps: int) -> str:
     leave = "if (block_row >= num_block_rows) return;"
     if choice.integer("splits") == 1:
         return leave
-    return choice.fill(_CUDA["join"], warps=warps, sums=4 * choice.integer("vector")) + "\n" + leave
+    return join(choice, warps, 4 * choice.integer("vector"), "part") + "\n" + leave
 
 
 def _fits(choice: Choice) -> bool:
