@@ -254,10 +254,6 @@ def _on_the_gpu(turns: int) -> dict[str, Any]:
         "python_us_a_call": python,
         "scaled_over_plain": scaled / plain,
         "large_nnz": int(large.nnz),
-        "copy_gbs": 2
-        * values.nbytes
-        / _gpu_us(lambda: values.copy(), turns, behind=lambda: operator.matvec(x, out=y))
-        / 1e3,
     }
     for name, program in {"copied": plain_program(_workload(large)), "gathered": _in_bins(large)}.items():
         held = _operator(large, program)

@@ -78,8 +78,7 @@ EVIDENCE = {
     "linear_programs": (
         "First-order linear programmes",
         "An iteration of PDHG in float64, as captured graphs: A x and A^T y by both tuned directions and by the library's plans "
-        "(SpMVOp ALG2) for A and for an explicit A^T. At commit 7edf4fc7 an operator whose answer was the library's called CuPy, which has "
-        "the default algorithm of CSR alone; since then the closest kernel runs where that was faster.",
+        "(SpMVOp ALG2) for A and for an explicit A^T.",
     ),
     "gcn_epochs": (
         "An epoch of a graph network",

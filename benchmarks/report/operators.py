@@ -102,18 +102,15 @@ def call_lines(result: Json) -> list[str]:
 
 
 def _update_lines(result: Json) -> Iterator[str]:
-    """What new values of as many nonzeros take, beside a copy of them."""
-    ways = {
-        "copied": "values read and written",
-        "gathered": "places and values read, values written, in a format's order",
-    }
-    for name, bytes_of in ways.items():
-        if found := result.get(f"update_values_{name}"):
-            share = found["gbs"] / result["copy_gbs"]
-            yield (
-                f"- `update_values` from the device, of as many: {found['us']:.1f} us, {found['gbs']:,.0f} GB/s of {bytes_of}: "
-                f"{marked(f'{share:.0%}', share >= LEAST_OF_A_COPY)} of a copy's (aim: {LEAST_OF_A_COPY:.0%})"
-            )
+    """What new values of as many nonzeros take: copied where the format has them in CSR's order, else gathered."""
+    copied, gathered = result.get("update_values_copied"), result.get("update_values_gathered")
+    if copied and gathered:
+        share = gathered["gbs"] / copied["gbs"]
+        yield (
+            f"- `update_values` from the device, of as many: {copied['us']:.1f} us where the format has CSR's order (the driver's copy, "
+            f"{copied['gbs']:,.0f} GB/s read and written); {gathered['us']:.1f} us into the order of `row_bins`, {gathered['gbs']:,.0f} GB/s "
+            f"of places and values read and values written: {marked(f'{share:.0%}', share >= LEAST_OF_A_COPY)} of that copy's (aim: {LEAST_OF_A_COPY:.0%})"
+        )
 
 
 def _measured_and_failed(result: Json) -> tuple[Sequence[Json], list[str]]:

@@ -181,7 +181,9 @@ def checked(
             product.given.set(x)
         else:
             product.given[...] = x
+        arrays.wait()  # Products run on streams of their own, which nothing orders behind or before what is done here.
         result = product.run()
+        arrays.wait()
         found = on_host(result)
         errors[name] = off_by(found, expected, sizes)
         if not errors[name] < LARGEST_ERROR[element_type]:
