@@ -8,6 +8,8 @@ from benchmarks.report.tables import losses, means_table
 FILLED = ((0.0, 0.045), (0.045, 0.075), (0.075, 0.15), (0.15, 0.25), (0.25, 0.35), (0.35, 0.45), (0.45, 1.01))
 """Shares of stored entries: from, below."""
 CACHES: tuple[Cache, ...] = ("warm", "cold")
+LATE = 20
+"""A cold dense product that takes so many times the warm one was waited for by the host, not computed: it is left out, by name."""
 
 Other = Callable[[Row, Cache], float | None]
 """Microseconds of what stands beside; None where it was not timed."""
@@ -48,7 +50,17 @@ def _section(title: str, told: str, suites: Sequence[Suite]) -> list[str]:
     for suite in suites:
         parts += [f"### {title}: {suite.title}", "", f"{suite.date}, commit {suite.commit}; `{suite.command}`.", ""]
         parts += [_SPUTNIK.format(sources=suite.sputnik), "", *_sputnik_lines(suite), ""] if suite.sputnik else []
-        parts += [*_by_fill(suite), "", *means_table(suite), "", "Losses before fallback:", "", *losses(suite), ""]
+        parts += [
+            *_by_fill(suite),
+            "",
+            *_late_lines(suite),
+            *means_table(suite),
+            "",
+            "Losses before fallback:",
+            "",
+            *losses(suite),
+            "",
+        ]
         parts += [*_matrices(suite), ""]
     return parts
 
@@ -128,7 +140,18 @@ def _over(row: Row, cache: Cache, other: Other) -> float | None:
 
 
 def _dense_us(row: Row, cache: Cache) -> float | None:
-    return row.dense_us if cache == "warm" else row.dense_cold_us
+    if cache == "warm":
+        return row.dense_us
+    return None if _is_late(row) else row.dense_cold_us
+
+
+def _is_late(row: Row) -> bool:
+    return bool(row.dense_us and row.dense_cold_us and row.dense_cold_us > LATE * row.dense_us)
+
+
+def _late_lines(suite: Suite) -> list[str]:
+    names = [row.name for row in suite.rows if _is_late(row)]
+    return [f"Left out of cold dense times, for the host was late: {', '.join(names)}.", ""] if names else []
 
 
 def _sputnik_us(row: Row, cache: Cache) -> float | None:

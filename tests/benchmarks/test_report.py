@@ -318,6 +318,13 @@ def test_pruned_layers_are_a_section_of_their_own_with_the_dense_product_beside_
     assert "Sputnik" not in "\n".join(lines)
 
 
+def test_a_cold_dense_time_that_the_host_was_late_for_is_left_out_by_name() -> None:
+    late = make_row("late", nnz=200_000, dense={"routine": "cublas_mv_float32", "us": 20.0, "cold_us": 401.0})
+    lines = report([make_suite(late, kind="layers")]).split("\n")
+    assert "| 15.0% to 25.0% | 1 | 2.00x | 4.00x | 2.00x | - | - |" in lines
+    assert "Left out of cold dense times, for the host was late: late." in lines
+
+
 def test_sputnik_stands_beside_the_layers_that_it_was_timed_on() -> None:
     sputnik = {"routine": "sputnik_rows_by_length", "us": 6.0, "cold_us": 15.0, "error_of_bound": 0.1}
     faster = make_row("faster", nnz=200_000, sputnik={**sputnik, "us": 4.0})
