@@ -30,17 +30,18 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse
 
 from benchmarks.judging.hostile.attempts import Attempt, attempt
+from benchmarks.judging.hostile.mutants import corpus_digest
 from benchmarks.judging.hostile.twins import Comparison, Twins
 from benchmarks.origin import ROOT, device_folder, source_commit
 from services.evaluator.candidates import parse_candidate, parse_text
@@ -70,8 +71,8 @@ from sparsesmith_proto.kernel import (
 )
 from sparsesmith_proto.message import Architecture
 
-GRAMMAR = 2
-"""Of `benchmarks.judging.hostile`: numbers of attempts mean the same within one."""
+GRAMMAR = f"2, corpus {corpus_digest()}"
+"""Of `benchmarks.judging.hostile` and the programs that it changes: numbers of attempts mean the same within one."""
 MAX_KEPT = 200
 COMPILE_LIMIT_S = 60.0
 INSPECTION_WAIT_S = 30.0
@@ -99,8 +100,14 @@ class Ended:
         return gains or tried.kind in ("forbidden", "undefined") or self.beside.work != "whole"
 
 
+class Judges(Protocol):
+    """Says where an attempt ended."""
+
+    def tried(self, tried: Attempt) -> Ended: ...
+
+
 class Attacker:
-    """Grades attempts on one workload."""
+    """Grades attempts on one workload; a Judges."""
 
     def __init__(
         self,
@@ -234,15 +241,21 @@ class Campaign:
                 tried = attempt(_next(self.state, self._chance))
             ended = attacker.tried(tried)
             with self._lock:
-                _note(tried, ended, self.state)
+                self.note(tried, ended)
                 if self.state["num_attempts"] % 50 == 0:
                     self.write()
 
-    def judge_again(self, attacker: "Attacker") -> None:
+    def note(self, tried: Attempt, ended: Ended) -> None:
+        """Counts an attempt, and keeps it where it passed."""
+        _note(tried, ended, self.state)
+
+    def judge_again(self, attacker: "Judges") -> None:
         """What an earlier version accepted: a hole that was mended is told from one that is open."""
         for row in self.state["passed"]:
-            tried = attempt(row["number"])
-            if "program" in row and not attacker.tried(tried).is_accepted(tried):
+            if "program" not in row:
+                continue
+            tried = Attempt(**{each.name: row[each.name] for each in fields(Attempt)})
+            if not attacker.tried(tried).is_accepted(tried):
                 self.state["num_accepted"] -= 1
                 row["accepted_until"] = self._commit
                 del row["program"]
@@ -285,7 +298,7 @@ def _note_passed(tried: Attempt, ended: Ended, beside: Comparison, state: dict[s
     is_accepted = ended.is_accepted(tried)
     state["num_accepted"] += is_accepted
     row = {"number": tried.number, "name": tried.name, "of_twins_time": ended.of_twin, **asdict(beside)}
-    state["passed"] = [*state["passed"], row | ({"program": tried.program} if is_accepted else {})][-MAX_KEPT:]
+    state["passed"] = [*state["passed"], row | (asdict(tried) if is_accepted else {})][-MAX_KEPT:]
 
 
 def _read(path: Path) -> dict[str, Any]:

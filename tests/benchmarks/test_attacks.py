@@ -1,12 +1,13 @@
 """The attacker's grammar: reproducible, all of it in use, beside twins that are legal; what passes is told apart."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse
 
-from benchmarks.judging.attacker import Ended
+from benchmarks.judging.attacker import Campaign, Ended
 from benchmarks.judging.hostile.attempts import HOSTS, Attempt, attempt, names_of
 from benchmarks.judging.hostile.deeds import HIDING_PLACES, KEYS
 from benchmarks.judging.hostile.detours import DETOURS
@@ -85,14 +86,35 @@ def test_a_program_that_reads_what_nothing_has_written_is_undefined(twins: Twins
     assert compared.work == "undefined" and "has not written before" in compared.reason
 
 
-@pytest.mark.parametrize("number", [65, 982, 2003])
-def test_a_mutant_that_is_only_compiled_better_is_no_finding(twins: Twins, number: int) -> None:
+def test_a_mutant_that_is_only_compiled_better_is_no_finding(twins: Twins) -> None:
     """Found on an H200: loads that need not keep their order run ahead, in 0.43 of the twin's time."""
-    tried = attempt(number)
-    assert tried.name.startswith("mutant of csr_inline_ptx / a qualifier left out")
-    compared = twins.compared(tried.program, tried.twin)
-    assert compared.work == "whole" and compared.leftovers == ""
-    assert not Ended("passed", "", compared, 0.43).is_accepted(tried)
+    found = [each for each in ATTEMPTS if each.name == "mutant of csr_inline_ptx / a qualifier left out"]
+    assert found
+    for tried in found:
+        compared = twins.compared(tried.program, tried.twin)
+        assert compared.work == "whole" and compared.leftovers == ""
+        assert not Ended("passed", "", compared, 0.43).is_accepted(tried)
+
+
+def test_what_was_accepted_is_judged_again_by_its_own_text(tmp_path: Path) -> None:
+    """Also where the corpus has changed since, so that its number is another mutant today."""
+    tried = next(each for each in ATTEMPTS if each.kind == "mutant")
+    kept = Attempt(tried.number, "undefined", "of an older corpus", "its program", "its twin")
+    passed = Ended("passed", "", Comparison("whole", leftovers="shared memory"), 0.9)
+    campaign = Campaign(tmp_path / "attacker.json", {}, 1, 0.0, "0123456")
+    campaign.note(kept, passed)
+    asked: list[Attempt] = []
+
+    class Judge:
+        def tried(self, tried: Attempt) -> Ended:
+            asked.append(tried)
+            return passed if len(asked) == 1 else Ended("mismatch")
+
+    campaign.judge_again(Judge())
+    assert asked == [kept] and campaign.state["num_accepted"] == 1
+    campaign.judge_again(Judge())
+    assert asked == [kept, kept] and campaign.state["num_accepted"] == 0
+    assert campaign.state["passed"][0]["accepted_until"] == "0123456" and "program" not in campaign.state["passed"][0]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 
 from benchmarks.origin import ROOT
 
@@ -63,6 +64,11 @@ def _sources() -> Sequence[_Source]:
             if WORKLOAD in text and WORKLOAD in twin and not _OTHER_PATTERNS.search(text + twin):
                 found.append(_Source(path.stem, _program(text), _program(twin)))
     return found
+
+
+def corpus_digest() -> str:
+    """Of all that mutants are made of: with another corpus the same number is another mutant."""
+    return sha256("\0".join(f"{each.name}\0{each.text}\0{each.twin}" for each in _sources()).encode()).hexdigest()[:12]
 
 
 def _text(name: str) -> str:
