@@ -24,6 +24,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.origin import ROOT, source_commit
+from sparsesmith.operations.imported.folder import VARIABLE
 from sparsesmith.runtime.embedded_valkey import EmbeddedValkey
 from sparsesmith.runtime.ports import free_port
 from sparsesmith.runtime.processes import start, stop
@@ -53,6 +54,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ss-") as folder:
         state = Path(folder)
+        (state / "tasks").mkdir()
         valkey = EmbeddedValkey(state / "valkey")
         valkey.start()
         port = free_port()
@@ -65,6 +67,9 @@ def main() -> int:
             "SPARSESMITH_GENERATOR_MAX_WAIT_S": "1",
             "SPARSESMITH_GENERATOR_MAX_WAITING_JOBS": "100000",
             "SPARSESMITH_GENERATOR_KEYS": "on",
+            # Off by default: then every answer to a posted task is 403, and nothing of it is tried.
+            "SPARSESMITH_GENERATOR_POSTED_TASKS": "true",
+            VARIABLE: str(state / "tasks"),
         }
         generator = start([sys.executable, "-m", "services.generator"], state / "generator.log", environment)
         try:
