@@ -241,16 +241,13 @@ class Campaign:
                 tried = attempt(_next(self.state, self._chance))
             ended = attacker.tried(tried)
             with self._lock:
-                self.note(tried, ended)
+                note(tried, ended, self.state)
                 if self.state["num_attempts"] % 50 == 0:
                     self.write()
 
-    def note(self, tried: Attempt, ended: Ended) -> None:
-        """Counts an attempt, and keeps it where it passed."""
-        _note(tried, ended, self.state)
-
-    def judge_again(self, attacker: "Judges") -> None:
-        """What an earlier version accepted: a hole that was mended is told from one that is open."""
+    def judge_again(self, attacker: Judges) -> None:
+        """What stands accepted, of an earlier version or beside other workers: a hole that was mended is told from one
+        that is open."""
         for row in self.state["passed"]:
             if "program" not in row:
                 continue
@@ -258,7 +255,8 @@ class Campaign:
             if not attacker.tried(tried).is_accepted(tried):
                 self.state["num_accepted"] -= 1
                 row["accepted_until"] = self._commit
-                del row["program"]
+                for name in _NEEDED_AGAIN:
+                    del row[name]
 
     def write(self) -> None:
         _write(self._out, self.state | {"commit": self._commit}, self._device)
@@ -279,7 +277,12 @@ def _kind(tried: Attempt) -> str:
     return tried.name.rpartition(" / ")[0]
 
 
-def _note(tried: Attempt, ended: Ended, state: dict[str, Any]) -> None:
+_NEEDED_AGAIN = ("kind", "program", "twin")
+"""Of an attempt, kept of accepted ones alone: by these and not by their number they are judged again."""
+
+
+def note(tried: Attempt, ended: Ended, state: dict[str, Any]) -> None:
+    """Counts an attempt, and keeps it where it passed."""
     stage = ended.stage
     state["num_attempts"] += 1
     state["stages"] = dict(Counter(state["stages"]) + Counter([stage]))
@@ -297,8 +300,10 @@ def _note_passed(tried: Attempt, ended: Ended, beside: Comparison, state: dict[s
     """What passed is told from what was accepted; of honest mutants there are many, and only their work is kept."""
     is_accepted = ended.is_accepted(tried)
     state["num_accepted"] += is_accepted
-    row = {"number": tried.number, "name": tried.name, "of_twins_time": ended.of_twin, **asdict(beside)}
-    state["passed"] = [*state["passed"], row | (asdict(tried) if is_accepted else {})][-MAX_KEPT:]
+    row = asdict(tried) | {"of_twins_time": ended.of_twin, **asdict(beside)}
+    if not is_accepted:
+        row = {name: value for name, value in row.items() if name not in _NEEDED_AGAIN}
+    state["passed"] = [*state["passed"], row][-MAX_KEPT:]
 
 
 def _read(path: Path) -> dict[str, Any]:

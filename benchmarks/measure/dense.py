@@ -38,15 +38,22 @@ def dense_calls(pattern: Pattern, num_dense_cols: int, element_type: ElementType
     """The ways to ask PyTorch for it, by name, with operands drawn by formula: each gives A B, `linear` its transpose."""
     import torch
 
-    random, kind = np.random.default_rng(1), getattr(torch, element_type)
-    sparse = pattern.to_scipy(random.uniform(-1, 1, pattern.nnz).astype(np.float32))
-    a = torch.from_numpy(sparse.toarray()).to(device, kind)
-    b = torch.from_numpy(random.uniform(-1, 1, (pattern.num_cols, num_dense_cols)).astype(np.float32)).to(device, kind)
+    values, dense = operands(pattern, num_dense_cols)
+    kind = getattr(torch, element_type)
+    a = torch.from_numpy(pattern.to_scipy(values).toarray()).to(device, kind)
+    b = torch.from_numpy(dense).to(device, kind)
     rows = b.t().contiguous()
     calls: Calls = {"matmul": lambda: a @ b, "linear": lambda: torch.nn.functional.linear(rows, a)}
     if num_dense_cols == 1:
         calls["mv"] = lambda: torch.mv(a, b[:, 0])
     return calls
+
+
+def operands(pattern: Pattern, num_dense_cols: int) -> tuple[Any, Any]:
+    """Values [nnz] and B [num_cols, num_dense_cols], drawn by formula, float32."""
+    random = np.random.default_rng(1)
+    values = random.uniform(-1, 1, pattern.nnz).astype(np.float32)
+    return values, random.uniform(-1, 1, (pattern.num_cols, num_dense_cols)).astype(np.float32)
 
 
 def cold_us(call: Callable[[], Any]) -> float:

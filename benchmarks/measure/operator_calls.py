@@ -153,12 +153,13 @@ def _host_times(matrix: Any, architecture: str, calls: int, turns: int) -> dict[
         plain = min(in_c(0) for _ in range(turns))
         scaled = min(in_c(1) for _ in range(turns))
         apart = _own_stream()
-        by_itself = None if apart is None else min(in_c(0, int(apart.ptr)) for _ in range(turns))
-        alone = None if apart is None else _empty_launch_us(loop, int(apart.ptr), calls, turns, wait)
+        on_its_own: dict[str, float] = {}
+        if apart is not None:
+            stream = int(apart.ptr)
+            on_its_own["c_own_stream"] = min(in_c(0, stream) for _ in range(turns))
+            on_its_own["driver_empty_launch"] = _empty_launch_us(loop, stream, calls, turns, wait)
     by_ctypes = min(_us_a_call(lambda: operator.apply(x, y, 0), calls, wait) for _ in range(turns))
-    found = {"c": plain, "c_scaled": scaled, "ctypes": by_ctypes}
-    if by_itself is not None and alone is not None:
-        found |= {"c_own_stream": by_itself, "driver_empty_launch": alone}
+    found = {"c": plain, "c_scaled": scaled, "ctypes": by_ctypes, **on_its_own}
     if STAND_IN in os.environ:
         found["python_out"] = _python_us(matrix, operator, calls, turns)
     operator.close()
@@ -303,9 +304,9 @@ def _gpu_us(call: Callable[[], Any], turns: int, behind: Callable[[], Any] | Non
     times: list[float] = []
     for _ in range(turns):
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        for _ in range(_AHEAD if behind else 0):
-            assert behind is not None
-            behind()
+        if behind is not None:
+            for _ in range(_AHEAD):
+                behind()
         start.record()
         for _ in range(_MEASURED):
             call()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.measure.dense import cold_us, operands
 from benchmarks.measure.nvcc import NoNvcc, compile_library, nvcc_command
 from sparsesmith.matrix.pattern import Int32Array, Pattern
 from sparsesmith.operations import Problem
@@ -110,7 +111,6 @@ def sputnik_times(library: Sputnik, pattern: Pattern, num_dense_cols: int) -> di
     """Microseconds of A B, warm (`us`) and with the L2 flushed (`cold_us`), each of the faster order of rows, and the
     largest error as a share of what float32 allows. Raises SputnikUnusable where a result is wrong or no graph of it can
     be made, RuntimeError where it does not run, ImportError without PyTorch."""
-    from benchmarks.measure.dense import cold_us
     from benchmarks.measure.task_libraries import in_turns_us
 
     values, dense = operands(pattern, num_dense_cols)
@@ -123,13 +123,6 @@ def sputnik_times(library: Sputnik, pattern: Pattern, num_dense_cols: int) -> di
     best = min(warm, key=warm.__getitem__)
     cold = min(map(cold_us, calls.values()))
     return {"routine": f"sputnik_{best}", "us": warm[best], "cold_us": cold, "error_of_bound": worst}
-
-
-def operands(pattern: Pattern, num_dense_cols: int) -> tuple[Any, Any]:
-    """Values [nnz] and B [num_cols, num_dense_cols], drawn by formula, float32."""
-    random = np.random.default_rng(1)
-    values = random.uniform(-1, 1, pattern.nnz).astype(np.float32)
-    return values, random.uniform(-1, 1, (pattern.num_cols, num_dense_cols)).astype(np.float32)
 
 
 def checked(calls: Mapping[str, Call], pattern: Pattern, values: Any, dense: Any) -> float:

@@ -15,16 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import (
-    MAX_PADDING_RATIO,
     Argument,
     Format,
     Layout,
     OneOf,
     Parameters,
     ParameterSpec,
-    has_too_many_slots,
+    refuse_bookkeeping,
     refuse_overflow,
     refuse_padding,
     whole,
@@ -146,14 +144,7 @@ class _Grid:
     def refuse(self, nnz: int) -> None:
         """Raises InvalidProgram where the bits alone are more than nonzeros warrant."""
         num_words = self.num_strips * STRIP_ROWS * (self.padded_cols // 32)
-        if has_too_many_slots(num_words, nnz):
-            raise InvalidProgram(
-                f"format bitmap would store {num_words} words of bits for {nnz} nonzeros: it is for nearly dense "
-                "matrices",
-                field="format",
-                value=num_words,
-                limit=max(2**20, MAX_PADDING_RATIO * nnz),
-            )
+        refuse_bookkeeping("bitmap", "words of bits", num_words, nnz)
 
     def batches(self) -> Iterator[tuple[int, int]]:
         """First strip and the one past the last of those that are built at once."""

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats.format import (
-    MAX_PADDING_RATIO,
     Argument,
     Format,
     IntegerRange,
@@ -21,8 +19,8 @@ from sparsesmith.formats.format import (
     OneOf,
     Parameters,
     ParameterSpec,
-    has_too_many_slots,
     pattern_of_slots,
+    refuse_bookkeeping,
     refuse_overflow,
     refuse_padding,
     whole,
@@ -153,14 +151,7 @@ class _Grid:
     def refuse(self, nnz: int) -> None:
         """Raises InvalidProgram where the bounds of strips alone are more than nonzeros warrant."""
         num_bounds = self.num_windows * self.num_panels * (self.strips + 1)
-        if has_too_many_slots(num_bounds, nnz):
-            raise InvalidProgram(
-                f"format cells would store {num_bounds} strip_offsets for {nnz} nonzeros: it is for nearly dense "
-                "matrices",
-                field="format",
-                value=num_bounds,
-                limit=max(2**20, MAX_PADDING_RATIO * nnz),
-            )
+        refuse_bookkeeping("cells", "strip_offsets", num_bounds, nnz)
 
 
 def _grid(pattern: Pattern, parameters: Parameters) -> _Grid:

@@ -272,6 +272,17 @@ def refuse_padding(format_name: str, num_slots: int, nnz: int) -> None:
         )
 
 
+def refuse_bookkeeping(format_name: str, what: str, number: int, nnz: int) -> None:
+    """Raises InvalidProgram where what a format keeps for places, empty ones too, is more than nonzeros warrant."""
+    if has_too_many_slots(number, nnz):
+        raise InvalidProgram(
+            f"format {format_name} would store {number} {what} for {nnz} nonzeros: it is for nearly dense matrices",
+            field="format",
+            value=number,
+            limit=max(2**20, MAX_PADDING_RATIO * nnz),
+        )
+
+
 def refuse_overflow(format_name: str, what: str, value: int) -> None:
     """Raises InvalidProgram where a quantity that kernels compute in 32-bit integers would not fit."""
     if value > MAX_OFFSET:

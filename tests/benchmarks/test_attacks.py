@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from benchmarks.judging.attacker import Campaign, Ended
+from benchmarks.judging.attacker import Campaign, Ended, note
 from benchmarks.judging.hostile.attempts import HOSTS, Attempt, attempt, names_of
 from benchmarks.judging.hostile.deeds import HIDING_PLACES, KEYS
 from benchmarks.judging.hostile.detours import DETOURS
@@ -102,7 +102,7 @@ def test_what_was_accepted_is_judged_again_by_its_own_text(tmp_path: Path) -> No
     kept = Attempt(tried.number, "undefined", "of an older corpus", "its program", "its twin")
     passed = Ended("passed", "", Comparison("whole", leftovers="shared memory"), 0.9)
     campaign = Campaign(tmp_path / "attacker.json", {}, 1, 0.0, "0123456")
-    campaign.note(kept, passed)
+    note(kept, passed, campaign.state)
     asked: list[Attempt] = []
 
     class Judge:

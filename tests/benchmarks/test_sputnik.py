@@ -14,6 +14,7 @@ import scipy.sparse
 import torch
 
 from benchmarks.matrices.layers import pruned_layer
+from benchmarks.measure.dense import operands
 from benchmarks.measure.nvcc import NoNvcc, nvcc_command
 from benchmarks.measure.sputnik import (
     ENTRY,
@@ -22,7 +23,6 @@ from benchmarks.measure.sputnik import (
     SputnikUnusable,
     build,
     checked,
-    operands,
     row_orders,
     sources_digest,
 )

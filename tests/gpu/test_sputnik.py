@@ -43,7 +43,8 @@ def pattern(request: pytest.FixtureRequest) -> Pattern:
 def test_its_product_is_within_what_kernels_are_allowed(
     num_dense_cols: int, pattern: Pattern, sputnik: "Sputnik"
 ) -> None:
-    from benchmarks.measure.sputnik import checked, operands
+    from benchmarks.measure.dense import operands
+    from benchmarks.measure.sputnik import checked
 
     values, dense = operands(pattern, num_dense_cols)
     assert 0 < checked(sputnik.calls(pattern, values, dense, "cuda"), pattern, values, dense) < 1

@@ -12,13 +12,13 @@ from sparsesmith.families.text import bitmap, tensor
 from sparsesmith.families.text.packed import SHORT_TYPES, words, writer
 from sparsesmith.families.text.program import MAX_STATIC_SHARED_BYTES, Choice, main_launch, program, vector
 from sparsesmith.families.text.template import cuda_beside
-from sparsesmith.formats.bitmap import CHUNK_COLS, PART_COLS, STRIP_ROWS
+from sparsesmith.formats.bitmap import CHUNK_COLS, STRIP_ROWS
 from sparsesmith.formats.format import OneOf
 from sparsesmith.program.directives import MAX_SHARED_BYTES
 
 _CUDA = cuda_beside(__name__)
 
-_VECTORS, _STRIPS, _SPLITS = (1, 2, 4), (1, 2, 4), (1, 2, 3, 4, 6, 7, 8, 12, 14, 16)
+_VECTORS = (1, 2, 4)
 
 
 def _write(choice: Choice) -> str:
@@ -68,7 +68,7 @@ def _prospects(work: Work) -> Iterator[Prospect]:
     width = next(width for width in reversed(_VECTORS) if work.num_dense_cols % (tensor.COLUMNS * width) == 0)
     dense_bytes = work.element_bytes * work.statistics.pattern.num_cols * work.num_dense_cols
     gathers = dense_bytes * GATHER_SHARE * ceil(work.rows / STRIP_ROWS)
-    for values in combine(vector=(width,), part_cols=PART_COLS.values, splits=_SPLITS, strips=_STRIPS):
+    for values in combine(vector=(width,), **{name: axis.values for name, axis in bitmap.PIECES.items()}):
         part_cols, strips, splits = (number(values, name) for name in ("part_cols", "strips", "splits"))
         us = bitmap_us(
             work,
@@ -91,9 +91,7 @@ SPMM_BITMAP = Family(
     "from their bits; 16-bit numbers, multiples of 8 dense columns, half to a twentieth of the places filled.",
     parameters={
         "vector": OneOf(1, _VECTORS),
-        "part_cols": PART_COLS,
-        "splits": OneOf(4, _SPLITS),
-        "strips": OneOf(1, _STRIPS),
+        **bitmap.PIECES,
         "registers": REGISTERS,
         "dependency": DEPENDENCY,
     },

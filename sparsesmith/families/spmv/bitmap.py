@@ -13,15 +13,12 @@ from sparsesmith.families.text import bitmap, tensor
 from sparsesmith.families.text.packed import SHORT_TYPES
 from sparsesmith.families.text.program import Choice, main_launch, program
 from sparsesmith.families.text.template import cuda_beside
-from sparsesmith.formats.bitmap import PART_COLS, STRIP_ROWS
-from sparsesmith.formats.format import OneOf
+from sparsesmith.formats.bitmap import STRIP_ROWS
 from sparsesmith.program.directives import MAX_SHARED_BYTES
 
 _CUDA = cuda_beside(__name__)
 
 INSTRUCTIONS_A_TILE = 30
-
-_STRIPS, _SPLITS = (1, 2, 4), (1, 2, 3, 4, 6, 7, 8, 12, 14, 16)
 
 
 def _write(choice: Choice) -> str:
@@ -56,7 +53,7 @@ def _fits(choice: Choice) -> bool:
 
 
 def _prospects(work: Work) -> Iterator[Prospect]:
-    for values in combine(part_cols=PART_COLS.values, splits=_SPLITS, strips=_STRIPS):
+    for values in combine(**{name: axis.values for name, axis in bitmap.PIECES.items()}):
         part_cols, strips, splits = (number(values, name) for name in ("part_cols", "strips", "splits"))
         vectors = work.element_bytes * work.statistics.pattern.num_cols * work.rows / STRIP_ROWS
         us = bitmap_us(
@@ -72,9 +69,7 @@ BITMAP_MMA = Family(
     strategy="Warps a strip of 16 rows, values by asynchronous copies, tensor cores on tiles that are put together "
     "from their bits; 16-bit numbers, half to a twentieth of the places filled, such as pruned layers.",
     parameters={
-        "part_cols": PART_COLS,
-        "splits": OneOf(4, _SPLITS),
-        "strips": OneOf(1, _STRIPS),
+        **bitmap.PIECES,
         "registers": REGISTERS,
         "dependency": DEPENDENCY,
     },

@@ -1,11 +1,21 @@
 """What programs of the format `bitmap` have alike: a warp a piece, its bits and values by asynchronous copies."""
 
+from collections.abc import Mapping
+
 from sparsesmith.families.text.program import Choice
 from sparsesmith.families.text.template import cuda_beside
-from sparsesmith.formats.bitmap import CHUNK_COLS, LINE, LINES_AT_ONCE
+from sparsesmith.formats.bitmap import CHUNK_COLS, LINE, LINES_AT_ONCE, PART_COLS
+from sparsesmith.formats.format import OneOf
 
 _CUDA = cuda_beside(__name__)
 SHORT_BYTES = 2
+
+PIECES: Mapping[str, OneOf] = {
+    "part_cols": PART_COLS,
+    "splits": OneOf(4, (1, 2, 3, 4, 6, 7, 8, 12, 14, 16)),
+    "strips": OneOf(1, (1, 2, 4)),
+}
+"""How a matrix is cut: columns of a piece, warps a strip, strips a thread block."""
 
 
 def functions(choice: Choice) -> str:
