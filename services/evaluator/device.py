@@ -108,7 +108,7 @@ def in_type(numbers: Array, dtype: np.dtype[Any]) -> Array:
 class Draw:
     """One set of inputs with what is right of the outputs.
 
-    Made once a batch by `DeviceWorkload.draw`, used for all candidates.
+    Made once a batch by `DeviceWorkload.draws`, used for all candidates.
     """
 
     name: str
@@ -307,8 +307,13 @@ class DeviceWorkload(Protocol):
         """Inputs of a kind (`operands.choose_draws`) in the device's memory: from the operating system's randomness, or
         the same for the same seed (128 bits) in every process on such a device.
 
-        Kept as long as somebody refers to it.
+        Kept as long as somebody refers to it. Programs are not timed on it: see `draws`.
         """
+        ...
+
+    def draws(self, names: Sequence[str]) -> tuple[Draw, ...]:
+        """Those of a batch, of these kinds in this order, from the operating system's randomness; with all that
+        programs which were timed on the first are run again on."""
         ...
 
     def vouch(self) -> None:

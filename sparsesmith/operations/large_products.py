@@ -6,7 +6,10 @@ NumPy finds.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 
 import numpy as np
 
@@ -22,7 +25,11 @@ AGREED = 1e-12
 Multiply = Callable[[Float64Array, Float64Array], Float64Array | None]
 """None: it cannot."""
 
+Ask = Callable[[Callable[[], Float64Array | None]], Float64Array | None]
+"""Has a thread that may use the device do it."""
+
 _installed: list[Multiply] = []
+_ask: ContextVar[Ask] = ContextVar("ask", default=lambda what: what())
 
 
 def install(multiply: Multiply) -> None:
@@ -35,10 +42,20 @@ def uninstall() -> None:
     _installed.clear()
 
 
+@contextmanager
+def asked_through(ask: Ask) -> Iterator[None]:
+    """Within, in this thread alone, the device is asked by another one."""
+    token = _ask.set(ask)
+    try:
+        yield
+    finally:
+        _ask.reset(token)
+
+
 def multiplied(a: Float64Array, b: Float64Array) -> Float64Array:
     """a @ b of two matrices. Raises ArithmeticError where the device's is another."""
     if _installed and 2 * a.shape[0] * a.shape[1] * b.shape[1] >= LARGE:
-        found = _installed[0](a, b)
+        found = _ask.get()(partial(_installed[0], a, b))
         if found is not None:
             _look_at(a, b, found)
             return found

@@ -124,6 +124,9 @@ class MisbehavingWorkload:
         time.sleep(self._hold_s)
         return draw(name, self._problem, system_generator() if seed is None else np.random.default_rng(seed))
 
+    def draws(self, names: Sequence[str]) -> tuple[Draw, ...]:
+        return tuple(map(self.draw, names))
+
     def vouch(self) -> None:
         pass
 

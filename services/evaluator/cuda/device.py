@@ -210,14 +210,19 @@ class CudaWorkload:
         """See DeviceWorkload.baselines. Checked on draws of its own, two and those that are called adverse."""
         self.vouch()
         if isinstance(self._routines, LibraryRoutines):
-            return self._routines.baselines(self.draw("uniform"), self.draw("integers"))
-        first, *others = kinds_of(self._problem)
-        adverse = [self.draw(name) for name in adverse_draws(self._problem.operation)]
-        return self._routines.baselines(self.draw(first), self.draw(others[-1] if others else first), adverse)
+            return self._routines.baselines(*self._source.draws(("uniform", "integers"), are_timed=False))
+        kinds = kinds_of(self._problem)
+        names = (kinds[0], kinds[-1], *adverse_draws(self._problem.operation))
+        first, second, *adverse = self._source.draws(names, are_timed=False)
+        return self._routines.baselines(first, second, adverse)
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
         """See DeviceWorkload.draw."""
         return self._source.draw(name, seed)
+
+    def draws(self, names: Sequence[str]) -> tuple[Draw, ...]:
+        """See DeviceWorkload.draws."""
+        return self._source.draws(names)
 
     def vouch(self) -> None:
         """See DeviceWorkload.vouch."""

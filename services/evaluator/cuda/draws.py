@@ -8,6 +8,7 @@ What it does not protect against: a defect of our kernel that spares `uniform` i
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cupy
@@ -125,6 +126,10 @@ class DeviceDraws:
             with cuda_errors():
                 limit_to_exact_sums(drawn.bound, drawn.magnitude, self._workload.element_type)
         return self._held.hold(drawn)
+
+    def draws(self, names: Sequence[str], *, are_timed: bool = True) -> tuple[Draw, ...]:
+        """See DeviceWorkload.draws: changes are made as they are needed."""
+        return tuple(map(self.draw, names))
 
     def vouch(self) -> None:
         """Raises Unavailable where the device's reference is not SciPy's."""

@@ -1,4 +1,5 @@
-"""Draws of any problem on a GPU, made on the host and uploaded: the same inputs and expectations as without a GPU.
+"""Draws of any problem on a GPU, made on the host, several at once, and uploaded one after another: the same inputs and
+expectations as without a GPU.
 
 Beside the draws of a batch stand, ready before the first program runs, changed ones (`checking.changes`) and a few with
 everything new, on which what was timed is run again. They are the same for all programs of a batch, whose texts were
@@ -8,14 +9,17 @@ What it does not protect against: what `checking.changes` names.
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import cupy
 import numpy as np
 
-from services.evaluator.checking.changes import Change, changes
+from services.evaluator.checking.changes import Change
+from services.evaluator.checking.drawn_at_once import Batch, Drawn, Fresh, OfKind, draw_at_once, room_for
 from services.evaluator.checking.draws import draw as draw_inputs
-from services.evaluator.checking.draws import kinds_of, most_draws, system_generator
+from services.evaluator.checking.draws import most_draws, system_generator
 from services.evaluator.cuda.carriers import carried, uncarried
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.residents import HeldDraws
@@ -25,8 +29,9 @@ from sparsesmith.operations.operation import Expected
 
 NUM_CHANGED = 12
 """As many as finals are vouched for with."""
-CHANGES_LIMIT_S = 5.0
-"""Of a batch: each costs a reference on the host or several. Large problems get fewer."""
+CHANGES_LIMIT_S = 3.0
+"""Of a batch: each costs a reference on the host or several. Large problems get fewer; one at least is made, however
+long it takes, unless none of the values that are tried for it shows in the result."""
 MAX_CHANGED_BYTES = 4 << 30
 """Device memory of what changed draws are judged by."""
 NUM_FRESH = 3
@@ -36,6 +41,11 @@ NUM_FRESH = 3
 def num_fresh(problem: Problem) -> int:
     """Of those for a problem: two at least, so that one can follow another."""
     return min(NUM_FRESH, most_draws(problem))
+
+
+def num_changed(problem: Problem) -> int:
+    """Changed draws at most: one at least, whatever memory it takes."""
+    return max(1, min(NUM_CHANGED, MAX_CHANGED_BYTES // max(3 * 8 * problem.num_results, 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,22 +67,38 @@ class HostDraws:
         self._problem = problem
         self._held = held
         self._generator = system_generator()
-        self._host: dict[int, Draw] = {}
         self.changed: tuple[DeviceChange, ...] = ()
         """Of the draw that is timed, each on top of the one before."""
         self.fresh: tuple[Draw, ...] = ()
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
-        """One set of inputs, kept as long as somebody refers to it; of the kind that is timed with all that programs
-        are run again on, unless a seed is given (see `DeviceWorkload.draw`). Raises
+        """One set of inputs, kept as long as somebody refers to it; see `DeviceWorkload.draw` on the seed. Raises
         cupy.cuda.memory.OutOfMemoryError."""
-        if seed is not None:
-            return self._held.hold(_uploaded(draw_inputs(name, self._problem, np.random.default_rng(seed))))
-        host = draw_inputs(name, self._problem, self._generator)
-        uploaded = self._held.hold(_uploaded(host))
-        if name == kinds_of(self._problem)[0]:
-            self._prepare(host)
-        return uploaded
+        generator = self._generator if seed is None else np.random.default_rng(seed)
+        return self._held.hold(_uploaded(draw_inputs(name, self._problem, generator)))
+
+    def draws(self, names: Sequence[str], *, are_timed: bool = True) -> tuple[Draw, ...]:
+        """See DeviceWorkload.draws; without what programs are run again on where none is timed and vouched for on them.
+        Raises cupy.cuda.memory.OutOfMemoryError."""
+        batch = Batch(names)
+        if are_timed:
+            self.changed = self.fresh = ()
+            batch = Batch(names, num_fresh(self._problem), num_changed(self._problem), CHANGES_LIMIT_S)
+        found: dict[int, Draw] = {}
+
+        def take(drawn: Drawn) -> None:
+            match drawn:
+                case OfKind():
+                    found[drawn.place] = self._held.hold(_uploaded(drawn.draw))
+                case Fresh():
+                    self.fresh += (self._held.hold(_uploaded(drawn.draw)),)
+                case Change():
+                    self.changed += (self._changed(drawn),)
+                case _:
+                    assert_never(drawn)
+
+        draw_at_once(self._problem, batch, self._generator, room_for(self._problem), take)
+        return tuple(found[place] for place in range(len(names)))
 
     def vouch(self) -> None:
         """References are made on the host, by the operation itself."""
@@ -89,14 +115,6 @@ class HostDraws:
     def next_fresh(self, before: Draw | None) -> Draw:
         """A fresh draw, another than before."""
         return secrets.choice([each for each in self.fresh if each is not before])
-
-    def _prepare(self, host: Draw) -> None:
-        judged = sum(3 * each.reference.nbytes for each in host.expected.values())
-        number = max(1, min(NUM_CHANGED, MAX_CHANGED_BYTES // max(judged, 1)))
-        made = changes(self._problem, host, number, self._generator, CHANGES_LIMIT_S)
-        self.changed = tuple(self._changed(each) for each in made)
-        fresh = (draw_inputs(host.name, self._problem, self._generator) for _ in range(num_fresh(self._problem)))
-        self.fresh = tuple(self._held.hold(_uploaded(each)) for each in fresh)
 
     def _changed(self, change: Change) -> DeviceChange:
         with cuda_errors():

@@ -27,6 +27,7 @@ import numpy as np
 from services.evaluator.adverse import slowest
 from services.evaluator.candidates import program_of
 from services.evaluator.checking.correctness import Correct, HostSeal, check
+from services.evaluator.checking.drawn_at_once import Batch, Drawn, OfKind, draw_at_once, room_for
 from services.evaluator.checking.draws import draw as draw_inputs
 from services.evaluator.checking.draws import kinds_of, system_generator
 from services.evaluator.compiling.compiler import Compiled, compile_own
@@ -195,6 +196,17 @@ class InterpreterWorkload:
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
         return draw_inputs(name, self.problem, self._generator if seed is None else np.random.default_rng(seed))
+
+    def draws(self, names: Sequence[str]) -> tuple[Draw, ...]:
+        """See DeviceWorkload.draws: nothing is run again."""
+        found: dict[int, Draw] = {}
+
+        def take(drawn: Drawn) -> None:
+            if isinstance(drawn, OfKind):
+                found[drawn.place] = drawn.draw
+
+        draw_at_once(self.problem, Batch(names), self._generator, room_for(self.problem), take)
+        return tuple(found[place] for place in range(len(names)))
 
     def vouch(self) -> None:
         """References are made on the host, by the operation itself."""

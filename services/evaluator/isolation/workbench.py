@@ -203,7 +203,7 @@ class LocalWorkbench:
         most, affordable = most_draws(self._problem), self._device_workload.max_products
         names = choose_draws(num_products, affordable, self._generator, kinds, most)
         names = tuple(dict.fromkeys((*names, *adverse_draws(self._problem.operation))))
-        self._draws = tuple(map(self._device_workload.draw, names))
+        self._draws = self._device_workload.draws(names)
         self._seal = self._device_workload.seal(self._draws)
         everything_fits = affordable >= 2 * len(kinds) * num_products
         self._num_repeated = len(names) if everything_fits else 1

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any
 
@@ -64,6 +65,8 @@ class ReferenceProcess:
         theirs.close()
         self._connection = Connection(ours.detach())
         self._is_ready = False
+        self._lock = Lock()
+        """Held from a question to its answer: draws of a batch ask from several threads."""
 
     def __enter__(self) -> "ReferenceProcess":
         return self
@@ -149,9 +152,10 @@ class ReferenceProcess:
         self, question: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], what: str
     ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         try:
-            self._wait_until_ready()
-            send(self._connection, question, arrays)
-            reply, results = receive(self._connection)
+            with self._lock:
+                self._wait_until_ready()
+                send(self._connection, question, arrays)
+                reply, results = receive(self._connection)
         except (EOFError, OSError) as error:
             raise Unavailable("the process that runs references has ended") from error
         if "error" in reply:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,25 @@ def test_a_kernelbench_problem_becomes_a_task_whose_weights_are_inputs(
     np.testing.assert_allclose(answer.results["y"].wide, by_hand, rtol=1e-14)
     assert not np.array_equal(inputs["weight"], np.ones(5))
     assert 3 <= answer.num_terms <= 11
+
+
+def test_questions_of_several_threads_get_their_own_answers(
+    imported: Import, references: ReferenceProcess, tmp_path: Path
+) -> None:
+    card = imported(SCALED, rows=600)
+    folder = tmp_path / "tasks" / card.name
+
+    def asked(seed: int) -> tuple[bytes, bool]:
+        inputs = references.draw(folder, card, "given", card.fixed, seed)
+        wide = references.answer(folder, card, card.fixed, inputs).results["y"].wide
+        sums = np.float64(inputs["scale"]) * inputs["x"].astype(np.float64) * inputs["weight"] * inputs["keep"]
+        return inputs["x"].tobytes(), np.allclose(wide, sums.sum(1), rtol=1e-12)
+
+    one_by_one = [asked(seed) for seed in range(12)]
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(asked, range(12))) == one_by_one
+    assert len({inputs for inputs, _ in one_by_one}) == 12
+    assert all(is_sum for _, is_sum in one_by_one)
 
 
 def test_a_way_of_torchs_that_loses_more_is_right_and_half_precision_is_not(
