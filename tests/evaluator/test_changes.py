@@ -5,12 +5,13 @@ import pytest
 import scipy.sparse
 
 from services.evaluator.checking.changes import Change, changes, shows
-from services.evaluator.checking.draws import draw, expected_of
+from services.evaluator.checking.draws import draw, draw_inputs, expected_of, kinds_of
 from services.evaluator.device import Draw
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith_proto.kernel import Workload
 from sparsesmith_proto.message import Operation
+from tests.operations.checked import make_problem
 
 LIMIT_S = 3600.0
 
@@ -90,3 +91,14 @@ def test_no_change_is_begun_after_the_time_is_over(problem: Problem) -> None:
 def test_results_within_each_others_bounds_do_not_show(problem: Problem) -> None:
     drawn = drawn_of(problem, "uniform")
     assert not shows(drawn, drawn)
+
+
+@pytest.mark.parametrize("name", ["dot", "reverse", "least_squares", "top_k"])
+def test_inputs_alone_are_those_of_the_whole_draw(name: str) -> None:
+    task = make_problem(name)
+    for kind in kinds_of(task):
+        whole, alone = draw(kind, task, np.random.default_rng(5)), draw_inputs(kind, task, np.random.default_rng(5))
+        assert whole.inputs.keys() == alone.keys()
+        for operand, array in alone.items():
+            assert array.dtype == whole.inputs[operand].dtype
+            np.testing.assert_array_equal(array, whole.inputs[operand])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from services.evaluator.checking.draws import draw, expected_of, input_operands
+from services.evaluator.checking.draws import draw_inputs, expected_of, input_operands
 from services.evaluator.device import Draw
 from sparsesmith.operations import Operand, Problem
 from sparsesmith.operations.operation import Array, Arrays
@@ -50,7 +50,7 @@ def changes(
     if not operands:
         return
     end, now = time.monotonic() + limit_s, drawn
-    other = draw(drawn.name, problem, generator).inputs
+    other = draw_inputs(drawn.name, problem, generator)
     turn = int(generator.integers(len(operands)))
     for step in range(turn, turn + 2 * number):
         operand = operands[step % len(operands)]

@@ -117,6 +117,13 @@ def draw(name: str, problem: Problem, generator: np.random.Generator) -> Draw:
     return Draw(name, inputs, types=types, **right)
 
 
+def draw_inputs(name: str, problem: Problem, generator: np.random.Generator) -> Arrays:
+    """Those of `draw` alone; of a task without finding what is right of them."""
+    if problem.matrix is None:
+        return _rounded(problem, _drawn(name, problem, generator))
+    return draw(name, problem, generator).inputs
+
+
 def _draw_scaled(name: str, problem: Problem, operation: ScaledProduct, generator: np.random.Generator) -> Draw:
     """A draw of the product, and an output to add to whose entries are of the size of what is added."""
     plain = draw(name, problem.unscaled, generator)

@@ -18,7 +18,7 @@ import numpy as np
 
 from services.evaluator.checking.changes import Change
 from services.evaluator.checking.drawn_at_once import Batch, Drawn, Fresh, OfKind, draw_at_once, room_for
-from services.evaluator.checking.draws import draw as draw_inputs
+from services.evaluator.checking.draws import draw as draw_on_host
 from services.evaluator.checking.draws import most_draws, system_generator
 from services.evaluator.cuda.carriers import carried, uncarried
 from services.evaluator.cuda.launch import cuda_errors
@@ -75,7 +75,7 @@ class HostDraws:
         """One set of inputs, kept as long as somebody refers to it; see `DeviceWorkload.draw` on the seed. Raises
         cupy.cuda.memory.OutOfMemoryError."""
         generator = self._generator if seed is None else np.random.default_rng(seed)
-        return self._held.hold(_uploaded(draw_inputs(name, self._problem, generator)))
+        return self._held.hold(_uploaded(draw_on_host(name, self._problem, generator)))
 
     def draws(self, names: Sequence[str], *, are_timed: bool = True) -> tuple[Draw, ...]:
         """See DeviceWorkload.draws; without what programs are run again on where none is timed and vouched for on them.

@@ -28,7 +28,7 @@ from services.evaluator.adverse import slowest
 from services.evaluator.candidates import program_of
 from services.evaluator.checking.correctness import Correct, HostSeal, check
 from services.evaluator.checking.drawn_at_once import Batch, Drawn, OfKind, draw_at_once, room_for
-from services.evaluator.checking.draws import draw as draw_inputs
+from services.evaluator.checking.draws import draw as draw_on_host
 from services.evaluator.checking.draws import kinds_of, system_generator
 from services.evaluator.compiling.compiler import Compiled, compile_own
 from services.evaluator.compiling.log import KernelResources
@@ -195,7 +195,7 @@ class InterpreterWorkload:
         return Baselines(default=timed[0].routine, routines=timed)
 
     def draw(self, name: str, seed: int | None = None) -> Draw:
-        return draw_inputs(name, self.problem, self._generator if seed is None else np.random.default_rng(seed))
+        return draw_on_host(name, self.problem, self._generator if seed is None else np.random.default_rng(seed))
 
     def draws(self, names: Sequence[str]) -> tuple[Draw, ...]:
         """See DeviceWorkload.draws: nothing is run again."""
