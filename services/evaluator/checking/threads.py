@@ -15,6 +15,9 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
+THREADS = "at-once"
+"""What their names begin with."""
+
 
 class Ask(Protocol):
     """Has the caller's thread do something, and waits for what it finds. Raises CancelledError where the caller has
@@ -40,7 +43,7 @@ def run_at_once(works: Sequence[Work], most: int, num_threads: int) -> None:
     nothing is begun after it.
     """
     desk, waiting, running = _Desk(), deque(works), dict[Future[None], int]()
-    with ThreadPoolExecutor(num_threads, "at-once") as threads, closing(desk):
+    with ThreadPoolExecutor(num_threads, THREADS) as threads, closing(desk):
         while waiting or running:
             while waiting and _fits(waiting[0].weight, list(running.values()), most, num_threads):
                 work = waiting.popleft()
