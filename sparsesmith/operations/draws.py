@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparsesmith.operations.operand import Operand
-from sparsesmith.operations.operation import Array, Arrays, Drawing
+from sparsesmith.operations.operation import Array, Arrays, Drawing, Operation
 
 if TYPE_CHECKING:
     from sparsesmith.operations.problem import Problem
@@ -109,3 +109,8 @@ OF_SUMS: Mapping[str, Drawing] = {
 }
 """For long sums: adding up one number of many digits rounds the same way every time, and the plainest program, right
 for all other inputs, would be far off."""
+
+
+def takes_any_number(operation: Operation) -> bool:
+    """Whether an operation's inputs may be any numbers of their types: it is drawn `wide_range`, as most are."""
+    return not operation.draws or GENERAL["wide_range"] in operation.draws.values()

@@ -2,8 +2,8 @@
 
 A program that skips work because its inputs look the same, because it has done the work before, or in every second
 launch, gives the result of before, which is outside the bound of the result that is right then. Values come from other
-draws of the same kind, so that they are such as the operation takes; where its draws are the general ones, and a long
-sum would hide one entry, they are enlarged until it shows.
+draws of the same kind, so that they are such as the operation takes; where it takes any number, and a long sum would
+hide one entry, they are enlarged until it shows.
 
 What it does not protect against: work left out where no change that was drawn shows in the result.
 """
@@ -17,6 +17,7 @@ import numpy as np
 from services.evaluator.checking.draws import draw_inputs, expected_of, input_operands
 from services.evaluator.device import Draw
 from sparsesmith.operations import Operand, Problem
+from sparsesmith.operations.draws import takes_any_number
 from sparsesmith.operations.operation import Array, Arrays
 
 TRIES = 4
@@ -82,7 +83,7 @@ def _values(problem: Problem, operand: Operand, other: Array, generator: np.rand
     for _ in range(TRIES):
         value = other.reshape(-1)[int(generator.integers(other.size))]
         yield value
-    if operand.dtype == "T" and not problem.operation.draws:
+    if operand.dtype == "T" and takes_any_number(problem.operation):
         yield from (float(value) * factor + factor for factor in ENLARGEMENTS)
 
 
