@@ -35,6 +35,9 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--only", help="only the matrices of this side of the split")
     parser.add_argument("--most", type=int, default=1000, help="matrices at most")
+    parser.add_argument(
+        "--batch", type=int, default=256, help="sequences at once; a large GPU takes no longer for more"
+    )
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     matrices = [each for each in core_matrices(options.pack) if options.only in (None, each.split)][: options.most]
@@ -48,7 +51,7 @@ def main() -> None:
         device,
         os.cpu_count() or 1,
     )
-    settings = SamplingSettings(samples=options.samples, device=device)
+    settings = SamplingSettings(samples=options.samples, device=device, batch_sequences=options.batch)
     asked = [(each, workload) for each in matrices for workload in WORKLOADS for _ in range(options.samples)]
     generator, began, programs = np.random.default_rng(0), time.monotonic(), list[str]()
     torch.manual_seed(0)

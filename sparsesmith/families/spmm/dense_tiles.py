@@ -45,6 +45,33 @@ class DenseTile:
         tiles = -(-self.num_dense_cols // self.width)
         return "" if tiles == 1 else f",{tiles}"
 
+    @property
+    def lanes_fact(self) -> Fact:
+        """`lanes` as they follow from the dense columns: with another number a text of this shape would leave columns
+        out, or take some twice."""
+        columns, taken = self.num_dense_cols, self.vector * self.chunks
+        if not self.grid:
+            meaning, most = f"ceil_div({columns},{taken})", -(-columns // taken)
+        elif not self.overhangs:
+            most = columns // (2 * taken)
+            meaning = f"min({self.lanes},{columns}//{2 * taken})"
+        else:
+            meaning, most = str(self.lanes), self.lanes
+        is_so = self.lanes == most if not self.grid else self.lanes <= most
+        return self.choice.fact("LANES", meaning if is_so else str(self.lanes), self.lanes)
+
+    @property
+    def width_fact(self) -> Fact:
+        """`width` by `lanes_fact`."""
+        per_lane = "*LANES" if self.lanes > 1 else ""
+        return self.choice.fact("COLUMNS", f"{self.vector * self.chunks}{per_lane}", self.width)
+
+    @property
+    def tiles_fact(self) -> Fact:
+        """How many tiles of `width_fact` cover the dense columns."""
+        columns = self.num_dense_cols
+        return self.choice.fact("TILES", f"ceil_div({columns},COLUMNS)", -(-columns // self.width))
+
     def column(self, tile_number: str = "blockIdx.y", *, lanes: Fact | None = None, width: Fact | None = None) -> str:
         """First column of a thread. `lanes`, `width`: these numbers where a text names them."""
         terms = [f"{tile_number} * {width or self.width}"] if self.grid else []

@@ -52,8 +52,8 @@ class Cut:
         """Those that the text holds, each behind what it follows from."""
         is_split, crosses_warps = self.splits.value != 1, self.warps.value != 0
         return (
-            *((self.splits,) if is_split else ()),
             *((self.lanes,) if self.tile.lanes > 1 else ()),
+            *((self.splits,) if is_split else ()),
             *((self.threads,) if self.threads.value != 1 else ()),
             self.rows,
             *((self.width, self.tiles) if self.tile.grid else ()),
@@ -79,21 +79,34 @@ class Cut:
 def cut_of(tile: DenseTile) -> Cut:
     """By what the tile's choice says of splits and block."""
     choice, lanes, splits = tile.choice, tile.lanes, tile.choice.integer("splits")
-    block, threads, columns = choice.integer("block"), lanes * splits, tile.num_dense_cols
+    block, threads = choice.integer("block"), lanes * splits
     of_row = "*".join(name for name, number in (("SPLITS", splits), ("LANES", lanes)) if number > 1)
     per_lane = "*LANES" if lanes > 1 else ""
     return Cut(
         tile,
-        lanes=choice.named("LANES", lanes),
-        splits=choice.named("SPLITS", splits),
+        lanes=tile.lanes_fact,
+        splits=choice.fact("SPLITS", _splits_meant(splits, lanes, block), splits),
         threads=choice.fact("THREADS", of_row, threads),
         rows=choice.fact("ROWS", f"{block}//THREADS" if threads > 1 else str(block), block // threads),
-        width=choice.fact("COLUMNS", f"{tile.vector * tile.chunks}{per_lane}", tile.width),
-        tiles=choice.fact("TILES", f"ceil_div({columns},COLUMNS)", -(-columns // tile.width)),
+        width=tile.width_fact,
+        tiles=tile.tiles_fact,
         farthest=choice.fact("FARTHEST", f"min(THREADS,{WARP})//2", min(threads, WARP) // 2),
         warps=choice.fact("WARPS", f"THREADS//{WARP}", threads // WARP if threads > WARP else 0),
         partials=choice.fact("PARTIALS", f"{block // WARP}{per_lane}", block // WARP * lanes),
     )
+
+
+def _splits_meant(splits: int, lanes: int, block: int) -> str:
+    """What an open text says of its splits: kept to numbers for which a row's threads are where the text has them, in a
+    warp, in several, or a whole block."""
+    threads, per_lane = splits * lanes, "//LANES" if lanes > 1 else ""
+    if splits == 1:
+        return "1"
+    if threads == block:
+        return f"{block}{per_lane}"
+    if threads <= WARP:
+        return f"min({splits},{WARP}{per_lane})"
+    return f"min(max({splits},{2 * WARP}{per_lane}),{block // 2}{per_lane})"
 
 
 def own_column(tile: DenseTile, *, lanes: Fact | None = None, width: Fact | None = None) -> str:

@@ -11,7 +11,7 @@ from sparsesmith.families.axes import INDEX, LARGE_BLOCK, streamed
 from sparsesmith.families.estimates.cost import Prospect, Values, Work, combine, index_bytes, near, number
 from sparsesmith.families.estimates.suitability import any_pattern
 from sparsesmith.families.family import Family
-from sparsesmith.families.spmm.dense_tiles import ONE_CHUNK_PARAMETERS, tile_fits, tile_of
+from sparsesmith.families.spmm.dense_tiles import ONE_CHUNK_PARAMETERS, DenseTile, tile_fits, tile_of
 from sparsesmith.families.spmm.prospects import corrected, placements, shared, tiles_of_groups
 from sparsesmith.families.spmm.splits import (
     PLACEMENT,
@@ -44,6 +44,10 @@ class _Cut:
     """How a block's groups share a tile: numbers that stand all over a text, which an open one names once."""
 
     lanes: Fact
+    width: Fact
+    """Dense columns of a group."""
+    passes: Fact
+    """Blocks side by side that cover the dense columns; one: the text names neither."""
     groups: Fact
     share: Fact
     """Slots of a group. An open text takes more where the longest row would not fit otherwise: it is right for every
@@ -61,17 +65,21 @@ class _Cut:
     def facts(self) -> tuple[Fact, ...]:
         """Those that the text holds, each behind what it follows from."""
         shared_by_lanes = (self.lanes,) if self.lanes.value != 1 else ()
+        of_columns = (self.width, self.passes) if self.passes.value != 1 else ()
         of_slots = (self.groups, self.share, self.capacity, self.chunks)
-        return (*shared_by_lanes, *of_slots, self.rows, self.bounds, self.never)
+        return (*shared_by_lanes, *of_columns, *of_slots, self.rows, self.bounds, self.never)
 
 
-def _cut_of(choice: Choice) -> _Cut:
-    block, lanes, share = choice.integer("block"), choice.integer("lanes"), choice.integer("share")
+def _cut_of(tile: DenseTile) -> _Cut:
+    choice, lanes = tile.choice, tile.lanes
+    block, share = choice.integer("block"), choice.integer("share")
     groups, rows = block // lanes, choice.integer("rows")
     unit = max(min(share, 4), LANES // groups)
     needed = f"max({share},ceil_div(row_length_max,GROUPS*{unit})*{unit})"
     return _Cut(
-        lanes=choice.named("LANES", lanes),
+        lanes=tile.lanes_fact,
+        width=tile.width_fact,
+        passes=tile.tiles_fact,
         groups=choice.fact("GROUPS", f"{block}//LANES" if lanes > 1 else str(block), groups),
         share=choice.fact("SHARE", needed if choice.word("long_rows") == "refuse" else str(share), share),
         capacity=choice.fact("CAPACITY", "GROUPS*SHARE", _capacity(choice)),
@@ -126,7 +134,8 @@ def output_of_tile(choice: Choice) -> str:
 
 
 def _write(choice: Choice) -> str:
-    tile, rows, narrow, cut = tile_of(choice), choice.integer("rows"), choice.word("index") == "u16", _cut_of(choice)
+    tile, rows, narrow = tile_of(choice), choice.integer("rows"), choice.word("index") == "u16"
+    cut = _cut_of(tile)
     gather = tile.fill(_CUDA["gather"], col="(base + col[u])" if narrow else "col[u]", share=cut.share)
     is_early, few_bounds = choice.word("gathers") == "early", rows + 1 <= choice.integer("block")
     store = store_vector(tile, f"out + row * {choice.num_dense_cols} + column")
@@ -138,7 +147,7 @@ def _write(choice: Choice) -> str:
         number=block_number(choice),
         group=group(tile, cut.lanes),
         beyond="if (tile >= num_tiles) return;" if choice.word("placement") == "near" else "",
-        own_column=own_column(tile, lanes=cut.lanes),
+        own_column=own_column(tile, lanes=cut.lanes, width=cut.width),
         capacity=cut.capacity,
         never=cut.never,
         I=c_index_type(choice.word("index")),
@@ -158,7 +167,7 @@ def _write(choice: Choice) -> str:
         "index": choice.word("index"),
         "long_rows": choice.word("long_rows"),
     }
-    main = main_launch(choice, grid_of("num_tiles", tile), body)
+    main = main_launch(choice, grid_of("num_tiles", tile, cut.passes), body)
     ends = (add_pieces(choice),) if choice.word("long_rows") == "split" else ()
     function = choice.value_function(step_of(choice, choice.element_bytes))
     return program(choice, settings, main, *ends, functions=(function,), facts=cut.facts)
