@@ -6,6 +6,7 @@ watch (compiler.py).
 
 import gc
 import json
+import os
 import resource
 import time
 from itertools import count
@@ -20,6 +21,8 @@ from sparsesmith.errors import Unavailable
 WORKER_MEMORY_BYTES = 4 << 30
 PROGRAMS_A_COLLECTION = 50
 """A worker looks for cycles among its objects that often."""
+NICENESS = 10
+"""Compiling gives way to the device's process: a core that both want times and checks first."""
 MAX_SENT_CHARACTERS = 1 << 20
 """Of a log."""
 
@@ -29,6 +32,7 @@ READY = b"ready"
 def serve(descriptor: int, *, is_confined: bool) -> None:
     """Main loop, on a connection by its file descriptor."""
     connection = Connection(descriptor)
+    os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY_BYTES, WORKER_MEMORY_BYTES))
     try:

@@ -74,9 +74,19 @@ def _choose(choice: Choice, bins: tuple[Bin, ...]) -> str:
 def _batch(choice: Choice, bins: tuple[Bin, ...]) -> tuple[Fact, Fact]:
     """Slots of a lane that are loaded together, and the bytes of their high bits."""
     slots = slots_a_byte(choice.word("index")) if choice.word("index") in HIGH_BITS else 1
-    size = min(MOST_IN_FLIGHT, max(bin_.steps for bin_ in bins))
-    batch = choice.fact("BATCH", f"min({MOST_IN_FLIGHT},most_steps)", size)
+    size = min(MOST_IN_FLIGHT, _most_steps(bins))
+    # Without a loop over batches a text is right for every matrix as long as one batch holds all there is.
+    batch = choice.fact("BATCH", f"min({MOST_IN_FLIGHT},most_steps)" if _has_more(bins) else "most_steps", size)
     return batch, choice.fact("BYTES", f"ceil_div(BATCH,{slots})", -(-size // slots))
+
+
+def _most_steps(bins: tuple[Bin, ...]) -> int:
+    return max(bin_.steps for bin_ in bins)
+
+
+def _has_more(bins: tuple[Bin, ...]) -> bool:
+    """Whether a lane's slots take more than one batch."""
+    return _most_steps(bins) > MOST_IN_FLIGHT
 
 
 def _high_loads(choice: Choice, bytes_: Fact, start: str) -> str:
@@ -169,7 +179,6 @@ def _write(choice: Choice) -> str:
     narrow, wide = choice.word("index") == "u16", bins[0].lanes > WARP
     limits, warps = _limits(choice), choice.fact("WARPS", "num_warps", bins[-1].past_warp)
     (batch, bytes_), blocks = _batch(choice, bins), _wide_blocks(choice, bins)
-    has_more = max(bin_.steps for bin_ in bins) > MOST_IN_FLIGHT
     leads = f"if ((lane & (1 << shift) - 1) == 0 && {_is_row(keeps_rows)}) y[row] = sum;"
     body = choice.fill(
         _CUDA["row_bins"],
@@ -184,7 +193,7 @@ def _write(choice: Choice) -> str:
         batch=batch,
         loads=_loads(choice, batch, "u"),
         products=_products(choice, batch, "u"),
-        more=_more(choice, batch, bytes_) if has_more else "",
+        more=_more(choice, batch, bytes_) if _has_more(bins) else "",
         half="min(1 << shift, 32) / 2" if wide else "1 << shift >> 1",
         store=_row_of_warps(blocks, keeps_rows) if wide else leads,
         wait="" if copies else choice.wait,
