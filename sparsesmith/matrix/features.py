@@ -27,6 +27,8 @@ SECTOR_BYTES = 32
 WARP = 32
 L2_BYTES = 60e6
 MAX_INT32 = 2**31 - 1
+OUTSIDE = -1
+"""No block."""
 NEAR_DIAGONALS = (1, 16, 256, 4096)
 TOP_DIAGONALS = (1, 4, 16, 64)
 BLOCK_EXTENTS = (2, 3, 4)
@@ -88,7 +90,7 @@ def distinct_diagonals(pattern: Pattern) -> int:
     """Diagonals (col - row) seen in the sample: a lower bound that is exact for up to NUM_WINDOWS * WINDOW_NNZ
     nonzeros."""
     sample = sample_windows(pattern)
-    return int(np.unique(sample.cols - sample.rows).size)
+    return _num_different(np.sort(sample.cols - sample.rows, axis=None))
 
 
 _FILLS: WeakKeyDictionary[Pattern, dict[tuple[int, int, int], float]] = WeakKeyDictionary()
@@ -106,29 +108,37 @@ def block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int = NUM_WI
 
 
 def _block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int) -> float:
-    width = pattern.num_cols // cols + 1
-    block_rows, columns = _nonzeros_of_block_rows(pattern, rows, num_windows)
-    if block_rows.size == 0:
-        return 0.0
-    fits = (int(block_rows[-1]) + 1) * width <= MAX_INT32
-    keys = (block_rows if fits else block_rows.astype(np.int64)) * width + columns // cols
-    keys.sort()
-    blocks = 1 + int(np.count_nonzero(keys[1:] != keys[:-1]))
-    return keys.size / (blocks * rows * cols)
+    nonzeros, blocks = _in_whole_rows_of_blocks(pattern, rows, cols, num_windows)
+    if nonzeros == 0:
+        # Where rows are so long that no window holds a whole row of blocks: of single ones, spread evenly.
+        for run in _spread_rows_of_blocks(pattern, rows, num_windows):
+            in_order = np.sort(run // np.int32(cols))
+            nonzeros, blocks = nonzeros + run.size, blocks + _num_different(in_order)
+    return nonzeros / (blocks * rows * cols) if nonzeros else 0.0
 
 
-def _nonzeros_of_block_rows(pattern: Pattern, height: int, num_windows: int) -> tuple[Int32Array, Int32Array]:
-    """Row of blocks of each nonzero of the sample, counted through, and its column; in CSR order.
-
-    Where rows are so long that no window holds a whole row of blocks: of single ones, spread evenly.
-    """
-    runs = list(_rows_of_blocks(pattern, height, num_windows))
-    block_rows, cols, before = [np.empty(0, np.int32)], [np.empty(0, np.int32)], 0
-    for run in runs or _spread_rows_of_blocks(pattern, height, num_windows):
-        block_rows.append((run.rows - np.int32(run.first)) // np.int32(height) + np.int32(before))
-        cols.append(run.cols)
-        before += (run.last - run.first) // height
-    return np.concatenate(block_rows), np.concatenate(cols)
+def _in_whole_rows_of_blocks(pattern: Pattern, height: int, width: int, num_windows: int) -> tuple[int, int]:
+    """Nonzeros of the rows of blocks that lie in a window of the sample as a whole, and blocks that hold them."""
+    sample = sample_windows(pattern, num_windows)
+    firsts = -(-np.searchsorted(pattern.row_offsets, sample.begins) // height) * height
+    lasts = pattern.rows_of(sample.begins + np.int32(sample.rows.shape[1])) // height * height
+    lasts = np.maximum(firsts, lasts)
+    begins = pattern.row_offsets[np.minimum(firsts, pattern.num_rows)] - sample.begins
+    ends = np.where(firsts < lasts, pattern.row_offsets[lasts.clip(max=pattern.num_rows)] - sample.begins, begins)
+    nonzeros = int((ends - begins).sum())
+    if nonzeros == 0:
+        return 0, 0
+    per_row = pattern.num_cols // width + 1
+    fits = (int((lasts - firsts).max()) // height + 1) * per_row <= MAX_INT32
+    keys = (sample.rows - firsts[:, None].astype(np.int32)) // np.int32(height)
+    keys = (keys if fits else keys.astype(np.int64)) * per_row + sample.cols // np.int32(width)
+    for window, begin, end in zip(keys, begins.tolist(), ends.tolist(), strict=True):
+        window[:begin] = OUTSIDE
+        window[end:] = OUTSIDE
+    keys.sort(axis=1)
+    is_first = keys[:, 1:] != keys[:, :-1]
+    # Where any nonzero is outside, the first difference is from there to a block.
+    return nonzeros, int(np.count_nonzero(is_first)) + int(np.count_nonzero(keys[:, 0] != OUTSIDE))
 
 
 def pattern_symmetry(pattern: Pattern) -> float | None:
@@ -173,7 +183,7 @@ def _sampled(pattern: Pattern, num_windows: int) -> Sample:
     size, begins = pattern.nnz, np.zeros(1, np.int32)
     if pattern.nnz > num_windows * WINDOW_NNZ:
         size, begins = WINDOW_NNZ, np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int32)
-    rows = np.stack([pattern.rows_of_run(begin, begin + size) for begin in begins.tolist()])
+    rows = np.stack(list(pattern.rows_of_runs(begins, size)))
     cols = np.stack([pattern.col_indices[begin : begin + size] for begin in begins.tolist()])
     return Sample(begins, rows, cols, num_windows * PROBES_A_WINDOW)
 
@@ -196,7 +206,7 @@ def _in_windows(lengths: npt.NDArray[np.int32], num_windows: int) -> npt.NDArray
     if lengths.size <= num_windows * WINDOW_ROWS:
         return lengths
     starts = np.linspace(0, lengths.size - WINDOW_ROWS, num_windows).astype(np.int64)
-    seen = lengths[starts[:, None] + np.arange(WINDOW_ROWS)].reshape(-1)
+    seen = np.concatenate([lengths[start : start + WINDOW_ROWS] for start in starts.tolist()])
     return seen if seen.any() else lengths  # Where only other rows hold anything.
 
 
@@ -255,9 +265,10 @@ def _counted(cols: Int32Array, num_cols: int) -> Int32Array:
 
 def _diagonals(pattern: Pattern, sample: Sample) -> dict[str, float]:
     offsets = sample.cols - sample.rows
-    distance = np.abs(sample.cols - sample.rows * (pattern.num_cols / pattern.num_rows))
+    is_square = pattern.num_rows == pattern.num_cols
+    distance = np.abs(offsets if is_square else sample.cols - sample.rows * (pattern.num_cols / pattern.num_rows))
     counts = _counts(offsets)
-    shares = np.sort(counts)[::-1].cumsum() / offsets.size
+    shares = _largest(counts, max(TOP_DIAGONALS)).cumsum() / offsets.size
     features = {f"within_{near}_of_diagonal": _share(distance <= near) for near in NEAR_DIAGONALS}
     features["mean_distance"] = float(distance.mean() / pattern.num_cols)
     features["max_distance"] = float(distance.max() / pattern.num_cols)
@@ -271,8 +282,9 @@ def _diagonals(pattern: Pattern, sample: Sample) -> dict[str, float]:
 
 
 def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, float]:
-    gaps = np.diff(sample.cols, axis=1)[np.diff(sample.rows, axis=1) == 0]
+    gaps = np.diff(sample.cols, axis=1)[sample.rows[:, 1:] == sample.rows[:, :-1]]
     gaps = gaps if gaps.size else np.array([pattern.num_cols])
+    shared, shifted = _shared_with_next_row(pattern, sample)
     features = {
         "adjacent_columns": _share(gaps == 1),
         "columns_within_8": _share(gaps <= 8),
@@ -281,8 +293,8 @@ def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, f
         "log_median_gap": float(np.log2(_median(gaps)) / 8),
         "sectors_per_warp": _sectors_per_warp(sample.cols),
         "sectors_per_warp_of_rows": _sectors_per_warp_of_rows(pattern),
-        "shared_with_next_row": _shared_with_next_row(pattern, sample, 0),
-        "shifted_into_next_row": _shared_with_next_row(pattern, sample, 1),
+        "shared_with_next_row": shared,
+        "shifted_into_next_row": shifted,
     }
     for extent in BLOCK_EXTENTS:
         features[f"block_fill_{extent}"] = block_fill(pattern, extent, extent, num_windows)
@@ -334,10 +346,24 @@ def _quantile(ascending: npt.NDArray[np.int32], share: float) -> float:
 
 
 def _median(numbers: npt.NDArray[np.int32]) -> float:
-    """As `numpy.median`."""
+    """As `numpy.median`, of positive whole numbers."""
     upper = numbers.size // 2
+    if np.count_nonzero(numbers == 1) > upper:  # Selecting takes long among equal ones.
+        return 1.0
     ordered = np.partition(numbers, upper)
     return float(ordered[upper] if numbers.size % 2 else (int(ordered[:upper].max()) + int(ordered[upper])) / 2)
+
+
+def _largest(counts: IntArray, most: int) -> IntArray:
+    """At most so many, the largest first."""
+    several = counts[counts > 1]
+    ones = np.ones(min(counts.size - several.size, most), np.int64)
+    return np.append(np.sort(several)[::-1], ones)[:most]
+
+
+def _num_different(ordered: npt.NDArray[np.integer]) -> int:
+    """Numbers of an ascending list that is not empty."""
+    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
 
 
 def _counts(numbers: npt.NDArray[np.int32]) -> IntArray:
@@ -384,24 +410,41 @@ def _symmetry(pattern: Pattern, sample: Sample) -> float:
 
 
 def _stored(pattern: Pattern, rows: IntArray, cols: IntArray) -> npt.NDArray[np.bool_]:
-    """Whether (row, col) is a nonzero: a binary search inside each row, all rows at once."""
-    columns, low, past = pattern.col_indices, pattern.row_offsets[rows], pattern.row_offsets[rows + 1]
+    """Whether (row, col) is a nonzero."""
+    return _holds(pattern, _places(pattern, rows, cols), rows, cols)
+
+
+def _holds(pattern: Pattern, places: Int32Array, rows: IntArray, cols: IntArray) -> npt.NDArray[np.bool_]:
+    """Whether at a place, from its row's first on, lies that nonzero."""
+    found: npt.NDArray[np.bool_] = places < pattern.row_offsets.take(rows + 1)
+    return found & (pattern.col_indices.take(places, mode="clip") == cols)
+
+
+def _places(pattern: Pattern, rows: IntArray, cols: IntArray) -> Int32Array:
+    """Of the first nonzero of each row that lies at the column or behind it: a binary search inside each row, all rows
+    at once."""
+    columns, low, past = pattern.col_indices, pattern.row_offsets.take(rows), pattern.row_offsets.take(rows + 1)
     wanted = cols.astype(np.int32)
     longest = int((past - low).max()) if rows.size else 0
+    if pattern.nnz + longest > MAX_INT32:
+        low, past = low.astype(np.int64), past.astype(np.int64)
     for step in (1 << power for power in reversed(range(longest.bit_length()))):
-        reached = low + np.int32(step - 1)
-        inside = (reached >= low) & (reached < past)
-        low += np.int32(step) * (inside & (columns.take(reached, mode="clip") < wanted))
-    found: npt.NDArray[np.bool_] = (low < past) & (columns.take(low, mode="clip") == wanted)
-    return found
+        reached = low + low.dtype.type(step - 1)
+        moves = columns.take(reached, mode="clip") < wanted
+        moves &= reached < past
+        low += low.dtype.type(step) * moves
+    return low
 
 
-def _shared_with_next_row(pattern: Pattern, sample: Sample, shift: int) -> float:
-    """Share of sampled nonzeros (i, j) with (i + 1, j + shift) stored."""
+def _shared_with_next_row(pattern: Pattern, sample: Sample) -> tuple[float, float]:
+    """Shares of sampled nonzeros (i, j) with (i + 1, j) stored, and with (i + 1, j + 1)."""
     rows, cols = sample.probes()
-    rows, cols = rows + 1, cols + shift
-    inside = (rows < pattern.num_rows) & (cols < pattern.num_cols)
-    return float(_stored(pattern, rows[inside], cols[inside]).sum() / rows.size)
+    has_next = rows + 1 < pattern.num_rows
+    below, cols = rows[has_next] + 1, cols[has_next]
+    places = _places(pattern, below, cols)
+    shared = _holds(pattern, places, below, cols)
+    shifted = _holds(pattern, places + shared, below, cols + 1)
+    return float(shared.sum() / rows.size), float(shifted.sum() / rows.size)
 
 
 def _sectors_per_warp(cols: Int32Array) -> float:
@@ -421,7 +464,8 @@ def _sectors_per_warp_of_rows(pattern: Pattern) -> float:
 
 def _mean_distinct(groups: npt.NDArray[np.integer]) -> float:
     ordered = np.sort(groups, axis=1)
-    return float((1 + (np.diff(ordered, axis=1) != 0).sum(axis=1)).mean() / groups.shape[1])
+    changes = int(np.count_nonzero(ordered[:, 1:] != ordered[:, :-1]))
+    return (len(groups) + changes) / len(groups) / groups.shape[1]
 
 
 def _padded(array: npt.NDArray[np.integer], width: int, filler: int) -> npt.NDArray[np.integer]:
@@ -432,34 +476,8 @@ def _padded(array: npt.NDArray[np.integer], width: int, filler: int) -> npt.NDAr
     return array.reshape(-1, width)
 
 
-@dataclass(frozen=True)
-class RowsOfBlocks:
-    """A run of whole rows of blocks."""
-
-    first: int
-    """Row of the matrix."""
-    last: int
-    """One past."""
-    rows: Int32Array
-    """Row of each nonzero."""
-    cols: Int32Array
-    """Likewise."""
-
-
-def _rows_of_blocks(pattern: Pattern, height: int, num_windows: int) -> Iterator[RowsOfBlocks]:
-    """Of each window of the sample, where one of `height` rows lies in it as a whole."""
-    sample = sample_windows(pattern, num_windows)
-    firsts = np.searchsorted(pattern.row_offsets, sample.begins)
-    lasts = pattern.rows_of(sample.begins + np.int32(sample.rows.shape[1]))
-    firsts, lasts = -(-firsts // height) * height, lasts // height * height
-    for number in np.flatnonzero(firsts < lasts).tolist():
-        first, last = int(firsts[number]), int(lasts[number])
-        begin, end = (pattern.row_offsets[[first, last]] - sample.begins[number]).tolist()
-        yield RowsOfBlocks(first, last, sample.rows[number, begin:end], sample.cols[number, begin:end])
-
-
-def _spread_rows_of_blocks(pattern: Pattern, height: int, num_windows: int) -> Iterator[RowsOfBlocks]:
-    """Up to SPREAD_BLOCK_ROWS of them, with no more nonzeros than all windows hold."""
+def _spread_rows_of_blocks(pattern: Pattern, height: int, num_windows: int) -> Iterator[Int32Array]:
+    """Columns of up to SPREAD_BLOCK_ROWS of them, with no more nonzeros than all windows hold."""
     num_block_rows = pattern.num_rows // height
     left = num_windows * WINDOW_NNZ
     for number in np.linspace(0, num_block_rows - 1, min(num_block_rows, SPREAD_BLOCK_ROWS)).astype(np.int64):
@@ -467,8 +485,7 @@ def _spread_rows_of_blocks(pattern: Pattern, height: int, num_windows: int) -> I
         begin, end = int(pattern.row_offsets[first]), int(pattern.row_offsets[first + height])
         if end - begin <= left:
             left -= end - begin
-            rows = pattern.rows_of_run(begin, end)
-            yield RowsOfBlocks(first, first + height, rows, pattern.col_indices[begin:end])
+            yield pattern.col_indices[begin:end]
 
 
 def _smallest_pattern() -> Pattern:

@@ -119,7 +119,7 @@ class PatternStatistics:
         if lengths.size <= SAMPLED_ROWS * rows:
             return lengths
         starts = np.linspace(0, lengths.size - rows, SAMPLED_ROWS).astype(np.int64)
-        return lengths[starts[:, None] + np.arange(rows)].reshape(-1)
+        return np.concatenate([lengths[start : start + rows] for start in starts.tolist()])
 
     @remembered
     def numbered(self, numbering: str) -> "PatternStatistics":
