@@ -416,8 +416,9 @@ def _stored(pattern: Pattern, rows: IntArray, cols: IntArray) -> npt.NDArray[np.
 
 def _holds(pattern: Pattern, places: Int32Array, rows: IntArray, cols: IntArray) -> npt.NDArray[np.bool_]:
     """Whether at a place, from its row's first on, lies that nonzero."""
-    found: npt.NDArray[np.bool_] = places < pattern.row_offsets.take(rows + 1)
-    return found & (pattern.col_indices.take(places, mode="clip") == cols)
+    lies_there: npt.NDArray[np.bool_] = pattern.col_indices.take(places, mode="clip") == cols
+    lies_there &= places < pattern.row_offsets.take(rows + 1)
+    return lies_there
 
 
 def _places(pattern: Pattern, rows: IntArray, cols: IntArray) -> Int32Array:
@@ -465,7 +466,7 @@ def _sectors_per_warp_of_rows(pattern: Pattern) -> float:
 def _mean_distinct(groups: npt.NDArray[np.integer]) -> float:
     ordered = np.sort(groups, axis=1)
     changes = int(np.count_nonzero(ordered[:, 1:] != ordered[:, :-1]))
-    return (len(groups) + changes) / len(groups) / groups.shape[1]
+    return (len(groups) + changes) / len(groups) / int(groups.shape[1])
 
 
 def _padded(array: npt.NDArray[np.integer], width: int, filler: int) -> npt.NDArray[np.integer]:
