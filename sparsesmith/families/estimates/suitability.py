@@ -33,7 +33,8 @@ def dia_suits(pattern: Pattern) -> bool:
     if pattern not in _SAMPLED:
         step = max(1, pattern.nnz // SAMPLED_NONZEROS)
         sampled = np.arange(0, pattern.nnz, step)
-        _SAMPLED[pattern] = np.unique(pattern.col_indices[sampled] - pattern.rows_of(sampled)).size
+        diagonals_seen = np.sort(pattern.col_indices[sampled] - pattern.rows_of(sampled))
+        _SAMPLED[pattern] = 1 + int(np.count_nonzero(diagonals_seen[1:] != diagonals_seen[:-1]))
     diagonals = _SAMPLED[pattern]
     return diagonals <= MAX_DIAGONALS and diagonals * pattern.num_rows <= MAX_DIA_PADDING * pattern.nnz + 4096
 
