@@ -6,6 +6,7 @@ evenly over the matrix, so that the cost stays bounded and local structure survi
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,6 +21,8 @@ WINDOW_NNZ = 4096
 PROBES_A_WINDOW = 1024
 WINDOW_ROWS = 4096
 """Neighbouring rows whose lengths are looked at, of a window, where not all are."""
+COUNTED_COLUMNS = 1_000_000
+"""Nonzeros whose columns are counted, at least, and less than twice as many."""
 SPREAD_BLOCK_ROWS = 16
 LONGEST_ROW_BIN = 13
 """Row-length bins: 0, 1, 2, 3-4, 5-8, ... , above 2048."""
@@ -86,11 +89,23 @@ def sell_padding(row_lengths: npt.NDArray[np.int32], lanes: int, sigma: int) -> 
     return float(longest.sum(dtype=np.int64) * lanes) / max(1, int(row_lengths.sum(dtype=np.int64)))
 
 
-def distinct_diagonals(pattern: Pattern) -> int:
+def distinct_diagonals(pattern: Pattern, in_use: int | None = None) -> int:
     """Diagonals (col - row) seen in the sample: a lower bound that is exact for up to NUM_WINDOWS * WINDOW_NNZ
-    nonzeros."""
+    nonzeros. `in_use`: how many there are, if that is known; where one window shows as many, no other is looked at."""
+    if in_use is not None and _are_seen(pattern, in_use):
+        return in_use
     sample = sample_windows(pattern)
     return _num_different(np.sort(sample.cols - sample.rows, axis=None))
+
+
+def _are_seen(pattern: Pattern, in_use: int) -> bool:
+    """Whether the sample, or a window from its middle, shows so many diagonals."""
+    if pattern.nnz <= NUM_WINDOWS * WINDOW_NNZ:
+        return True
+    begin = int(_begins(pattern, NUM_WINDOWS)[NUM_WINDOWS // 2])
+    window = slice(begin, begin + WINDOW_NNZ)
+    diagonals = pattern.col_indices[window] - pattern.rows_of_run(window.start, window.stop)
+    return _num_different(np.sort(diagonals)) == in_use
 
 
 _FILLS: WeakKeyDictionary[Pattern, dict[tuple[int, int, int], float]] = WeakKeyDictionary()
@@ -182,10 +197,15 @@ def sample_windows(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> Sample:
 def _sampled(pattern: Pattern, num_windows: int) -> Sample:
     size, begins = pattern.nnz, np.zeros(1, np.int32)
     if pattern.nnz > num_windows * WINDOW_NNZ:
-        size, begins = WINDOW_NNZ, np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int32)
+        size, begins = WINDOW_NNZ, _begins(pattern, num_windows)
     rows = np.stack(list(pattern.rows_of_runs(begins, size)))
     cols = np.stack([pattern.col_indices[begin : begin + size] for begin in begins.tolist()])
     return Sample(begins, rows, cols, num_windows * PROBES_A_WINDOW)
+
+
+def _begins(pattern: Pattern, num_windows: int) -> Int32Array:
+    """Place of each window's first nonzero."""
+    return np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int32)
 
 
 def _features(pattern: Pattern, num_windows: int) -> Mapping[str, float]:
@@ -224,21 +244,24 @@ def _sizes(pattern: Pattern) -> dict[str, float]:
 
 
 def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, float]:
-    mean = float(lengths.mean())
-    bins = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64) + (lengths > 0)
-    histogram = np.bincount(np.minimum(bins, LONGEST_ROW_BIN), minlength=LONGEST_ROW_BIN + 1) / lengths.size
     ascending = np.sort(lengths)
-    descending = ascending[::-1].astype(np.float64)
+    ends = np.append(np.flatnonzero(ascending[1:] != ascending[:-1]), ascending.size - 1)
+    different, num_rows = ascending[ends].astype(np.int64), np.diff(ends, prepend=-1)
+    total = int(different @ num_rows)
+    mean = total / lengths.size
+    bins = np.ceil(np.log2(np.maximum(different, 1))).astype(np.int64) + (different > 0)
+    histogram = np.bincount(np.minimum(bins, LONGEST_ROW_BIN), num_rows, LONGEST_ROW_BIN + 1) / lengths.size
+    deviation = float(np.sqrt(num_rows @ (different - mean) ** 2 / lengths.size))
     features = {f"row_length_bin_{index}": float(share) for index, share in enumerate(histogram)}
     features["log_row_mean"] = np.log2(mean + 1) / 4
     features["log_row_max"] = np.log2(longest + 1) / 4
     features["log_row_max_over_mean"] = np.log2(longest / mean) / 4
-    features["row_cv"] = np.log2(1 + float(lengths.std()) / mean)
-    features["row_gini"] = _gini(descending)
+    features["row_cv"] = np.log2(1 + deviation / mean)
+    features["row_gini"] = _gini(different, num_rows)
     features["empty_rows"] = float(histogram[0])
     features |= {f"log_row_q{int(100 * q)}": np.log2(_quantile(ascending, q) + 1) / 4 for q in QUANTILES}
-    features["share_of_longest_percent"] = float(descending[: -(-lengths.size // 100)].sum() / descending.sum())
-    features["tail_slope"] = _tail_slope(descending)
+    features["share_of_longest_percent"] = int(ascending[lengths.size - -(-lengths.size // 100) :].sum()) / total
+    features["tail_slope"] = _tail_slope(ascending)
     steps = np.abs(np.diff(lengths))
     features["row_length_change"] = float(steps.mean()) / mean if steps.size else 0.0
     features["row_length_change"] = float(np.log2(1 + features["row_length_change"]))
@@ -246,19 +269,25 @@ def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, fl
 
 
 def _columns(pattern: Pattern) -> dict[str, float]:
-    stride = max(1, pattern.nnz // 1_000_000)
+    stride = max(1, pattern.nnz // COUNTED_COLUMNS)
     counts = _counted(pattern.col_indices[::stride], pattern.num_cols)
     columns_of_count = how_often(counts)
     return {
         "log_col_max_over_mean": np.log2((columns_of_count.size - 1) / (counts.sum() / counts.size)) / 4,
-        "col_gini": _gini_of_counts(columns_of_count),
+        "col_gini": _gini(np.arange(columns_of_count.size), columns_of_count),
         "empty_cols": float(columns_of_count[0] / counts.size),
     }
 
 
+@cache
+def _ones() -> Int32Array:
+    """Kept: to have that much memory anew takes as long as counting."""
+    return np.ones(2 * COUNTED_COLUMNS, np.int32)
+
+
 def _counted(cols: Int32Array, num_cols: int) -> Int32Array:
     """How often each column is there: as a product, which unlike `numpy.bincount` needs no indices of 64 bits."""
-    offsets, ones = np.array([0, cols.size], np.int32), np.ones(cols.size, np.int32)
+    offsets, ones = np.array([0, cols.size], np.int32), _ones()[: cols.size]
     counted: Int32Array = scipy.sparse.csc_matrix((ones, cols, offsets), (num_cols, 1), copy=False) @ ones[:1]
     return counted
 
@@ -307,7 +336,8 @@ def _formats(pattern: Pattern, lengths: npt.NDArray[np.int32], num_windows: int)
         padding = sell_padding(lengths, WARP, sigma)
         features[f"log_sell_padding_{sigma}"] = float(np.clip(np.log2(max(padding, 1)), 0, 3))
     features["narrow_columns"] = float(pattern.num_cols <= 65536)
-    parts = list(_parts(pattern, num_windows))
+    # Where 16 bits reach all columns, any rows are narrow.
+    parts = [] if features["narrow_columns"] else list(_parts(pattern, num_windows))
     features["narrow_slices"] = _mean_share([narrow_share_of_rows(part.row_spans, WARP) for part in parts])
     features["narrow_row_blocks"] = _mean_share(
         [narrow_share_of_nonzeros(part.row_spans, part, 1024) for part in parts]
@@ -358,7 +388,7 @@ def _largest(counts: IntArray, most: int) -> IntArray:
     """At most so many, the largest first."""
     several = counts[counts > 1]
     ones = np.ones(min(counts.size - several.size, most), np.int64)
-    return np.append(np.sort(several)[::-1], ones)[:most]
+    return np.append(np.sort(several.astype(np.int32))[::-1], ones)[:most]
 
 
 def _num_different(ordered: npt.NDArray[np.integer]) -> int:
@@ -373,25 +403,19 @@ def _counts(numbers: npt.NDArray[np.int32]) -> IntArray:
     return np.diff(ends, prepend=-1)
 
 
-def _gini(descending: FloatArray) -> float:
-    """Gini coefficient: 0 for equal shares, towards 1 where few hold all."""
-    total = descending.sum()
-    ranks = np.arange(descending.size, 0, -1)
-    return float(1 + 1 / descending.size - 2 * (descending[::-1] * ranks).sum() / (descending.size * total))
-
-
-def _gini_of_counts(columns_of_count: IntArray) -> float:
-    """`_gini` of whole numbers, from how many there are of each."""
-    size, total = int(columns_of_count.sum()), int(columns_of_count @ np.arange(columns_of_count.size))
-    past = columns_of_count.cumsum()
-    places = columns_of_count * (2 * past - columns_of_count + 1) / 2  # The sum of the places 1..size of each.
-    weighted = float((places * np.arange(columns_of_count.size)).sum())
+def _gini(different: IntArray, counts: IntArray) -> float:
+    """Gini coefficient of whole numbers, from the different ones, ascending, and how many there are of each: 0 for
+    equal shares, towards 1 where few hold all."""
+    size, total = int(counts.sum()), int(counts @ different)
+    past = counts.cumsum()
+    places = counts * (2 * past - counts + 1) / 2  # The sum of the places 1..size of each.
+    weighted = float((places * different).sum())
     return float(1 + 1 / size - 2 * (total * (size + 1) - weighted) / (size * total))
 
 
-def _tail_slope(descending: FloatArray) -> float:
+def _tail_slope(ascending: npt.NDArray[np.int32]) -> float:
     """Slope of log rank over log length of the longer rows, 0 to 3: near 1 or 2 for power laws, 3 for no tail."""
-    top = descending[: max(2, descending.size // 10)]
+    top = ascending[-max(2, ascending.size // 10) :][::-1].astype(np.float64)
     top = top[top > 0]
     spread = np.log(top[0] / top[-1]) if top.size else 0.0
     if spread < 1e-9:
