@@ -338,11 +338,18 @@ def _formats(pattern: Pattern, lengths: npt.NDArray[np.int32], num_windows: int)
     features["narrow_columns"] = float(pattern.num_cols <= 65536)
     # Where 16 bits reach all columns, any rows are narrow.
     parts = [] if features["narrow_columns"] else list(_parts(pattern, num_windows))
-    features["narrow_slices"] = _mean_share([narrow_share_of_rows(part.row_spans, WARP) for part in parts])
-    features["narrow_row_blocks"] = _mean_share(
-        [narrow_share_of_nonzeros(part.row_spans, part, 1024) for part in parts]
-    )
+    shares = [_narrow_shares(part) for part in parts]
+    features["narrow_slices"] = _mean_share([of_slices for of_slices, _ in shares])
+    features["narrow_row_blocks"] = _mean_share([of_row_blocks for _, of_row_blocks in shares])
     return features
+
+
+def _narrow_shares(pattern: Pattern) -> tuple[float, float]:
+    """Of slices and of row blocks."""
+    first, last = pattern.row_spans
+    if int(last.max()) - int(first.min()) < 65536:
+        return 1.0, 1.0
+    return narrow_share_of_rows((first, last), WARP), narrow_share_of_nonzeros((first, last), pattern, 1024)
 
 
 def _parts(pattern: Pattern, num_windows: int) -> Iterator[Pattern]:
