@@ -39,7 +39,6 @@ SELL_SIGMAS = (1, 256, 0)
 QUANTILES = (0.1, 0.5, 0.9, 0.99)
 
 IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
