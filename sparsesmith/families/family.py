@@ -70,13 +70,12 @@ class KernelFamily:
         self, parameters: Mapping[str, ParameterValue], element_type: ElementType, num_dense_cols: int = 1
     ) -> bool:
         """Whether `render` would give a program."""
-        complete = parameters.keys() == self.parameters.keys()
-        return (
-            complete
-            and element_type in self.element_types
-            and all(within(spec, parameters[name]) for name, spec in self.parameters.items())
-            and self.allows(self._choice(parameters, element_type, num_dense_cols))
-        )
+        if element_type not in self.element_types or parameters.keys() != self.parameters.keys():
+            return False
+        for name, spec in self.parameters.items():
+            if not within(spec, parameters[name]):
+                return False
+        return self.allows(self._choice(parameters, element_type, num_dense_cols))
 
     def render(
         self,
@@ -157,10 +156,10 @@ def different(instances: Iterator[FamilyInstance]) -> Iterator[FamilyInstance]:
 def within(spec: ParameterSpec, value: ParameterValue) -> bool:
     """Whether a parameter may have that value."""
     match spec:
+        case OneOf():  # Most are.
+            return value in spec.values
         case IntegerRange():
             return isinstance(value, int) and spec.low <= value <= spec.high
-        case OneOf():
-            return value in spec.values
         case NumberList():
             return spec.is_legal(value)
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby, islice, starmap
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from sparsesmith.elements import ELEMENTS
 from sparsesmith.families.catalogue import FAMILIES
-from sparsesmith.families.estimates.cost import Prospect, Work, early_us, with_dependency, with_registers
+from sparsesmith.families.estimates.cost import Ending, Prospect, Work, early_us, endings
 from sparsesmith.families.estimates.statistics import PatternStatistics
 from sparsesmith.families.family import Family, FamilyInstance, different
 from sparsesmith.formats.format import ParameterValue
@@ -33,6 +34,9 @@ an estimate of at most 2.4 times the least; the 2,268 beyond this bound took 1.6
 
 TRIED_FIRST = 2
 """Times the number wanted of a family in a hurry: so many of its prospects get the axes that they leave open."""
+
+OPEN_AXES = ("registers", "dependency")
+"""What prospects may leave open, where their family has it."""
 
 OfFamily = TypeVar("OfFamily")
 
@@ -111,26 +115,42 @@ def _least_early(
     family: Family, work: Work, element_type: ElementType, prospects: Sequence[Prospect], most: int
 ) -> list[FamilyProspect]:
     """Of the legal ones that start early those of the least estimates."""
-    spread = _spread(family, work, iter(prospects), early_only=True)
-    early = (each for each in spread if each.parameters.get("dependency") != "full")
+    early = [
+        (ending.estimated_us(each.estimated_us), each, ending)
+        for each, ending in _ended(family, work, iter(prospects), early_only=True)
+        if each.parameters.get("dependency") != "full"
+    ]
+    early.sort(key=itemgetter(0))
     legal = (
         FamilyProspect(family, each)
-        for each in sorted(early, key=lambda each: each.estimated_us)
+        for each in starmap(_prospect, early)
         if family.accepts(each.parameters, element_type, work.num_dense_cols)
     )
     return list(islice(legal, most))
 
 
-def _spread(
-    family: Family, work: Work, prospects: Iterator[Prospect], *, early_only: bool = False
-) -> Iterator[Prospect]:
-    """The family's own prospects, each with every value of the axes that it leaves open; `early_only`: of its start the
-    one."""
-    if "registers" in family.parameters:
-        prospects = with_registers(work, prospects)
-    if "dependency" in family.parameters:
-        return with_dependency(prospects, early_only=early_only)
-    return prospects
+def _spread(family: Family, work: Work, prospects: Iterator[Prospect]) -> Iterator[Prospect]:
+    """The family's own prospects, each with every value of the axes that it leaves open."""
+    for each, ending in _ended(family, work, prospects, early_only=False):
+        yield _prospect(ending.estimated_us(each.estimated_us), each, ending)
+
+
+def _ended(
+    family: Family, work: Work, prospects: Iterator[Prospect], *, early_only: bool
+) -> Iterator[tuple[Prospect, Ending]]:
+    """Prospects with every ending; `early_only`: of the family's start the one."""
+    axes = tuple(name for name in OPEN_AXES if name in family.parameters)
+    known: dict[tuple[str, ...], list[Ending]] = {}
+    for each in prospects:
+        left_open = tuple([name for name in axes if name not in each.parameters])
+        if left_open not in known:
+            known[left_open] = endings(work, left_open, early_only=early_only)
+        for ending in known[left_open]:
+            yield each, ending
+
+
+def _prospect(estimated_us: float, prospect: Prospect, ending: Ending) -> Prospect:
+    return Prospect(estimated_us, {**prospect.parameters, **ending.parameters})
 
 
 def propose(

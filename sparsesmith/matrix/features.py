@@ -6,6 +6,7 @@ evenly over the matrix, so that the cost stays bounded and local structure survi
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,6 +21,8 @@ WINDOW_NNZ = 4096
 PROBES_A_WINDOW = 1024
 WINDOW_ROWS = 4096
 """Neighbouring rows whose lengths are looked at, of a window, where not all are."""
+COUNTED_COLUMNS = 1_000_000
+"""Nonzeros whose columns are counted, at least, and less than twice as many."""
 SPREAD_BLOCK_ROWS = 16
 LONGEST_ROW_BIN = 13
 """Row-length bins: 0, 1, 2, 3-4, 5-8, ... , above 2048."""
@@ -27,6 +30,8 @@ SECTOR_BYTES = 32
 WARP = 32
 L2_BYTES = 60e6
 MAX_INT32 = 2**31 - 1
+OUTSIDE = -1
+"""No block."""
 NEAR_DIAGONALS = (1, 16, 256, 4096)
 TOP_DIAGONALS = (1, 4, 16, 64)
 BLOCK_EXTENTS = (2, 3, 4)
@@ -34,7 +39,6 @@ SELL_SIGMAS = (1, 256, 0)
 QUANTILES = (0.1, 0.5, 0.9, 0.99)
 
 IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -84,11 +88,23 @@ def sell_padding(row_lengths: npt.NDArray[np.int32], lanes: int, sigma: int) -> 
     return float(longest.sum(dtype=np.int64) * lanes) / max(1, int(row_lengths.sum(dtype=np.int64)))
 
 
-def distinct_diagonals(pattern: Pattern) -> int:
+def distinct_diagonals(pattern: Pattern, in_use: int | None = None) -> int:
     """Diagonals (col - row) seen in the sample: a lower bound that is exact for up to NUM_WINDOWS * WINDOW_NNZ
-    nonzeros."""
+    nonzeros. `in_use`: how many there are, if that is known; where one window shows as many, no other is looked at."""
+    if in_use is not None and _are_seen(pattern, in_use):
+        return in_use
     sample = sample_windows(pattern)
-    return int(np.unique(sample.cols - sample.rows).size)
+    return _num_different(np.sort(sample.cols - sample.rows, axis=None))
+
+
+def _are_seen(pattern: Pattern, in_use: int) -> bool:
+    """Whether the sample, or a window from its middle, shows so many diagonals."""
+    if pattern.nnz <= NUM_WINDOWS * WINDOW_NNZ:
+        return True
+    begin = int(_begins(pattern, NUM_WINDOWS)[NUM_WINDOWS // 2])
+    window = slice(begin, begin + WINDOW_NNZ)
+    diagonals = pattern.col_indices[window] - pattern.rows_of_run(window.start, window.stop)
+    return _num_different(np.sort(diagonals)) == in_use
 
 
 _FILLS: WeakKeyDictionary[Pattern, dict[tuple[int, int, int], float]] = WeakKeyDictionary()
@@ -106,29 +122,37 @@ def block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int = NUM_WI
 
 
 def _block_fill(pattern: Pattern, rows: int, cols: int, num_windows: int) -> float:
-    width = pattern.num_cols // cols + 1
-    block_rows, columns = _nonzeros_of_block_rows(pattern, rows, num_windows)
-    if block_rows.size == 0:
-        return 0.0
-    fits = (int(block_rows[-1]) + 1) * width <= MAX_INT32
-    keys = (block_rows if fits else block_rows.astype(np.int64)) * width + columns // cols
-    keys.sort()
-    blocks = 1 + int(np.count_nonzero(keys[1:] != keys[:-1]))
-    return keys.size / (blocks * rows * cols)
+    nonzeros, blocks = _in_whole_rows_of_blocks(pattern, rows, cols, num_windows)
+    if nonzeros == 0:
+        # Where rows are so long that no window holds a whole row of blocks: of single ones, spread evenly.
+        for run in _spread_rows_of_blocks(pattern, rows, num_windows):
+            in_order = np.sort(run // np.int32(cols))
+            nonzeros, blocks = nonzeros + run.size, blocks + _num_different(in_order)
+    return nonzeros / (blocks * rows * cols) if nonzeros else 0.0
 
 
-def _nonzeros_of_block_rows(pattern: Pattern, height: int, num_windows: int) -> tuple[Int32Array, Int32Array]:
-    """Row of blocks of each nonzero of the sample, counted through, and its column; in CSR order.
-
-    Where rows are so long that no window holds a whole row of blocks: of single ones, spread evenly.
-    """
-    runs = list(_rows_of_blocks(pattern, height, num_windows))
-    block_rows, cols, before = [np.empty(0, np.int32)], [np.empty(0, np.int32)], 0
-    for run in runs or _spread_rows_of_blocks(pattern, height, num_windows):
-        block_rows.append((run.rows - np.int32(run.first)) // np.int32(height) + np.int32(before))
-        cols.append(run.cols)
-        before += (run.last - run.first) // height
-    return np.concatenate(block_rows), np.concatenate(cols)
+def _in_whole_rows_of_blocks(pattern: Pattern, height: int, width: int, num_windows: int) -> tuple[int, int]:
+    """Nonzeros of the rows of blocks that lie in a window of the sample as a whole, and blocks that hold them."""
+    sample = sample_windows(pattern, num_windows)
+    firsts = -(-np.searchsorted(pattern.row_offsets, sample.begins) // height) * height
+    lasts = pattern.rows_of(sample.begins + np.int32(sample.rows.shape[1])) // height * height
+    lasts = np.maximum(firsts, lasts)
+    begins = pattern.row_offsets[np.minimum(firsts, pattern.num_rows)] - sample.begins
+    ends = np.where(firsts < lasts, pattern.row_offsets[lasts.clip(max=pattern.num_rows)] - sample.begins, begins)
+    nonzeros = int((ends - begins).sum())
+    if nonzeros == 0:
+        return 0, 0
+    per_row = pattern.num_cols // width + 1
+    fits = (int((lasts - firsts).max()) // height + 1) * per_row <= MAX_INT32
+    keys = (sample.rows - firsts[:, None].astype(np.int32)) // np.int32(height)
+    keys = (keys if fits else keys.astype(np.int64)) * per_row + sample.cols // np.int32(width)
+    for window, begin, end in zip(keys, begins.tolist(), ends.tolist(), strict=True):
+        window[:begin] = OUTSIDE
+        window[end:] = OUTSIDE
+    keys.sort(axis=1)
+    is_first = keys[:, 1:] != keys[:, :-1]
+    # Where any nonzero is outside, the first difference is from there to a block.
+    return nonzeros, int(np.count_nonzero(is_first)) + int(np.count_nonzero(keys[:, 0] != OUTSIDE))
 
 
 def pattern_symmetry(pattern: Pattern) -> float | None:
@@ -172,10 +196,15 @@ def sample_windows(pattern: Pattern, num_windows: int = NUM_WINDOWS) -> Sample:
 def _sampled(pattern: Pattern, num_windows: int) -> Sample:
     size, begins = pattern.nnz, np.zeros(1, np.int32)
     if pattern.nnz > num_windows * WINDOW_NNZ:
-        size, begins = WINDOW_NNZ, np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int32)
-    rows = np.stack([pattern.rows_of_run(begin, begin + size) for begin in begins.tolist()])
+        size, begins = WINDOW_NNZ, _begins(pattern, num_windows)
+    rows = np.stack(list(pattern.rows_of_runs(begins, size)))
     cols = np.stack([pattern.col_indices[begin : begin + size] for begin in begins.tolist()])
     return Sample(begins, rows, cols, num_windows * PROBES_A_WINDOW)
+
+
+def _begins(pattern: Pattern, num_windows: int) -> Int32Array:
+    """Place of each window's first nonzero."""
+    return np.linspace(0, pattern.nnz - WINDOW_NNZ, num_windows).astype(np.int32)
 
 
 def _features(pattern: Pattern, num_windows: int) -> Mapping[str, float]:
@@ -196,7 +225,7 @@ def _in_windows(lengths: npt.NDArray[np.int32], num_windows: int) -> npt.NDArray
     if lengths.size <= num_windows * WINDOW_ROWS:
         return lengths
     starts = np.linspace(0, lengths.size - WINDOW_ROWS, num_windows).astype(np.int64)
-    seen = lengths[starts[:, None] + np.arange(WINDOW_ROWS)].reshape(-1)
+    seen = np.concatenate([lengths[start : start + WINDOW_ROWS] for start in starts.tolist()])
     return seen if seen.any() else lengths  # Where only other rows hold anything.
 
 
@@ -214,21 +243,24 @@ def _sizes(pattern: Pattern) -> dict[str, float]:
 
 
 def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, float]:
-    mean = float(lengths.mean())
-    bins = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64) + (lengths > 0)
-    histogram = np.bincount(np.minimum(bins, LONGEST_ROW_BIN), minlength=LONGEST_ROW_BIN + 1) / lengths.size
     ascending = np.sort(lengths)
-    descending = ascending[::-1].astype(np.float64)
+    ends = np.append(np.flatnonzero(ascending[1:] != ascending[:-1]), ascending.size - 1)
+    different, num_rows = ascending[ends].astype(np.int64), np.diff(ends, prepend=-1)
+    total = int(different @ num_rows)
+    mean = total / lengths.size
+    bins = np.ceil(np.log2(np.maximum(different, 1))).astype(np.int64) + (different > 0)
+    histogram = np.bincount(np.minimum(bins, LONGEST_ROW_BIN), num_rows, LONGEST_ROW_BIN + 1) / lengths.size
+    deviation = float(np.sqrt(num_rows @ (different - mean) ** 2 / lengths.size))
     features = {f"row_length_bin_{index}": float(share) for index, share in enumerate(histogram)}
     features["log_row_mean"] = np.log2(mean + 1) / 4
     features["log_row_max"] = np.log2(longest + 1) / 4
     features["log_row_max_over_mean"] = np.log2(longest / mean) / 4
-    features["row_cv"] = np.log2(1 + float(lengths.std()) / mean)
-    features["row_gini"] = _gini(descending)
+    features["row_cv"] = np.log2(1 + deviation / mean)
+    features["row_gini"] = _gini(different, num_rows)
     features["empty_rows"] = float(histogram[0])
     features |= {f"log_row_q{int(100 * q)}": np.log2(_quantile(ascending, q) + 1) / 4 for q in QUANTILES}
-    features["share_of_longest_percent"] = float(descending[: -(-lengths.size // 100)].sum() / descending.sum())
-    features["tail_slope"] = _tail_slope(descending)
+    features["share_of_longest_percent"] = int(ascending[lengths.size - -(-lengths.size // 100) :].sum()) / total
+    features["tail_slope"] = _tail_slope(ascending)
     steps = np.abs(np.diff(lengths))
     features["row_length_change"] = float(steps.mean()) / mean if steps.size else 0.0
     features["row_length_change"] = float(np.log2(1 + features["row_length_change"]))
@@ -236,28 +268,35 @@ def _row_lengths(lengths: npt.NDArray[np.int32], longest: float) -> dict[str, fl
 
 
 def _columns(pattern: Pattern) -> dict[str, float]:
-    stride = max(1, pattern.nnz // 1_000_000)
+    stride = max(1, pattern.nnz // COUNTED_COLUMNS)
     counts = _counted(pattern.col_indices[::stride], pattern.num_cols)
     columns_of_count = how_often(counts)
     return {
         "log_col_max_over_mean": np.log2((columns_of_count.size - 1) / (counts.sum() / counts.size)) / 4,
-        "col_gini": _gini_of_counts(columns_of_count),
+        "col_gini": _gini(np.arange(columns_of_count.size), columns_of_count),
         "empty_cols": float(columns_of_count[0] / counts.size),
     }
 
 
+@cache
+def _ones() -> Int32Array:
+    """Kept: to have that much memory anew takes as long as counting."""
+    return np.ones(2 * COUNTED_COLUMNS, np.int32)
+
+
 def _counted(cols: Int32Array, num_cols: int) -> Int32Array:
     """How often each column is there: as a product, which unlike `numpy.bincount` needs no indices of 64 bits."""
-    offsets, ones = np.array([0, cols.size], np.int32), np.ones(cols.size, np.int32)
+    offsets, ones = np.array([0, cols.size], np.int32), _ones()[: cols.size]
     counted: Int32Array = scipy.sparse.csc_matrix((ones, cols, offsets), (num_cols, 1), copy=False) @ ones[:1]
     return counted
 
 
 def _diagonals(pattern: Pattern, sample: Sample) -> dict[str, float]:
     offsets = sample.cols - sample.rows
-    distance = np.abs(sample.cols - sample.rows * (pattern.num_cols / pattern.num_rows))
+    is_square = pattern.num_rows == pattern.num_cols
+    distance = np.abs(offsets if is_square else sample.cols - sample.rows * (pattern.num_cols / pattern.num_rows))
     counts = _counts(offsets)
-    shares = np.sort(counts)[::-1].cumsum() / offsets.size
+    shares = _largest(counts, max(TOP_DIAGONALS)).cumsum() / offsets.size
     features = {f"within_{near}_of_diagonal": _share(distance <= near) for near in NEAR_DIAGONALS}
     features["mean_distance"] = float(distance.mean() / pattern.num_cols)
     features["max_distance"] = float(distance.max() / pattern.num_cols)
@@ -271,8 +310,9 @@ def _diagonals(pattern: Pattern, sample: Sample) -> dict[str, float]:
 
 
 def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, float]:
-    gaps = np.diff(sample.cols, axis=1)[np.diff(sample.rows, axis=1) == 0]
+    gaps = np.diff(sample.cols, axis=1)[sample.rows[:, 1:] == sample.rows[:, :-1]]
     gaps = gaps if gaps.size else np.array([pattern.num_cols])
+    shared, shifted = _shared_with_next_row(pattern, sample)
     features = {
         "adjacent_columns": _share(gaps == 1),
         "columns_within_8": _share(gaps <= 8),
@@ -281,8 +321,8 @@ def _locality(pattern: Pattern, sample: Sample, num_windows: int) -> dict[str, f
         "log_median_gap": float(np.log2(_median(gaps)) / 8),
         "sectors_per_warp": _sectors_per_warp(sample.cols),
         "sectors_per_warp_of_rows": _sectors_per_warp_of_rows(pattern),
-        "shared_with_next_row": _shared_with_next_row(pattern, sample, 0),
-        "shifted_into_next_row": _shared_with_next_row(pattern, sample, 1),
+        "shared_with_next_row": shared,
+        "shifted_into_next_row": shifted,
     }
     for extent in BLOCK_EXTENTS:
         features[f"block_fill_{extent}"] = block_fill(pattern, extent, extent, num_windows)
@@ -295,12 +335,20 @@ def _formats(pattern: Pattern, lengths: npt.NDArray[np.int32], num_windows: int)
         padding = sell_padding(lengths, WARP, sigma)
         features[f"log_sell_padding_{sigma}"] = float(np.clip(np.log2(max(padding, 1)), 0, 3))
     features["narrow_columns"] = float(pattern.num_cols <= 65536)
-    parts = list(_parts(pattern, num_windows))
-    features["narrow_slices"] = _mean_share([narrow_share_of_rows(part.row_spans, WARP) for part in parts])
-    features["narrow_row_blocks"] = _mean_share(
-        [narrow_share_of_nonzeros(part.row_spans, part, 1024) for part in parts]
-    )
+    # Where 16 bits reach all columns, any rows are narrow.
+    parts = [] if features["narrow_columns"] else list(_parts(pattern, num_windows))
+    shares = [_narrow_shares(part) for part in parts]
+    features["narrow_slices"] = _mean_share([of_slices for of_slices, _ in shares])
+    features["narrow_row_blocks"] = _mean_share([of_row_blocks for _, of_row_blocks in shares])
     return features
+
+
+def _narrow_shares(pattern: Pattern) -> tuple[float, float]:
+    """Of slices and of row blocks."""
+    first, last = pattern.row_spans
+    if int(last.max()) - int(first.min()) < 65536:
+        return 1.0, 1.0
+    return narrow_share_of_rows((first, last), WARP), narrow_share_of_nonzeros((first, last), pattern, 1024)
 
 
 def _parts(pattern: Pattern, num_windows: int) -> Iterator[Pattern]:
@@ -334,10 +382,24 @@ def _quantile(ascending: npt.NDArray[np.int32], share: float) -> float:
 
 
 def _median(numbers: npt.NDArray[np.int32]) -> float:
-    """As `numpy.median`."""
+    """As `numpy.median`, of positive whole numbers."""
     upper = numbers.size // 2
+    if np.count_nonzero(numbers == 1) > upper:  # Selecting takes long among equal ones.
+        return 1.0
     ordered = np.partition(numbers, upper)
     return float(ordered[upper] if numbers.size % 2 else (int(ordered[:upper].max()) + int(ordered[upper])) / 2)
+
+
+def _largest(counts: IntArray, most: int) -> IntArray:
+    """At most so many, the largest first."""
+    several = counts[counts > 1]
+    ones = np.ones(min(counts.size - several.size, most), np.int64)
+    return np.append(np.sort(several.astype(np.int32))[::-1], ones)[:most]
+
+
+def _num_different(ordered: npt.NDArray[np.integer]) -> int:
+    """Numbers of an ascending list that is not empty."""
+    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
 
 
 def _counts(numbers: npt.NDArray[np.int32]) -> IntArray:
@@ -347,25 +409,19 @@ def _counts(numbers: npt.NDArray[np.int32]) -> IntArray:
     return np.diff(ends, prepend=-1)
 
 
-def _gini(descending: FloatArray) -> float:
-    """Gini coefficient: 0 for equal shares, towards 1 where few hold all."""
-    total = descending.sum()
-    ranks = np.arange(descending.size, 0, -1)
-    return float(1 + 1 / descending.size - 2 * (descending[::-1] * ranks).sum() / (descending.size * total))
-
-
-def _gini_of_counts(columns_of_count: IntArray) -> float:
-    """`_gini` of whole numbers, from how many there are of each."""
-    size, total = int(columns_of_count.sum()), int(columns_of_count @ np.arange(columns_of_count.size))
-    past = columns_of_count.cumsum()
-    places = columns_of_count * (2 * past - columns_of_count + 1) / 2  # The sum of the places 1..size of each.
-    weighted = float((places * np.arange(columns_of_count.size)).sum())
+def _gini(different: IntArray, counts: IntArray) -> float:
+    """Gini coefficient of whole numbers, from the different ones, ascending, and how many there are of each: 0 for
+    equal shares, towards 1 where few hold all."""
+    size, total = int(counts.sum()), int(counts @ different)
+    past = counts.cumsum()
+    places = counts * (2 * past - counts + 1) / 2  # The sum of the places 1..size of each.
+    weighted = float((places * different).sum())
     return float(1 + 1 / size - 2 * (total * (size + 1) - weighted) / (size * total))
 
 
-def _tail_slope(descending: FloatArray) -> float:
+def _tail_slope(ascending: npt.NDArray[np.int32]) -> float:
     """Slope of log rank over log length of the longer rows, 0 to 3: near 1 or 2 for power laws, 3 for no tail."""
-    top = descending[: max(2, descending.size // 10)]
+    top = ascending[-max(2, ascending.size // 10) :][::-1].astype(np.float64)
     top = top[top > 0]
     spread = np.log(top[0] / top[-1]) if top.size else 0.0
     if spread < 1e-9:
@@ -384,24 +440,42 @@ def _symmetry(pattern: Pattern, sample: Sample) -> float:
 
 
 def _stored(pattern: Pattern, rows: IntArray, cols: IntArray) -> npt.NDArray[np.bool_]:
-    """Whether (row, col) is a nonzero: a binary search inside each row, all rows at once."""
-    columns, low, past = pattern.col_indices, pattern.row_offsets[rows], pattern.row_offsets[rows + 1]
+    """Whether (row, col) is a nonzero."""
+    return _holds(pattern, _places(pattern, rows, cols), rows, cols)
+
+
+def _holds(pattern: Pattern, places: Int32Array, rows: IntArray, cols: IntArray) -> npt.NDArray[np.bool_]:
+    """Whether at a place, from its row's first on, lies that nonzero."""
+    lies_there: npt.NDArray[np.bool_] = pattern.col_indices.take(places, mode="clip") == cols
+    lies_there &= places < pattern.row_offsets.take(rows + 1)
+    return lies_there
+
+
+def _places(pattern: Pattern, rows: IntArray, cols: IntArray) -> Int32Array:
+    """Of the first nonzero of each row that lies at the column or behind it: a binary search inside each row, all rows
+    at once."""
+    columns, low, past = pattern.col_indices, pattern.row_offsets.take(rows), pattern.row_offsets.take(rows + 1)
     wanted = cols.astype(np.int32)
     longest = int((past - low).max()) if rows.size else 0
+    if pattern.nnz + longest > MAX_INT32:
+        low, past = low.astype(np.int64), past.astype(np.int64)
     for step in (1 << power for power in reversed(range(longest.bit_length()))):
-        reached = low + np.int32(step - 1)
-        inside = (reached >= low) & (reached < past)
-        low += np.int32(step) * (inside & (columns.take(reached, mode="clip") < wanted))
-    found: npt.NDArray[np.bool_] = (low < past) & (columns.take(low, mode="clip") == wanted)
-    return found
+        reached = low + low.dtype.type(step - 1)
+        moves = columns.take(reached, mode="clip") < wanted
+        moves &= reached < past
+        low += low.dtype.type(step) * moves
+    return low
 
 
-def _shared_with_next_row(pattern: Pattern, sample: Sample, shift: int) -> float:
-    """Share of sampled nonzeros (i, j) with (i + 1, j + shift) stored."""
+def _shared_with_next_row(pattern: Pattern, sample: Sample) -> tuple[float, float]:
+    """Shares of sampled nonzeros (i, j) with (i + 1, j) stored, and with (i + 1, j + 1)."""
     rows, cols = sample.probes()
-    rows, cols = rows + 1, cols + shift
-    inside = (rows < pattern.num_rows) & (cols < pattern.num_cols)
-    return float(_stored(pattern, rows[inside], cols[inside]).sum() / rows.size)
+    has_next = rows + 1 < pattern.num_rows
+    below, cols = rows[has_next] + 1, cols[has_next]
+    places = _places(pattern, below, cols)
+    shared = _holds(pattern, places, below, cols)
+    shifted = _holds(pattern, places + shared, below, cols + 1)
+    return float(shared.sum() / rows.size), float(shifted.sum() / rows.size)
 
 
 def _sectors_per_warp(cols: Int32Array) -> float:
@@ -421,7 +495,8 @@ def _sectors_per_warp_of_rows(pattern: Pattern) -> float:
 
 def _mean_distinct(groups: npt.NDArray[np.integer]) -> float:
     ordered = np.sort(groups, axis=1)
-    return float((1 + (np.diff(ordered, axis=1) != 0).sum(axis=1)).mean() / groups.shape[1])
+    changes = int(np.count_nonzero(ordered[:, 1:] != ordered[:, :-1]))
+    return (len(groups) + changes) / len(groups) / int(groups.shape[1])
 
 
 def _padded(array: npt.NDArray[np.integer], width: int, filler: int) -> npt.NDArray[np.integer]:
@@ -432,34 +507,8 @@ def _padded(array: npt.NDArray[np.integer], width: int, filler: int) -> npt.NDAr
     return array.reshape(-1, width)
 
 
-@dataclass(frozen=True)
-class RowsOfBlocks:
-    """A run of whole rows of blocks."""
-
-    first: int
-    """Row of the matrix."""
-    last: int
-    """One past."""
-    rows: Int32Array
-    """Row of each nonzero."""
-    cols: Int32Array
-    """Likewise."""
-
-
-def _rows_of_blocks(pattern: Pattern, height: int, num_windows: int) -> Iterator[RowsOfBlocks]:
-    """Of each window of the sample, where one of `height` rows lies in it as a whole."""
-    sample = sample_windows(pattern, num_windows)
-    firsts = np.searchsorted(pattern.row_offsets, sample.begins)
-    lasts = pattern.rows_of(sample.begins + np.int32(sample.rows.shape[1]))
-    firsts, lasts = -(-firsts // height) * height, lasts // height * height
-    for number in np.flatnonzero(firsts < lasts).tolist():
-        first, last = int(firsts[number]), int(lasts[number])
-        begin, end = (pattern.row_offsets[[first, last]] - sample.begins[number]).tolist()
-        yield RowsOfBlocks(first, last, sample.rows[number, begin:end], sample.cols[number, begin:end])
-
-
-def _spread_rows_of_blocks(pattern: Pattern, height: int, num_windows: int) -> Iterator[RowsOfBlocks]:
-    """Up to SPREAD_BLOCK_ROWS of them, with no more nonzeros than all windows hold."""
+def _spread_rows_of_blocks(pattern: Pattern, height: int, num_windows: int) -> Iterator[Int32Array]:
+    """Columns of up to SPREAD_BLOCK_ROWS of them, with no more nonzeros than all windows hold."""
     num_block_rows = pattern.num_rows // height
     left = num_windows * WINDOW_NNZ
     for number in np.linspace(0, num_block_rows - 1, min(num_block_rows, SPREAD_BLOCK_ROWS)).astype(np.int64):
@@ -467,8 +516,7 @@ def _spread_rows_of_blocks(pattern: Pattern, height: int, num_windows: int) -> I
         begin, end = int(pattern.row_offsets[first]), int(pattern.row_offsets[first + height])
         if end - begin <= left:
             left -= end - begin
-            rows = pattern.rows_of_run(begin, end)
-            yield RowsOfBlocks(first, first + height, rows, pattern.col_indices[begin:end])
+            yield pattern.col_indices[begin:end]
 
 
 def _smallest_pattern() -> Pattern:

@@ -75,9 +75,20 @@ class Pattern:
         `rows_of`."""
         if begin >= end:
             return np.empty(0, np.int32)
-        first, last = self.rows_of(np.array([begin, end - 1])).tolist()
-        begun = np.bincount(self.row_offsets[first + 1 : last + 1] - begin, minlength=end - begin)
-        return np.cumsum(begun, dtype=np.int32) + np.int32(first)
+        return next(self.rows_of_runs(np.array([begin]), end - begin))
+
+    def rows_of_runs(self, begins: npt.NDArray[np.integer], count: int) -> Iterator[Int32Array]:
+        """As `rows_of_run`, of runs of so many nonzeros, at least one, from each of some places."""
+        bounds = self.rows_of(begins).tolist(), self.rows_of(begins + (count - 1)).tolist()
+        for begin, first, last in zip(begins.tolist(), *bounds, strict=True):
+            places = np.arange(first, last + 1, dtype=np.int32)
+            if first == last:
+                yield np.repeat(places, count)
+                continue
+            held = np.diff(self.row_offsets[first : last + 2])
+            held[0] = self.row_offsets[first + 1] - begin
+            held[-1] = begin + count - self.row_offsets[last]
+            yield np.repeat(places, held)
 
     @cached_property
     def row_spans(self) -> tuple[Int32Array, Int32Array]:

@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from sparsesmith.families import FAMILIES
 from sparsesmith.families.estimates.cost import NUM_SMS, RESIDENT_THREADS, Work
-from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.features import FEATURE_NAMES, structural_features
 from sparsesmith.matrix.pattern import Pattern
 from sparsesmith.tuning.grid import FloatArray, Grid, scaled
@@ -54,8 +53,11 @@ def columns_of(grid: Grid, words: Words, among: Grid | None = None) -> dict[str,
 
 def matrix_of(columns: Mapping[str, FloatArray], names: list[str]) -> FloatArray:
     """Columns in an order, shape [prospects, names]; NaN where a column is not there."""
-    count = len(columns["family"])
-    return np.stack([columns.get(name, np.full(count, MISSING)) for name in names], axis=1)
+    matrix = np.full((len(columns["family"]), len(names)), MISSING)
+    for place, name in enumerate(names):
+        if name in columns:
+            matrix[:, place] = columns[name]
+    return matrix
 
 
 _FEATURES: WeakKeyDictionary[Pattern, dict[int, npt.NDArray[np.float32]]] = WeakKeyDictionary()
@@ -83,26 +85,24 @@ def _of_workload(grid: Grid) -> dict[str, float]:
 def _least_of_families(grid: Grid) -> dict[str, float]:
     """The least log estimate of each family."""
     least: dict[str, float] = {}
-    for name, estimate in zip(grid.families, np.log(grid.estimates()), strict=True):
-        least[name] = min(float(estimate), least.get(name, np.inf))
+    for name, estimate in zip(grid.families, np.log(grid.estimates()).tolist(), strict=True):
+        least[name] = min(estimate, least.get(name, np.inf))
     return least
 
 
 def _of_parameters(grid: Grid, words: Words) -> dict[str, FloatArray]:
     """Numbers on a scale of doublings, words by their number."""
-    columns: dict[str, FloatArray] = {}
+    found: dict[str, tuple[list[int], list[float]]] = {}
     for row, prospect in enumerate(grid.prospects):
         for name, value in prospect.parameters.items():
-            if name not in columns:
-                columns[name] = np.full(len(grid.prospects), MISSING)
-            columns[name][row] = _number(name, value, words)
+            rows, numbers = found.setdefault(name, ([], []))
+            rows.append(row)
+            numbers.append(words.get(f"{name}={value}", MISSING) if isinstance(value, str) else scaled(name, value))
+    columns = {}
+    for name, (rows, numbers) in found.items():
+        columns[name] = np.full(len(grid.prospects), MISSING)
+        columns[name][rows] = numbers
     return columns
-
-
-def _number(name: str, value: ParameterValue, words: Words) -> float:
-    if isinstance(value, str):
-        return float(words.get(f"{name}={value}", MISSING))
-    return scaled(name, value)
 
 
 def _derived(grid: Grid, parameters: Mapping[str, FloatArray]) -> dict[str, FloatArray]:

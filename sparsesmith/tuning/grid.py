@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol, Self
 
 import numpy as np
@@ -128,6 +129,7 @@ class TaskGrid(Choices):
         return entry.family.instance(entry.parameters, self.problem)
 
 
+@lru_cache(1 << 14)
 def scaled(name: str, value: ParameterValue) -> float:
     """A number of a parameter on a scale of doublings."""
     assert isinstance(value, int)

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.measure.instant import named_patterns
 from sparsesmith.matrix.features import (
     FEATURE_NAMES,
     NUM_FEATURES,
@@ -13,7 +14,7 @@ from sparsesmith.matrix.features import (
     WINDOW_ROWS,
     _counts,
     _gini,
-    _gini_of_counts,
+    _largest,
     _median,
     _quantile,
     block_fill,
@@ -21,6 +22,7 @@ from sparsesmith.matrix.features import (
     ell_padding,
     narrow_share_of_nonzeros,
     narrow_share_of_rows,
+    sample_windows,
     sell_padding,
     structural_features,
 )
@@ -183,8 +185,46 @@ def test_what_is_counted_and_picked_is_what_numpy_says(numbers: list[int]) -> No
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60).filter(any))
 def test_the_gini_coefficient_follows_from_how_many_there_are_of_each(numbers: list[int]) -> None:
-    descending = np.sort(np.array(numbers, np.float64))[::-1]
-    assert _gini_of_counts(np.bincount(numbers)) == _gini(descending)
+    ascending, counts = np.sort(np.array(numbers)), np.bincount(numbers)
+    differences = np.abs(ascending[:, None] - ascending).sum()
+    expected = float(differences / (2 * ascending.size * ascending.sum()))
+    assert _gini(np.arange(counts.size), counts) == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(1, 5))
+def test_the_largest_counts_are_the_last_in_order(counts: list[int], most: int) -> None:
+    assert _largest(np.array(counts), most).tolist() == sorted(counts, reverse=True)[:most]
+
+
+@pytest.mark.parametrize("extents", [(2, 2), (3, 3), (4, 2), (1, 2)])
+@pytest.mark.parametrize("num_windows", [2, 64])
+@pytest.mark.parametrize("num_cols", [50, 3000, 2_000_000_000])
+def test_block_fill_counts_the_blocks_of_whole_rows_of_blocks_in_each_window(
+    extents: tuple[int, int], num_windows: int, num_cols: int
+) -> None:
+    """Window by window, nonzero by nonzero; of columns so many that numbers of blocks need 64 bits, too."""
+    random, (height, width) = np.random.default_rng(3), extents
+    rows, cols = np.sort(random.integers(1000, size=20_000)), random.integers(num_cols, size=20_000)
+    pattern = pattern_from_indices(1001, num_cols, rows, cols)
+    sample = sample_windows(pattern, num_windows)
+    held, blocks = 0, 0
+    for begin, of_window, columns in zip(sample.begins.tolist(), sample.rows, sample.cols, strict=True):
+        inside = [
+            (row // height, col // width)
+            for row, col in zip(of_window.tolist(), columns.tolist(), strict=True)
+            if begin <= pattern.row_offsets[row // height * height]
+            and row // height * height + height <= pattern.num_rows
+            and pattern.row_offsets[row // height * height + height] <= begin + of_window.size
+        ]
+        held, blocks = held + len(inside), blocks + len(set(inside))
+    assert block_fill(pattern, height, width, num_windows) == held / (blocks * height * width)
+
+
+@pytest.mark.parametrize("nnz", [3e4, 4e5])
+def test_diagonals_are_counted_as_in_all_windows_where_it_is_known_how_many_are_in_use(nnz: float) -> None:
+    for pattern in named_patterns(nnz).values():
+        in_use = int(np.unique(pattern.col_indices - pattern.row_indices()).size)
+        assert distinct_diagonals(pattern, in_use) == distinct_diagonals(pattern)
 
 
 def test_fewer_windows_see_where_narrow_columns_do_in_rows_near_each_other() -> None:

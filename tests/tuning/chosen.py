@@ -15,7 +15,6 @@ import scipy.sparse
 from benchmarks.measure.instant import named_patterns
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
-from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.instant import choices
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.kernel import Workload
@@ -26,6 +25,20 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "spmv float64": {"operation": "spmv", "element_type": "float64"},
     "spmm 32 float32": {"operation": "spmm", "element_type": "float32", "num_dense_cols": 32},
 }
+"""All choices of these are recorded, one by one."""
+OTHERS: dict[str, dict[str, Any]] = {
+    "spmv float16": {"operation": "spmv", "element_type": "float16"},
+    "spmv bfloat16": {"operation": "spmv", "element_type": "bfloat16"},
+    "spmm 8 float64": {"operation": "spmm", "element_type": "float64", "num_dense_cols": 8},
+    "spmm 128 float32": {"operation": "spmm", "element_type": "float32", "num_dense_cols": 128},
+    "spmm 32 float16": {"operation": "spmm", "element_type": "float16", "num_dense_cols": 32},
+    "spmm 32 bfloat16": {"operation": "spmm", "element_type": "bfloat16", "num_dense_cols": 32},
+    "spmv_t float32": {"operation": "spmv_t", "element_type": "float32"},
+    "spmv_t float64": {"operation": "spmv_t", "element_type": "float64"},
+    "sddmm 16 float32": {"operation": "sddmm", "element_type": "float32", "num_dense_cols": 16},
+    "sddmm 16 float64": {"operation": "sddmm", "element_type": "float64", "num_dense_cols": 16},
+}
+"""Of these, the digest of all choices together."""
 
 
 def patterns() -> Mapping[str, Pattern]:
@@ -53,20 +66,28 @@ def _with_long_row(pattern: Pattern) -> Pattern:
     return pattern_from_scipy(scipy.sparse.csr_matrix((np.ones(places[0].size, np.int8), places), shape))
 
 
-def chosen(cost: CostModel) -> dict[str, list[str]]:
-    """All choices in order, each as its family and the first digits of its program's digest, by matrix and workload."""
-    return {
-        f"{name}, {label}": list(_of(pattern, workload, cost))
-        for name, pattern in patterns().items()
-        for label, workload in WORKLOADS.items()
-    }
+def chosen(models: CostModels) -> dict[str, list[str]]:
+    """All choices in order, each as its family and the first digits of its program's digest, by matrix and workload; of
+    OTHERS the first digits of one digest."""
+    found = {}
+    for name, pattern in patterns().items():
+        for label, workload in WORKLOADS.items():
+            found[f"{name}, {label}"] = list(_of(pattern, workload, models))
+        for label, workload in OTHERS.items():
+            found[f"{name}, {label}"] = [_digest("\n".join(_of(pattern, workload, models)))]
+    return found
 
 
-def _of(pattern: Pattern, workload: dict[str, Any], cost: CostModel) -> Iterator[str]:
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _of(pattern: Pattern, workload: dict[str, Any], models: CostModels) -> Iterator[str]:
+    cost = models.on("NVIDIA H200", workload["operation"])
     for choice in choices(Problem(Workload(pattern=pattern.digest, **workload), pattern), cost):
-        yield f"{choice.instance.family} {hashlib.sha256(choice.instance.program.encode()).hexdigest()[:12]}"
+        yield f"{choice.instance.family} {_digest(choice.instance.program)}"
 
 
 if __name__ == "__main__":
-    shipped = CostModels(Path(__file__).parents[2] / "models" / "cost-h200").on("NVIDIA H200")
+    shipped = CostModels(Path(__file__).parents[2] / "models" / "cost-h200")
     RECORD.write_text(json.dumps(chosen(shipped), indent=1) + "\n", encoding="utf-8")

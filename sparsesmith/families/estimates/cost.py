@@ -6,7 +6,9 @@ longest chain of batches), bytes and issued instructions of an H200, and nothing
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
+from typing import NamedTuple
 
 from sparsesmith.families.estimates.statistics import PatternStatistics
 from sparsesmith.formats.format import ParameterValue
@@ -38,15 +40,15 @@ class Work:
     element_bytes: int
     num_dense_cols: int
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return self.statistics.pattern.num_rows
 
-    @property
+    @cached_property
     def nnz(self) -> int:
         return self.statistics.pattern.nnz
 
-    @property
+    @cached_property
     def vector_bytes(self) -> float:
         """Dense operand and result, read and written once."""
         return float(self.element_bytes * (self.rows + self.statistics.pattern.num_cols) * self.num_dense_cols)
@@ -63,9 +65,8 @@ class Work:
         return width
 
 
-@dataclass(frozen=True)
-class Prospect:
-    """Parameters worth trying."""
+class Prospect(NamedTuple):
+    """Parameters worth trying. A tuple: thousands are made for a workload."""
 
     estimated_us: float
     parameters: dict[str, ParameterValue]
@@ -91,27 +92,33 @@ def estimate(
     return launches * LAUNCH_US + LOAD_US * chain * (1 + 0.1 * min(waves, 4)) + busy
 
 
-def with_registers(work: Work, prospects: Iterator[Prospect]) -> Iterator[Prospect]:
-    """Each prospect with free and with few registers: loads in flight win where latency counts, else either may."""
-    slower = 1.06 if work.nnz * work.num_dense_cols < 2_000_000 else 1.01
-    for prospect in prospects:
-        if "registers" in prospect.parameters:
-            yield prospect
-            continue
-        yield prospect.with_parameter("registers", "free", prospect.estimated_us)
-        yield prospect.with_parameter("registers", "few", slower * prospect.estimated_us)
+class Ending(NamedTuple):
+    """Values of axes that prospects may leave open, and what these make of an estimate."""
+
+    parameters: dict[str, ParameterValue]
+    slower: float = 1.0
+    starts_early: bool = False
+
+    def estimated_us(self, estimated_us: float) -> float:
+        slowed_us = self.slower * estimated_us
+        return early_us(slowed_us) if self.starts_early else slowed_us
 
 
-def with_dependency(prospects: Iterator[Prospect], *, early_only: bool = False) -> Iterator[Prospect]:
-    """Each prospect started early and, unless `early_only`, not: overlap with the launch before saves the same time
-    whatever the size."""
-    for prospect in prospects:
-        if "dependency" in prospect.parameters:
-            yield prospect
-            continue
-        yield prospect.with_parameter("dependency", "programmatic", early_us(prospect.estimated_us))
-        if not early_only:
-            yield prospect.with_parameter("dependency", "full", prospect.estimated_us)
+def endings(work: Work, open_axes: tuple[str, ...], *, early_only: bool) -> list[Ending]:
+    """Of `registers`, free and few: loads in flight win where latency counts, else either may. Of `dependency`, early
+    and, unless `early_only`, not: overlap with the launch before saves the same time whatever the size."""
+    found = [Ending({})]
+    if "registers" in open_axes:
+        slower = 1.06 if work.nnz * work.num_dense_cols < 2_000_000 else 1.01
+        found = [Ending({"registers": "free"}), Ending({"registers": "few"}, slower)]
+    if "dependency" in open_axes:
+        started = [("programmatic", True)] if early_only else [("programmatic", True), ("full", False)]
+        found = [
+            Ending({**each.parameters, "dependency": word}, each.slower, is_early)
+            for each in found
+            for word, is_early in started
+        ]
+    return found
 
 
 def early_us(estimated_us: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsesmith.families.axes import MAX_LITERAL_DIAGONALS
-from sparsesmith.families.estimates.suitability import dia_suits
+from sparsesmith.families.estimates.suitability import dia_suits, diagonals_at_least
 from sparsesmith.formats.building.numbering import numbered_by
 from sparsesmith.formats.building.windows import padding_in_windows
 from sparsesmith.formats.dia import diagonals_of
@@ -92,7 +92,8 @@ class PatternStatistics:
 
     @cached_property
     def diagonals(self) -> int:
-        return distinct_diagonals(self.pattern)
+        are_few = dia_suits(self.pattern) and diagonals_at_least(self.pattern) <= MAX_LITERAL_DIAGONALS
+        return distinct_diagonals(self.pattern, diagonals_of(self.pattern).size if are_few else None)
 
     @cached_property
     def listed_diagonals(self) -> str:
@@ -119,7 +120,7 @@ class PatternStatistics:
         if lengths.size <= SAMPLED_ROWS * rows:
             return lengths
         starts = np.linspace(0, lengths.size - rows, SAMPLED_ROWS).astype(np.int64)
-        return lengths[starts[:, None] + np.arange(rows)].reshape(-1)
+        return np.concatenate([lengths[start : start + rows] for start in starts.tolist()])
 
     @remembered
     def numbered(self, numbering: str) -> "PatternStatistics":

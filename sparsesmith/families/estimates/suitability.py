@@ -30,12 +30,18 @@ def ell_suits(pattern: Pattern) -> bool:
 
 def dia_suits(pattern: Pattern) -> bool:
     """Counts diagonals on a sample first: most patterns have thousands and are refused at once."""
+    diagonals = diagonals_at_least(pattern)
+    return diagonals <= MAX_DIAGONALS and diagonals * pattern.num_rows <= MAX_DIA_PADDING * pattern.nnz + 4096
+
+
+def diagonals_at_least(pattern: Pattern) -> int:
+    """Those of some nonzeros."""
     if pattern not in _SAMPLED:
         step = max(1, pattern.nnz // SAMPLED_NONZEROS)
         sampled = np.arange(0, pattern.nnz, step)
-        _SAMPLED[pattern] = np.unique(pattern.col_indices[sampled] - pattern.rows_of(sampled)).size
-    diagonals = _SAMPLED[pattern]
-    return diagonals <= MAX_DIAGONALS and diagonals * pattern.num_rows <= MAX_DIA_PADDING * pattern.nnz + 4096
+        diagonals_seen = np.sort(pattern.col_indices[sampled] - pattern.rows_of(sampled))
+        _SAMPLED[pattern] = 1 + int(np.count_nonzero(diagonals_seen[1:] != diagonals_seen[:-1]))
+    return _SAMPLED[pattern]
 
 
 def hyb_suits(pattern: Pattern) -> bool:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from sparsesmith.families.estimates.cost import (
     BYTES_COUNT_NNZ,
     Prospect,
-    Values,
     Work,
     combine,
     estimate,
@@ -101,6 +100,8 @@ def row_bins(work: Work) -> Iterator[Prospect]:
     for cut in _cuts(work):
         widths = ",".join(str(bin_.width) for bin_ in reversed(cut.bins))
         warps = ",".join(str(bin_.past_warp) for bin_ in cut.bins)
+        indices = _indices(work, cut)
+        estimated_us = {index: _estimated_us(work, index, cut) for index in indices}
         for values in combine(
             widths=(widths,),
             warps=(warps,),
@@ -108,9 +109,9 @@ def row_bins(work: Work) -> Iterator[Prospect]:
             max_lanes=(cut.max_lanes,),
             block=(cut.max_lanes,) if cut.max_lanes > WARP else blocks,
             load=loads(work),
-            index=_indices(work, cut),
+            index=indices,
         ):
-            yield _prospect(work, values, cut)
+            yield Prospect(estimated_us[values["index"]], values)
 
 
 def _indices(work: Work, cut: _Cut) -> tuple[ParameterValue, ...]:
@@ -122,14 +123,14 @@ def _indices(work: Work, cut: _Cut) -> tuple[ParameterValue, ...]:
     return (*wide_enough[:1], "i32")
 
 
-def _prospect(work: Work, values: Values, cut: _Cut) -> Prospect:
+def _estimated_us(work: Work, index: ParameterValue, cut: _Cut) -> float:
     """Two dependent loads, and two more for each further batch of the longest row."""
     bins = cut.bins
     slots = bins[-1].past_slot
     batches = max(-(-bin_.steps // MOST_IN_FLIGHT) for bin_ in bins)
     chain = 1.1 + 2 * batches + 0.1 * bins[0].lanes.bit_length() + 0.03 * len(bins) + 0.4 * (bins[0].lanes > WARP)
     instructions = slots * 9 / WARP + bins[-1].past_warp * 40
-    size = slots * (work.element_bytes + index_bytes(values["index"])) + 4.0 * work.rows * (len(bins) > 1)
+    size = slots * (work.element_bytes + index_bytes(index)) + 4.0 * work.rows * (len(bins) > 1)
     us = estimate(work, size, instructions, chain, 32.0 * bins[-1].past_warp)
     gathers_in_a_row = max(bin_.steps for bin_ in bins)
-    return Prospect(us + GATHER_US * min(gathers_in_a_row, 4 * MOST_IN_FLIGHT), dict(values))
+    return us + GATHER_US * min(gathers_in_a_row, 4 * MOST_IN_FLIGHT)

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,18 +12,17 @@ import numpy.typing as npt
 from sparsesmith.families.estimates.cost import (
     L2_BYTES_A_US,
     Prospect,
-    Values,
     Work,
-    combine,
     estimate,
     index_bytes,
     loads,
     near,
-    number,
 )
 from sparsesmith.families.estimates.statistics import PatternStatistics, remembered
 from sparsesmith.formats.format import ParameterValue
 from sparsesmith.matrix.pattern import Int32Array
+
+Int64Array = npt.NDArray[np.int64]
 
 LONG_ROW = 32
 """Times the lanes of a row: beyond, the warp sums the row."""
@@ -34,34 +36,61 @@ GATHER_SHARE = 0.4
 MOST_SAVED = 0.4
 CAPACITIES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 ROWS = (1, 2, 4, 8)
+MOST_ROWS = 4096
+"""Of a tile that are looked at."""
 SPLIT_CAPACITIES = (256, 512, 1024, 2048, 4096, 8192)
 
 
-@dataclass(frozen=True)
-class Packing:
-    """How tiles of some capacity come out: sampled, as if a tile began at each sampled row."""
+@dataclass(frozen=True, eq=False)
+class _Sampled:
+    """Tiles of some capacity, as if one began at each sampled row."""
 
-    needed_rows: int
-    """Rows that nine of ten tiles hold at most."""
-    fill: float
-    """Share of the slots that hold nonzeros, with at most `max_rows` rows a tile."""
+    starts: Int64Array
+    """First row of each."""
+    begins: Int64Array
+    """Nonzeros before it."""
+    rows: Int64Array
+    """Rows that it holds, one at least."""
 
 
 @remembered
-def packing(statistics: PatternStatistics, capacity: int, max_rows: int = 4096) -> Packing:
-    pattern = statistics.pattern
-    offsets, num_rows = pattern.row_offsets, pattern.num_rows
+def _starts(statistics: PatternStatistics) -> tuple[Int64Array, Int64Array]:
+    """Rows that tiles are sampled at, and nonzeros before them."""
+    num_rows = statistics.pattern.num_rows
     starts = np.linspace(0, num_rows - 1, min(num_rows, SAMPLED_TILES)).astype(np.int64)
-    begins = offsets[starts].astype(np.int64)
-    ends = pattern.rows_of(np.minimum(begins + capacity, pattern.nnz))
-    rows = np.clip(ends - starts, 1, max_rows)
-    nonzeros = offsets[np.minimum(starts + rows, num_rows)] - begins
-    # Rows are sampled evenly, tiles hold many or few of them: each tile counts once.
+    return starts, statistics.pattern.row_offsets[starts].astype(np.int64)
+
+
+@remembered
+def _sampled(statistics: PatternStatistics, capacity: int) -> _Sampled:
+    starts, begins = _starts(statistics)
+    ends = statistics.pattern.rows_of(np.minimum(begins + capacity, statistics.pattern.nnz))
+    return _Sampled(starts, begins, np.minimum(np.maximum(ends - starts, 1), MOST_ROWS))
+
+
+@remembered
+def needed_rows(statistics: PatternStatistics, capacity: int) -> int:
+    """Rows that nine of ten tiles hold at most. Rows are sampled evenly, tiles hold many or few of them: each tile
+    counts once."""
+    rows = np.sort(_sampled(statistics, capacity).rows)
+    weights = np.cumsum(1 / rows)
+    quantile = np.searchsorted(weights, 0.9 * (1 / _sampled(statistics, capacity).rows).sum())
+    return int(rows[min(quantile, rows.size - 1)])
+
+
+def fill(statistics: PatternStatistics, capacity: int, max_rows: int) -> float:
+    """Share of the slots that hold nonzeros, with at most `max_rows` rows a tile."""
+    return _fill(statistics, capacity, min(max_rows, int(_sampled(statistics, capacity).rows.max())))
+
+
+@remembered
+def _fill(statistics: PatternStatistics, capacity: int, max_rows: int) -> float:
+    pattern, sampled = statistics.pattern, _sampled(statistics, capacity)
+    rows = np.minimum(sampled.rows, max_rows)
+    nonzeros = pattern.row_offsets[np.minimum(sampled.starts + rows, pattern.num_rows)] - sampled.begins
     weights = 1 / rows
-    order = np.argsort(rows)
-    quantile = np.searchsorted(np.cumsum(weights[order]), 0.9 * weights.sum())
-    fill = float((np.minimum(nonzeros, capacity) * weights).sum() / (capacity * weights.sum()))
-    return Packing(int(rows[order][min(quantile, rows.size - 1)]), max(fill, 1e-3))
+    share = float((np.minimum(nonzeros, capacity) * weights).sum() / (capacity * weights.sum()))
+    return max(share, 1e-3)
 
 
 @remembered
@@ -80,41 +109,48 @@ def sectors_saved(statistics: PatternStatistics, capacity: int, element_bytes: i
 def _tiles(statistics: PatternStatistics, size: int) -> tuple[Int32Array, Int32Array]:
     """Columns of a sample of runs of so many nonzeros, as they are and each run sorted, shape [runs, nonzeros]."""
     starts = np.linspace(0, statistics.pattern.nnz - size, SAMPLED_SORTS).astype(np.int64)
-    tiles = statistics.pattern.col_indices[starts[:, None] + np.arange(size)]
+    tiles = np.stack([statistics.pattern.col_indices[start : start + size] for start in starts.tolist()])
     return tiles, np.sort(tiles, axis=1)
 
 
 def _runs(sectors: npt.NDArray[np.integer]) -> int:
     """Different sectors of each warp's read, added up."""
-    return int(np.count_nonzero(np.diff(sectors, axis=1))) + len(sectors)
+    return int(np.count_nonzero(sectors[:, 1:] != sectors[:, :-1])) + len(sectors)
 
 
-def _tiled(
-    work: Work, values: dict[str, ParameterValue], threads: int, *, launches: int = 1, sorts: bool = False
-) -> Prospect:
-    """As `_tiled_us`, with what it does not look at: loads, and the sequence of rows, which costs a little. `values`
-    become the prospect's."""
-    looked_at = values["items"], values["lanes"], values["rows"], values["long"], values["index"]
-    key = (_tiled, work.element_bytes, work.num_dense_cols, threads, launches, sorts, looked_at)
+@dataclass(frozen=True)
+class _Tile:
+    """What the estimate of a tile looks at, beside the width of its indices."""
+
+    threads: int
+    items: int
+    lanes: int
+    rows: int
+    long: str
+    launches: int
+    sorts: bool
+
+
+def _tiled_us(work: Work, tile: _Tile, index: str) -> float:
+    """Two dependent loads, then shared memory. Computed once: families share tiles."""
+    key = (_tiled_us, work.element_bytes, work.num_dense_cols, tile, index)
     us = work.statistics.answers.get(key)
     if not isinstance(us, float):
-        us = work.statistics.answers[key] = _tiled_us(work, values, threads, launches=launches, sorts=sorts)
-    penalty = 1.0 if values.get("sequence", "natural") == "natural" else 1.04
-    return Prospect(us * penalty, values)
+        us = work.statistics.answers[key] = _estimated_us(work, tile, index)
+    return us
 
 
-def _tiled_us(work: Work, values: Values, threads: int, *, launches: int, sorts: bool) -> float:
-    """Two dependent loads, then shared memory."""
-    items, lanes = number(values, "items"), number(values, "lanes")
-    capacity, max_rows = threads * items, threads // lanes * number(values, "rows")
-    slots = work.nnz / packing(work.statistics, capacity, max_rows).fill
+def _estimated_us(work: Work, tile: _Tile, index: str) -> float:
+    threads, lanes, sorts = tile.threads, tile.lanes, tile.sorts
+    capacity, max_rows = threads * tile.items, threads // lanes * tile.rows
+    slots = work.nnz / fill(work.statistics, capacity, max_rows)
     tiles = slots / capacity
-    size = slots * (work.element_bytes + index_bytes(values["index"]) + 2 * sorts) + tiles * (2 * max_rows + 10)
+    size = slots * (work.element_bytes + index_bytes(index) + 2 * sorts) + tiles * (2 * max_rows + 10)
     longest = min(work.statistics.longest, capacity)
-    serial = min(longest, LONG_ROW * lanes) / lanes + longest / 32 * (values["long"] == "warp")
-    chain = 3.2 + 0.07 * serial + 0.1 * items + 0.15 * number(values, "rows") + 0.1 * (threads > 32)
-    instructions = slots * (12 + 2 * sorts) / 32 + tiles * threads * (30 + 12 * number(values, "rows")) / 32
-    us = estimate(work, size, instructions, chain, tiles * threads, launches)
+    serial = min(longest, LONG_ROW * lanes) / lanes + longest / 32 * (tile.long == "warp")
+    chain = 3.2 + 0.07 * serial + 0.1 * tile.items + 0.15 * tile.rows + 0.1 * (threads > 32)
+    instructions = slots * (12 + 2 * sorts) / 32 + tiles * threads * (30 + 12 * tile.rows) / 32
+    us = estimate(work, size, instructions, chain, tiles * threads, tile.launches)
     if sorts:
         saved = SECTOR_BYTES * work.nnz * sectors_saved(work.statistics, capacity, work.element_bytes) / L2_BYTES_A_US
         us -= min(GATHER_SHARE * saved, MOST_SAVED * us)
@@ -148,30 +184,60 @@ def narrow_when_sorted(statistics: PatternStatistics, capacity: int, element_byt
     return True
 
 
-def _choices(work: Work, threads: int, items: int, *, sorts: bool = False) -> Iterator[dict[str, ParameterValue]]:
+class _Reading(NamedTuple):
+    """How a tile is read: what the estimate does not look at, but for the width of its indices."""
+
+    columns: str
+    """Their `index`."""
+    slower: float
+    """Times the estimate."""
+    parameters: dict[str, ParameterValue]
+
+
+@cache
+def _readings(
+    loads: tuple[ParameterValue, ...], indices: tuple[str, ...], sequenced: str | None
+) -> tuple[_Reading, ...]:
+    """Every load with every index. `sequenced`: with rows as they are, and with the first load and this index in other
+    sequences, which cost a little; None: nothing is said of sequences."""
+    found = []
+    for load, index in product(loads, indices):
+        values: dict[str, ParameterValue] = {"load": load, "index": index}
+        if sequenced is None:
+            found.append(_Reading(index, 1.0, values))
+            continue
+        found.append(_Reading(index, 1.0, {**values, "sequence": "natural"}))
+        if load == loads[0] and index == sequenced:
+            found += [_Reading(index, 1.04, {**values, "sequence": other}) for other in ("length", "column")]
+    return tuple(found)
+
+
+def _choices(
+    work: Work, threads: int, items: int, *, sorts: bool = False, launches: int = 1, in_sequences: bool = True
+) -> Iterator[Prospect]:
     """Everything but how threads are grouped: lanes, rows, loads, indices."""
     statistics, capacity = work.statistics, threads * items
-    needed = packing(statistics, capacity).needed_rows
+    needed = needed_rows(statistics, capacity)
     fits = statistics.narrow_row_blocks(capacity) or (
         sorts and narrow_when_sorted(statistics, capacity, work.element_bytes)
     )
-    narrow = ("u16", "i32") if fits else ("i32",)
+    sequenced = ("u16" if statistics.narrow else "i32") if in_sequences else None
+    readings = _readings(loads(work), ("u16", "i32") if fits else ("i32",), sequenced)
     width = min(items, 16 // work.element_bytes)
     for lanes in near(statistics.mean / 3, (1, 2, 4, 8, 16, 32), 2):
         rows = next((rows for rows in ROWS if rows * (threads // lanes) >= needed), ROWS[-1])
         long = "warp" if min(statistics.longest, capacity) > LONG_ROW * lanes else "lanes"
-        for values in combine(load=loads(work), index=narrow):
-            yield {"lanes": lanes, "rows": rows, "long": long, "items": items, "vector": max(width, 2), **values}
-
-
-def _sequenced(work: Work, choices: Iterator[dict[str, ParameterValue]]) -> Iterator[dict[str, ParameterValue]]:
-    """Each choice with rows as they are, and some with rows in another sequence."""
-    first_load, narrow = loads(work)[0], work.statistics.narrow
-    for values in choices:
-        yield {**values, "sequence": "natural"}
-        if values["load"] == first_load and (values["index"] == "u16") == narrow:
-            for sequence in ("length", "column"):
-                yield {**values, "sequence": sequence}
+        tile = _Tile(threads, items, lanes, rows, long, launches, sorts)
+        values: dict[str, ParameterValue] = {
+            "lanes": lanes,
+            "rows": rows,
+            "long": long,
+            "items": items,
+            "vector": max(width, 2),
+        }
+        estimated_us = {index: _tiled_us(work, tile, index) for index in {each.columns for each in readings}}
+        for each in readings:
+            yield Prospect(estimated_us[each.columns] * each.slower, {**values, **each.parameters})
 
 
 def _capacities(work: Work, count: int, *, sorts: bool = False) -> tuple[int, ...]:
@@ -183,8 +249,8 @@ def _capacities(work: Work, count: int, *, sorts: bool = False) -> tuple[int, ..
 
 def _block_tiles(work: Work, *, sorts: bool) -> Iterator[Prospect]:
     for block, items in _shapes(work, _capacities(work, 4, sorts=sorts), (32, 64, 128, 256, 512)):
-        for values in _sequenced(work, _choices(work, block, items, sorts=sorts)):
-            yield _tiled(work, {**values, "block": block}, block, sorts=sorts)
+        for estimated_us, values in _choices(work, block, items, sorts=sorts):
+            yield Prospect(estimated_us, {**values, "block": block})
 
 
 def tiles(work: Work) -> Iterator[Prospect]:
@@ -198,9 +264,9 @@ def tiles_sorted(work: Work) -> Iterator[Prospect]:
 def warp_tiles(work: Work) -> Iterator[Prospect]:
     capacities = tuple(capacity for capacity in (128, 64, 256, 512) if capacity >= work.statistics.longest)
     for _, items in _shapes(work, capacities, (32,)):
-        for values in _sequenced(work, _choices(work, 32, items)):
+        for estimated_us, values in _choices(work, 32, items):
             for block in (64, 128, 256):
-                yield _tiled(work, {**values, "block": block}, 32)
+                yield Prospect(estimated_us, {**values, "block": block})
 
 
 def tiles_split(work: Work) -> Iterator[Prospect]:
@@ -208,6 +274,6 @@ def tiles_split(work: Work) -> Iterator[Prospect]:
     for order in ("row", "column"):
         aim = min(max(work.nnz / 400, 256), 2048 if order == "row" else 8192)
         for block, items in _shapes(work, near(aim, capacities, 2), (64, 128, 256, 512)):
-            for values in _choices(work, block, items, sorts=order == "column"):
-                chosen = {**values, "block": block, "order": order}
-                yield _tiled(work, chosen, block, launches=2, sorts=order == "column")
+            sorts = order == "column"
+            for estimated_us, values in _choices(work, block, items, sorts=sorts, launches=2, in_sequences=False):
+                yield Prospect(estimated_us, {**values, "block": block, "order": order})
