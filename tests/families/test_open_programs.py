@@ -22,7 +22,7 @@ from tests.families import golden
 WITH_FACTS = {
     "ell_fixed", "dia_literal", "dia_literal_wide", "row_bins", "row_bins_reordered", "spmm_ell",
     "dia_rows", "dia_rows_wide", "ell_rows", "spmm_rows_split",
-    "csr_tiles", "csr_warp_tiles", "csr_tiles_sorted", "csr_tiles_split", "coo_segmented", "spmm_tiles",
+    "csr_tiles", "csr_warp_tiles", "csr_tiles_sorted", "csr_tiles_split", "coo_segmented", "spmm_tiles", "spmm_hyb",
 }  # fmt: skip
 EVERY_FAMILY = {**FAMILIES, **FIXED_FAMILIES}
 A_STEP = 29

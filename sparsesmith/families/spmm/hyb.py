@@ -18,7 +18,7 @@ from sparsesmith.families.estimates.splits import split_bytes, split_choices
 from sparsesmith.families.estimates.suitability import hyb_suits
 from sparsesmith.families.family import Family
 from sparsesmith.families.spmm.dense_tiles import ONE_CHUNK_PARAMETERS, tile_fits, tile_of
-from sparsesmith.families.text.program import Choice, main_launch, program
+from sparsesmith.families.text.program import Choice, Fact, main_launch, program
 from sparsesmith.families.text.template import cuda_beside
 from sparsesmith.formats.format import ParameterValue
 
@@ -26,19 +26,28 @@ _CUDA = cuda_beside(__name__)
 
 
 def _write(choice: Choice) -> str:
-    tile, width, narrow = tile_of(choice), choice.integer("width"), choice.word("index") == "u16"
-    groups = choice.integer("block") // tile.lanes
+    tile, narrow, block = tile_of(choice), choice.word("index") == "u16", choice.integer("block")
+    num_groups, unroll = block // tile.lanes, choice.integer("unroll")
+    lanes, columns, tiles = tile.lanes_fact, tile.width_fact, tile.tiles_fact
+    groups = choice.fact("GROUPS", f"{block}//LANES" if tile.lanes > 1 else str(block), num_groups)
+    stride = choice.fact("STRIDE", f"GROUPS*{unroll}", num_groups * unroll)
+    width = choice.named("WIDTH", choice.integer("width"))
     body = tile.fill(
         _CUDA["hyb"],
+        lanes=lanes if tile.lanes > 1 else 1,
+        column=tile.column(lanes=lanes, width=columns),
         groups=groups,
-        stride=groups * choice.integer("unroll"),
+        stride=stride,
+        width=width,
         in_tile=f" && column < {choice.num_dense_cols}" if tile.overhangs else "",
         slice_base="int base = slice_col_base[row / 32];" if narrow else "",
         base="base + " if narrow else "",
     )
-    grid = f"num_rest_rows+ceil_div(num_rows,{groups}){tile.grid}"
-    settings: dict[str, ParameterValue] = {"width": width, "rest": "rows", "index": choice.word("index")}
-    return program(choice, settings, main_launch(choice, grid, body))
+    grid = f"num_rest_rows+ceil_div(num_rows,{groups}){f',{tiles}' if tile.grid else ''}"
+    settings: dict[str, ParameterValue | Fact] = {"width": width, "rest": "rows", "index": choice.word("index")}
+    of_columns = (columns, tiles) if tile.grid else ()
+    facts = (*((lanes,) if tile.lanes > 1 else ()), *of_columns, groups, stride, width)
+    return program(choice, settings, main_launch(choice, grid, body), facts=facts)
 
 
 def _tiles(work: Work) -> Iterator[dict[str, ParameterValue]]:
@@ -76,6 +85,7 @@ SPMM_HYB = Family(
     parameters={**ONE_CHUNK_PARAMETERS, "width": WIDTH, "unroll": UNROLL, "block": BLOCK, **streamed(index=INDEX)},
     suits=hyb_suits,
     write=_write,
+    has_facts=True,
     allows=tile_fits,
     prospects=_prospects,
 )
