@@ -94,7 +94,8 @@ class CudaDevice:
         self.kernels = DeviceKernels(self.stream, self.num_sms)
         self.stopwatch = Stopwatch(self.kernels, self.l2_bytes)
         self.instruments = Instruments(self.stopwatch, self.clocks)
-        rehearse_judging(self.kernels)
+        if known is None:
+            rehearse_judging(self.kernels)  # Else CuPy's cache has it: a spare process is to be ready soon.
         install(multiplied_on_device)
 
     @property
