@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from services.evaluator.compiling.compiler import (
     compile_program,
 )
 from services.evaluator.compiling.log import KernelResources, split_log
+from services.evaluator.compiling.worker import NICENESS
 
 GOOD = 'extern "C" __global__ void scale(float* x, float a) { x[threadIdx.x] *= a; }'
 BROKEN = 'extern "C" __global__ void scale(float* x) {\n  x[0] = unknown_name;\n}'
@@ -94,6 +96,13 @@ ptxas info    : Compile time = 1.4 ms"""
 )
 def test_the_headers_of_the_contract_are_found(compiler: Compiler, header: str) -> None:
     compiled(compiler.compile(f"#include <{header}>\n{GOOD}", "sm_90"))
+
+
+def test_compilers_give_way_to_the_devices_process(compiler: Compiler) -> None:
+    worker = compiler._idle.get()
+    niceness = os.getpriority(os.PRIO_PROCESS, worker._process.pid)
+    compiler._idle.put(worker)
+    assert niceness == min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
 
 
 def test_an_error_names_the_line_of_the_program(compiler: Compiler) -> None:
