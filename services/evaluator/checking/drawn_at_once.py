@@ -81,9 +81,14 @@ def room_for(problem: Problem) -> Room:
 
 
 def bytes_of_draw(problem: Problem) -> int:
-    """On the host: inputs in float64, as they are drawn, and reference, magnitude and bound of each result."""
+    """On the host: inputs in float64, as they are drawn, and what they are judged by."""
     num_inputs = sum(each.num_elements(problem.sizes) for each in inputs_of(problem))
-    return 8 * num_inputs + 3 * 8 * problem.num_results
+    return 8 * num_inputs + judging_bytes(problem)
+
+
+def judging_bytes(problem: Problem) -> int:
+    """What one draw is judged by: reference, magnitude and bound of each result in float64."""
+    return 3 * 8 * problem.num_results
 
 
 def draw_at_once(problem: Problem, batch: Batch, generator: np.random.Generator, room: Room, take: Take) -> None:

@@ -17,7 +17,7 @@ import cupy
 import numpy as np
 
 from services.evaluator.checking.changes import Change
-from services.evaluator.checking.drawn_at_once import Batch, Drawn, Fresh, OfKind, draw_at_once, room_for
+from services.evaluator.checking.drawn_at_once import Batch, Drawn, Fresh, OfKind, draw_at_once, judging_bytes, room_for
 from services.evaluator.checking.draws import draw as draw_on_host
 from services.evaluator.checking.draws import most_draws, system_generator
 from services.evaluator.cuda.carriers import carried, uncarried
@@ -45,7 +45,7 @@ def num_fresh(problem: Problem) -> int:
 
 def num_changed(problem: Problem) -> int:
     """Changed draws at most: one at least, whatever memory it takes."""
-    return max(1, min(NUM_CHANGED, MAX_CHANGED_BYTES // max(3 * 8 * problem.num_results, 1)))
+    return max(1, min(NUM_CHANGED, MAX_CHANGED_BYTES // max(judging_bytes(problem), 1)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,8 @@ class DenseTile:
     vector: int
     lanes: int
     chunks: int
+    is_named: bool = False
+    """Whether an open text names these numbers: it holds `facts` then."""
 
     @property
     def num_dense_cols(self) -> int:
@@ -40,43 +42,52 @@ class DenseTile:
         return vector(self.choice.sum_scalar, self.vector)
 
     @property
+    def num_tiles(self) -> int:
+        """That cover the dense columns."""
+        return -(-self.num_dense_cols // self.width)
+
+    @property
     def grid(self) -> str:
         """The rest of a grid expression: tiles side by side."""
-        tiles = -(-self.num_dense_cols // self.width)
-        return "" if tiles == 1 else f",{tiles}"
+        return "" if self.num_tiles == 1 else f",{self.tiles_fact}"
 
     @property
     def lanes_fact(self) -> Fact:
         """`lanes` as they follow from the dense columns: with another number a text of this shape would leave columns
-        out, or take some twice."""
+        out, or take some twice. One lane has no name."""
         columns, taken = self.num_dense_cols, self.vector * self.chunks
-        if not self.grid:
-            meaning, most = f"ceil_div({columns},{taken})", -(-columns // taken)
-        elif not self.overhangs:
-            most = columns // (2 * taken)
-            meaning = f"min({self.lanes},{columns}//{2 * taken})"
+        if self.num_tiles == 1:
+            meaning, is_so = f"ceil_div({columns},{taken})", self.lanes == -(-columns // taken)
         else:
-            meaning, most = str(self.lanes), self.lanes
-        is_so = self.lanes == most if not self.grid else self.lanes <= most
-        return self.choice.fact("LANES", meaning if is_so else str(self.lanes), self.lanes)
+            most = columns // (2 * taken)
+            meaning, is_so = f"min({self.lanes},{columns}//{2 * taken})", self.lanes <= most and not self.overhangs
+        return self._fact("LANES", meaning if is_so else str(self.lanes), self.lanes, exists=self.lanes > 1)
 
     @property
     def width_fact(self) -> Fact:
-        """`width` by `lanes_fact`."""
+        """`width` by `lanes_fact`; has a name where there are several tiles."""
         per_lane = "*LANES" if self.lanes > 1 else ""
-        return self.choice.fact("COLUMNS", f"{self.vector * self.chunks}{per_lane}", self.width)
+        return self._fact("COLUMNS", f"{self.vector * self.chunks}{per_lane}", self.width, exists=self.num_tiles > 1)
 
     @property
     def tiles_fact(self) -> Fact:
-        """How many tiles of `width_fact` cover the dense columns."""
-        columns = self.num_dense_cols
-        return self.choice.fact("TILES", f"ceil_div({columns},COLUMNS)", -(-columns // self.width))
+        """`num_tiles` by `width_fact`, as that."""
+        meaning = f"ceil_div({self.num_dense_cols},COLUMNS)"
+        return self._fact("TILES", meaning, self.num_tiles, exists=self.num_tiles > 1)
 
-    def column(self, tile_number: str = "blockIdx.y", *, lanes: Fact | None = None, width: Fact | None = None) -> str:
-        """First column of a thread. `lanes`, `width`: these numbers where a text names them."""
-        terms = [f"{tile_number} * {width or self.width}"] if self.grid else []
+    def _fact(self, name: str, meaning: str, value: int, *, exists: bool) -> Fact:
+        return Fact(name, meaning, value, self.choice.is_open and self.is_named and exists)
+
+    @property
+    def facts(self) -> tuple[Fact, Fact, Fact]:
+        """All that an open text names of a tile, each behind what it follows from."""
+        return self.lanes_fact, self.width_fact, self.tiles_fact
+
+    def column(self, tile_number: str = "blockIdx.y") -> str:
+        """First column of a thread."""
+        terms = [f"{tile_number} * {self.width_fact}"] if self.num_tiles > 1 else []
         if self.lanes > 1:
-            terms.append(f"threadIdx.x % {lanes or self.lanes}" + (f" * {self.vector}" if self.vector > 1 else ""))
+            terms.append(f"threadIdx.x % {self.lanes_fact}" + (f" * {self.vector}" if self.vector > 1 else ""))
         return " + ".join(terms) or "0"
 
     @property
@@ -173,10 +184,10 @@ class DenseTile:
         return self.choice.fill(text, **own | places)
 
 
-def tile_of(choice: Choice) -> DenseTile:
+def tile_of(choice: Choice, *, is_named: bool = False) -> DenseTile:
     """The tile that a choice asks for."""
     chunks = choice.integer("chunks") if "chunks" in choice.values else 1
-    return DenseTile(choice, choice.integer("vector"), choice.integer("lanes"), chunks)
+    return DenseTile(choice, choice.integer("vector"), choice.integer("lanes"), chunks, is_named)
 
 
 def tile_fits(choice: Choice) -> bool:

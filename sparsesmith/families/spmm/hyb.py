@@ -26,16 +26,14 @@ _CUDA = cuda_beside(__name__)
 
 
 def _write(choice: Choice) -> str:
-    tile, narrow, block = tile_of(choice), choice.word("index") == "u16", choice.integer("block")
+    tile, narrow, block = tile_of(choice, is_named=True), choice.word("index") == "u16", choice.integer("block")
     num_groups, unroll = block // tile.lanes, choice.integer("unroll")
-    lanes, columns, tiles = tile.lanes_fact, tile.width_fact, tile.tiles_fact
     groups = choice.fact("GROUPS", f"{block}//LANES" if tile.lanes > 1 else str(block), num_groups)
     stride = choice.fact("STRIDE", f"GROUPS*{unroll}", num_groups * unroll)
     width = choice.named("WIDTH", choice.integer("width"))
     body = tile.fill(
         _CUDA["hyb"],
-        lanes=lanes if tile.lanes > 1 else 1,
-        column=tile.column(lanes=lanes, width=columns),
+        lanes=tile.lanes_fact,
         groups=groups,
         stride=stride,
         width=width,
@@ -43,11 +41,9 @@ def _write(choice: Choice) -> str:
         slice_base="int base = slice_col_base[row / 32];" if narrow else "",
         base="base + " if narrow else "",
     )
-    grid = f"num_rest_rows+ceil_div(num_rows,{groups}){f',{tiles}' if tile.grid else ''}"
+    grid = f"num_rest_rows+ceil_div(num_rows,{groups}){tile.grid}"
     settings: dict[str, ParameterValue | Fact] = {"width": width, "rest": "rows", "index": choice.word("index")}
-    of_columns = (columns, tiles) if tile.grid else ()
-    facts = (*((lanes,) if tile.lanes > 1 else ()), *of_columns, groups, stride, width)
-    return program(choice, settings, main_launch(choice, grid, body), facts=facts)
+    return program(choice, settings, main_launch(choice, grid, body), facts=(*tile.facts, groups, stride, width))
 
 
 def _tiles(work: Work) -> Iterator[dict[str, ParameterValue]]:

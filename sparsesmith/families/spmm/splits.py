@@ -30,16 +30,11 @@ class Cut:
     """How threads share rows and dense columns: numbers that stand all over a text, which an open one names once."""
 
     tile: DenseTile
-    lanes: Fact
     splits: Fact
     threads: Fact
     """Of a row."""
     rows: Fact
     """Of a block."""
-    width: Fact
-    """Dense columns of a tile."""
-    tiles: Fact
-    """That cover the dense columns."""
     farthest: Fact
     """The first step of the sum over a row's groups within a warp."""
     warps: Fact
@@ -52,11 +47,12 @@ class Cut:
         """Those that the text holds, each behind what it follows from."""
         is_split, crosses_warps = self.splits.value != 1, self.warps.value != 0
         return (
-            *((self.lanes,) if self.tile.lanes > 1 else ()),
+            self.tile.lanes_fact,
             *((self.splits,) if is_split else ()),
             *((self.threads,) if self.threads.value != 1 else ()),
             self.rows,
-            *((self.width, self.tiles) if self.tile.grid else ()),
+            self.tile.width_fact,
+            self.tile.tiles_fact,
             *((self.farthest,) if is_split else ()),
             *((self.warps, self.partials) if crosses_warps else ()),
         )
@@ -64,7 +60,7 @@ class Cut:
     @property
     def part(self) -> str:
         """Which of a row's groups a thread belongs to."""
-        return "0" if self.splits.value == 1 else f"{group(self.tile, self.lanes)} % {self.splits}"
+        return "0" if self.splits.value == 1 else f"{group(self.tile)} % {self.splits}"
 
     @property
     def row(self) -> str:
@@ -84,12 +80,9 @@ def cut_of(tile: DenseTile) -> Cut:
     per_lane = "*LANES" if lanes > 1 else ""
     return Cut(
         tile,
-        lanes=tile.lanes_fact,
         splits=choice.fact("SPLITS", _splits_meant(splits, lanes, block), splits),
         threads=choice.fact("THREADS", of_row, threads),
         rows=choice.fact("ROWS", f"{block}//THREADS" if threads > 1 else str(block), block // threads),
-        width=tile.width_fact,
-        tiles=tile.tiles_fact,
         farthest=choice.fact("FARTHEST", f"min(THREADS,{WARP})//2", min(threads, WARP) // 2),
         warps=choice.fact("WARPS", f"THREADS//{WARP}", threads // WARP if threads > WARP else 0),
         partials=choice.fact("PARTIALS", f"{block // WARP}{per_lane}", block // WARP * lanes),
@@ -109,10 +102,10 @@ def _splits_meant(splits: int, lanes: int, block: int) -> str:
     return f"min(max({splits},{2 * WARP}{per_lane}),{block // 2}{per_lane})"
 
 
-def own_column(tile: DenseTile, *, lanes: Fact | None = None, width: Fact | None = None) -> str:
+def own_column(tile: DenseTile) -> str:
     """Declares `column`; where tiles overhang the last column, it stays within and `inside` tells who may store."""
     number = "blockIdx.z" if tile.choice.word("placement") == "near" else "blockIdx.y"
-    first = tile.column(number, lanes=lanes, width=width)
+    first = tile.column(number)
     if not tile.overhangs:
         return f"int column = {first};"
     return tile.fill(_CUDA["own_column"], first=first, last=tile.num_dense_cols - tile.vector)
@@ -123,18 +116,16 @@ def block_number(choice: Choice) -> str:
     return "blockIdx.x" if choice.word("placement") == "spread" else "blockIdx.x * gridDim.y + blockIdx.y"
 
 
-def grid_of(blocks: str, tile: DenseTile, tiles: Fact | None = None) -> str:
-    """A grid of `blocks` blocks for each tile of dense columns; blocks that start together differ in x. `tiles`: their
-    number where a text names it."""
-    side_by_side = f",{tiles}" if tiles is not None and tile.grid else tile.grid
+def grid_of(blocks: str, tile: DenseTile) -> str:
+    """A grid of `blocks` blocks for each tile of dense columns; blocks that start together differ in x."""
     if tile.choice.word("placement") == "spread":
-        return f"{blocks}{side_by_side}"
-    return f"num_sms,ceil_div({blocks},num_sms){side_by_side}"
+        return f"{blocks}{tile.grid}"
+    return f"num_sms,ceil_div({blocks},num_sms){tile.grid}"
 
 
-def group(tile: DenseTile, lanes: Fact | None = None) -> str:
-    """The number of a thread's group within the block. `lanes`: that number where a text names it."""
-    return "threadIdx.x" if tile.lanes == 1 else f"threadIdx.x / {lanes or tile.lanes}"
+def group(tile: DenseTile) -> str:
+    """The number of a thread's group within the block."""
+    return "threadIdx.x" if tile.lanes == 1 else f"threadIdx.x / {tile.lanes_fact}"
 
 
 def may_store(tile: DenseTile) -> str:
@@ -156,22 +147,17 @@ def shuffle_sum(tile: DenseTile, groups: int, *, braces: bool | None = None, cut
     """Sums `sum` over `groups` neighbouring groups of lanes of a warp. `cut`: whose names the text uses."""
     if groups == 1:
         return ""
-    first, lanes = (groups * tile.lanes // 2, tile.lanes) if cut is None else (cut.farthest, _step(cut))
+    first = groups * tile.lanes // 2 if cut is None else cut.farthest
     each = " ".join(f"sum{field} += __shfl_xor_sync({FULL_WARP}, sum{field}, step);" for field in tile.fields)
     braces = tile.vector > 1 if braces is None else braces
     body = f" {{\n  {each}\n}}" if braces else f" {each}"
-    return fill(_CUDA["shuffle_sum"], first=first, lanes=lanes, body=body)
-
-
-def _step(cut: Cut) -> object:
-    """Between lanes of neighbouring groups."""
-    return cut.lanes if cut.tile.lanes > 1 else 1
+    return fill(_CUDA["shuffle_sum"], first=first, lanes=tile.lanes_fact, body=body)
 
 
 def _joined(cut: Cut) -> str:
     """Joins the sums of a row's groups and stores them."""
     tile, splits = cut.tile, cut.tile.choice.integer("splits")
-    places = {"lanes": _step(cut), "warps": cut.warps}
+    places = {"lanes": tile.lanes_fact, "warps": cut.warps}
     return tile.fill(
         _CUDA["join"],
         shuffle_sum=shuffle_sum(tile, min(splits, WARP // tile.lanes), cut=cut),
@@ -194,16 +180,16 @@ def _write(
         partials=f"__shared__ {tile.c_type} partials[{cut.partials}];" if cut.warps.value else "",
         row=cut.row,
         part=cut.part,
-        own_column=own_column(tile, lanes=cut.lanes, width=cut.width),
+        own_column=own_column(tile),
         finish=_joined(cut),
         **places,
     )
-    launch = main_launch(choice, grid_of(f"ceil_div(num_rows,{cut.rows})", tile, cut.tiles), body)
+    launch = main_launch(choice, grid_of(f"ceil_div(num_rows,{cut.rows})", tile), body)
     return program(choice, settings, launch, require=require, facts=(*cut.facts, *facts))
 
 
 def _write_rows(choice: Choice) -> str:
-    cut, splits, unroll = cut_of(tile_of(choice)), choice.integer("splits"), choice.integer("unroll")
+    cut, splits, unroll = cut_of(tile_of(choice, is_named=True)), choice.integer("splits"), choice.integer("unroll")
     settings = {"index": choice.word("index")}
     if splits == 1:
         return _write(cut, "rows_split", settings, stride=unroll, times=" + u")
@@ -217,7 +203,7 @@ def _slots(choice: Choice) -> int:
 
 
 def _write_ell(choice: Choice) -> str:
-    cut, splits, longest = cut_of(tile_of(choice)), choice.integer("splits"), choice.integer("width")
+    cut, splits, longest = cut_of(tile_of(choice, is_named=True)), choice.integer("splits"), choice.integer("width")
     width = choice.fact("WIDTH", "row_length_max", longest)
     require = {"width": width}
     if splits == 1:

@@ -43,11 +43,7 @@ MAX_PADDING = 8
 class _Cut:
     """How a block's groups share a tile: numbers that stand all over a text, which an open one names once."""
 
-    lanes: Fact
-    width: Fact
-    """Dense columns of a group."""
-    passes: Fact
-    """Blocks side by side that cover the dense columns; one: the text names neither."""
+    tile: DenseTile
     groups: Fact
     share: Fact
     """Slots of a group. An open text takes more where the longest row would not fit otherwise: it is right for every
@@ -64,10 +60,8 @@ class _Cut:
     @property
     def facts(self) -> tuple[Fact, ...]:
         """Those that the text holds, each behind what it follows from."""
-        shared_by_lanes = (self.lanes,) if self.lanes.value != 1 else ()
-        of_columns = (self.width, self.passes) if self.passes.value != 1 else ()
         of_slots = (self.groups, self.share, self.capacity, self.chunks)
-        return (*shared_by_lanes, *of_columns, *of_slots, self.rows, self.bounds, self.never)
+        return (*self.tile.facts, *of_slots, self.rows, self.bounds, self.never)
 
 
 def _cut_of(tile: DenseTile) -> _Cut:
@@ -77,9 +71,7 @@ def _cut_of(tile: DenseTile) -> _Cut:
     unit = max(min(share, 4), LANES // groups)
     needed = f"max({share},ceil_div(row_length_max,GROUPS*{unit})*{unit})"
     return _Cut(
-        lanes=tile.lanes_fact,
-        width=tile.width_fact,
-        passes=tile.tiles_fact,
+        tile,
         groups=choice.fact("GROUPS", f"{block}//LANES" if lanes > 1 else str(block), groups),
         share=choice.fact("SHARE", needed if choice.word("long_rows") == "refuse" else str(share), share),
         capacity=choice.fact("CAPACITY", "GROUPS*SHARE", _capacity(choice)),
@@ -134,20 +126,20 @@ def output_of_tile(choice: Choice) -> str:
 
 
 def _write(choice: Choice) -> str:
-    tile, rows, narrow = tile_of(choice), choice.integer("rows"), choice.word("index") == "u16"
+    tile, rows, narrow = tile_of(choice, is_named=True), choice.integer("rows"), choice.word("index") == "u16"
     cut = _cut_of(tile)
     gather = tile.fill(_CUDA["gather"], col="(base + col[u])" if narrow else "col[u]", share=cut.share)
     is_early, few_bounds = choice.word("gathers") == "early", rows + 1 <= choice.integer("block")
     store = store_vector(tile, f"out + row * {choice.num_dense_cols} + column")
     body = tile.fill(
         _CUDA["tiles"],
-        lanes=1 if tile.lanes == 1 else cut.lanes,
+        lanes=tile.lanes_fact,
         share=cut.share,
         bounds=cut.bounds,
         number=block_number(choice),
-        group=group(tile, cut.lanes),
+        group=group(tile),
         beyond="if (tile >= num_tiles) return;" if choice.word("placement") == "near" else "",
-        own_column=own_column(tile, lanes=cut.lanes, width=cut.width),
+        own_column=own_column(tile),
         capacity=cut.capacity,
         never=cut.never,
         I=c_index_type(choice.word("index")),
@@ -167,7 +159,7 @@ def _write(choice: Choice) -> str:
         "index": choice.word("index"),
         "long_rows": choice.word("long_rows"),
     }
-    main = main_launch(choice, grid_of("num_tiles", tile, cut.passes), body)
+    main = main_launch(choice, grid_of("num_tiles", tile), body)
     ends = (add_pieces(choice),) if choice.word("long_rows") == "split" else ()
     function = choice.value_function(step_of(choice, choice.element_bytes))
     return program(choice, settings, main, *ends, functions=(function,), facts=cut.facts)
