@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsesmith.cuda.driver import KernelArguments, launch_programmatic
+from sparsesmith.cuda.driver import KernelArguments, ProgrammaticLaunch
 from sparsesmith.cuda.options import CODE_OPTIONS
 from sparsesmith.program.binding import BoundProgram
 from sparsesmith.program.directives import ResolvedLaunch
@@ -46,7 +46,8 @@ class LoadedProgram:
             return
         passed = KernelArguments([_passed(argument) for argument in arguments])
         stream = self._cupy.cuda.get_current_stream().ptr
-        launch_programmatic(int(kernel.kernel.ptr), launch.grid, launch.block, launch.shared_bytes, stream, passed)
+        function = int(kernel.kernel.ptr)
+        ProgrammaticLaunch(function, launch.grid, launch.block, launch.shared_bytes, passed).enqueue(stream)
 
 
 def _passed(argument: Any) -> ctypes.c_int | int:

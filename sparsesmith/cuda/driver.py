@@ -61,27 +61,30 @@ class _Configuration(ctypes.Structure):
     )
 
 
-def launch_programmatic(
-    function: int, grid: Dimensions, block: Dimensions, shared_bytes: int, stream: int, arguments: KernelArguments
-) -> None:
-    """Puts a kernel on a stream that may start while the kernel before it drains.
+class ProgrammaticLaunch:
+    """A kernel that may start while the kernel before it on the stream drains; put on a stream as often as wanted."""
 
-    `function`: CUfunction. Raises LaunchFailed.
-    """
-    attribute = _Attribute(identifier=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
-    configuration = _Configuration(
-        (ctypes.c_uint * 3)(*grid),
-        (ctypes.c_uint * 3)(*block),
-        shared_bytes,
-        stream,
-        ctypes.pointer(attribute),
-        1,
-    )
-    status = _driver().cuLaunchKernelEx(
-        ctypes.byref(configuration), ctypes.c_void_p(function), ctypes.c_void_p(arguments.address), None
-    )
-    if status:
-        raise LaunchFailed(status)
+    def __init__(
+        self, function: int, grid: Dimensions, block: Dimensions, shared_bytes: int, arguments: KernelArguments
+    ) -> None:
+        """`function`: CUfunction."""
+        self._arguments = arguments
+        self._attribute = _Attribute(identifier=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
+        extents = ((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block))
+        self._configuration = _Configuration(*extents, shared_bytes, None, ctypes.pointer(self._attribute), 1)
+        self._passed = (
+            ctypes.byref(self._configuration),
+            ctypes.c_void_p(function),
+            ctypes.c_void_p(arguments.address),
+            None,
+        )
+
+    def enqueue(self, stream: int) -> None:
+        """Raises LaunchFailed."""
+        self._configuration.stream = stream
+        status = _driver().cuLaunchKernelEx(*self._passed)
+        if status:
+            raise LaunchFailed(status)
 
 
 @cache

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from services.evaluator.checking.draws import draw, system_generator
-from services.evaluator.device import Draw
+from services.evaluator.device import Draw, largest_error
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
 from sparsesmith.cuda.nvrtc import Nvrtc, find_library
 from sparsesmith.elements import dtype_of
@@ -137,3 +137,21 @@ def test_wrong_entries_are_counted_and_the_first_is_named(module: PtxModule) -> 
     num_wrong, first, worst = found(replayed, output)
     assert (num_wrong, first) == (3, 3)
     assert 0 <= worst < 1e-5
+
+
+def largest_error_there(module: PtxModule, draw: Draw, output: npt.NDArray[np.float64]) -> float:
+    worst = np.zeros(1, np.uint64)
+    arrays = [buffer(name, getattr(draw, name)) for name in ("reference", "bound", "magnitude")]
+    run(module, "largest_error", buffer("output", output), *arrays, output.size, buffer("worst", worst, writable=True))
+    return float(worst.view(np.float64)[0])
+
+
+@pytest.mark.parametrize("spoiled", [None, 2.0, np.nan, np.inf, -np.inf])
+def test_the_largest_error_on_the_device_is_that_of_the_host(module: PtxModule, spoiled: float | None) -> None:
+    drawn = Replayed(module, "float32", 0).drawn
+    output = drawn.reference + 0.5 * drawn.bound
+    if spoiled is not None:
+        output[-1] = drawn.reference[-1] + spoiled * drawn.bound[-1] if spoiled == 2 else spoiled
+    expected = largest_error(output, drawn.reference, drawn.bound, drawn.magnitude)
+    assert largest_error_there(module, drawn, output) == pytest.approx(expected, rel=1e-12)
+    assert (expected == np.inf) == (spoiled is not None)

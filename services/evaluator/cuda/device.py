@@ -21,7 +21,7 @@ from services.evaluator.cuda.bandwidth import DeviceRates, measured_rates, peak_
 from services.evaluator.cuda.building import MIN_NNZ, CudaMachine
 from services.evaluator.cuda.carriers import NARROW, carrier_of
 from services.evaluator.cuda.clocks import Clocks
-from services.evaluator.cuda.draws import DeviceDraws, largest_error
+from services.evaluator.cuda.draws import DeviceDraws
 from services.evaluator.cuda.host_draws import MAX_CHANGED_BYTES, NUM_CHANGED, HostDraws, num_fresh
 from services.evaluator.cuda.kernel import CudaKernel
 from services.evaluator.cuda.large_products import multiplied_on_device
@@ -37,8 +37,16 @@ from services.evaluator.cuda.replays import MANY
 from services.evaluator.cuda.residents import DeviceLayout, HeldDraws, built_layout, upload_layout
 from services.evaluator.cuda.stopwatch import Stopwatch
 from services.evaluator.cuda.timed_sequence import Instruments, TimedSequence, measure_in_turns
-from services.evaluator.device import VALUES, BuildsFormats, BuiltMatrix, Draw, LoadedKernel, Ran, Retimed
-from services.evaluator.device import largest_error as largest_error_of_any
+from services.evaluator.device import (
+    VALUES,
+    BuildsFormats,
+    BuiltMatrix,
+    Draw,
+    LoadedKernel,
+    Ran,
+    Retimed,
+    largest_error,
+)
 from services.evaluator.measuring.interval import FULL, READ_MARGIN, ByteFloor, TimingBudget, l2_bandwidth_bound_gbs
 from services.evaluator.measuring.placements import (
     AT_A_PLACEMENT,
@@ -348,7 +356,7 @@ def rehearse_judging(kernels: DeviceKernels) -> None:
         for shape in ((4,), (4, 2), (4096,), (1024, 4)):
             ones, wide = cupy.zeros(shape, dtype), cupy.zeros(shape, "float64")
             expected = {"y": Expected(wide, wide, wide)}
-            for error in (largest_error, largest_error_of_any):
+            for error in (kernels.largest_error, largest_error):
                 inputs = {VALUES: ones, "x": ones}
                 types = {"y": np.dtype(dtype)}
                 rehearsal = Draw("rehearsal", inputs, expected, types, error, widened=kernels.widened)

@@ -21,7 +21,7 @@ from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.memory import uploaded
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.cuda.residents import HeldDraws
-from services.evaluator.device import SMALLEST, VALUES, Draw
+from services.evaluator.device import VALUES, Draw
 from sparsesmith.elements import ELEMENTS, dtype_of
 from sparsesmith.errors import Unavailable
 from sparsesmith.formats.on_device.machine import DeviceCsr
@@ -67,25 +67,6 @@ def system_key() -> Key:
 def key_of(seed: int) -> Key:
     """Of 128 bits."""
     return Key(seed & (2**64 - 1), seed >> 64 & (2**64 - 1))
-
-
-_SCALED_ERROR = cupy.ElementwiseKernel(
-    "T output, float64 reference, float64 bound, float64 magnitude",
-    "float64 scaled",
-    f"""
-    double error = fabs((double)output - reference);
-    scaled = error <= bound ? error / (magnitude + {SMALLEST}) : 1.0 / 0.0;
-    """,
-    "scaled_error",
-)
-
-
-def largest_error(
-    output: "cupy.ndarray", reference: "cupy.ndarray", bound: "cupy.ndarray", magnitude: "cupy.ndarray"
-) -> float:
-    """See `device.largest_error`; waits for the stream."""
-    with cuda_errors():
-        return float(_SCALED_ERROR(output, reference, bound, magnitude).max())
 
 
 class DeviceDraws:
@@ -205,7 +186,7 @@ class DeviceDraws:
         self._scale(dense, factor)
         expected = {output.name: Expected(reference, magnitude, bound)}
         types = {output.name: dtype_of(workload.element_type)}
-        drawn = Draw(name, {VALUES: values, given.name: dense}, expected, types, largest_error)
+        drawn = Draw(name, {VALUES: values, given.name: dense}, expected, types, self._kernels.largest_error)
         self.refer(drawn)
         with cuda_errors():
             shrunk = result_scale(magnitude, workload.element_type)

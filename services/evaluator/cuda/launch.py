@@ -10,12 +10,13 @@ What this does not protect against: a kernel that never ends. The parent process
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import cupy
 from cupy.cuda import driver, function, runtime
 
 from services.evaluator.device import DeviceLost
-from sparsesmith.cuda.driver import KernelArguments, LaunchFailed, launch_programmatic
+from sparsesmith.cuda.driver import KernelArguments, LaunchFailed, ProgrammaticLaunch
 from sparsesmith.program.directives import Dependency
 
 STICKY_STATUSES = frozenset(
@@ -78,11 +79,15 @@ class Launch:
     def enqueue(self, stream: int) -> None:
         """Puts the launch on a stream (or into the graph the stream is capturing)."""
         if self.dependency == "programmatic":
-            launch_programmatic(self.function, self.grid, self.block, self.shared_bytes, stream, self.arguments)
+            self._programmatic.enqueue(stream)
             return
         driver.launchKernel(
             self.function, *self.grid, *self.block, self.shared_bytes, stream, self.arguments.address, 0
         )
+
+    @cached_property
+    def _programmatic(self) -> ProgrammaticLaunch:
+        return ProgrammaticLaunch(self.function, self.grid, self.block, self.shared_bytes, self.arguments)
 
 
 class LoadedModule:

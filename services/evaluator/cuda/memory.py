@@ -44,7 +44,7 @@ class SealedMemory:
         self._key = secrets.randbits(63)
         rows = [[segment.address, segment.num_words] for segment in self._segments] or [[0, 0]]
         with cuda_errors():
-            self._table = cupy.asarray(np.array(rows, dtype=np.uint64))
+            self._table = uploaded_table(rows, kernels.stream)
             self._sums = cupy.empty((2, len(rows)), dtype=np.uint64)
 
     def seal(self) -> None:
@@ -67,8 +67,8 @@ class SealedMemory:
 
     def _compute(self, row: int) -> None:
         if self._segments:
-            sums = self._sums[row]
-            self._kernels.checksums(int(self._table.data.ptr), int(sums.data.ptr), len(self._segments), self._key)
+            sums = int(self._sums.data.ptr) + row * self._sums.strides[0]
+            self._kernels.checksums(int(self._table.data.ptr), sums, len(self._segments), self._key)
 
 
 def whole_array(label: str, array: "cupy.ndarray") -> Segment:
@@ -105,6 +105,16 @@ def uploaded(array: npt.NDArray[Any], stream: "cupy.cuda.Stream") -> "cupy.ndarr
             bytes_from, bytes_to = host.ctypes.data, int(there.data.ptr)
             runtime.memcpyAsync(bytes_to, bytes_from, host.nbytes, runtime.memcpyHostToDevice, stream.ptr)
             stream.synchronize()  # The caller may let go of its memory.
+    return there
+
+
+def uploaded_table(rows: Sequence[Sequence[int]], stream: "cupy.cuda.Stream") -> "cupy.ndarray":
+    """Rows of uint64 for a kernel of ours. The driver has taken a copy by the time it returns: they are few, and each
+    checked run has new ones."""
+    host = np.array(rows, dtype=np.uint64)
+    with cuda_errors():
+        there = cupy.empty(host.shape, dtype=host.dtype)
+        runtime.memcpyAsync(int(there.data.ptr), host.ctypes.data, host.nbytes, runtime.memcpyHostToDevice, stream.ptr)
     return there
 
 

@@ -73,7 +73,6 @@ class DeviceKernels:
     def download(self, array: "cupy.ndarray") -> npt.NDArray[np.uint64]:
         """The array on the host, after everything on the stream has finished."""
         with cuda_errors():
-            self.stream.synchronize()
             host: npt.NDArray[np.uint64] = array.get(stream=self.stream)
         return host
 
@@ -255,6 +254,23 @@ class DeviceKernels:
                 f"verify_{element_name(output.dtype)}", self._blocks_for(output.size), _BLOCK,
                 _address(output), *map(_address, arrays), int(output.size), _address(found),
             )  # fmt: skip
+
+    def largest_error(
+        self, output: "cupy.ndarray", reference: "cupy.ndarray", bound: "cupy.ndarray", magnitude: "cupy.ndarray"
+    ) -> float:
+        """See `device.largest_error`, of float64; waits for the stream."""
+        worst = self._worst
+        with cuda_errors():
+            runtime.memsetAsync(_address(worst), 0, worst.nbytes, self.stream.ptr)
+            self._launch(
+                "largest_error", self._blocks_for(output.size), _BLOCK,
+                *map(_address, (output, reference, bound, magnitude)), int(output.size), _address(worst),
+            )  # fmt: skip
+        return float(self.download(worst).view(np.float64)[0])
+
+    @cached_property
+    def _worst(self) -> "cupy.ndarray":
+        return cupy.empty(1, dtype=np.uint64)
 
     def widened(self, array: "cupy.ndarray") -> "cupy.ndarray":
         """What results are judged as: numbers of 16 and 32 bits as float64, any other type as it is.

@@ -12,7 +12,7 @@ from services.evaluator.cuda.arena import BufferPlan, Placement
 from services.evaluator.cuda.carriers import carrier_of
 from services.evaluator.cuda.changes import Target, at_the_start, places_of
 from services.evaluator.cuda.launch import Enqueue, Launch, LoadedModule
-from services.evaluator.cuda.memory import Arena
+from services.evaluator.cuda.memory import Arena, uploaded_table
 from services.evaluator.cuda.own_kernels import LATE_LEAD_US, DeviceKernels
 from services.evaluator.cuda.residents import DeviceLayout
 from services.evaluator.device import Draw, Starts
@@ -138,7 +138,7 @@ class DeviceProgram:
     def late_write(self, operand: str, index: int, value: "cupy.ndarray") -> "cupy.ndarray":
         """What `DeviceKernels.write_late` is told to write one entry of one of `late_inputs`."""
         rows = [[int(value.data.ptr), address, value.nbytes] for address in self._addresses(operand, index)]
-        return cupy.asarray(np.array(rows, dtype=np.uint64))
+        return uploaded_table(rows, self._kernels.stream)
 
     def _addresses(self, operand: str, index: int) -> list[int]:
         places = places_of(self._bound, lambda: self._layout.sources_on_host, operand, index)
@@ -220,7 +220,7 @@ class DeviceProgram:
             for name, source in held.items()
         ]
         secrets.SystemRandom().shuffle(rows)
-        table = cupy.asarray(np.array(rows, dtype=np.uint64))
+        table = uploaded_table(rows, self._kernels.stream)
         result = None if other is None else other.right
 
         def enqueue(stream: int) -> None:

@@ -123,6 +123,20 @@ __device__ __forceinline__ void verify(const T* output, const double* reference,
   }
 }
 
+// worst: the bits of the largest |output - reference| / magnitude, zero at the start; infinite where one is beyond its
+// bound or NaN.
+extern "C" __global__ void __launch_bounds__(256) largest_error(const double* output, const double* reference,
+                                                                const double* bound, const double* magnitude,
+                                                                u64 length, u64* worst) {
+  double largest = 0;
+  for (u64 i = first_thread(); i < length; i += num_threads()) {
+    double error = fabs(output[i] - reference[i]);
+    largest = fmax(largest, error <= bound[i] ? error / (magnitude[i] + 1e-300) : __longlong_as_double(0x7ff0000000000000));
+  }
+  for (int offset = 16; offset; offset >>= 1) largest = fmax(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
+  if ((threadIdx.x & 31) == 0 && largest > 0) atomicMax(worst, (u64)__double_as_longlong(largest));
+}
+
 #define DRAWN(T)                                                                                                    \
   const int *row_offsets, const int *col_indices, const T *drawn_values, const T *drawn_dense,                      \
       const double *drawn_magnitude, u64 num_rows, u64 nnz, u64 num_dense_cols, u64 of_values, u64 number, u64 key0, \

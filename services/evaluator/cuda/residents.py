@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.layout_cache import outline
-from services.evaluator.cuda.memory import SealedMemory, uploaded, whole_array
+from services.evaluator.cuda.memory import SealedMemory, uploaded, uploaded_table, whole_array
 from services.evaluator.cuda.own_kernels import DeviceKernels
 from services.evaluator.device import Draw
 from sparsesmith.formats.format import Layout
@@ -62,8 +62,7 @@ class HeldDraws:
         references: list[cupy.ndarray] = [each.reference for draw in draws for each in draw.expected.values()]
         rows = [(int(reference.data.ptr), int(reference.size)) for reference in references]
         if rows != self._rows:
-            with cuda_errors():
-                self._table = cupy.asarray(np.array(rows, dtype=np.uint64))
+            self._table = uploaded_table(rows, self._kernels.stream)
             self._rows = rows
             self._held = [weakref.ref(draw) for draw in draws]
         self._kernels.apply_masks(int(self._table.data.ptr), len(rows), key)
