@@ -13,6 +13,7 @@ import numpy as np
 
 from sparsesmith.operations.operand import Operand
 from sparsesmith.operations.operation import Array, Arrays, Drawing, Operation
+from sparsesmith.operations.task import Task
 
 if TYPE_CHECKING:
     from sparsesmith.operations.problem import Problem
@@ -111,6 +112,10 @@ OF_SUMS: Mapping[str, Drawing] = {
 for all other inputs, would be far off."""
 
 
-def takes_any_number(operation: Operation) -> bool:
-    """Whether an operation's inputs may be any numbers of their types: it is drawn `wide_range`, as most are."""
-    return not operation.draws or GENERAL["wide_range"] in operation.draws.values()
+def takes_any_number(operation: Operation, operand: Operand) -> bool:
+    """Whether an entry of an input may be any number of the element type: the operation is drawn `wide_range`, as most
+    are, or says so."""
+    if operand.dtype != "T":
+        return False
+    is_general = not operation.draws or GENERAL["wide_range"] in operation.draws.values()
+    return is_general or (isinstance(operation, Task) and operand.name in operation.unbounded)

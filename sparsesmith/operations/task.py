@@ -37,6 +37,8 @@ class Task:
     published: tuple[Mapping[str, int], ...] = ()
     """Axes at which others have measured it, or which stand for its use; the largest last."""
     draws: Mapping[str, Drawing] = field(default_factory=dict)
+    unbounded: tuple[str, ...] = ()
+    """Inputs of which single entries may be any numbers of the element type, though no draw of it has such."""
     adverse: tuple[str, ...] = ()
     """See DataDependent.adverse."""
     derived: Mapping[str, Callable[[Sizes], int]] = field(default_factory=dict)

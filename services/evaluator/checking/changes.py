@@ -20,11 +20,14 @@ from sparsesmith.operations import Operand, Problem
 from sparsesmith.operations.draws import takes_any_number
 from sparsesmith.operations.operation import Array, Arrays
 
+STEPS = 3
+"""Entries that are tried for each change that is wanted: some show nowhere, whatever they become."""
+
 TRIES = 4
 """Values that are tried of an entry before another one is drawn."""
 
 ENLARGEMENTS = (2.0**8, 2.0**16, 2.0**24)
-"""Of a value that does not show, in turn."""
+"""Of the size of a value that does not show, in turn: where one class or the largest counts, a small one would not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +56,7 @@ def changes(
     end, now = time.monotonic() + limit_s, drawn
     other = draw_inputs(drawn.name, problem, generator)
     turn = int(generator.integers(len(operands)))
-    for step in range(turn, turn + 2 * number):
+    for step in range(turn, turn + STEPS * number):
         operand = operands[step % len(operands)]
         change = _shown(problem, now, operand, other, generator)
         if change is not None:
@@ -83,12 +86,14 @@ def _values(problem: Problem, operand: Operand, other: Array, generator: np.rand
     for _ in range(TRIES):
         value = other.reshape(-1)[int(generator.integers(other.size))]
         yield value
-    if operand.dtype == "T" and takes_any_number(problem.operation):
-        yield from (float(value) * factor + factor for factor in ENLARGEMENTS)
+    if takes_any_number(problem.operation, operand):
+        yield from (abs(float(value)) * factor + factor for factor in ENLARGEMENTS)
 
 
 def shows(before: Draw, after: Draw) -> bool:
     """Whether a result that is right before is wrong after."""
+    if after.residuals is not None:
+        return any(bool((abs(each.found) > each.bound).any()) for each in after.residuals(before.right).values())
     for name, was in before.expected.items():
         now = after.expected[name]
         with np.errstate(invalid="ignore"):

@@ -88,6 +88,7 @@ OPERATION = Task(
     right=_right,
     flops=lambda sizes: 4 * sizes["n"] * sizes["classes"],
     draws=DRAWS,
+    unbounded=("logits",),
     programs=program_texts(__name__, "naive", "rows_in_registers"),
     naive="naive",
     ordered="rows_in_registers",

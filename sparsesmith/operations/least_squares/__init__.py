@@ -70,6 +70,7 @@ OPERATION = JudgedTask(
     judged=_residuals,
     flops=lambda sizes: sizes["n"] * sizes["features"] * (sizes["features"] + 3),
     draws=DRAWS,
+    unbounded=("a", "b"),
     programs=program_texts(__name__, "naive", "sums_in_registers"),
     naive="naive",
     trial={"n": 203, "features": 10},
