@@ -135,7 +135,7 @@ def _high_place(choice: Choice, bytes_: Fact) -> str:
     if choice.word("index") not in HIGH_BITS:
         return ""
     slots = slots_a_byte(choice.word("index"))
-    return f"high_byte += warp * ((steps + {slots - 1}) / {slots}) * 32 + lane;\nint high[{bytes_}];"
+    return f"high_byte += warp * ((steps + {slots - 1}) / {slots}) * 32 + lane;\nint high[{bytes_}] = {{}};"
 
 
 def _base(wide: bool) -> str:
