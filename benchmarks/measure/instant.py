@@ -41,7 +41,7 @@ from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import grid_of_problem
-from sparsesmith.tuning.instant import Choice, choices
+from sparsesmith.tuning.instant import Choice, choices, filled_in
 from sparsesmith.tuning.models import CostModels
 from sparsesmith.tuning.tuner import Tuner, TuningLimits
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport, InstantJob
@@ -165,7 +165,7 @@ class Evaluator:
             job = InstantJob(
                 job_id=f"run-{self._num_runs}-{number}",
                 workload=problem.workload,
-                candidate=candidate_of(choice, "lead"),
+                candidate=filled_in(candidate_of(choice, "lead"), choice.instance),
             )
             report = self.grader.hand_out(job, HeldMatrix(problem.pattern, None))
             for stage, ms in report.stages_ms.items():

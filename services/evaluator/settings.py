@@ -78,10 +78,10 @@ class EvaluatorSettings(BaseSettings):
     tells_of_all: bool = False
     """Whether programs of families and mutators that pass go on the trainer's stream, too, for a trainer that imitates
     (SPARSESMITH_TRAINER_IMITATION_SHARE). Off: no GPU has shown yet that it pays."""
-    builds_formats: Literal["never", "at_once", "always"] = "never"
+    builds_formats: Literal["never", "at_once", "always"] = "at_once"
     """For which programs a GPU builds the formats of matrices from 100,000 nonzeros itself (`formats/on_device`).
     at_once: for kernels that are wanted at once alone (`search="instant"`), as a search builds its formats ahead on
-    cores that are idle. The bits are the host's. never: neither was timed in its place on a GPU yet."""
+    cores that are idle; always was not timed in its place yet. The bits are the host's."""
     records_written: bool = False
     """Whether programs that other models wrote (`refine` with `text` or `endpoint`) and that pass go on the stream of
     reward records, too. Online training leaves them out in any case: it has no log-probabilities of them."""

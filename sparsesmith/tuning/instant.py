@@ -17,6 +17,7 @@ from sparsesmith.operations import Problem
 from sparsesmith.tuning.cost import CostModel
 from sparsesmith.tuning.grid import Choices, Grid, grid_of_problem
 from sparsesmith.tuning.tuner import anything
+from sparsesmith_proto.kernel import Candidate
 
 SLOW_TO_RANK = frozenset({"hubs", "hyb", "hyb_segmented", "panels", "spmm_hyb"})
 """Families whose estimates look at every nonzero, or try many splits."""
@@ -54,6 +55,12 @@ def choices(problem: Problem, cost: CostModel, allows: Callable[[str], bool] = a
         if allows(instance.program):
             seen.add(entry.family.name)
             yield Choice(instance, entry.estimated_us)
+
+
+def filled_in(candidate: Candidate, instance: FamilyInstance) -> Candidate:
+    """What an evaluator would make of the open text of a choice: its family knows the numbers, and where a kernel is
+    wanted at once the compiler would wait for them."""
+    return candidate.model_copy(update={"program": instance.program, "written": instance.open_program})
 
 
 def short_grid(problem: Problem, cost: CostModel) -> Choices:

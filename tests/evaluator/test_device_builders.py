@@ -1,5 +1,6 @@
 """The kernels that build formats on a GPU, run on the interpreter: bit for bit what the host builds."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,8 @@ from sparsesmith.errors import InvalidProgram
 from sparsesmith.formats import complete_parameters, format_named
 from sparsesmith.formats.format import Layout, Parameters, ParameterValue
 from sparsesmith.formats.on_device.catalogue import FORMATS, build_on_device
-from sparsesmith.formats.on_device.machine import BLOCK, SOURCE, DeviceCsr
+from sparsesmith.formats.on_device.machine import BLOCK, SOURCE, DeviceArray, DeviceCsr
+from sparsesmith.formats.on_device.rehearsal import rehearse_building
 from sparsesmith.formats.on_device.sorting import exclusive_sums, sorted_by
 from sparsesmith.matrix.pattern import Pattern, pattern_from_indices, pattern_from_scipy
 from tests.matrix.patterns import parameters_of, patterns
@@ -53,6 +55,19 @@ def machine() -> Interpreted:
     compiled = Nvrtc(find_library()).compile(SOURCE.read_text(), ["--gpu-architecture=compute_90", "-std=c++17"])
     assert compiled.succeeded, compiled.log
     return Interpreted(load_module(compiled.ptx))
+
+
+class Recorded:
+    """A machine, and the names of the kernels that were launched on it."""
+
+    def __init__(self, machine: Interpreted) -> None:
+        self.launched: set[str] = set()
+        self._machine = machine
+        self.upload, self.empty, self.download = machine.upload, machine.empty, machine.download
+
+    def launch(self, kernel: str, num_threads: int, arguments: Sequence[DeviceArray | int]) -> None:
+        self.launched.add(kernel)
+        self._machine.launch(kernel, num_threads, arguments)
 
 
 def giant_row() -> Pattern:
@@ -172,6 +187,12 @@ def test_what_no_kernel_builds_is_left_to_the_host(machine: Interpreted) -> None
         ("coo", {}),
     ):
         assert on_device(machine, name, pattern, complete_parameters(format_named(name), choice)) is None
+
+
+def test_a_rehearsal_launches_every_kernel_there_is(machine: Interpreted) -> None:
+    recorded = Recorded(machine)
+    rehearse_building(recorded)
+    assert recorded.launched == set(re.findall(r"__global__ void (\w+)\(", SOURCE.read_text()))
 
 
 def test_rows_of_one_key_keep_their_order(machine: Interpreted) -> None:

@@ -20,7 +20,7 @@ from sparsesmith.matrix.pattern import pattern_from_indices
 from sparsesmith.operations import Problem, operation_named
 from sparsesmith.operations.texts import programs_for
 from sparsesmith.program.program import KernelProgram
-from sparsesmith.tuning.instant import choices
+from sparsesmith.tuning.instant import choices, filled_in
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.evaluation import EvaluationJob, FirstOutcome, InstantJob
 from sparsesmith_proto.kernel import Checked, CompileFailed, Mismatch, Passed, Rejected, Workload
@@ -119,6 +119,16 @@ def test_what_is_chosen_for_even_rows_is_a_usual_program() -> None:
     (parsed,) = parse_candidates(fill_numbers([candidate], problem, 132), problem)
     assert isinstance(parsed.program, KernelProgram)
     assert parsed.program.source in {each.source for each in usual_programs()}
+
+
+def test_a_choice_is_sent_as_an_evaluator_would_fill_it_in() -> None:
+    problem = Problem(make_workload(PATTERN), PATTERN)
+    cost = CostModels(Path(__file__).parents[2] / "models" / "cost-h200").on("NVIDIA H200")
+    candidates = [(make_candidate(each.instance.written), each.instance) for each in choices(problem, cost)]
+    assert {instance.open_program is None for _, instance in candidates} == {True, False}
+    for candidate, instance in candidates:
+        (filled,) = fill_numbers([candidate], problem, 132)
+        assert filled.candidate == filled_in(candidate, instance)
 
 
 def test_every_usual_program_is_one_that_a_family_writes() -> None:

@@ -14,6 +14,7 @@ import sparsesmith
 from services.generator.search.verdict import judged
 from sparsesmith.client import InstantOperator
 from sparsesmith.errors import Conflict, InvalidInput
+from sparsesmith.program.numbers import is_open
 from sparsesmith.transport.connection import connect
 from sparsesmith.transport.queue import EvaluationQueue
 from sparsesmith_proto.api import Finished, InstantKernel, JobStatus, KernelReport, LibraryAnswer, Running, TunedAnswer
@@ -95,7 +96,8 @@ def test_the_kernel_is_graded_first_and_once(client: httpx.Client, evaluators: E
     batches = [job.candidates for job, _ in evaluators.jobs.values()]
     (lead,) = batches[0]
     (asked,) = evaluators.instant_jobs.values()
-    assert lead == asked.candidate
+    assert (asked.candidate.candidate_id, asked.candidate.written) == (lead.candidate_id, lead.program)
+    assert (is_open(lead.program), is_open(asked.candidate.program)) == (True, False)
     assert [each.program for batch in batches for each in batch].count(lead.program) == 1
 
 

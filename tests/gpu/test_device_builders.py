@@ -1,5 +1,10 @@
 """On a GPU: formats built there have the bits of the host's builders."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,6 +17,17 @@ from tests.evaluator.test_device_builders import CHOICES
 pytestmark = pytest.mark.gpu
 
 PATTERNS = named_patterns(3e5)
+
+FIRST_PROCESS = """
+from tests.gpu.programs import make_device
+make_device(builds_formats="at_once")
+"""
+SPARE_PROCESS = """
+from sparsesmith.formats.on_device.rehearsal import rehearse_building
+from tests.artifacts import answers
+from tests.gpu.programs import make_device
+rehearse_building(make_device(known=answers.make_device(), builds_formats="at_once").machine)
+"""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
@@ -46,3 +62,13 @@ def test_the_gpu_builds_what_the_host_builds(name: str, pattern: object) -> None
             np.testing.assert_array_equal(layout.value_sources, expected.value_sources)
             for key, array in expected.indices.items():
                 np.testing.assert_array_equal(layout.indices[key], array, key)
+
+
+def test_a_spare_process_compiles_nothing_of_what_builds_formats(gpu: None, tmp_path: Path) -> None:
+    def compiled_after(script: str) -> set[str]:
+        subprocess.run([sys.executable, "-c", script], env={**os.environ, "CUPY_CACHE_DIR": str(tmp_path)}, check=True)
+        return {each.name for each in tmp_path.iterdir()}
+
+    of_first = compiled_after(FIRST_PROCESS)
+    assert of_first
+    assert compiled_after(SPARE_PROCESS) == of_first

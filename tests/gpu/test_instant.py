@@ -11,6 +11,7 @@ from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.isolation.sandbox import DeviceProcess, StageLimits
 from services.evaluator.jobs import Grader
 from services.evaluator.local import HeldMatrix
+from services.evaluator.settings import EvaluatorSettings
 from sparsesmith.formats.on_device.catalogue import FORMATS
 from sparsesmith.operations import Problem
 from sparsesmith.tuning.instant import choices
@@ -30,8 +31,9 @@ PATTERNS = named_patterns(2e5)
 
 @pytest.fixture(scope="module")
 def building(gpu: None) -> Iterator[DeviceProcess]:
-    """A device that builds formats itself where a kernel is wanted at once."""
-    process = DeviceProcess(partial(make_device, builds_formats="at_once"), StageLimits(check_s=8, time_s=20))
+    """A device that builds formats as one does by default: itself where a kernel is wanted at once."""
+    device = partial(make_device, builds_formats=EvaluatorSettings().builds_formats)
+    process = DeviceProcess(device, StageLimits(check_s=8, time_s=20))
     process.start()
     yield process
     process.close()

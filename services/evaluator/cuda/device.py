@@ -59,6 +59,7 @@ from sparsesmith.elements import ELEMENTS
 from sparsesmith.errors import InvalidProgram, LimitExceeded
 from sparsesmith.formats.format import Format, Layout, Parameters
 from sparsesmith.formats.on_device.catalogue import build_on_device
+from sparsesmith.formats.on_device.rehearsal import rehearse_building
 from sparsesmith.operations import Problem
 from sparsesmith.operations.large_products import install
 from sparsesmith.operations.operation import Expected, adverse_draws
@@ -100,10 +101,14 @@ class CudaDevice:
             self.stream.use()
         self.clocks = Clocks(cupy.cuda.Device(index).pci_bus_id)
         self.kernels = DeviceKernels(self.stream, self.num_sms)
+        self.machine = CudaMachine(self.stream)
         self.stopwatch = Stopwatch(self.kernels, self.l2_bytes)
         self.instruments = Instruments(self.stopwatch, self.clocks)
         if known is None:
-            rehearse_judging(self.kernels)  # Else CuPy's cache has it: a spare process is to be ready soon.
+            # Else CuPy's cache has it all: a spare process is to be ready soon.
+            rehearse_judging(self.kernels)
+            if builds_formats != "never":
+                rehearse_building(self.machine)
         install(multiplied_on_device)
 
     @property
@@ -251,7 +256,7 @@ class CudaWorkload:
         source, problem = self._source, self._problem
         if not isinstance(source, DeviceDraws) or problem.nnz < MIN_NNZ:
             return None
-        machine = self._machine
+        machine = self._device.machine
         try:
             built = build_on_device(machine, source.csr(), format_, parameters, problem.pattern)
             if built is None:
@@ -264,10 +269,6 @@ class CudaWorkload:
         except memory.OutOfMemoryError:
             return None
         return held.layout
-
-    @cached_property
-    def _machine(self) -> CudaMachine:
-        return CudaMachine(self._device.stream)
 
     def load(self, program: KernelProgram, matrix: BuiltMatrix, binary: "Compiled") -> CudaKernel | Rejected | Crashed:
         """See DeviceWorkload.load."""

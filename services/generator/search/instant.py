@@ -11,7 +11,7 @@ from services.generator.search.standing import Batch, Standing
 from services.generator.task import TuningTask
 from sparsesmith.errors import InvalidOption, LimitExceeded, Unavailable
 from sparsesmith.program.atomics import allowed_texts
-from sparsesmith.tuning.instant import Choice, choices
+from sparsesmith.tuning.instant import Choice, choices, filled_in
 from sparsesmith.tuning.models import CostModels
 from sparsesmith_proto.api import InstantKernel
 from sparsesmith_proto.evaluation import InstantJob, InstantReport
@@ -69,7 +69,7 @@ async def hand_out(task: TuningTask, cost_models: CostModels, tools: InstantTool
             job = InstantJob(
                 job_id=candidate.candidate_id,
                 workload=task.problem.workload,
-                candidate=candidate,
+                candidate=filled_in(candidate, choice.instance),
                 budget_s=BUDGET_S,
                 search=task.run_id,
                 gpu=task.order.options.gpu,

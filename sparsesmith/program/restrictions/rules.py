@@ -7,6 +7,7 @@ constant that is written to through a cast (the flow of addresses through the PT
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from sparsesmith.program.restrictions.assembly import check_assembly
 from sparsesmith.program.restrictions.state import check_persistent_state
@@ -70,10 +71,16 @@ def _check_token(token: Token) -> None:
         refuse_token(token, _LAUNCH)
     if token.text == "##":
         refuse_token(token, _PASTED)
-    if token.kind == "name" and token.text not in _PREDEFINED:
-        for pattern, reason in _NAME_CHECKS:
-            if pattern.fullmatch(token.text):
-                refuse_token(token, reason)
+    if token.kind == "name" and (reason := _reason_against(token.text)) is not None:
+        refuse_token(token, reason)
+
+
+@lru_cache(1 << 12)
+def _reason_against(name: str) -> str | None:
+    """Programs share most of their names."""
+    if name in _PREDEFINED:
+        return None
+    return next((reason for pattern, reason in _NAME_CHECKS if pattern.fullmatch(name)), None)
 
 
 def _check_macro(tokens: Sequence[Token]) -> None:

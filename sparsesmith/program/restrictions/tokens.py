@@ -102,16 +102,18 @@ class _Scanner:
         line_start = position = 0
         while position < len(self._text):
             match = self._match(position)
-            kind, text = match.lastgroup, match.group()
+            kind, text, start = match.lastgroup, match.group(), position
             at_line = self._line
             position = match.end()
-            self._advance(text, position)
+            if kind in ("newline", "comment") or self._splice_positions:
+                self._advance(text, position)
             if kind == "newline":
-                self._close_line(line_tokens, line_start, match.start(), code, preprocessor)
+                self._close_line(line_tokens, line_start, start, code, preprocessor)
                 line_tokens, line_start = [], position
             elif kind not in ("space", "comment"):
-                self._refuse_disguise(line_tokens, text, match.start(), at_line)
-                line_tokens.append(Token(_kind(kind), text, at_line, match.start()))
+                if kind == "punctuation":
+                    self._refuse_disguise(line_tokens, text, start, at_line)
+                line_tokens.append(Token(_kind(kind), text, at_line, start))
                 if kind == "name" and text in _RAW_STRING_PREFIXES and self._text[position : position + 1] == '"':
                     _refuse("raw strings", at_line)
         self._close_line(line_tokens, line_start, len(self._text), code, preprocessor)
@@ -121,11 +123,15 @@ class _Scanner:
         match = _TOKEN.match(self._text, position)
         if match is None:
             _refuse(f"{self._text[position]!r} outside comments and strings", self._line)
-        if match.group() == "/" and self._text.startswith("/*", position):
-            _refuse("a comment without an end", self._line)
-        if match.group() in ('"', "'", "`", "@", "$"):
-            _refuse(f"a stray {match.group()}", self._line)
+        if match.lastgroup == "punctuation":
+            self._refuse_stray(match.group(), position)
         return match
+
+    def _refuse_stray(self, text: str, position: int) -> None:
+        if text == "/" and self._text.startswith("/*", position):
+            _refuse("a comment without an end", self._line)
+        if text in ('"', "'", "`", "@", "$"):
+            _refuse(f"a stray {text}", self._line)
 
     def _positions_of_splices(self) -> list[int]:
         positions, position = [], 0
