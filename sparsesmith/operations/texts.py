@@ -49,7 +49,7 @@ def programs_for(operation: Operation, element_type: ElementType) -> Mapping[str
     return {
         name: with_element_type(text, element_type)
         for name, text in operation.programs.items()
-        if element_type in WIDE_TYPES or "SUM_T" in text
+        if _is_for(text, element_type)
     }
 
 
@@ -57,7 +57,12 @@ def element_types_of(operation: Operation) -> tuple[ElementType, ...]:
     """Those that the operation is computed for: as it says; else 16 bits where its naive program says how it sums."""
     if isinstance(operation, Typed):
         return operation.element_types
-    return tuple(name for name in ELEMENTS if operation.naive in programs_for(operation, name))
+    naive = operation.programs.get(operation.naive)
+    return tuple(name for name in ELEMENTS if naive is not None and _is_for(naive, name))
+
+
+def _is_for(text: str, element_type: ElementType) -> bool:
+    return element_type in WIDE_TYPES or "SUM_T" in text
 
 
 def check_element_type(operation: Operation, element_type: ElementType) -> None:

@@ -16,6 +16,7 @@ from tests.evaluator.test_device_builders import CHOICES
 
 pytestmark = pytest.mark.gpu
 
+ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = named_patterns(3e5)
 
 FIRST_PROCESS = """
@@ -66,7 +67,8 @@ def test_the_gpu_builds_what_the_host_builds(name: str, pattern: object) -> None
 
 def test_a_spare_process_compiles_nothing_of_what_builds_formats(gpu: None, tmp_path: Path) -> None:
     def compiled_after(script: str) -> set[str]:
-        subprocess.run([sys.executable, "-c", script], env={**os.environ, "CUPY_CACHE_DIR": str(tmp_path)}, check=True)
+        environment = {**os.environ, "CUPY_CACHE_DIR": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", script], env=environment, cwd=ROOT, check=True)
         return {each.name for each in tmp_path.iterdir()}
 
     of_first = compiled_after(FIRST_PROCESS)

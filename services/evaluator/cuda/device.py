@@ -147,7 +147,9 @@ class CudaDevice:
 
     def description(self) -> DeviceDescription:
         """See Device.description."""
-        return self._known or self._described()
+        if self._known is None:
+            self._known = self._described()  # Asked for with every format: to look up releases takes a millisecond.
+        return self._known
 
     def _described(self) -> DeviceDescription:
         return DeviceDescription(

@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from importlib import metadata
 from math import prod
 
@@ -134,6 +135,10 @@ class InterpreterDevice:
         warm_up()
 
     def description(self) -> DeviceDescription:
+        return self._description
+
+    @cached_property
+    def _description(self) -> DeviceDescription:
         return DeviceDescription(
             kind="interpreter",
             name="PTX interpreter",
