@@ -49,6 +49,7 @@ from sparsesmith_proto.kernel import (
     Candidate,
     DeviceDescription,
     FromFamily,
+    Mismatch,
     Passed,
     UserWritten,
     Workload,
@@ -128,6 +129,8 @@ class Searched:
 
     naive: BaselineTiming | None
     outcomes: Mapping[str, int]
+    wrong: str
+    """What was said against the first program that was found to be wrong; empty where none was."""
     best: Found | None
 
 
@@ -137,6 +140,7 @@ def searched(grader: Grader, problem: Problem, candidates: int, seconds: float) 
     tuner = Tuner(grid_of_problem(problem), AnalyticCost(), limits)
     outcomes: Counter[str] = Counter()
     naive: BaselineTiming | None = None
+    wrong = ""
     best: Found | None = None
     end = time.monotonic() + seconds
     while not tuner.done and time.monotonic() < end and (batch := tuner.next_batch(BATCH)):
@@ -145,18 +149,22 @@ def searched(grader: Grader, problem: Problem, candidates: int, seconds: float) 
         for instance, evaluation in zip(batch, report.evaluations, strict=True):
             outcome = evaluation.outcome
             outcomes[outcome.outcome] += 1
+            if isinstance(outcome, Mismatch):
+                wrong = wrong or f"{instance.family}: {outcome.message}"
             tuner.tell(instance, outcome.timing.median_us if isinstance(outcome, Passed) else outcome.outcome)
             if isinstance(outcome, Passed) and (
                 best is None or outcome.timing.median_us < best.passed.timing.median_us
             ):
                 best = Found(instance, outcome, evaluation.candidate.program)
-    return Searched(naive, dict(outcomes), best)
+    return Searched(naive, dict(outcomes), wrong, best)
 
 
 def _searched_row(grader: Grader, problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
     found = searched(grader, problem, options.candidates, options.seconds)
     best = found.best
     row: dict[str, Any] = {**_told_of_naive(found.naive), "outcomes": found.outcomes, "best": None}
+    if found.wrong:
+        row["wrong"] = found.wrong
     if best is None:
         return row
     row["best"] = _told_of(best.instance, best.passed)

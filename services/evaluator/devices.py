@@ -52,6 +52,9 @@ FEWEST_SPARES, MOST_SPARES, BYTES_A_SPARE = 4, 12, 8 << 30
 """Of spare processes that a GPU may have where kernels end one after another: one for each so much of its memory,
 within these bounds."""
 
+MOST_AS_A_RULE, BYTES_A_SPARE_AS_A_RULE = 4, 32 << 30
+"""Of those that wait as a rule, in the same way."""
+
 INTERPRETER_RUN_LIMIT_S = 120.0
 """The interpreter stops an endless loop itself, by its step limit; this is for matrices of many million nonzeros."""
 
@@ -145,8 +148,9 @@ def device_process(settings: EvaluatorSettings, chosen: Chosen | None = None) ->
 def num_spares(settings: EvaluatorSettings, memory_bytes: int) -> SpareLimits:
     """How many spare processes wait as a rule, and at most, on a GPU of so much memory (0: unknown)."""
     by_memory = max(FEWEST_SPARES, min(MOST_SPARES, memory_bytes // BYTES_A_SPARE))
-    most = settings.most_spares or max(by_memory, settings.least_spares)
-    return SpareLimits(min(settings.least_spares, most), most)
+    least = settings.least_spares or max(1, min(MOST_AS_A_RULE, memory_bytes // BYTES_A_SPARE_AS_A_RULE))
+    most = settings.most_spares or max(by_memory, least)
+    return SpareLimits(min(least, most), most)
 
 
 @contextmanager

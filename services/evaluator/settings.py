@@ -38,8 +38,9 @@ class EvaluatorSettings(BaseSettings):
     kernels end many. Each takes a context of the device's memory, and where it is warm the inputs of a workload of up
     to five million elements. None: on a GPU."""
 
-    least_spares: int = Field(default=1, ge=1, le=32)
-    """Processes that wait as a rule."""
+    least_spares: int | None = Field(default=None, ge=1, le=32)
+    """Processes that wait as a rule. None: one for each 32 GiB of the GPU's memory, from one to four: with four, a
+    batch of which every seventh program ends its process takes a third less time (`crash-costs.json`)."""
 
     most_spares: int | None = Field(default=None, ge=1, le=32)
     """Processes that wait or start at once where kernels end one after another. None: one for each 8 GiB of the GPU's

@@ -33,9 +33,9 @@ def test_what_a_child_with_a_gpu_is_made_with_is_imported_once_for_all() -> None
     [
         (0, {}, (1, 4)),
         (16, {}, (1, 4)),
-        (79, {}, (1, 9)),
-        (140, {}, (1, 12)),
-        (140, {"most_spares": 2}, (1, 2)),
+        (79, {}, (2, 9)),
+        (140, {}, (4, 12)),
+        (140, {"most_spares": 2}, (2, 2)),
         (140, {"least_spares": 4, "most_spares": 2}, (2, 2)),
         (16, {"least_spares": 6}, (6, 6)),
         (24, {"least_spares": 3, "most_spares": 5}, (3, 5)),

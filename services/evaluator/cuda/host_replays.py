@@ -19,10 +19,15 @@ from sparsesmith_proto.kernel import Mismatch
 
 
 class HostReplays:
-    """Of one program that was timed on the draw that is timed, its memory as the timed products left it."""
+    """Of one program that was timed on a draw, its memory as the timed products left it."""
 
-    def __init__(self, program: DeviceProgram, source: HostDraws, held: HeldDraws, kernels: DeviceKernels) -> None:
+    def __init__(
+        self, program: DeviceProgram, draw: Draw, source: HostDraws, held: HeldDraws, kernels: DeviceKernels
+    ) -> None:
         self._program = program
+        self._now = draw
+        """What the inputs are copies of, but for what was changed since."""
+        self._changed: list[DeviceChange] = []
         self._source = source
         self._held = held
         self._kernels = kernels
@@ -37,13 +42,22 @@ class HostReplays:
             some = changes[start : start + at_once]
             with self._held.hidden(), cuda_errors():
                 outputs = [self._changed_product(change, timed, sequence) for change in some]
+            self._changed += some
             for change, output in zip(some, outputs, strict=True):
                 self._verify(f"one entry of {change.operand} changed", output, change.draw)
 
+    def repeat(self) -> None:
+        """The traffic of `renew`, and nothing new, on the stream: inputs are copied again from where they came. Written
+        in place they would lie in the L2 where what is copied from would have driven them out."""
+        self._program.refill(self._now)
+        for change in self._changed:
+            self._program.put(change.operand, change.index, change.value)
+
     def renew(self) -> None:
         """Everything new in the inputs, outputs and scratch poisoned, on the stream."""
-        self._renewed = self._source.next_fresh(self._renewed)
-        self._program.renew_from(self._renewed)
+        self._renewed = self._now = self._source.next_fresh(self._renewed)
+        self._changed = []
+        self._program.renew_from(self._now)
 
     def verify_renewed(self) -> None:
         """Verifies the last product, which was on renewed inputs; waits for the stream."""

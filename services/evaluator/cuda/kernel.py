@@ -196,19 +196,19 @@ class CudaKernel:
 
     def _replays(self, program: DeviceProgram, draw: Draw) -> Replays | HostReplays:
         if isinstance(self._source, HostDraws):
-            return HostReplays(program, self._source, self._draws, self._kernels)
+            return HostReplays(program, draw, self._source, self._draws, self._kernels)
         return Replays(program, draw, self._source, self._draws, self._kernels)
 
     def _suspicion(
         self, timed: TimedSequence, timing: MeasuredTiming, budget: TimingBudget, replays: Replays | HostReplays
     ) -> str:
         """Why single runs say that work is skipped when repeated; the last run was on a new x. Empty: they do not."""
-        program, stopwatch = self._open_program(), self._instruments.stopwatch
+        stopwatch = self._instruments.stopwatch
         stale_us = fresh_us = 0.0
         for most, lead_us in _FRESH_TRIES:
             runs = runs_within(most, timing.median_us, budget)
             with self._draws.hidden():
-                turns = stopwatch.in_turns_us(timed.single, (program.rewrite_vectors, replays.renew), runs, lead_us)
+                turns = stopwatch.in_turns_us(timed.single, (replays.repeat, replays.renew), runs, lead_us)
             stale_us, fresh_us = map(min, turns)
             if not is_suspicious(fresh_us, stale_us, stopwatch.empty_single_us):
                 return ""

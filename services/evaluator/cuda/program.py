@@ -10,7 +10,7 @@ import numpy as np
 
 from services.evaluator.cuda.arena import BufferPlan, Placement
 from services.evaluator.cuda.carriers import carrier_of
-from services.evaluator.cuda.changes import Target, at_the_start, places_of
+from services.evaluator.cuda.changes import Place, Target, at_the_start, places_of
 from services.evaluator.cuda.launch import Enqueue, Launch, LoadedModule
 from services.evaluator.cuda.memory import Arena, uploaded_table
 from services.evaluator.cuda.own_kernels import LATE_LEAD_US, DeviceKernels
@@ -57,6 +57,8 @@ class DeviceProgram:
         self._outputs = bound.with_role("output")
         self._values_name = next(iter(bound.names("values")), None)
         """None: the format has the values in it."""
+        self._places: dict[tuple[str, int], list[Place]] = {}
+        """Where the entries lie that were changed until now: a format's sources are searched for each once."""
         plans = [BufferPlan(buffer.name, buffer.num_bytes, buffer.is_writable) for buffer in bound.buffers]
         starts = [BufferPlan(at_the_start(buffer.name), buffer.num_bytes, False) for buffer in self._changed]
         self.arena = Arena([*plans, *starts], kernels)
@@ -125,6 +127,13 @@ class DeviceProgram:
         for name in self._written_names:
             self.arena.poison(name)
 
+    def refill(self, draw: Draw) -> None:
+        """Inputs copied again from the draw that they hold, outputs and scratch written as they are: the traffic of
+        `renew_from`, and nothing new, on the stream."""
+        self._fill_inputs(draw)
+        for name in self._written_names:
+            self.arena.rewrite(name)
+
     def put(self, operand: str, index: int, value: "cupy.ndarray") -> None:
         """Writes one entry of an input wherever the program has it (see `places_of`), on the stream."""
         for address in self._addresses(operand, index):
@@ -141,8 +150,9 @@ class DeviceProgram:
         return uploaded_table(rows, self._kernels.stream)
 
     def _addresses(self, operand: str, index: int) -> list[int]:
-        places = places_of(self._bound, lambda: self._layout.sources_on_host, operand, index)
-        return [self.arena.address(place.buffer) + place.offset for place in places]
+        if (operand, index) not in self._places:
+            self._places[operand, index] = places_of(self._bound, lambda: self._layout.sources_on_host, operand, index)
+        return [self.arena.address(place.buffer) + place.offset for place in self._places[operand, index]]
 
     def rewrite_vectors(self) -> None:
         """Writes inputs, outputs and scratch as they are: the traffic of `renew_vectors`, and nothing new."""

@@ -118,6 +118,10 @@ class Replays:
             timed.single.launch()
         return self._program.output()
 
+    def repeat(self) -> None:
+        """The traffic of `renew`, and nothing new, on the stream."""
+        self._program.rewrite_vectors()
+
     def renew(self) -> None:
         """A dense operand that no launch has seen, NaN in output and scratch, on the stream."""
         self._program.renew_vectors(secrets.randbits(63), self._factor)
