@@ -83,14 +83,15 @@ def main() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         commit = options.commit or source_commit()
         rows = _rows_before(path, device, commit)
+        rows += rows_kept(options.before, rows, device)
         for task, axes in _asked(options, device):
             if time.monotonic() > end:
                 break
             if any((row["task"], row["axes"]) == (task, dict(axes)) for row in rows):
                 continue
-            rows.append(tuned(grader, task, axes, options, device))
+            rows.append(tuned(grader, task, axes, options, device) | {"commit": commit})
             print(json.dumps(rows[-1]), flush=True)
-            result = told(rows, device, options) | {"commit": commit}
+            result = told(rows, device, options) | {"commit": _commits(rows)}
             path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({name: value for name, value in told(rows, device, options).items() if name != "rows"}, indent=1))
 
@@ -336,8 +337,30 @@ def _rows_before(path: Path, device: DeviceDescription, commit: str) -> list[dic
     if not path.exists():
         return []
     before = json.loads(path.read_text(encoding="utf-8"))
-    same = before["commit"] == commit and before["device"]["name"] == device.name
-    return list(before["rows"]) if same else []
+    if before["device"]["name"] != device.name:
+        return []
+    return [row for row in _with_commits(before) if row["commit"] == commit]
+
+
+def rows_kept(path: Path | None, rows: Sequence[dict[str, Any]], device: DeviceDescription) -> list[dict[str, Any]]:
+    """Of an earlier run on the same kind of device: sizes that were solved, and that `rows` does not have."""
+    if path is None:
+        return []
+    before = json.loads(path.read_text(encoding="utf-8"))
+    if before["device"]["name"] != device.name:
+        raise SystemExit(f"{path} is of {before['device']['name']}, this is {device.name}: its rows cannot be kept")
+    here = [(row["task"], row["axes"]) for row in rows]
+    return [row for row in _with_commits(before) if row.get("best") and (row["task"], row["axes"]) not in here]
+
+
+def _with_commits(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows, each with the commit that measured it."""
+    return [{"commit": result["commit"], **row} for row in result["rows"]]
+
+
+def _commits(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Of all rows, in order of their appearance."""
+    return ", ".join(dict.fromkeys(row["commit"] for row in rows))
 
 
 def _parsed() -> argparse.Namespace:
@@ -350,6 +373,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--mutants", type=int, default=0, help="changes of the best of each size")
     parser.add_argument("--most-operations", type=int, default=3 * 10**11, help="of what is right, on the host")
     parser.add_argument("--all-seconds", type=float, default=24 * 3600, help="no size is begun after this time")
+    parser.add_argument("--before", type=Path, help="an earlier run's result file: sizes that it has solved are kept")
     parser.add_argument("--commit", help="of the code, where there is no git")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()

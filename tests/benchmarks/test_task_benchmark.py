@@ -1,14 +1,16 @@
 """The comparison of tasks: what PyTorch is asked for is what the task is, and ratios count what a user gets."""
 
 import argparse
+import json
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.measure.task_libraries import ROUTINES, tensors_of
-from benchmarks.measure.tasks import told, tuned
+from benchmarks.measure.tasks import rows_kept, told, tuned
 from benchmarks.report.tasks import tasks_section
 from services.evaluator.checking.draws import draw, kinds_of
 from services.evaluator.compiling.compiler import Compiler
@@ -112,3 +114,12 @@ def test_a_size_that_was_left_out_makes_no_task_unsolved_and_changes_of_the_best
     result = told(rows, DEVICE, OPTIONS)
     assert (result["solved"], result["unsolved"], result["sizes_left_out"]) == (1, [], 1)
     assert result["mutated_over_best"] == 2.0
+
+
+def test_sizes_that_an_earlier_run_has_solved_are_kept_with_its_commit(tmp_path: Path) -> None:
+    solved, measured_again, unsolved = make_row("sum", 8.0, 1.0), make_row("dot", 8.0, 1.0), make_row("relu", 8.0, None)
+    path = tmp_path / "tasks.json"
+    path.write_text(
+        json.dumps({"commit": "before", "device": {"name": DEVICE.name}, "rows": [solved, measured_again, unsolved]})
+    )
+    assert rows_kept(path, [make_row("dot", 8.0, 2.0, commit="now")], DEVICE) == [solved | {"commit": "before"}]
