@@ -1,6 +1,5 @@
-"""The offline stages from a shell, and `policy` for all of them:
-`python -m services.trainer.offline corpus|programs|tokenizer|examples|teach|pack|pretrain|sft|nats|value|evaluate`
-or `policy`.
+"""The offline stages from a shell: `python -m services.trainer.offline STAGE`, of corpus, programs, tokenizer, examples,
+teach, pack, pretrain, retokenize, sft, nats, value, evaluate, and `policy` for all from corpus to evaluate.
 
 Each stage reads files and writes files, so that the stage that needs a GPU can run on another machine with nothing but
 torch, transformers and the packed tokens.
@@ -18,6 +17,7 @@ from pathlib import Path
 from services.trainer.offline.data_commands import add_examples, add_programs
 from services.trainer.offline.options import add_fields, fields_from
 from services.trainer.offline.recipe import add_policy
+from services.trainer.offline.retokenizing import add_retokenize
 from services.trainer.offline.supervised_commands import add_evaluate, add_nats, add_sft
 from services.trainer.offline.teaching import add_teach
 from services.trainer.offline.text_files import open_text
@@ -46,6 +46,7 @@ def run_stage(arguments: Sequence[str] | None) -> dict[str, object]:
     _add_pretrain(stages.add_parser("pretrain", help="token files -> a language model"))
     add_examples(stages.add_parser("examples", help="records -> programs to write, to improve, to repair"))
     add_teach(stages.add_parser("teach", help="matrices -> others like them, with what a cost model expects of them"))
+    add_retokenize(stages.add_parser("retokenize", help="a policy and another tokenizer -> a policy that learns on"))
     add_sft(stages.add_parser("sft", help="examples and a language model -> a policy"))
     add_nats(stages.add_parser("nats", help="a policy's loss on examples, in nats a program by part"))
     add_value(stages.add_parser("value", help="examples -> a value model: chance to pass, time"))
