@@ -1,5 +1,5 @@
-"""The offline stages from a shell: `python -m services.trainer.offline STAGE`, of corpus, programs, tokenizer, examples,
-teach, pack, pretrain, retokenize, sft, nats, value, evaluate, and `policy` for all from corpus to evaluate.
+"""The offline stages from a shell: `python -m services.trainer.offline STAGE`, of corpus, programs, tokenizer,
+examples, teach, pack, pretrain, retokenize, sft, nats, value, evaluate, and `policy` for all from corpus to evaluate.
 
 Each stage reads files and writes files, so that the stage that needs a GPU can run on another machine with nothing but
 torch, transformers and the packed tokens.
