@@ -64,6 +64,17 @@ def test_what_is_changed_in_place_is_timed_without_the_copy_that_brings_it_back(
     assert timing.median_us == pytest.approx(copied.median_us, rel=0.5)
 
 
+def test_inputs_that_fill_the_l2_are_no_sign_of_work_that_is_skipped(device: "CudaDevice") -> None:
+    """What new inputs are copied from drives them out of the L2, and so does what inputs seen before are."""
+    n = int(0.9 * device.l2_bytes) // 44
+    for name, program, columns in (
+        ("cross_entropy", "rows_in_registers", "classes"),
+        ("least_squares", "sums_in_registers", "features"),
+    ):
+        timing = checked_and_timed(device, TASKS[name].programs[program], name, **{"n": n, columns: 10})
+        assert isinstance(timing, MeasuredTiming), (name, timing)
+
+
 @pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.adverse])
 def test_a_task_whose_time_depends_on_data_is_timed_on_adverse_inputs_too(device: "CudaDevice", name: str) -> None:
     problem, text = make_problem(name), TASKS[name].programs[TASKS[name].naive]
