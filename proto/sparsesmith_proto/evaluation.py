@@ -43,6 +43,8 @@ class EvaluationJob(Message):
     search: Identifier | None = None
     """Jobs of one search: a text that an evaluator graded for an earlier one of them is not graded by it again, and all
     of them are graded on one kind of GPU."""
+    best_us: float | None = Field(default=None, gt=0, allow_inf_nan=False, exclude_if=_is_none)
+    """Of the fastest program of the search so far, timed at length: none that is clearly slower needs to be."""
     gpu: Gpu | None = Field(default=None, exclude_if=_is_none)
     """The kind of GPU that shall grade it, by the whole name. None: any, of a search the one that has it."""
     work: int | None = Field(default=None, ge=0)

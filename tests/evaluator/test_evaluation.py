@@ -35,6 +35,7 @@ from sparsesmith_proto.kernel import (
     Candidate,
     DeviceDescription,
     FromFamily,
+    MeasuredTiming,
     Mutated,
     Passed,
     Rejected,
@@ -116,6 +117,25 @@ def test_a_candidate_that_kills_the_device_changes_nothing_for_the_others(
     assert outcomes(report) == ["passed", "crashed", "passed", "timed_out", "mismatch", "passed"]
 
 
+def at_length(median_us: float) -> MeasuredTiming:
+    return measured(median_us).model_copy(update={"is_final": True})
+
+
+def timed_at_length(report: EvaluationReport) -> list[bool]:
+    timings = [each.outcome.timing for each in report.evaluations if isinstance(each.outcome, Passed)]
+    return [isinstance(timing, MeasuredTiming) and timing.is_final for timing in timings]
+
+
+def test_what_is_clearly_slower_than_the_best_of_the_search_is_not_timed_at_length(
+    process: DeviceProcess, compiler: Compiler
+) -> None:
+    job = make_job("right 5", "right 5.1", "right 6")
+    assert timed_at_length(grade(job, process, compiler)) == [True, True, False]
+    for best_us, at_length in ((4.9, [True, True, False]), (4.75, [True, False, False]), (3.0, [False, False, False])):
+        report = grade(job.model_copy(update={"best_us": best_us}), process, compiler)
+        assert timed_at_length(report) == at_length, best_us
+
+
 def test_evaluations_come_in_the_order_of_the_candidates_and_equal_texts_share_an_outcome(
     process: DeviceProcess, compiler: Compiler
 ) -> None:
@@ -130,7 +150,7 @@ def test_a_passed_kernel_carries_timing_resources_format_and_error(process: Devi
     report = grade(job, process, compiler)
     passed = report.evaluations[0].outcome
     assert isinstance(passed, Passed)
-    assert (passed.timing, passed.storage_format, passed.num_inputs) == (measured(5), "csr", 5)
+    assert (passed.timing, passed.storage_format, passed.num_inputs) == (at_length(5), "csr", 5)
     assert passed.resources.registers > 0
     nnz = make_pattern(20, 20, 0.2).nnz
     assert passed.format_bytes == report.csr_bytes == 4 * 21 + 8 * nnz

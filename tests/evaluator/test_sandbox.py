@@ -116,7 +116,8 @@ def test_a_kernel_that_does_nothing_when_repeated_is_found_after_timing(workbenc
 def test_finalists_are_loaded_again_after_another_kernel_ended_their_process(workbench: SandboxedWorkbench) -> None:
     assert isinstance(check(workbench, "right 3.5", "first"), Correct)
     assert isinstance(check(workbench, "die", "second"), Crashed)
-    assert workbench.retime(["first"], "library") == FinalTimes({"first": measured(3.5)}, measured(9))
+    first = measured(3.5).model_copy(update={"is_final": True})
+    assert workbench.retime(["first"], "library") == FinalTimes({"first": first}, measured(9))
 
 
 def test_a_kernel_that_dies_while_it_is_timed_is_reported_as_crashed(workbench: SandboxedWorkbench) -> None:

@@ -11,7 +11,7 @@ from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
 from sparsesmith_proto.kernel import TimedOut
 from tests.generator.orders import make_pattern, make_task
-from tests.generator.reports import make_candidate, report_for
+from tests.generator.reports import make_candidate, make_passed, make_timing, report_for
 
 
 class Graders:
@@ -163,3 +163,23 @@ def test_a_search_whose_first_batch_is_beyond_the_budget_says_so() -> None:
     refusing.jobs.append(EvaluationJob(job_id="x", workload=make_task().order.workload, candidates=(make_candidate(),)))
     with pytest.raises(LimitExceeded, match="budget of 5 s was spent"):
         grade_all(batches_of(1, 3), make_task(), refusing)
+
+
+def test_a_job_is_told_of_the_best_that_was_timed_at_length() -> None:
+    class Timing(Graders):
+        """The first job's two candidates take 4 and 3 us, the last alone timed at length, then all take 2, briefly."""
+
+        async def grade(self, job: EvaluationJob) -> EvaluationReport:
+            report = await super().grade(job)
+            times = (make_timing(4.0), make_timing(3.0).model_copy(update={"is_final": True}))
+            if len(self.jobs) > 1:
+                times = (make_timing(2.0), make_timing(2.0))
+            evaluations = tuple(
+                each.model_copy(update={"outcome": make_passed(timing)})
+                for each, timing in zip(report.evaluations, times, strict=True)
+            )
+            return report.model_copy(update={"evaluations": evaluations})
+
+    graders = Timing()
+    grade_all(batches_of(2, 3), make_task(), graders, in_flight=1)
+    assert [job.best_us for job in graders.jobs] == [None, 3.0, 3.0]

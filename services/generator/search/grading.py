@@ -11,7 +11,7 @@ from services.generator.task import TuningTask
 from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith.transport.gpu_kinds import GPU_FIELD
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Evaluation, TimedOut
+from sparsesmith_proto.kernel import Evaluation, MeasuredTiming, Passed, TimedOut, Timing
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +80,8 @@ class _Grading:
         self._num_submitted = 0
         self._gpu: str | None = None
         """The kind that graded so far."""
+        self._best_us: float | None = None
+        """Of what passed and was timed at length."""
         self._num_reports = 0
         self._failure: Unavailable | None = None
         self._fetch: asyncio.Task[Batch] | None = None
@@ -104,6 +106,7 @@ class _Grading:
             try:
                 report = task.result()
                 self._check_kind(report)
+                self._best_us = best_final_us(report, self._best_us)
                 reports.append(self._reached(report))
             except Unavailable as error:
                 log.warning("a batch of %s could not be graded: %s", self._task.job_id, error)
@@ -163,6 +166,7 @@ class _Grading:
             patience_s=left_s + (0 if self._num_reports else self._limits.first_grade_patience_s),
             turn_s=TURN_S,
             search=self._task.run_id,
+            best_us=self._best_us,
             gpu=self._task.order.options.gpu,
             work=len(batch) * self._task.work_a_candidate,
             profiles=self._task.wants_profiles,
@@ -194,6 +198,17 @@ class _Grading:
             return max(0.0, self._task.left_s)
         grace_s = IN_FLIGHT_GRACE_S if self._num_reports else self._limits.first_grade_patience_s
         return max(0.0, self._task.left_s + grace_s)
+
+
+def best_final_us(report: EvaluationReport, before_us: float | None) -> float | None:
+    """The least time that was taken at length, of a report's programs and of those before; None: there is none."""
+    outcomes = (each.outcome for each in report.evaluations)
+    times_us = [each.timing.median_us for each in outcomes if isinstance(each, Passed) and _is_final(each.timing)]
+    return min((*times_us, *(() if before_us is None else (before_us,))), default=None)
+
+
+def _is_final(timing: Timing) -> bool:
+    return isinstance(timing, MeasuredTiming) and timing.is_final
 
 
 def _is_unreached(evaluation: Evaluation) -> bool:

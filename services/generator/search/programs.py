@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from services.generator.orders import EvaluationOrder, order_knobs, work_a_candidate
+from services.generator.search.grading import best_final_us
 from services.generator.search.knobs import OpenProgram
 from services.generator.search.standing import Batch
 from sparsesmith.operations import Problem
@@ -51,6 +52,8 @@ class KnobSearch:
         self._program = OpenProgram(text, UserWritten(), task.problem, limit, "user")
         self._outcomes: Counter[str] = Counter()
         self._best: tuple[Evaluation, EvaluationReport] | None = None
+        self._best_us: float | None = None
+        """Of what passed and was timed at length."""
         self.num_batches = 0
 
     def next_batch(self) -> Batch:
@@ -61,6 +64,7 @@ class KnobSearch:
         return self._program.next_batch(BATCH)
 
     def add(self, report: EvaluationReport) -> None:
+        self._best_us = best_final_us(report, self._best_us)
         for evaluation in report.evaluations:
             self._outcomes[evaluation.outcome.outcome] += 1
             self._program.tell(evaluation)
@@ -76,6 +80,7 @@ class KnobSearch:
             candidates=batch,
             budget_s=left_s,
             search=self._task.run_id,
+            best_us=self._best_us,
             gpu=self._task.order.gpu,
             work=len(batch) * work_a_candidate(self._task.problem),
         )
