@@ -33,7 +33,7 @@ def test_a_prefix_sum_in_two_launches_is_right(n: int, settings: Settings) -> No
 
 @pytest.mark.parametrize(
     ("n", "k"),
-    [(1, 1), (33, 33), (1025, 1024), (4096, 64), (4097, 2), (4099, 1024), (20 * 4096 + 1, 300)],
+    [(1, 1), (33, 33), (1025, 1024), (4096, 64), (4097, 2), (4099, 1024), (8200, 1024), (20 * 4096 + 1, 300)],
     ids=lambda size: str(size),
 )
 def test_the_largest_are_found_in_one_round_and_in_two(n: int, k: int) -> None:
