@@ -37,7 +37,7 @@ def test_a_prefix_sum_in_two_launches_is_right(n: int, settings: Settings) -> No
     ids=lambda size: str(size),
 )
 def test_the_largest_are_found_in_one_round_and_in_two(n: int, k: int) -> None:
-    """Shares of 4096: from 4097 on in two rounds. The largest of 1024 threads hardly tell which the 1024 largest are."""
+    """Shares of 4096: from 4097 on in two rounds. The largest of 1024 threads hardly tell which 1024 are largest."""
     assert_right("top_k", "two_rounds", {"n": n, "k": k}, {"SHARE": 4096})
 
 
