@@ -1,0 +1,48 @@
+"""Starting programs at sizes around their own: an entry more or less than a tile, a share, or what a block can sort."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from services.evaluator.checking.correctness import Correct
+from sparsesmith.formats.format import ParameterValue
+from sparsesmith.operations import operation_named
+from sparsesmith_proto.kernel import Rejected
+from tests.operations.checked import checked, make_problem
+
+Settings = Mapping[str, ParameterValue]
+
+
+def assert_right(task: str, program: str, axes: Mapping[str, int], settings: Settings) -> None:
+    verdict = checked(make_problem(task, axes=axes), operation_named(task).programs[program], settings)
+    assert isinstance(verdict, Correct), verdict
+
+
+@pytest.mark.parametrize("n", [1, 3, 2047, 2048, 2049, 18 * 2048 + 5], ids=lambda n: f"n{n}")
+def test_a_prefix_sum_whose_blocks_wait_for_none_is_right(n: int) -> None:
+    """The last has two tiles a block, and a block with none."""
+    assert_right("prefix_sum", "alone", {"n": n}, {})
+
+
+@pytest.mark.parametrize("settings", [{"BLOCK": 128, "ITEMS": 4}, {"BLOCK": 256, "ITEMS": 16}], ids=str)
+@pytest.mark.parametrize("n", [1, 512, 4097, 150 * 512 + 3], ids=lambda n: f"n{n}")
+def test_a_prefix_sum_in_two_launches_is_right(n: int, settings: Settings) -> None:
+    """The last has more tiles than a thread of a block each can add up."""
+    assert_right("prefix_sum", "two_launches", {"n": n}, settings)
+
+
+@pytest.mark.parametrize(
+    ("n", "k"),
+    [(1, 1), (33, 33), (1025, 1024), (4096, 64), (4097, 2), (4099, 1024), (8200, 1024), (20 * 4096 + 1, 300)],
+    ids=lambda size: str(size),
+)
+def test_the_largest_are_found_in_one_round_and_in_two(n: int, k: int) -> None:
+    """Shares of 4096: from 4097 on in two rounds. The largest of 1024 threads hardly tell which 1024 are largest."""
+    assert_right("top_k", "two_rounds", {"n": n, "k": k}, {"SHARE": 4096})
+
+
+def test_more_than_a_block_can_sort_are_refused_with_the_limit() -> None:
+    problem = make_problem("top_k", axes={"n": 3000, "k": 1025})
+    verdict = checked(problem, operation_named("top_k").programs["two_rounds"])
+    assert isinstance(verdict, Rejected)
+    assert "launch narrow: grid.x is 0, must be from 1" in verdict.message
