@@ -1,7 +1,7 @@
 """A policy under another tokenizer: it keeps what it has learned, and learns on from there.
 
-A token that both have means what it meant. One that is new begins as the mean of the tokens that spelt its text before:
-what follows it is then told about as well as after them, and training does the rest.
+A token that both have means what it meant. One that is new begins as the mean of the tokens that spelt its text before.
+That is a start for learning and no more: until it has learned on, a policy is far less sure of any program.
 """
 
 import argparse
