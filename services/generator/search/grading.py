@@ -11,7 +11,7 @@ from services.generator.task import TuningTask
 from sparsesmith.errors import LimitExceeded, Unavailable
 from sparsesmith.transport.gpu_kinds import GPU_FIELD
 from sparsesmith_proto.evaluation import EvaluationJob, EvaluationReport
-from sparsesmith_proto.kernel import Evaluation, MeasuredTiming, Passed, TimedOut, Timing
+from sparsesmith_proto.kernel import Evaluation, MeasuredTiming, Passed, TimedOut
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class _Grading:
             try:
                 report = task.result()
                 self._check_kind(report)
-                self._best_us = best_final_us(report, self._best_us)
+                self._best_us = _best_final_us(report, self._best_us)
                 reports.append(self._reached(report))
             except Unavailable as error:
                 log.warning("a batch of %s could not be graded: %s", self._task.job_id, error)
@@ -200,15 +200,19 @@ class _Grading:
         return max(0.0, self._task.left_s + grace_s)
 
 
-def best_final_us(report: EvaluationReport, before_us: float | None) -> float | None:
+def _best_final_us(report: EvaluationReport, before_us: float | None) -> float | None:
     """The least time that was taken at length, of a report's programs and of those before; None: there is none."""
-    outcomes = (each.outcome for each in report.evaluations)
-    times_us = [each.timing.median_us for each in outcomes if isinstance(each, Passed) and _is_final(each.timing)]
-    return min((*times_us, *(() if before_us is None else (before_us,))), default=None)
+    times_us = (before_us, *map(final_us, report.evaluations))
+    return min((us for us in times_us if us is not None), default=None)
 
 
-def _is_final(timing: Timing) -> bool:
-    return isinstance(timing, MeasuredTiming) and timing.is_final
+def final_us(evaluation: Evaluation) -> float | None:
+    """What a program takes that passed and was timed at length; None: it is not such."""
+    match evaluation.outcome:
+        case Passed(timing=MeasuredTiming(is_final=True) as timing):
+            return timing.median_us
+        case _:
+            return None
 
 
 def _is_unreached(evaluation: Evaluation) -> bool:

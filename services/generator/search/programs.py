@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from services.generator.orders import EvaluationOrder, order_knobs, work_a_candidate
-from services.generator.search.grading import best_final_us
+from services.generator.search.grading import final_us
 from services.generator.search.knobs import OpenProgram
 from services.generator.search.standing import Batch
 from sparsesmith.operations import Problem
@@ -52,8 +52,6 @@ class KnobSearch:
         self._program = OpenProgram(text, UserWritten(), task.problem, limit, "user")
         self._outcomes: Counter[str] = Counter()
         self._best: tuple[Evaluation, EvaluationReport] | None = None
-        self._best_us: float | None = None
-        """Of what passed and was timed at length."""
         self.num_batches = 0
 
     def next_batch(self) -> Batch:
@@ -64,7 +62,6 @@ class KnobSearch:
         return self._program.next_batch(BATCH)
 
     def add(self, report: EvaluationReport) -> None:
-        self._best_us = best_final_us(report, self._best_us)
         for evaluation in report.evaluations:
             self._outcomes[evaluation.outcome.outcome] += 1
             self._program.tell(evaluation)
@@ -80,7 +77,7 @@ class KnobSearch:
             candidates=batch,
             budget_s=left_s,
             search=self._task.run_id,
-            best_us=self._best_us,
+            best_us=None if self._best is None else final_us(self._best[0]),
             gpu=self._task.order.gpu,
             work=len(batch) * work_a_candidate(self._task.problem),
         )
