@@ -161,13 +161,14 @@ __device__ __forceinline__ void refer(const int* row_offsets, const int* col_ind
     pick(dense, col_indices, nnz, num_dense_cols, stream, key0, key1);                                             \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) mix_columns_##TYPE(T* dense, u64 num_cols, u64 num_dense_cols,  \
-                                                                       u64 stream, u64 key0, u64 key1) {           \
-    mix_columns(dense, num_cols, num_dense_cols, stream, key0, key1);                                              \
+                                                                       u64 stream, u64 key0, u64 key1,             \
+                                                                       double smallest) {                           \
+    mix_columns(dense, num_cols, num_dense_cols, stream, key0, key1, smallest);                                    \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) mix_rows_##TYPE(const int* row_offsets, const int* col_indices, \
                                                                     T* values, u64 num_rows, u64 sizes, u64 key0,   \
-                                                                    u64 key1, double tiny) {                        \
-    mix_rows(row_offsets, col_indices, values, num_rows, sizes, key0, key1, tiny);                                  \
+                                                                    u64 key1, double tiny, double smallest) {       \
+    mix_rows(row_offsets, col_indices, values, num_rows, sizes, key0, key1, tiny, smallest);                        \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) refer_##TYPE(                                                  \
       const int* row_offsets, const int* col_indices, const T* values, const T* dense, double* reference,          \
