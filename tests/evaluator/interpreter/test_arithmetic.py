@@ -437,7 +437,8 @@ def test_directed_rounding(run: RUN, way: str) -> None:
 
 def test_decimal_literals_are_rounded_to_what_the_instruction_takes(run: RUN) -> None:
     source = """extern "C" __global__ void k(float* y, double* z) {
-        float a; asm("mov.f32 %0, 0.1;" : "=f"(a)); asm("fma.rn.f32 %0, %1, 2.5, -1.0;" : "=f"(y[threadIdx.x]) : "f"(a));
+        float a; asm("mov.f32 %0, 0.1;" : "=f"(a));
+        asm("fma.rn.f32 %0, %1, 2.5, -1.0;" : "=f"(y[threadIdx.x]) : "f"(a));
         asm("add.f64 %0, %1, 0.1;" : "=d"(z[threadIdx.x]) : "d"(1.0));
     }"""
     y, z = np.zeros(32, np.float32), np.zeros(32)

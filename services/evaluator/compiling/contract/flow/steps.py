@@ -510,7 +510,10 @@ class Steps:
                 self._use("load", self._place(where.base), opcodes.space(instruction.opcode), instruction)
         elif instruction.opcode[0] == "brx":
             self._use("condition", self._source(instruction.operands[0]), "", instruction)
-        elif instruction.opcode[0] in ("bar", "barrier") and "red" in instruction.opcode:
+        elif instruction.opcode[0] in ("bar", "barrier", "nanosleep") and "red" not in instruction.opcode:
+            for place in (place for operand in instruction.operands for place in self._places(operand)):
+                self._use("condition", place, "", instruction)
+        elif instruction.opcode[0] in ("bar", "barrier"):
             sources = [place for operand in instruction.operands[1:] for place in self._places(operand)]
             for target in self._targets(instruction.operands[0]):
                 self._step(target, sources or [_NONE], entangled)
