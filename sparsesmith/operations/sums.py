@@ -54,7 +54,16 @@ def limit_to_single_products(
     dense: npt.NDArray[Any],
     element_type: ElementType,
 ) -> None:
-    """Lowers bounds in place where one product is all of a sum.
+    """Lowers bounds of A x in place where one product is all of a sum (`limit_to_largest`)."""
+    if ELEMENTS[element_type].sums == element_type:
+        squares, _ = product(pattern, np.square(values, dtype=np.float64), np.square(dense, dtype=np.float64))
+        limit_to_largest(bound, magnitude, squares, element_type)
+
+
+def limit_to_largest(
+    bound: Float64Array, magnitude: Float64Array, squares: Float64Array, element_type: ElementType
+) -> None:
+    """Lowers bounds of sums of products in place where one product is all of a sum. `squares`: sums of their squares.
 
     Where the other products together are below its roundoff, every order of summing rounds it once, and loses no more
     than the others: a program that keeps fewer bits of A or x than their type has is seen there. How much one product
@@ -63,7 +72,6 @@ def limit_to_single_products(
     """
     if ELEMENTS[element_type].sums != element_type:
         return
-    squares, _ = product(pattern, np.square(values, dtype=np.float64), np.square(dense, dtype=np.float64))
     share = 2 * max(ROUNDOFF[element_type], _RESOLVED)
     is_single = squares >= (1 - share) * magnitude**2
     bound[is_single] = SINGLE_ROUNDOFFS * ROUNDOFF[element_type] * magnitude[is_single]

@@ -158,6 +158,25 @@ BY_PARAMETER = """unsigned low, high; asm volatile("ld.param.u32 %0, [spmv_param
 BY_SHARED = """__shared__ unsigned halves[2]; *(volatile unsigned long long*)halves = (unsigned long long)x;
   *(float*)((unsigned long long)((volatile unsigned*)halves)[1] << 32 | ((volatile unsigned*)halves)[0]) = 1;"""
 BY_SHUFFLE = "unsigned long long d = __shfl_sync(~0u, (unsigned long long)x ^ nnz, 0); *(float*)(d ^ nnz) = 1;"
+BY_PLACE = """int lane = threadIdx.x; place[lane] = 0; __syncwarp();
+  if (lane == 0) DEED; __syncwarp(); if (place[nnz & 31]) y[0] = x[0];"""
+BY_LANE = "int lane = threadIdx.x; if (__shfl_sync(~0u, lane, (int)((size_t)x >> 12) & 31) == 5) y[0] = x[0];"
+BY_SEGMENTS = """int lane = threadIdx.x, got; asm volatile("shfl.sync.idx.b32 %0, %1, 1, %2, 0xffffffff;"
+  : "=r"(got) : "r"(lane), "r"((int)((size_t)x >> 4) & 0x1f1f)); if (got == 5) y[0] = x[0];"""
+BY_LOCAL_PLACE = """int place[32]; for (int i = 0; i < 32; i++) place[i] = 0; place[((size_t)x >> 12) & 31] = 1;
+  for (int i = nnz & 1; i < 32; i += 2) if (place[i]) y[i] = x[0];"""
+COPY = """asm volatile("cp.async.ca.shared.global [%0], [%1], 4SIZE; cp.async.wait_all;"
+  :: "r"((unsigned)__cvta_generic_to_shared(place + threadIdx.x)), "l"(FROM) : "memory");
+  if (place[nnz & 31]) y[0] = 1;"""
+BY_COPIED_BYTES = COPY.replace("SIZE", ", %2").replace("FROM)", 'values), "r"((int)((size_t)x >> 12) & 4)')
+BY_COPIED_PLACE = COPY.replace("SIZE", "").replace("FROM", "row_offsets + (((size_t)x >> 12) & 1)")
+BY_STRIDE = """unsigned a, b, c, d, e, f, g, h; asm volatile(
+  "wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;" : "=r"(a), "=r"(b),
+  "=r"(c), "=r"(d), "=r"(e), "=r"(f), "=r"(g), "=r"(h) : "r"((unsigned)__cvta_generic_to_shared(place)),
+  "r"(16 + ((int)((size_t)x >> 12) & 8))); if (b == 5) y[0] = x[0];"""
+BEYOND_A_PARAMETER = 'unsigned low; asm volatile("ld.param.u32 %0, [spmv_param_0+48];" : "=r"(low)); y[0] = low;'
+BY_BARRIER = 'asm volatile("bar.arrive %0, 64;" :: "r"(1 + ((int)((size_t)x >> 12) & 1)) : "memory");'
+PLACES = "__shared__ __align__(16) int place[32];"
 SKIPPED_AT_A_DISTANCE = "if ((const char*)x - (const char*)y == 4096) y[0] = 1; else y[0] = x[0];"
 HIGHER_BITS = "if (((size_t)x >> 6) & 7) y[0] = x[0];"
 KEPT = "((unsigned*)y)[0] = (unsigned)((unsigned long long)x >> 8);"
@@ -181,6 +200,15 @@ SCOPES = (
         ("", BY_SHUFFLE),
         ("", SKIPPED_AT_A_DISTANCE),
         ("", KEPT),
+        ("", PLACES + BY_PLACE.replace("DEED", "place[((size_t)x >> 12) & 31] = 1")),
+        ("", PLACES + BY_PLACE.replace("DEED", "atomicOr(&place[((size_t)x >> 12) & 31], 1)")),
+        ("", BY_LANE),
+        ("", BY_SEGMENTS),
+        ("", BY_LOCAL_PLACE),
+        ("", PLACES + BY_COPIED_BYTES),
+        ("", PLACES + BY_COPIED_PLACE),
+        ("", PLACES + BY_STRIDE),
+        ("", BY_BARRIER),
         ("", HIGHER_BITS),
         ("", "*(float*)0x7f0000000000ull = x[0];"),
         ("", "y[0] = *(const float*)0x7f0000000000ull;"),
@@ -193,7 +221,14 @@ def test_what_tells_where_buffers_lie_is_named(before: str, body: str, compiler:
     )
 
 
+def test_what_lies_behind_a_parameter_is_not_read_through_it(compiler: Compiler) -> None:
+    assert "'ld.param.u32 beyond spmv_param_0'" in faults(BEYOND_A_PARAMETER, compiler)[0]
+
+
 ORDINARY = {
+    "lane chosen by numbers": "y[0] = __shfl_sync(~0u, x[threadIdx.x], nnz & 31);",
+    "place by alignment": "__shared__ float s[64]; s[threadIdx.x + (((size_t)x >> 2) & 3)] = x[0]; __syncwarp(); "
+    "if (s[nnz & 31] > 0) y[0] = s[nnz & 31];",
     "distance within a buffer": "const float* p = x + nnz; y[p - x] = 1;",
     "pointers of one buffer compared": "for (const float* p = x; p < x + nnz; p += 32) y[0] += *p;",
     "alignment": "if (((size_t)(values + nnz) & 15) == 0) y[0] = ((const float4*)(values + nnz))->x;",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from services.evaluator.checking.draws import COLUMN_SIZES, TINY, WIDE_DECADES
+from services.evaluator.checking.draws import TINY, WIDE_DECADES, column_sizes, smallest_column
 from services.evaluator.cuda.changes import accuracy
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
 from sparsesmith.cuda.nvrtc import Nvrtc, find_library
@@ -183,21 +183,22 @@ def test_the_reference_and_its_bound_are_those_of_scipy(
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 @pytest.mark.parametrize("num_dense_cols", [1, 3])
-def test_a_mixed_draw_has_rows_of_three_kinds_and_columns_of_three_sizes(
+def test_a_mixed_draw_has_rows_of_three_kinds_and_columns_of_four_sizes(
     module: PtxModule, element_type: ElementType, num_dense_cols: int
 ) -> None:
     pattern = pattern_from_scipy(scipy.sparse.random(400, 200, 0.1, random_state=np.random.default_rng(2)))
     values = np.ones(pattern.nnz, dtype_of(element_type))
     dense = np.ones(200 * num_dense_cols, dtype_of(element_type))
-    run(module, f"mix_columns_{element_type}", 1, output("dense", dense), 200, num_dense_cols, STREAM, *KEY)
+    smallest = smallest_column(element_type)
+    run(module, f"mix_columns_{element_type}", 1, output("dense", dense), 200, num_dense_cols, STREAM, *KEY, smallest)
     run(
         module, f"mix_rows_{element_type}", 1, constant("row_offsets", pattern.row_offsets),
         constant("col_indices", pattern.col_indices), output("values", values), pattern.num_rows, STREAM, *KEY,
-        TINY[element_type],
+        TINY[element_type], smallest,
         check_races=element_type in WIDE_TYPES,  # Two numbers of 16 bits are one word to the interpreter.
     )  # fmt: skip
     sizes = dense.reshape(200, num_dense_cols)[:, 0].astype(np.float64)
-    assert sorted(set(sizes)) == sorted(set(COLUMN_SIZES))
+    assert sorted(set(sizes)) == sorted(set(column_sizes(element_type)))
     assert 80 < (sizes == 1).sum() < 120
     wide = values.astype(np.float64)
     rows = [wide[start:end] for start, end in pairwise(pattern.row_offsets) if end > start]

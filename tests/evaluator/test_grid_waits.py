@@ -43,6 +43,14 @@ def reason(text: str, compiler: Compiler) -> str:
 
 
 HELPER = f"__device__ __noinline__ void wait() {{ {WAIT} }}"
+SECOND_RESULT = """asm volatile("{ .reg .pred p, q; setp.eq.u32 q, %0, 0; setp.ne.u32 p|q, %1, -5; "
+  "@q griddepcontrol.wait; }"
+  :: "r"((int)threadIdx.x), "r"(row) : "memory"); __syncthreads();"""
+HALF_OF_A_PAIR = """asm volatile("{ .reg .pred q; .reg .b32 a, b; .reg .b64 w; mov.u32 a, %0; mov.b64 w, {%1, %1}; "
+  "mov.b64 {b, a}, w; setp.eq.u32 q, a, 0; @q griddepcontrol.wait; }"
+  :: "r"((int)threadIdx.x), "r"(row + 7) : "memory"); __syncthreads();"""
+INNER_SCOPE = """asm volatile("{ .reg .pred q; setp.eq.u32 q, %0, 0; { .reg .pred q, z; setp.eq.u32 z|q, %1, %1; "
+  "@q griddepcontrol.wait; } }" :: "r"((int)threadIdx.x), "r"(row) : "memory"); __syncthreads();"""
 READER = "__device__ __noinline__ float first(const float* p) { return *p; }"
 
 
@@ -75,6 +83,9 @@ def test_a_kernel_that_waits_on_every_path_is_within_the_contract(before: str, b
         ("", f"if (row < num_rows) y[row] = 0; {WAIT} {SUM}", "y"),
         ("", f'asm volatile("prefetch.global.L1 [%0];" :: "l"(x)); {WAIT} {SUM}', "x"),
         (READER, f"sum = first(x); {WAIT} {SUM}", "x"),
+        ("", SECOND_RESULT + SUM, "x"),
+        ("", HALF_OF_A_PAIR + SUM, "x"),
+        ("", INNER_SCOPE + SUM, "x"),
     ],
 )
 def test_a_vector_touched_before_the_wait_is_named(before: str, body: str, name: str, compiler: Compiler) -> None:

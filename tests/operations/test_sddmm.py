@@ -30,12 +30,12 @@ PROBLEM = Problem(
 PLAIN = programs_for(operation_named("sddmm"), "float64")
 
 
-def checked(text: str) -> object:
-    program = parse_text(text, PROBLEM.workload)
+def checked(text: str, problem: Problem = PROBLEM) -> object:
+    program = parse_text(text, problem.workload)
     assert isinstance(program, KernelProgram), program
     binary = compile_own(program.source, "sm_90")
     assert isinstance(binary, Compiled), binary
-    return LocalWorkbench(InterpreterDevice(), PROBLEM).check("one", program, binary)
+    return LocalWorkbench(InterpreterDevice(), problem).check("one", program, binary)
 
 
 @pytest.mark.parametrize("kind", kinds_of(PROBLEM))
@@ -50,6 +50,14 @@ def test_a_number_for_each_nonzero_is_right_as_numpy_says(kind: str) -> None:
 def test_a_first_program_passes_and_one_that_leaves_a_column_out_does_not(name: str) -> None:
     assert isinstance(checked(PLAIN[name]), Correct)
     assert isinstance(checked(PLAIN[name].replace("c < num_dense_cols", "c < num_dense_cols - 1")), Mismatch)
+
+
+def test_numbers_of_fewer_bits_than_their_type_are_wrong_where_one_product_is_all_of_a_sum() -> None:
+    cut = "__device__ double cut(double v) { return __longlong_as_double(__double_as_longlong(v) & ~63ll); }\n"
+    text = PLAIN["plain_coo_scalar"].replace("z[k] = sum", "z[k] = cut(sum)").replace('extern "C"', cut + 'extern "C"')
+    one = Problem(PROBLEM.workload.model_copy(update={"num_dense_cols": 1}), PATTERN)
+    assert isinstance(checked(PLAIN["plain_coo_scalar"], one), Correct)
+    assert isinstance(checked(text, one), Mismatch)
 
 
 def test_families_propose_and_what_they_write_passes() -> None:

@@ -9,7 +9,9 @@ products of a long row left out (integers: exact).
 A program that tells the kind by some of its entries must not find one that it may treat lightly. So the first draw, on
 which programs are also timed, is `mixed`: nothing but uniform numbers in [-1, 1] to anybody who looks at some of them,
 but columns of x differ in size, a quarter of the rows has values that make up for it (an entry of x rounded to few
-bits where it is small is seen there), and in another quarter one product is all of the sum (rounding it is seen).
+bits where it is small is seen there), and in another quarter one product is all of the sum (rounding it is seen). An
+eighth of the columns are as small as the values that do not count in such a sum: there, and where values make up for
+it, the same small numbers are all that there is, so that neither they nor the entries that they meet may be left out.
 """
 
 import os
@@ -242,11 +244,21 @@ def _uniform(pattern: Pattern, shape: Shape, _: ElementType, generator: np.rando
     return generator.uniform(-1, 1, pattern.nnz), generator.uniform(-1, 1, shape)
 
 
-COLUMN_SIZES = (1.0, 1.0, 2.0**-7, 2.0**-14)
-"""Of the columns of a mixed draw, each as often."""
-
-TINY: dict[ElementType, float] = {"float32": 2.0**-60, "float64": 2.0**-100, "float16": 0.0, "bfloat16": 2.0**-60}
+TINY: dict[ElementType, float] = {"float32": 2.0**-60, "float64": 2.0**-90, "float16": 0.0, "bfloat16": 2.0**-60}
 """What a mixed draw multiplies the values of a row by, all but one, where that one is to be the sum."""
+
+_SMALL_COLUMN = 2.0**-14
+
+
+def smallest_column(element_type: ElementType) -> float:
+    """Size of the smallest columns of a mixed draw: that of the tiny values, where the type has numbers so small."""
+    return TINY[element_type] or _SMALL_COLUMN
+
+
+def column_sizes(element_type: ElementType) -> tuple[float, ...]:
+    """Of the columns of a mixed draw, each as often."""
+    return (1.0, 1.0, 1.0, 1.0, 2.0**-7, 2.0**-7, _SMALL_COLUMN, smallest_column(element_type))
+
 
 WIDE_DECADES: dict[ElementType, float] = {"float32": 6, "float64": 6, "float16": 2, "bfloat16": 6}
 """Of the draw `wide_range`, each way from 1."""
@@ -256,13 +268,13 @@ LARGEST_RESULT: dict[ElementType, float] = {"float16": 2.0**14}
 
 
 def mixed(pattern: Pattern, shape: Shape, element_type: ElementType, generator: np.random.Generator) -> Pair:
-    """See above: rows of three kinds (evened out, one product, and as they are), columns of three sizes."""
+    """See above: rows of three kinds (evened out, one product, and as they are), columns of four sizes."""
     values, dense = _uniform(pattern, shape, element_type, generator)
-    sizes = generator.choice(COLUMN_SIZES, pattern.num_cols)
+    sizes = generator.choice(column_sizes(element_type), pattern.num_cols)
     dense *= sizes.reshape((-1,) + (1,) * (len(shape) - 1))
     kinds = np.repeat(generator.integers(0, 4, pattern.num_rows), pattern.row_lengths)
     is_even, is_single = kinds == 0, kinds == 1
-    values[is_even] *= min(COLUMN_SIZES) / sizes[pattern.col_indices[is_even]]
+    values[is_even] *= smallest_column(element_type) / sizes[pattern.col_indices[is_even]]
     is_kept = np.zeros(pattern.nnz, dtype=bool)
     offsets = generator.integers(0, np.maximum(pattern.row_lengths, 1))
     is_kept[(pattern.row_offsets[:-1] + offsets)[pattern.row_lengths > 0]] = True

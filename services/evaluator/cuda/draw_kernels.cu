@@ -59,33 +59,35 @@ __device__ __forceinline__ void pick(T* dense, const int* col_indices, u64 nnz, 
   }
 }
 
-// A draw that mixes kinds, from a uniform one: columns of x of three sizes, so that a number of few bits shows where its
+// A draw that mixes kinds, from a uniform one: columns of x of four sizes, so that a number of few bits shows where its
 // column is small, and rows of three kinds (see operands.py). Nothing that looks at some of them tells which kind it is.
-__device__ __forceinline__ double size_of_column(u64 column, u64 stream, u64 key0, u64 key1) {
-  u64 chosen = philox(column + 1, stream, key0, key1).word[0] >> 62;
-  return chosen < 2 ? 1.0 : chosen == 2 ? 1.0 / 128 : 1.0 / 16384;
+__device__ __forceinline__ double size_of_column(u64 column, u64 stream, u64 key0, u64 key1, double smallest) {
+  u64 chosen = philox(column + 1, stream, key0, key1).word[0] >> 61;
+  return chosen < 4 ? 1.0 : chosen < 6 ? 1.0 / 128 : chosen == 6 ? 1.0 / 16384 : smallest;
 }
 template <typename T>
-__device__ __forceinline__ void mix_columns(T* dense, u64 num_cols, u64 num_dense_cols, u64 stream, u64 key0, u64 key1) {
+__device__ __forceinline__ void mix_columns(T* dense, u64 num_cols, u64 num_dense_cols, u64 stream, u64 key0, u64 key1,
+                                            double smallest) {
   for (u64 column = first_thread(); column < num_cols; column += num_threads()) {
-    double size = size_of_column(column, stream, key0, key1);
+    double size = size_of_column(column, stream, key0, key1, smallest);
     for (u64 k = 0; k < num_dense_cols; k++) {
       T* number = dense + column * num_dense_cols + k;
       *number = rounded<T>(widened(*number) * size);
     }
   }
 }
-// A warp a row. sizes: the stream of `mix_columns`; rows have the next one. tiny: what is left of all but one value.
+// A warp a row. sizes: the stream of `mix_columns`; rows have the next one. tiny: what is left of all but one value; smallest: the
+// smallest size of a column.
 template <typename T>
 __device__ __forceinline__ void mix_rows(const int* row_offsets, const int* col_indices, T* values, u64 num_rows, u64 sizes,
-                                         u64 key0, u64 key1, double tiny) {
+                                         u64 key0, u64 key1, double tiny, double smallest) {
   for (u64 row = first_thread() >> 5; row < num_rows; row += num_threads() >> 5) {
     Four random = philox(row + 1, sizes + 1, key0, key1);
     u64 kind = random.word[0] >> 62, begin = row_offsets[row], end = row_offsets[row + 1];
     u64 kept = begin + __umul64hi(random.word[1], end - begin);
     for (u64 j = begin + (threadIdx.x & 31); j < end && kind < 2; j += 32) {
       double value = widened(values[j]);
-      if (kind == 0) value *= 1.0 / 16384 / size_of_column(col_indices[j], sizes, key0, key1);
+      if (kind == 0) value *= smallest / size_of_column(col_indices[j], sizes, key0, key1, smallest);
       else value = j != kept ? value * tiny : value < 0 ? 0.5 * value - 0.5 : 0.5 * value + 0.5;
       values[j] = rounded<T>(value);
     }
@@ -159,13 +161,14 @@ __device__ __forceinline__ void refer(const int* row_offsets, const int* col_ind
     pick(dense, col_indices, nnz, num_dense_cols, stream, key0, key1);                                             \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) mix_columns_##TYPE(T* dense, u64 num_cols, u64 num_dense_cols,  \
-                                                                       u64 stream, u64 key0, u64 key1) {           \
-    mix_columns(dense, num_cols, num_dense_cols, stream, key0, key1);                                              \
+                                                                       u64 stream, u64 key0, u64 key1,             \
+                                                                       double smallest) {                           \
+    mix_columns(dense, num_cols, num_dense_cols, stream, key0, key1, smallest);                                    \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) mix_rows_##TYPE(const int* row_offsets, const int* col_indices, \
                                                                     T* values, u64 num_rows, u64 sizes, u64 key0,   \
-                                                                    u64 key1, double tiny) {                        \
-    mix_rows(row_offsets, col_indices, values, num_rows, sizes, key0, key1, tiny);                                  \
+                                                                    u64 key1, double tiny, double smallest) {       \
+    mix_rows(row_offsets, col_indices, values, num_rows, sizes, key0, key1, tiny, smallest);                        \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) refer_##TYPE(                                                  \
       const int* row_offsets, const int* col_indices, const T* values, const T* dense, double* reference,          \

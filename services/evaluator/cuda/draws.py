@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import cupy
 import numpy as np
 
-from services.evaluator.checking.draws import INTEGERS, MIXED, TINY, dense_scale, result_scale, underflow_bound
+from services.evaluator.checking.draws import (
+    INTEGERS,
+    MIXED,
+    TINY,
+    dense_scale,
+    result_scale,
+    smallest_column,
+    underflow_bound,
+)
 from services.evaluator.cuda.carriers import carrier_of, uncarried
 from services.evaluator.cuda.changes import Drawn
 from services.evaluator.cuda.launch import cuda_errors
@@ -178,10 +186,11 @@ class DeviceDraws:
         else:
             kernels.fill(kind_of_dense, dense, _DENSE_STREAM, key.low, key.high)
         if name == MIXED:
-            kernels.mix_columns(dense, columns, _SIZES_STREAM, key.low, key.high)
+            tiny, smallest = TINY[workload.element_type], smallest_column(workload.element_type)
+            mixing = (_SIZES_STREAM, key.low, key.high)
+            kernels.mix_columns(dense, columns, *mixing, smallest)
             if self._fixed is None:
-                tiny = TINY[workload.element_type]
-                kernels.mix_rows(self._row_offsets, self._col_indices, values, _SIZES_STREAM, key.low, key.high, tiny)
+                kernels.mix_rows(self._row_offsets, self._col_indices, values, *mixing, tiny, smallest)
         factor = 1.0 if self._fixed is None else dense_scale(self._fixed)
         self._scale(dense, factor)
         expected = {output.name: Expected(reference, magnitude, bound)}

@@ -137,13 +137,15 @@ class DeviceKernels:
                 *accuracy(element_type, sees_single_products=sees_single_products),
             )  # fmt: skip
 
-    def mix_columns(self, dense: "cupy.ndarray", num_dense_cols: int, stream: int, key_low: int, key_high: int) -> None:
-        """Gives the columns of A, rows of a uniform dense operand, sizes of their own (`operands.mixed`)."""
+    def mix_columns(
+        self, dense: "cupy.ndarray", num_dense_cols: int, stream: int, key_low: int, key_high: int, smallest: float
+    ) -> None:
+        """Gives the columns of A, rows of a uniform dense operand, sizes of their own (`checking.draws.mixed`)."""
         num_cols = int(dense.size) // num_dense_cols
         with cuda_errors():
             self._launch(
                 f"mix_columns_{element_name(dense.dtype)}", self._blocks_for(num_cols), _BLOCK,
-                _address(dense), num_cols, num_dense_cols, stream, key_low, key_high,
+                _address(dense), num_cols, num_dense_cols, stream, key_low, key_high, ctypes.c_double(smallest),
             )  # fmt: skip
 
     def mix_rows(
@@ -155,14 +157,15 @@ class DeviceKernels:
         key_low: int,
         key_high: int,
         tiny: float,
+        smallest: float,
     ) -> None:
-        """Makes uniform values mixed (`operands.mixed`); `stream` and key as the columns had."""
+        """Makes uniform values mixed (`checking.draws.mixed`); `stream` and key as the columns had."""
         num_rows = int(row_offsets.size) - 1
         with cuda_errors():
             self._launch(
                 f"mix_rows_{element_name(values.dtype)}", self._blocks_for(32 * num_rows), _BLOCK,
                 _address(row_offsets), _address(col_indices), _address(values), num_rows, stream, key_low, key_high,
-                ctypes.c_double(tiny),
+                ctypes.c_double(tiny), ctypes.c_double(smallest),
             )  # fmt: skip
 
     def copying(self, source: int, target: int, num_bytes: int) -> Launch:

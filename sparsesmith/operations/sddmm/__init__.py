@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparsesmith.elements import ELEMENTS
-from sparsesmith.operations.bounds import scaled
+from sparsesmith.operations.bounds import scaled, smallest
 from sparsesmith.operations.operand import Operand
 from sparsesmith.operations.operation import Array, Arrays, Drawing, Expected, Float64Array, Floor
+from sparsesmith.operations.sums import limit_to_largest
 from sparsesmith.operations.texts import program_texts
 
 if TYPE_CHECKING:
@@ -49,8 +50,11 @@ class SampledProduct:
 
     def expect(self, problem: Problem, inputs: Arrays) -> Mapping[str, Expected]:
         """See Operation.expect."""
-        reference, magnitude = sampled(problem.pattern, inputs["u"], inputs["v"])
-        return {"z": scaled(reference, magnitude, 0.0, problem.sizes[_COLUMNS], problem.element_type)}
+        reference, magnitude, squares = sampled(problem.pattern, inputs["u"], inputs["v"])
+        expected = scaled(reference, magnitude, 0.0, problem.sizes[_COLUMNS], problem.element_type)
+        limit_to_largest(expected.bound, magnitude, squares, problem.element_type)
+        expected.bound[...] = np.maximum(expected.bound, smallest(problem.element_type))
+        return {"z": expected}
 
     def floor(self, problem: Problem) -> Floor:
         """See Operation.floor: rows that are used, read once, and the results."""
@@ -61,15 +65,16 @@ class SampledProduct:
         return Floor(elements * ELEMENTS[problem.element_type].num_bytes, 2 * pattern.nnz * columns)
 
 
-def sampled(pattern: Pattern, u: Array, v: Array) -> tuple[Float64Array, Float64Array]:
-    """(sums, sums of sizes) of u[i] v[j] over the columns, in float64, for each nonzero in CSR order."""
+def sampled(pattern: Pattern, u: Array, v: Array) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """(sums, sums of sizes, sums of squares) of u[i] v[j] over the columns, in float64, by nonzero in CSR order."""
     rows, cols = pattern.row_indices(), pattern.col_indices
-    sums, sizes = np.zeros(pattern.nnz), np.zeros(pattern.nnz)
+    sums, sizes, squares = (np.zeros(pattern.nnz) for _ in range(3))
     for left, right in zip(u.T.astype(np.float64), v.T.astype(np.float64), strict=True):
         terms = left[rows] * right[cols]
         sums += terms
         sizes += np.abs(terms)
-    return sums, sizes
+        squares += np.square(terms)
+    return sums, sizes, squares
 
 
 SDDMM = SampledProduct(

@@ -433,3 +433,16 @@ def test_directed_rounding(run: RUN, way: str) -> None:
         result="float",
         result_dtype=np.float32,
     )
+
+
+def test_decimal_literals_are_rounded_to_what_the_instruction_takes(run: RUN) -> None:
+    source = """extern "C" __global__ void k(float* y, double* z) {
+        float a; asm("mov.f32 %0, 0.1;" : "=f"(a));
+        asm("fma.rn.f32 %0, %1, 2.5, -1.0;" : "=f"(y[threadIdx.x]) : "f"(a));
+        asm("add.f64 %0, %1, 0.1;" : "=d"(z[threadIdx.x]) : "d"(1.0));
+    }"""
+    y, z = np.zeros(32, np.float32), np.zeros(32)
+    report = run(source, 1, 32, Buffer("y", y, True), Buffer("z", z, True))
+    assert report.finding is None, report.finding
+    assert set(y) == {np.float32(np.float64(np.float32(0.1)) * 2.5 - 1)}
+    assert set(z) == {1.0 + 0.1}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from services.evaluator.interpreter import Buffer, LaunchReport
+from services.evaluator.interpreter import Buffer, LaunchReport, nothing_written
 
 RUN = Callable[..., LaunchReport]
 HEAD = """#include <cuda_pipeline.h>
@@ -54,6 +54,33 @@ def test_all_but_the_latest_groups_arrive(run: RUN) -> None:
     report, y = run_body(run, body)
     assert report.finding is None, report.finding
     np.testing.assert_array_equal(y, X[:64] + X[64:128] + X[128:192])
+
+
+def test_a_copy_of_what_nothing_has_written_is_found(run: RUN) -> None:
+    source = """#include <cuda_pipeline.h>
+    extern "C" __global__ void k(float* y) {
+        __shared__ alignas(16) float tile[64]; int t = threadIdx.x;
+        __pipeline_memcpy_async(tile + t, y + t, 4); __pipeline_commit(); __pipeline_wait_prior(0);
+        y[t] = tile[t] == 3 ? 3 : 1;
+    }"""
+    y = np.zeros(64, np.float32)
+    report = run(source, 1, 64, Buffer("y", y, True, nothing_written(y)))
+    assert report.finding is not None
+    assert report.finding.kind == "uninitialised_read"
+
+
+def test_a_copy_of_what_another_block_writes_is_a_race(run: RUN) -> None:
+    source = """#include <cuda_pipeline.h>
+    extern "C" __global__ void k(float* y) {
+        __shared__ alignas(16) float tile[64]; int t = threadIdx.x;
+        if (blockIdx.x == 0) { y[t] = 1; return; }
+        __pipeline_memcpy_async(tile + t, y + t, 4); __pipeline_commit(); __pipeline_wait_prior(0);
+        y[64 + t] = tile[t];
+    }"""
+    y = np.zeros(128, np.float32)
+    report = run(source, 2, 64, Buffer("y", y, True, nothing_written(y)))
+    assert report.finding is not None
+    assert report.finding.kind == "race"
 
 
 def test_lanes_wait_each_for_their_own_groups(run: RUN) -> None:

@@ -27,7 +27,7 @@ from services.evaluator.interpreter.layout import (
 )
 from services.evaluator.interpreter.machine.intrinsics import Pointer, at, machine_code
 from services.evaluator.interpreter.machine.memory import count_sectors, lane_address, translate
-from services.evaluator.interpreter.machine.shadow import note_write
+from services.evaluator.interpreter.machine.shadow import note_read, note_write
 from services.evaluator.interpreter.machine.state import (
     COPY_ADDRESS,
     COPY_GROUP,
@@ -114,7 +114,10 @@ def _begin(m: Machine, pc: int, warp: int, lane: int, wanted: int, now: int) -> 
     size, thread, target_row = row[COLUMN_SIZE], warp * 32 + lane, registers_of(m, warp) + row[COLUMN_D0]
     source = 0
     if wanted > 0:
-        source = translate(m, pc, thread, lane_address(m, pc, warp, lane), size, ACCESS_READ)
+        from_address = lane_address(m, pc, warp, lane)
+        source = translate(m, pc, thread, from_address, size, ACCESS_READ)
+        if m.launch[LAUNCH_CHECK] and 0 <= source < m.launch[LAUNCH_CELLS] << 2:
+            note_read(m, pc, warp, lane, source, from_address, wanted, 0, 0, now)
     address = SHARED_WINDOW
     if row[COLUMN_D1]:
         address += as_int64(m.longs[(target_row >> 3) + lane]) + row[COLUMN_D2]

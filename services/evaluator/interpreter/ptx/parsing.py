@@ -6,6 +6,7 @@ Register names are resolved through nested scopes to numbers, and labels to inst
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -29,7 +30,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Immediate:
-    """A literal: the bits as written for hexadecimal floats (`float_bits` 32 or 64), else the integer's value."""
+    """A literal: the bits of a float (`float_bits` 32 or 64; decimal ones have 64), else the integer's value."""
 
     value: int
     float_bits: int = 0
@@ -220,7 +221,7 @@ def _literal(text: str) -> Immediate | None:
         digits = hexadecimal.group(1) or hexadecimal.group(2)
         return Immediate(int(digits, 16), 4 * len(digits))
     if _DECIMAL_FLOAT.match(text):
-        raise UnsupportedPtx(f"decimal float literal {text!r} is not supported")
+        return Immediate(int.from_bytes(struct.pack("<d", float(text)), "little"), 64)
     return None
 
 

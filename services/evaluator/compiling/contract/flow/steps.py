@@ -25,7 +25,7 @@ from services.evaluator.compiling.contract.flow.values import (
     total,
 )
 from services.evaluator.ptx import Function, Module
-from services.evaluator.ptx.module import Instruction
+from services.evaluator.ptx.module import Instruction, declared_name
 
 Rule = Callable[[Sequence[Value]], Value]
 
@@ -44,6 +44,8 @@ _NAME = re.compile(r"(?<![\w.$%#])[%A-Za-z_$][\w$#]*")
 _LITERAL = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?")
 _WIDE = frozenset({"b64", "u64", "s64"})
 _REGISTER_FAMILY = re.compile(r"([%\w$]+)<(\d+)>")
+_LENGTH = re.compile(r"\[(\d*)\]$")
+_WIDTH = re.compile(r"\.[bsuf](\d+)\b")
 _DECLARED_REGISTERS = re.compile(r"\.reg \.\w+ (.*)")
 
 
@@ -128,8 +130,23 @@ def number(values: Sequence[Value]) -> Value:
     return NUMBERS
 
 
+def told_by(values: Sequence[Value]) -> Value:
+    """What results tell of addresses that decide them otherwise than as addresses do; nothing of plain numbers."""
+    return frozenset(form for form in entangled(values) if form)
+
+
+def shuffled(values: Sequence[Value]) -> Value:
+    """Another lane's value: which lane's tells of what chose it."""
+    return values[0] | told_by(values[1:])
+
+
 def _tells(form: Form) -> bool:
     return is_tangled(form) or len(form) > 1
+
+
+def told_by_place(value: Value) -> Value:
+    """What the places that a value leads to tell of where buffers lie: nothing where it is a plain address."""
+    return frozenset(told for form in value if _tells(form) and (told := tangled([form])))
 
 
 @dataclass(frozen=True)
@@ -164,7 +181,19 @@ class Kept:
     def __call__(self, values: Sequence[Value]) -> Value:
         if not any(self.reaches(form, self.place) for form in values[0]):
             return frozenset()
-        return values[1] if self.is_whole else entangled(values[1:])
+        kept = values[1] if self.is_whole else entangled(values[1:])
+        return kept | told_by_place(values[0])
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What an asynchronous copy leaves in its target: numbers, which may tell of its addresses and other operands."""
+
+    num_addresses: int
+
+    def __call__(self, values: Sequence[Value]) -> Value:
+        addresses, others = values[: self.num_addresses], values[self.num_addresses :]
+        return frozenset([NUMBER, *told_by(others), *(form for each in addresses for form in told_by_place(each))])
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -242,6 +271,19 @@ def opcodes_name(declaration: str) -> str:
     return declaration.partition("=")[0].strip().rpartition(" ")[2].partition("[")[0]
 
 
+def _declared_bytes(declarations: Sequence[str]) -> Mapping[str, int]:
+    """Of parameters by name; of those that several scopes declare (for calls), the most."""
+    found: dict[str, int] = {}
+    for each in declarations:
+        declaration = each.partition("=")[0].strip()
+        length = _LENGTH.search(declaration)
+        width = _WIDTH.findall(declaration)
+        num_bytes = (int(width[-1]) // 8 if width else POINTER_BYTES) * (int(length[1] or 1) if length else 1)
+        name = declared_name(declaration)
+        found[name] = max(num_bytes, found.get(name, 0))
+    return found
+
+
 def _is_of(name: str, prefix: str, count: int) -> bool:
     rest = name[len(prefix) :]
     return name.startswith(prefix) and rest.isdigit() and int(rest) < count
@@ -259,8 +301,9 @@ class Steps:
         self.uses: list[Use] = []
         self.unknown: list[tuple[str, int]] = []
         """Instructions that are not on the list, and calls of what has no code: the word and its line."""
-        own = {*function.parameter_names, *function.result_names}
-        self._parameters = own | {each.name for each in function.variables if each.space == "param"}
+        declared = [each.text for each in function.variables if each.space == "param"]
+        self._parameter_bytes = _declared_bytes([*function.parameters, *function.results, *declared])
+        self._parameters = frozenset(self._parameter_bytes)
         for self._index, instruction in enumerate(Scopes(function).instructions()):
             self._add(instruction)
 
@@ -319,7 +362,7 @@ class Steps:
             flat = [place for operand in operands[1:] for place in (self._places(operand) or [_NONE])]
             used = sources if len(flat) == len(sources) else flat
             for target in targets:
-                self._step(target, used[: _NUM_VALUES.get(opcode[0], len(used))] if rule is one_of else used, rule)
+                self._step(target, used, rule)
 
     def _targets(self, operand: str) -> list[str]:
         return self._places(operand)
@@ -353,8 +396,11 @@ class Steps:
         may_be_own = space in ("", "param", "local")
         places = (*_MEMORIES, *(self._own_places if may_be_own else ()))
         rule = Fetched(self._reaches(space), places, instruction.opcode[-1] in _WIDE)
+        beside = [place for operand in instruction.operands[2:] for place in self._places(operand)]
         for target in targets:
             self._step(target, [address, *places], rule)
+            if beside:
+                self._step(target, beside, told_by)
 
     @cached_property
     def _own_places(self) -> tuple[str, ...]:
@@ -378,6 +424,8 @@ class Steps:
 
     def _load_parameter(self, instruction: Instruction, targets: Sequence[str], where: Located) -> None:
         size = _bytes_of(instruction.opcode[-1])
+        if not self._is_within(where, size * len(targets)):
+            self.unknown.append((f"{'.'.join(instruction.opcode)} beyond {where.base}", instruction.line))
         for index, target in enumerate(targets):
             offset = where.offset + index * size
             exact = size == POINTER_BYTES and offset % POINTER_BYTES == 0 and offset < MAX_PASSED_BYTES
@@ -385,6 +433,10 @@ class Steps:
             if not exact:
                 sources.append(self._place(where.base, offset + size - 1))
             self._step(target, sources, one_of if exact else entangled)
+
+    def _is_within(self, where: Located, num_bytes: int) -> bool:
+        """Whether a parameter holds so many bytes there: what lies behind it is another one."""
+        return where.offset >= 0 and where.offset + num_bytes <= self._parameter_bytes[where.base.partition("#")[0]]
 
     def _store(self, instruction: Instruction) -> None:
         opcode, operands = instruction.opcode, instruction.operands
@@ -403,6 +455,7 @@ class Steps:
         is_whole = opcode[-1] in _WIDE
         for place in data:
             self.uses.append(Use("data", place, space, instruction, self._index, address))
+        for place in data or [_NONE]:
             for memory in _MEMORIES if space != "global" else ():
                 self._step(memory, [address, place], Kept(self._reaches(space), memory, is_whole))
         for target in self._targets(operands[0]) if has_result else ():
@@ -431,11 +484,15 @@ class Steps:
         else:
             self.unknown.append((".".join(instruction.opcode), instruction.line))
             return
-        for place, what, space in zip(addresses, kinds, spaces, strict=False):
-            where = self._located(instruction, place)
-            if where is not None:
-                self._use(what, self._place(where.base), space, instruction)
-        self._step(_MEMORIES[1], [_NONE], one_of)
+        located = [self._located(instruction, index) for index in addresses]
+        reached = [self._place(where.base) for where in located if where is not None]
+        for place, what, space in zip(reached, kinds, spaces, strict=False):
+            self._use(what, place, space, instruction)
+        plain = [operand for index, operand in enumerate(instruction.operands) if index not in addresses]
+        others = [place for operand in plain for place in self._places(operand)]
+        for place in others if kinds[0] == "store" else ():
+            self.uses.append(Use("data", place, spaces[0], instruction, self._index, reached[0] if reached else _NONE))
+        self._step(_MEMORIES[1], [*reached, *others] or [_NONE], Copied(len(reached)))
 
     def _located(self, instruction: Instruction, index: int) -> Located | None:
         found = _ADDRESS.fullmatch(instruction.operands[index]) if index < len(instruction.operands) else None
@@ -453,7 +510,10 @@ class Steps:
                 self._use("load", self._place(where.base), opcodes.space(instruction.opcode), instruction)
         elif instruction.opcode[0] == "brx":
             self._use("condition", self._source(instruction.operands[0]), "", instruction)
-        elif instruction.opcode[0] in ("bar", "barrier") and "red" in instruction.opcode:
+        elif instruction.opcode[0] in ("bar", "barrier", "nanosleep") and "red" not in instruction.opcode:
+            for place in (place for operand in instruction.operands for place in self._places(operand)):
+                self._use("condition", place, "", instruction)
+        elif instruction.opcode[0] in ("bar", "barrier"):
             sources = [place for operand in instruction.operands[1:] for place in self._places(operand)]
             for target in self._targets(instruction.operands[0]):
                 self._step(target, sources or [_NONE], entangled)
@@ -523,10 +583,8 @@ _RULES: dict[str, Rule] = {
     "setp": compared,
     "set": compared,
     "isspacep": number,
-    "createpolicy": number,
-    "shfl": one_of,
+    "shfl": shuffled,
 }
-_NUM_VALUES = {"shfl": 1}
 _NUM_OPERANDS = {"mov": 2, "cvta": 2, "add": 3, "sub": 3, "neg": 2, "not": 2, "mad": 4, "min": 3, "max": 3, "selp": 4}
 _FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "tf32", "e4m3", "e5m2")
 

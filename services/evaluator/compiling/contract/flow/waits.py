@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from services.evaluator.compiling.contract.flow.addresses import AddressFlow, called_by
 from services.evaluator.compiling.contract.flow.graph import Edges, edges_of
-from services.evaluator.compiling.contract.flow.steps import Use
+from services.evaluator.compiling.contract.flow.steps import Scopes, Use, names_in
 from services.evaluator.ptx import Function, Module
 from services.evaluator.ptx.module import Instruction
 
@@ -57,7 +57,7 @@ class _Waits:
         self._names = [f"{kernel}/{name}" for name in module.functions[kernel].parameter_names]
         self._kernel = kernel
         self._early: list[Early] = []
-        self._known: dict[str, tuple[Edges, Mapping[str, int]]] = {}
+        self._known: dict[str, tuple[Sequence[Instruction], Edges, Mapping[str, int]]] = {}
         self._after: dict[tuple[str, State], State | None] = {}
 
     def early(self) -> list[Early]:
@@ -103,10 +103,10 @@ class _Waits:
 
     def _walk(self, function: Function, before: State, *, noted: bool = False) -> State | None:
         """The state behind a function, None where it never returns. Notes what is touched too early, if asked to."""
-        instructions = function.instructions
         if function.name not in self._known:
-            self._known[function.name] = edges_of(function), first_thread(function)
-        edges, known = self._known[function.name]
+            scoped = list(Scopes(function).instructions())
+            self._known[function.name] = scoped, edges_of(function), first_thread(scoped)
+        instructions, edges, known = self._known[function.name]
         states: dict[int, State] = {0: before}
         waiting, exits = [0], []
         while waiting:
@@ -216,12 +216,15 @@ _COMPARISONS = {
 }
 
 
-def first_thread(function: Function) -> Mapping[str, int]:
-    """Registers that thread (0, 0, 0) of a block holds a known small number in: those with one definition."""
-    targets = [name for each in function.instructions for name in each.operands[:1]]
+def first_thread(instructions: Sequence[Instruction]) -> Mapping[str, int]:
+    """Registers that thread (0, 0, 0) of a block holds a known small number in: those with one definition.
+
+    With names as `Scopes` gives them. Each name in a first operand counts, `p|q` and `{a, b}` define two.
+    """
+    targets = [name for each in instructions for operand in each.operands[:1] for name in names_in(operand)]
     once = _counted_once(targets)
     known = dict(_FIRST_THREAD)
-    for instruction in function.instructions:
+    for instruction in instructions:
         value = _known_result(instruction, known)
         if value is not None and instruction.operands[0] in once and not instruction.guard:
             known[instruction.operands[0]] = value

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from services.evaluator.interpreter import layout
-from services.evaluator.interpreter.machine.lanes import LANES, row_bytes
+from services.evaluator.interpreter.machine.lanes import LANES, float_bits, row_bytes
 from services.evaluator.interpreter.machine.operations import OPERATION_CODES, OPERATIONS
 from services.evaluator.interpreter.ptx.decoding.flow import mark_waits, set_meeting_points
 from services.evaluator.interpreter.ptx.decoding.kernel import DecodedKernel
@@ -310,11 +310,19 @@ class Decoder:
                     return self.constant(-1 if operand.value else 0, 0)
                 if operand.float_bits == 32 and lane_bytes == 8:
                     raise self.fail("a float32 literal is used as a 64-bit operand")
+                if operand.float_bits == 64 and lane_bytes == 4:
+                    return self.constant(self._narrowed(operand, type_name), lane_bytes)
                 return self.constant(operand.value, lane_bytes)
             case Symbol():
                 return self._symbol_source(operand, lane_bytes)
             case _:
                 raise self.fail("the operand has an unexpected form")
+
+    def _narrowed(self, literal: Immediate, type_name: str) -> int:
+        """Decimal literals are float64 numbers, rounded where an instruction takes float32 (`mov`: four bytes)."""
+        if type_name not in ("f32", "b32"):
+            raise self.fail(f"a float64 literal is used as an operand of type {type_name}")
+        return float_bits(float(np.uint64(literal.value).view(np.float64)), "f32")
 
     def _symbol_source(self, symbol: Symbol, lane_bytes: int) -> int:
         if symbol.name in layout.SPECIAL_REGISTERS and lane_bytes == 4:
