@@ -1,6 +1,7 @@
 """KernelBench problems as tasks: whether each imports, and whether what is right of it is told from what is nearly right.
 
     python -m benchmarks.judging.kernelbench FOLDER [--out benchmarks/results/cpu] [--problems 1,19] [--full-size] [--seconds S]
+        [--at-once 8]
 
 FOLDER holds the problems of a level, as their repository has them. Each is imported with its sizes scaled down to what
 a CPU does in seconds, unless `--full-size`, for which most problems want tens of gigabytes (`--memory-gib`) and
@@ -8,7 +9,8 @@ minutes. On every kind of inputs that the import allows: what torch finds in flo
 reference's must be right; one entry changed by a hundredth, all scaled by 1.001, and all rounded to half precision must
 each be refused on at least one draw. A result of whole numbers, or of zeros alone, has no
 spoiled ones of the last two. Where the problem is a task of ours, its naive program is checked on the interpreter. A row
-is written as soon as it is there: a run that is cut off is taken up where it ended, on the same commit.
+is written as soon as it is there: a run that is cut off is taken up where it ended, on the same commit. With `--at-once` each
+problem has a process of its own; what is not done after `--seconds` is then ended.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.judging.apart import rows_apart
 from benchmarks.origin import RESULTS, machine, source_commit
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled, Compiler
@@ -54,24 +57,45 @@ Spoil = Callable[[Array], Array]
 def main() -> None:
     options = _parsed()
     wanted = set(filter(None, options.problems.split(",")))
-    paths = [path for path in _problems(options.folder) if not wanted or path.name.split("_")[0] in wanted]
+    paths = _problems(options.folder)
+    if wanted:
+        order = options.problems.split(",")
+        paths = [path for number in order for path in paths if path.name.split("_")[0] == number]
     end = time.monotonic() + options.seconds
     target = options.out / "kernelbench.json"
     rows = _rows_before(target, full_size=options.full_size)
+    paths = [path for path in paths if all(row["problem"] != path.stem for row in rows)]
+    for found in _found(paths, options, end):
+        rows += found
+        options.out.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(_told(rows, full_size=options.full_size), indent=1) + "\n", encoding="utf-8")
+    told = _told(rows, full_size=options.full_size)
+    print(json.dumps({name: value for name, value in told.items() if name != "rows"}, indent=1))
+
+
+def _found(paths: Sequence[Path], options: argparse.Namespace, end: float) -> Iterator[list[dict[str, Any]]]:
+    if options.at_once == 1:
+        yield from _found_here(paths, options, end)
+        return
+
+    def command(number: str, into: Path) -> list[str]:
+        given = ["benchmarks.judging.kernelbench", str(options.folder), "--out", str(into), "--problems", number]
+        limits = ["--memory-gib", str(options.memory_gib), "--answer-seconds", str(options.answer_seconds)]
+        return [*given, *limits, *(["--full-size"] if options.full_size else [])]
+
+    yield from rows_apart([path.name.split("_")[0] for path in paths], command, options.at_once, end)
+
+
+def _found_here(paths: Sequence[Path], options: argparse.Namespace, end: float) -> Iterator[list[dict[str, Any]]]:
     with TemporaryDirectory() as into, ReferenceProcess(_limits(options)) as references, Compiler() as compiler:
         install(references)
         _look_for_tasks_in(into)
         for path in paths:
             if time.monotonic() > end:
                 break
-            if any(row["problem"] == path.stem for row in rows):
-                continue
-            rows.append(_row(path, Path(into), references, compiler, full_size=options.full_size))
-            print(json.dumps(rows[-1]), flush=True)
-            options.out.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(_told(rows, full_size=options.full_size), indent=1) + "\n", encoding="utf-8")
-    told = _told(rows, full_size=options.full_size)
-    print(json.dumps({name: value for name, value in told.items() if name != "rows"}, indent=1))
+            row = _row(path, Path(into), references, compiler, full_size=options.full_size)
+            print(json.dumps(row), flush=True)
+            yield [row]
 
 
 def _rows_before(target: Path, *, full_size: bool) -> list[dict[str, Any]]:
@@ -241,9 +265,10 @@ def _parsed() -> argparse.Namespace:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS / "cpu")
-    parser.add_argument("--problems", default="", help="numbers, with commas between")
+    parser.add_argument("--problems", default="", help="numbers, with commas between, in that order")
     parser.add_argument("--seconds", type=float, default=7200, help="no problem is begun after them")
     parser.add_argument("--full-size", action="store_true")
+    parser.add_argument("--at-once", type=int, default=1, help="problems, each in a process of its own")
     usual = ReferenceLimits()
     parser.add_argument(
         "--memory-gib", type=float, default=usual.memory_bytes / 2**30, help="of the reference's process"
