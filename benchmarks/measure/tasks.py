@@ -313,7 +313,7 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
         "over_naive_on_adverse_inputs": _over_on_adverse(compared),
         "mutated_over_best": _mutated_over_best(asked),
         "search_and_changes_over_starting": over_starting(asked),
-        "sizes_that_were_changed": sum("mutated" in row for row in asked),
+        "sizes_that_were_changed": len(_changed(asked)),
         "over_torch": _over([row for row in compared if "torch_us" in row], "torch_us"),
         "over_best_library": _over([row for row in compared if "library_us" in row], "library_us"),
         "slower_than_a_library": _slower(compared),
@@ -353,10 +353,14 @@ def _mutated_over_best(rows: Sequence[dict[str, Any]]) -> float | None:
 def over_starting(rows: Sequence[dict[str, Any]]) -> float | None:
     """Geometric mean of what the tuner and changes made of the fastest starting program, which a user gets where it
     stays the fastest; None where nothing was changed."""
-    changed = [row for row in rows if row.get("starting") and "mutated" in row]
+    changed = _changed(rows)
     found = [min(row["best"]["us"], row["mutated"]["us"], row["starting"]["us"]) for row in changed]
     ratios = [row["starting"]["us"] / us for row, us in zip(changed, found, strict=True) if us > 0]
     return round(geometric_mean(ratios), 4) if ratios else None
+
+
+def _changed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row.get("starting") and "mutated" in row]
 
 
 def _asked(options: argparse.Namespace, device: DeviceDescription) -> Iterator[tuple[str, Mapping[str, int]]]:
