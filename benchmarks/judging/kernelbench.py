@@ -1,6 +1,7 @@
 """KernelBench problems as tasks: whether each imports, and whether what is right of it is told from what is nearly right.
 
     python -m benchmarks.judging.kernelbench FOLDER [--out benchmarks/results/cpu] [--problems 1,19] [--full-size] [--seconds S]
+        [--at-once 8] [--into TASKS]
 
 FOLDER holds the problems of a level, as their repository has them. Each is imported with its sizes scaled down to what
 a CPU does in seconds, unless `--full-size`, for which most problems want tens of gigabytes (`--memory-gib`) and
@@ -8,7 +9,9 @@ minutes. On every kind of inputs that the import allows: what torch finds in flo
 reference's must be right; one entry changed by a hundredth, all scaled by 1.001, and all rounded to half precision must
 each be refused on at least one draw. A result of whole numbers, or of zeros alone, has no
 spoiled ones of the last two. Where the problem is a task of ours, its naive program is checked on the interpreter. A row
-is written as soon as it is there: a run that is cut off is taken up where it ended, on the same commit.
+is written as soon as it is there: a run that is cut off is taken up where it ended, on the same commit. With `--at-once` each
+problem has a process of its own; what is not done after `--seconds` is then ended. `--into` keeps what was imported, a folder a
+problem, as `benchmarks.judging.suites` takes it. At full size no naive program runs on the interpreter: suites runs ours on a GPU.
 """
 
 import argparse
@@ -25,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.judging.apart import rows_apart
 from benchmarks.origin import RESULTS, machine, source_commit
 from services.evaluator.checking.correctness import Correct
 from services.evaluator.compiling.compiler import Compiled, Compiler
@@ -54,24 +58,48 @@ Spoil = Callable[[Array], Array]
 def main() -> None:
     options = _parsed()
     wanted = set(filter(None, options.problems.split(",")))
-    paths = [path for path in _problems(options.folder) if not wanted or path.name.split("_")[0] in wanted]
+    paths = _problems(options.folder)
+    if wanted:
+        order = options.problems.split(",")
+        paths = [path for number in order for path in paths if path.name.split("_")[0] == number]
     end = time.monotonic() + options.seconds
     target = options.out / "kernelbench.json"
     rows = _rows_before(target, full_size=options.full_size)
-    with TemporaryDirectory() as into, ReferenceProcess(_limits(options)) as references, Compiler() as compiler:
+    paths = [path for path in paths if all(row["problem"] != path.stem for row in rows)]
+    for found in _found(paths, options, end):
+        rows += found
+        options.out.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(_told(rows, full_size=options.full_size), indent=1) + "\n", encoding="utf-8")
+    told = _told(rows, full_size=options.full_size)
+    print(json.dumps({name: value for name, value in told.items() if name != "rows"}, indent=1))
+
+
+def _found(paths: Sequence[Path], options: argparse.Namespace, end: float) -> Iterator[list[dict[str, Any]]]:
+    if options.at_once == 1:
+        yield from _found_here(paths, options, end)
+        return
+
+    def command(number: str, into: Path) -> list[str]:
+        given = ["benchmarks.judging.kernelbench", str(options.folder), "--out", str(into), "--problems", number]
+        limits = ["--memory-gib", str(options.memory_gib), "--answer-seconds", str(options.answer_seconds)]
+        kept = ["--into", str(options.into / number)] if options.into else []
+        return [*given, *limits, *kept, *(["--full-size"] if options.full_size else [])]
+
+    yield from rows_apart([path.name.split("_")[0] for path in paths], command, options.at_once, end)
+
+
+def _found_here(paths: Sequence[Path], options: argparse.Namespace, end: float) -> Iterator[list[dict[str, Any]]]:
+    with TemporaryDirectory() as unkept, ReferenceProcess(_limits(options)) as references, Compiler() as compiler:
+        into = str(options.into or unkept)
+        Path(into).mkdir(parents=True, exist_ok=True)
         install(references)
         _look_for_tasks_in(into)
         for path in paths:
             if time.monotonic() > end:
                 break
-            if any(row["problem"] == path.stem for row in rows):
-                continue
-            rows.append(_row(path, Path(into), references, compiler, full_size=options.full_size))
-            print(json.dumps(rows[-1]), flush=True)
-            options.out.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(_told(rows, full_size=options.full_size), indent=1) + "\n", encoding="utf-8")
-    told = _told(rows, full_size=options.full_size)
-    print(json.dumps({name: value for name, value in told.items() if name != "rows"}, indent=1))
+            row = _row(path, Path(into), references, compiler, full_size=options.full_size)
+            print(json.dumps(row), flush=True)
+            yield [row]
 
 
 def _rows_before(target: Path, *, full_size: bool) -> list[dict[str, Any]]:
@@ -110,7 +138,7 @@ def _row(
     row |= {"kinds": list(card.kinds), "flags": list(card.flags), "allowance": round(card.allowance, 2)}
     row |= _judged(card, folder, references)
     if card.solves:
-        row |= {"solves": card.solves, "naive": _naive_outcome(card, compiler)}
+        row |= {"solves": card.solves} | ({} if full_size else {"naive": _naive_outcome(card, compiler)})
     return row | {"seconds": round(time.monotonic() - started, 1)}
 
 
@@ -223,7 +251,7 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "all_spoiled_refused": sum(all(row["refused"].values()) for row in imported_rows),
         "flagged": sum(bool(row["flags"]) for row in imported_rows),
         "solved_by_ours": len(solved),
-        "solved_and_right_on_the_interpreter": sum(row["naive"] == "correct" for row in solved),
+        "solved_and_right_on_the_interpreter": sum(row.get("naive") == "correct" for row in solved),
         "failed": {row["problem"]: row["failed"] for row in rows if "failed" in row},
         "torch_refused": [row["problem"] for row in imported_rows if not row["torch_right"]],
         "spoiled_accepted": missed,
@@ -241,9 +269,11 @@ def _parsed() -> argparse.Namespace:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS / "cpu")
-    parser.add_argument("--problems", default="", help="numbers, with commas between")
+    parser.add_argument("--problems", default="", help="numbers, with commas between, in that order")
     parser.add_argument("--seconds", type=float, default=7200, help="no problem is begun after them")
     parser.add_argument("--full-size", action="store_true")
+    parser.add_argument("--at-once", type=int, default=1, help="problems, each in a process of its own")
+    parser.add_argument("--into", type=Path, help="a folder that imports are kept in")
     usual = ReferenceLimits()
     parser.add_argument(
         "--memory-gib", type=float, default=usual.memory_bytes / 2**30, help="of the reference's process"

@@ -1,7 +1,7 @@
 """Imported tasks answered, exported, and judged by the suites that they came from; on a GPU.
 
     python -m benchmarks.judging.suites FOLDER [--kernelbench CHECKOUT] [--tasks a,b] [--candidates 24] [--seconds 30]
-        [--all-seconds S] [--out benchmarks/results]
+        [--all-seconds S] [--at-once 1] [--out benchmarks/results]
 
 FOLDER holds imported tasks, as `sparsesmith tasks import --into FOLDER` makes them. Each is tuned by the system's own
 means at the first size that its suite has, the fastest program that passed is exported (`sparsesmith tasks export`),
@@ -10,19 +10,22 @@ Beside that the problem's own torch reference and the answer are timed in turns 
 export, whatever its time: nothing needs to be faster than anything.
 
 References and exports run in this process, unconfined, as in their suites: import only what you trust. A row is written
-as soon as it is there: a run that is cut off is taken up where it ended, on the same commit.
+as soon as it is there: a run that is cut off is taken up where it ended, on the same commit. With `--at-once` each task has a
+process of its own, all on the one GPU: what is right is told as before, times are of a GPU that others use.
 """
 
 import argparse
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchmarks.judging.apart import rows_apart
 from benchmarks.judging.suite_evaluators import asked_flashinfer, asked_kernelbench, suite_workload
 from benchmarks.measure.tasks import Found, searched
 from benchmarks.origin import RESULTS, device_folder, machine, source_commit
@@ -60,15 +63,35 @@ def main() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = _rows_before(path, device)
         wanted = set(filter(None, options.tasks.split(",")))
-        for task in imported_tasks():
-            if time.monotonic() > end:
-                break
-            if (wanted and task.name not in wanted) or any(row["task"] == task.name for row in rows):
-                continue
-            rows.append(judged(grader, task, device, options))
-            print(json.dumps(rows[-1]), flush=True)
-            path.write_text(json.dumps(told(rows, device), indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({name: value for name, value in told(rows, device).items() if name != "rows"}, indent=1))
+        asked = [task for task in imported_tasks() if not wanted or task.name in wanted]
+        asked = [task for task in asked if all(row["task"] != task.name for row in rows)]
+        for found in _found(grader, asked, device, options, end):
+            rows += found
+            path.write_text(json.dumps(told(rows, device, options.at_once), indent=1) + "\n", encoding="utf-8")
+    told_of = told(rows, device, options.at_once)
+    print(json.dumps({name: value for name, value in told_of.items() if name != "rows"}, indent=1))
+
+
+def _found(
+    grader: Grader, tasks: Sequence[ImportedTask], device: DeviceDescription, options: argparse.Namespace, end: float
+) -> Iterator[list[dict[str, Any]]]:
+    if options.at_once > 1:
+        yield from rows_apart([task.name for task in tasks], partial(_command, options), options.at_once, end)
+        return
+    for task in tasks:
+        if time.monotonic() > end:
+            return
+        row = judged(grader, task, device, options)
+        print(json.dumps(row), flush=True)
+        yield [row]
+
+
+def _command(options: argparse.Namespace, task: str, into: Path) -> list[str]:
+    """Of one task in a process of its own."""
+    given = ["benchmarks.judging.suites", str(options.folder), "--tasks", task, "--out", str(into)]
+    given += ["--device", options.device, "--candidates", str(options.candidates), "--seconds", str(options.seconds)]
+    given += ["--kernelbench", str(options.kernelbench)] if options.kernelbench else []
+    return given + (["--exports", str(options.exports)] if options.exports else [])
 
 
 def judged(
@@ -149,7 +172,7 @@ def sides_of(text: str, device: str) -> tuple[Any, Any]:
     return lambda: reference(*given), lambda: answer(*given)
 
 
-def told(rows: Sequence[dict[str, Any]], device: DeviceDescription) -> dict[str, Any]:
+def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, at_once: int = 1) -> dict[str, Any]:
     """The result file."""
     asked = [row for row in rows if "evaluator" in row]
     return {
@@ -157,6 +180,7 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription) -> dict[str,
         "device": device.model_dump(mode="json"),
         "machine": machine(),
         "commit": source_commit(),
+        "at_once": at_once,
         "tasks": len(rows),
         "answered": sum("export" in row for row in rows),
         "asked": len(asked),
@@ -186,6 +210,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--candidates", type=int, default=24, help="programs tried of a task, at most")
     parser.add_argument("--seconds", type=float, default=30.0, help="of a task, at most")
     parser.add_argument("--all-seconds", type=float, default=24 * 3600, help="no task is begun after this time")
+    parser.add_argument("--at-once", type=int, default=1, help="tasks, each in a process of its own")
     parser.add_argument("--exports", type=Path, help="a folder that exports are kept in")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()

@@ -1,12 +1,13 @@
 """Tunes each task by the system's own means (first programs and their knobs) and compares with its naive program.
 
     python -m benchmarks.measure.tasks [--device auto] [--sizes published] [--tasks dot,sum] [--candidates 24] [--seconds 60]
-        [--mutants 16] [--all-seconds S] [--out benchmarks/results]
+        [--mutants 16] [--most-bytes B] [--all-seconds S] [--before FILE] [--out benchmarks/results]
 
 On a GPU at the five published sizes, with libraries' times beside it; on the interpreter at the small ragged size of each
 task's own, where times are estimates of a model and no statement about a device. What is right of a size is found on the host:
-one of more than `--most-operations` is left out, and says so. With `--mutants` the best is then changed so many times, one
-change on top of what has paid. A row is written as soon as it is there: a run that is cut off is taken up where it ended,
+one of more than `--most-operations` is left out, and says so. With `--mutants` the starting programs are graded with the first values
+of their knobs as well, and the best of the search is then changed so many times, one change on top of what has paid: what search
+and changes gain is over the fastest of the former. A row is written as soon as it is there: a run that is cut off is taken up where it ended,
 on the same device and the same commit.
 """
 
@@ -87,6 +88,8 @@ def main() -> None:
         for task, axes in _asked(options, device):
             if time.monotonic() > end:
                 break
+            if bytes_of(task, axes) > options.most_bytes:
+                continue
             if any((row["task"], row["axes"]) == (task, dict(axes)) for row in rows):
                 continue
             rows.append(tuned(grader, task, axes, options, device) | {"commit": commit})
@@ -101,7 +104,7 @@ def tuned(
 ) -> dict[str, Any]:
     """One task at one size. What cannot be done at all is told in the row."""
     started = time.monotonic()
-    problem = Problem(Workload(operation=task, element_type="float32", axes=dict(axes)))
+    problem = _problem(task, axes)
     row: dict[str, Any] = {"task": task, "axes": dict(axes), "bytes": problem.floor.bytes_moved}
     if problem.floor.flops > options.most_operations:
         return row | {"left_out": f"{problem.floor.flops} operations on the host", "seconds": 0.0}
@@ -112,6 +115,15 @@ def tuned(
     if device.kind == "cuda":
         row |= _library_row(problem)
     return row | {"seconds": round(time.monotonic() - started, 2)}
+
+
+def bytes_of(task: str, axes: Mapping[str, int]) -> int:
+    """Of its operands."""
+    return _problem(task, axes).floor.bytes_moved
+
+
+def _problem(task: str, axes: Mapping[str, int]) -> Problem:
+    return Problem(Workload(operation=task, element_type="float32", axes=dict(axes)))
 
 
 @dataclass(frozen=True)
@@ -164,6 +176,7 @@ def _searched_row(grader: Grader, problem: Problem, options: argparse.Namespace)
     found = searched(grader, problem, options.candidates, options.seconds)
     best = found.best
     row: dict[str, Any] = {**_told_of_naive(found.naive), "outcomes": found.outcomes, "best": None}
+    row["candidates"] = options.candidates
     if found.wrong:
         row["wrong"] = found.wrong
     if best is None:
@@ -171,7 +184,23 @@ def _searched_row(grader: Grader, problem: Problem, options: argparse.Namespace)
     row["best"] = _told_of(best.instance, best.passed)
     if not options.mutants:
         return row
+    first = starting(grader, problem, options.seconds)
+    row["starting"] = None if first is None else {"family": first.instance.family, "us": first.passed.timing.median_us}
     return row | {"mutated": _mutated(grader, problem, best.program, best.passed.timing.median_us, options)}
+
+
+def starting(grader: Grader, problem: Problem, seconds: float) -> Found | None:
+    """The fastest of the starting programs with the first values of their knobs; None where none passes."""
+    grid = grid_of_problem(problem)
+    firsts = [number for number, family in enumerate(grid.families) if family not in grid.families[:number]]
+    instances = [grid.instance(number) for number in firsts]
+    report = _graded(grader, problem, _of_families(instances), time.monotonic() + seconds)
+    passed = [
+        Found(instance, evaluation.outcome, evaluation.candidate.program)
+        for instance, evaluation in zip(instances, report.evaluations, strict=True)
+        if isinstance(evaluation.outcome, Passed)
+    ]
+    return min(passed, key=lambda each: each.passed.timing.median_us, default=None)
 
 
 def _mutated(
@@ -283,6 +312,8 @@ def told(rows: Sequence[dict[str, Any]], device: DeviceDescription, options: arg
         },
         "over_naive_on_adverse_inputs": _over_on_adverse(compared),
         "mutated_over_best": _mutated_over_best(asked),
+        "search_and_changes_over_starting": over_starting(asked),
+        "sizes_that_were_changed": len(_changed(asked)),
         "over_torch": _over([row for row in compared if "torch_us" in row], "torch_us"),
         "over_best_library": _over([row for row in compared if "library_us" in row], "library_us"),
         "slower_than_a_library": _slower(compared),
@@ -317,6 +348,19 @@ def _mutated_over_best(rows: Sequence[dict[str, Any]]) -> float | None:
     """Geometric mean; None where nothing was changed."""
     ratios = [row["best"]["us"] / row["mutated"]["us"] for row in rows if "mutated" in row]
     return round(geometric_mean(ratios), 4) if ratios else None
+
+
+def over_starting(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Geometric mean of what the tuner and changes made of the fastest starting program, which a user gets where it
+    stays the fastest; None where nothing was changed."""
+    changed = _changed(rows)
+    found = [min(row["best"]["us"], row["mutated"]["us"], row["starting"]["us"]) for row in changed]
+    ratios = [row["starting"]["us"] / us for row, us in zip(changed, found, strict=True) if us > 0]
+    return round(geometric_mean(ratios), 4) if ratios else None
+
+
+def _changed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row.get("starting") and "mutated" in row]
 
 
 def _asked(options: argparse.Namespace, device: DeviceDescription) -> Iterator[tuple[str, Mapping[str, int]]]:
@@ -371,7 +415,10 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--candidates", type=int, default=24, help="programs tried of a task at a size, at most")
     parser.add_argument("--seconds", type=float, default=60.0, help="of a task at a size, at most")
     parser.add_argument("--mutants", type=int, default=0, help="changes of the best of each size")
-    parser.add_argument("--most-operations", type=int, default=3 * 10**11, help="of what is right, on the host")
+    parser.add_argument("--most-operations", type=float, default=3 * 10**11, help="of what is right, on the host")
+    parser.add_argument(
+        "--most-bytes", type=float, default=float("inf"), help="of operands: larger sizes are not begun"
+    )
     parser.add_argument("--all-seconds", type=float, default=24 * 3600, help="no size is begun after this time")
     parser.add_argument("--before", type=Path, help="an earlier run's result file: sizes that it has solved are kept")
     parser.add_argument("--commit", help="of the code, where there is no git")

@@ -31,7 +31,7 @@ from benchmarks.report.results import (
     read_samples,
     read_suites,
 )
-from benchmarks.report.tasks import tasks_section
+from benchmarks.report.tasks import loop_section, tasks_section
 
 REPORT = ROOT / "benchmarks" / "REPORT.md"
 README = ROOT / "README.md"
@@ -105,6 +105,7 @@ def report(results: list[Json]) -> str:
     parts += judging_section(results)
     parts += online_section(results)
     parts += tasks_section(results)
+    parts += loop_section(results)
     for suite in suites:
         parts += suite_section(suite)
     parts += layers_section(read_layers(results))

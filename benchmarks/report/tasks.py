@@ -39,6 +39,14 @@ INTRO = (
 )
 
 
+MODEL_FIGURES = ("solved", "pass_at_1", "pass_at_5", "answers")
+LOOP_INTRO = (
+    "Each search begins with the same first programs; the gains are over the fastest of those, geometric means over tasks. *Solved*: tasks at which an "
+    "answer of the model itself passed; pass@1 and pass@5 are of answers to a task's words alone. A model served on the GPU that grades disturbs "
+    "times: gains of a hundredth say nothing."
+)
+
+
 def tasks_section(results: Iterable[Json]) -> list[str]:
     """Of runs on GPUs where there are any, else of the interpreter's estimates; empty without either."""
     runs = [each for each in results if each.get("kind") == "tasks"]
@@ -47,6 +55,35 @@ def tasks_section(results: Iterable[Json]) -> list[str]:
     for run in measured or runs:
         parts += [*_head(run), "", *tasks_table(run["rows"]), ""]
     return parts
+
+
+def loop_section(results: Iterable[Json]) -> list[str]:
+    """What the loop of `refine` brings with a model, by how much it is told; of GPUs; empty without a run there."""
+    runs = [each for each in results if each.get("kind") == "refine_ablation" and each["times"] == "measured"]
+    return ["## The loop with a model", "", LOOP_INTRO, "", *loop_table(runs), ""] if runs else []
+
+
+def loop_table(runs: Sequence[Json]) -> list[str]:
+    """A writer a line."""
+    lines = [
+        "| writer, model | tasks | solved | pass@1 | pass@5 | answers | tokens read / written | seconds of answers | "
+        "latency / + profile / + suggestions |",
+        "|---" * 9 + "|",
+    ]
+    for run in runs:
+        writer, model, gains = run["writer"], run["model"], run["over_first_programs"]
+        told = [f"{model[name]:g}" if model.get(name) is not None else "-" for name in MODEL_FIGURES]
+        tokens = f"{model['prompt_tokens']:g} / {model['completion_tokens']:g}" if model else "-"
+        gained = " / ".join("-" if gain is None else f"{gain:.3f}x" for gain in gains.values())
+        name = ", ".join(filter(None, (writer["name"], writer["model"])))
+        seconds = f"{model['seconds']:g}" if model else "-"
+        lines.append(f"| {name} | {run['tasks']} | {' | '.join(told)} | {tokens} | {seconds} | {gained} |")
+    budgets = {
+        f"{run['device']['name']}, commit {run['commit']}: {run['budget']['candidates']} candidates and "
+        f"{run['budget']['seconds']:g} s a search, preset {run['budget']['preset'] or 'none'}"
+        for run in runs
+    }
+    return [*lines, "", *(f"{budget}." for budget in sorted(budgets))]
 
 
 def tasks_table(rows: Sequence[Json]) -> list[str]:
@@ -80,6 +117,12 @@ def _head(run: Json) -> list[str]:
     lines = [f"{told} {run['solved']} of {run['tasks']} tasks solved at every size that was asked for."]
     if run["sizes_left_out"]:
         lines.append(f"{run['sizes_left_out']} sizes were left out: what is right of them takes too long on the host.")
+    if gain := run.get("search_and_changes_over_starting"):
+        mutated, sizes = run["mutated_over_best"], run["sizes_that_were_changed"]
+        lines.append(
+            f"Tuner and mutation over the fastest starting program with the first values of its knobs: {gain:.2f}x at {sizes} "
+            f"sizes (geometric mean); of that mutation behind the tuner {mutated:.2f}x."
+        )
     if slower:
         lines.append(f"Below 0.9 of the best library's speed: {', '.join(slower)}.")
     return lines

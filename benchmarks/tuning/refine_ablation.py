@@ -2,20 +2,24 @@
 
     python -m benchmarks.tuning.refine_ablation --endpoint https://.../v1 --model NAME [--key-file FILE] [--tasks dot,sum,...]
         [--preset fsr] [--candidates 40] [--seconds 120] [--all-seconds S] [--device auto] [--out benchmarks/results]
+    python -m benchmarks.tuning.refine_ablation --policy FOLDER --preset fsr --at-once 30     # a model that vLLM serves in here
     python -m benchmarks.tuning.refine_ablation --writer mutate --candidates 24        # no model, which is told nothing: the control
 
 Each task at one size (the trial axes on the interpreter, where times are estimates of a model and no statement about a device; the
 middle published size on a GPU), each level with the same budget of candidates and seconds, the levels in another order for each
 task. A row is written as soon as it is there: a run that is cut off is taken up where it ended, on the same device and commit with
-the same writer. Every search begins with the same first programs; the gain is over the fastest of those.
+the same writer. Every search begins with the same first programs; the gain is over the fastest of those. With `--at-once` many
+searches share a model that answers many questions at a time; programs are still graded one batch after another. A model that
+runs on the GPU that grades disturbs what is timed: its writer's gains are rough, whether its programs pass is not.
 """
 
 import argparse
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import comb
 from pathlib import Path
@@ -30,14 +34,20 @@ from services.evaluator.devices import device_process
 from services.evaluator.jobs import Grader
 from services.evaluator.settings import EvaluatorSettings
 from services.generator.orders import KernelOrder
+from services.generator.policy.engine import Engine
+from services.generator.policy.folder import PolicyFolder
+from services.generator.policy.sampling import PolicySampler
 from services.generator.search import STRATEGIES, Sources, Standing
-from services.generator.search.grading import GradingLimits, graded
+from services.generator.search.grading import Evaluations, GradingLimits, graded
 from services.generator.search.standing import source_of
+from services.generator.service import policy_sampler
+from services.generator.settings import GeneratorSettings
 from services.generator.task import TuningTask
 from services.generator.writing import Writers
 from services.generator.writing.endpoint import Endpoint, EndpointOptions
-from services.generator.writing.model import ModelOptions
-from sparsesmith.errors import SparsesmithError
+from services.generator.writing.model import Model, ModelOptions
+from services.generator.writing.text import ChatPrompts, TextModel
+from sparsesmith.errors import SparsesmithError, Unavailable
 from sparsesmith.operations import Problem
 from sparsesmith.operations.catalogue import our_tasks
 from sparsesmith.prompts.brief import Gpu
@@ -86,46 +96,122 @@ def main() -> None:
         device, grader = process.description(), Grader(process, compiler)
         path = options.out / (device_folder(device) if device.kind == "cuda" else "cpu") / "refine-ablation.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = _rows_before(path, device, options)
-        for task, axes, level in _asked(options, device):
-            if time.monotonic() > end:
-                break
-            if any((row["task"], row["feedback"]) == (task, level) for row in rows):
-                continue
-            rows.append(asyncio.run(refined(grader, device, task, axes, level, options)))
-            print(json.dumps(rows[-1]), flush=True)
-            path.write_text(json.dumps(told(rows, device, options), indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({name: value for name, value in told(rows, device, options).items() if name != "rows"}, indent=1))
+        ablation = _Ablation(grader, device, options, path, _rows_before(path, device, options))
+        asyncio.run(ablation.run(end))
+    told_of = told(ablation.rows, device, options)
+    print(json.dumps({name: value for name, value in told_of.items() if name != "rows"}, indent=1))
+
+
+@dataclass
+class _Ablation:
+    """All searches of a run."""
+
+    grader: Grader
+    device: DeviceDescription
+    options: argparse.Namespace
+    path: Path
+    rows: list[dict[str, Any]]
+
+    async def run(self, end: float) -> None:
+        """`end`: no search is begun after it, on the monotonic clock."""
+        evaluations, places = Here(self.grader), asyncio.Semaphore(self.options.at_once)
+        async with _model(self.options) as model:
+
+            async def one(task: str, axes: Mapping[str, int], level: Feedback) -> None:
+                async with places:
+                    if time.monotonic() < end:
+                        self._keep(await refined(evaluations, self.device, task, axes, level, model, self.options))
+
+            known = [(row["task"], row["feedback"]) for row in self.rows]
+            asked = [each for each in _asked(self.options, self.device) if (each[0], each[2]) not in known]
+            await asyncio.gather(*(one(*each) for each in asked))
+
+    def _keep(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        print(json.dumps(row), flush=True)
+        result = told(self.rows, self.device, self.options)
+        self.path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+@asynccontextmanager
+async def _model(options: argparse.Namespace) -> AsyncIterator[Model | None]:
+    """Who is asked; None where the writer is no model."""
+    if options.endpoint:
+        endpoint = Endpoint(EndpointOptions(url=options.endpoint, model=options.model, key_file=options.key_file))
+        try:
+            yield endpoint
+        finally:
+            await endpoint.close()
+    elif options.policy is not None:
+        async with served(options) as model:
+            yield model
+    else:
+        yield None
+
+
+@asynccontextmanager
+async def served(options: argparse.Namespace) -> AsyncIterator[Model]:
+    """The language model of a folder, by vLLM in processes of its own, as the generator serves it. Raises Unavailable
+    where it does not start."""
+    settings = GeneratorSettings(
+        policy_dir=options.policy,
+        policy_kind="text",
+        max_prompt_tokens=options.prompt_tokens,
+        max_program_tokens=options.program_tokens,
+        engine_max_samples=options.engine_samples,
+        engine_gpu_memory_fraction=options.engine_memory,
+    )
+    folder = PolicyFolder(options.policy, "text")
+    sampler = policy_sampler(folder, settings)
+    assert isinstance(sampler.writer, ChatPrompts)
+
+    async def as_shipped(_: Engine) -> None:
+        sampler.writer.use_shipped()
+
+    began, serving = time.monotonic(), asyncio.create_task(sampler.host.run(as_shipped))
+    try:
+        await _started(sampler)
+        print(f"the engine serves after {time.monotonic() - began:.0f} s", flush=True)
+        yield TextModel(sampler, sampler.writer, folder.name, options.questions)
+    finally:
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+async def _started(sampler: PolicySampler) -> None:
+    waiting = asyncio.ensure_future(sampler.host.serving())
+    while not (await asyncio.wait({waiting}, timeout=0.5))[0]:
+        if sampler.is_broken:
+            waiting.cancel()
+            raise Unavailable("the engine did not start: see its words above", field="policy")
 
 
 async def refined(
-    grader: Grader,
+    evaluations: Evaluations,
     device: DeviceDescription,
     name: str,
     axes: Mapping[str, int],
     level: Feedback,
+    model: Model | None,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     """One task at one level."""
     task = _task(name, axes, level, options)
-    standing, evaluations = Standing(), list[Evaluation]()
+    standing, found = Standing(), list[Evaluation]()
     row: dict[str, Any] = {"task": name, "axes": dict(axes), "feedback": level}
-    endpoint = _endpoint(options)
     gpu = Gpu(device.architecture, num_sms=device.num_sms, copy_bandwidth_gbs=device.copy_bandwidth_gbs)
-    writers = Writers([] if endpoint is None else [endpoint], ModelOptions(gpu, options.history_characters))
+    writers = Writers([] if model is None else [model], ModelOptions(gpu, options.history_characters))
     batches = STRATEGIES["refine"](task, Sources(None, 8, 16, writers=writers), options.candidates, standing)
     try:
-        async for report in graded(batches, task, Here(grader), GradingLimits(2, PATIENCE_S), standing.lost):
+        async for report in graded(batches, task, evaluations, GradingLimits(2, PATIENCE_S), standing.lost):
             standing.add(report)
-            evaluations += report.evaluations
+            found += report.evaluations
     except SparsesmithError as error:
         row |= {"failed": error.message}
-    finally:
-        if endpoint is not None:
-            await endpoint.close()
-    first_us, best_us = _best_us(evaluations, first=True), _best_us(evaluations, first=False)
+    first_us, best_us = _best_us(found, first=True), _best_us(found, first=False)
     sources = [source.model_dump(mode="json") for source in standing.sources()]
-    written = written_of(evaluations)
+    written = written_of(found)
     row |= {"first_us": first_us, "best_us": best_us, "seconds": round(task.elapsed_s, 2), "sources": sources}
     return row | ({"written": written} if written else {})
 
@@ -228,18 +314,16 @@ def _task(name: str, axes: Mapping[str, int], level: Feedback, options: argparse
 
 
 def _writer(options: argparse.Namespace) -> dict[str, str]:
-    return {"name": "endpoint", "model": options.model} if options.endpoint else {"name": options.writer, "model": ""}
-
-
-def _endpoint(options: argparse.Namespace) -> Endpoint | None:
-    if not options.endpoint:
-        return None
-    return Endpoint(EndpointOptions(url=options.endpoint, model=options.model, key_file=options.key_file))
+    if options.endpoint:
+        return {"name": "endpoint", "model": options.model}
+    if options.policy is not None:
+        return {"name": "text", "model": options.policy.name}
+    return {"name": options.writer, "model": ""}
 
 
 def _levels(options: argparse.Namespace) -> tuple[Feedback, ...]:
     """A writer without a model is told nothing: one level is all there is."""
-    return LEVELS if options.endpoint else LEVELS[:1]
+    return LEVELS[:1] if _writer(options)["name"] == "mutate" else LEVELS
 
 
 def _asked(options: argparse.Namespace, device: DeviceDescription) -> Iterator[tuple[str, Mapping[str, int], Feedback]]:
@@ -266,7 +350,14 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--endpoint", default="", help="address of a model, up to /v1")
     parser.add_argument("--model", default="", help="as that address calls it")
     parser.add_argument("--key-file", type=Path, help="file with its key")
-    parser.add_argument("--writer", default="mutate", choices=("mutate",), help="where there is no address")
+    parser.add_argument("--policy", type=Path, help="folder of a language model that vLLM serves in here")
+    parser.add_argument("--prompt-tokens", type=int, default=6144, help="... its longest prompt")
+    parser.add_argument("--program-tokens", type=int, default=2048, help="... its longest answer")
+    parser.add_argument("--engine-samples", type=int, default=256, help="... answers that it writes at a time")
+    parser.add_argument("--engine-memory", type=float, default=0.1, help="... its share of the GPU's memory")
+    parser.add_argument("--questions", type=int, default=10, help="... that one search has under way")
+    parser.add_argument("--at-once", type=int, default=1, help="searches")
+    parser.add_argument("--writer", default="mutate", choices=("mutate",), help="where there is no model")
     parser.add_argument("--tasks", default=",".join(TASKS), help="names with commas between")
     parser.add_argument("--preset", default="", choices=("", "fsr"))
     parser.add_argument("--history-characters", type=int, default=24_000)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.measure.task_libraries import ROUTINES, tensors_of
-from benchmarks.measure.tasks import rows_kept, told, tuned
-from benchmarks.report.tasks import tasks_section
+from benchmarks.measure.tasks import bytes_of, over_starting, rows_kept, told, tuned
+from benchmarks.report.tasks import loop_section, tasks_section
 from services.evaluator.checking.draws import draw, kinds_of
 from services.evaluator.compiling.compiler import Compiler
 from services.evaluator.device import wrong_entries
@@ -123,3 +123,57 @@ def test_sizes_that_an_earlier_run_has_solved_are_kept_with_its_commit(tmp_path:
         json.dumps({"commit": "before", "device": {"name": DEVICE.name}, "rows": [solved, measured_again, unsolved]})
     )
     assert rows_kept(path, [make_row("dot", 8.0, 2.0, commit="now")], DEVICE) == [solved | {"commit": "before"}]
+
+
+def test_tuner_and_changes_are_held_against_the_fastest_starting_program() -> None:
+    rows = [
+        make_row("sum", 8.0, 2.0, starting={"us": 4.0}, mutated={"us": 1.0}),
+        make_row("dot", 8.0, 3.0, starting={"us": 2.0}, mutated={"us": 3.0}),
+        make_row("relu", 8.0, 3.0),
+    ]
+    assert over_starting(rows) == 2.0
+    assert over_starting(rows[2:]) is None
+    result = told(rows, DEVICE, OPTIONS)
+    assert (result["search_and_changes_over_starting"], result["sizes_that_were_changed"]) == (2.0, 2)
+    assert "2.00x at 2 sizes" in "\n".join(tasks_section([result]))
+
+
+def test_a_row_with_changes_names_the_fastest_starting_program_with_first_values_of_knobs() -> None:
+    settings = EvaluatorSettings(device="interpreter")
+    options = argparse.Namespace(candidates=2, seconds=30.0, mutants=2, most_operations=10**9)
+    with closing(device_process(settings)) as process, Compiler(1) as compiler:
+        process.start()
+        row = tuned(Grader(process, compiler), "copy", {"rows": 3, "cols": 37}, options, process.description())
+    assert row["starting"]["family"].startswith("copy_")
+    assert row["starting"]["us"] > 0
+    assert row["mutated"]["us"] <= row["best"]["us"]
+    assert bytes_of("copy", row["axes"]) == 2 * 4 * 3 * 37
+
+
+def test_the_report_tells_of_the_loop_where_it_was_measured() -> None:
+    run = {
+        "kind": "refine_ablation",
+        "times": "measured",
+        "device": DEVICE.model_dump(mode="json"),
+        "commit": "c0ffee",
+        "writer": {"name": "text", "model": "small"},
+        "budget": {"candidates": 66, "seconds": 90.0, "preset": "fsr"},
+        "tasks": 8,
+        "model": {
+            "solved": 0,
+            "pass_at_1": 0.0,
+            "pass_at_5": None,
+            "answers": 1200,
+            "prompt_tokens": 10,
+            "completion_tokens": 20,
+            "seconds": 4.5,
+        },
+        "over_first_programs": {"latency": 1.0, "profile": None, "suggestions": 1.25},
+        "rows": [],
+    }
+    control = {**run, "writer": {"name": "mutate", "model": ""}, "model": {}, "over_first_programs": {"latency": 1.5}}
+    text = "\n".join(loop_section([run, control]))
+    assert "| text, small | 8 | 0 | 0 | - | 1200 | 10 / 20 | 4.5 | 1.000x / - / 1.250x |" in text
+    assert "| mutate | 8 | - | - | - | - | - | - | 1.500x |" in text
+    assert "66 candidates and 90 s a search, preset fsr" in text
+    assert loop_section([{**run, "times": "estimated"}]) == []
