@@ -1,6 +1,6 @@
 """Equal bits, tried for long: deterministic searches over a suite, then each winner run again and again in fresh contexts.
 
-    python -m benchmarks.measure.determinism [--pack FILE] [--runs 1000] [--contexts 6] [--candidates 24] [--max-nnz 1e7]
+    python -m benchmarks.measure.determinism [--pack FILE ...] [--runs 1000] [--contexts 6] [--candidates 24] [--max-nnz 1e7]
         [--beside 1] [--seconds S]
 
 Every run is at addresses of its own, every context a process of its own on the device; all of a matrix's runs are on inputs
@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
@@ -250,17 +250,18 @@ def _nothing(name: str, pattern: Pattern) -> dict[str, Any]:
 
 
 def _patterns(options: argparse.Namespace) -> dict[str, Pattern]:
-    """Of a pack, else made here; up to the bound."""
+    """Of packs, one after the other, else made here; up to the bound."""
     if options.pack is None:
         return {name: each for name, each in named_patterns(options.nnz).items() if each.nnz <= options.max_nnz}
-    small = ((name, each) for name, each in read_pack(options.pack) if each.nnz <= options.max_nnz)
+    packed = chain.from_iterable(map(read_pack, options.pack))
+    small = ((name, each) for name, each in packed if each.nnz <= options.max_nnz)
     return dict(islice(small, options.matrices))
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", type=Path, help="patterns; without it six kinds are made")
-    parser.add_argument("--matrices", type=int, default=100, help="of the pack, at most")
+    parser.add_argument("--pack", type=Path, nargs="+", help="patterns; without it six kinds are made")
+    parser.add_argument("--matrices", type=int, default=100, help="of the packs, at most")
     parser.add_argument("--nnz", type=float, default=1e5, help="of the patterns that are made")
     parser.add_argument("--max-nnz", type=float, default=1e7)
     parser.add_argument("--runs", type=int, default=1000, help="in each context")
