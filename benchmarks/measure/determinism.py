@@ -1,11 +1,14 @@
 """Equal bits, tried for long: deterministic searches over a suite, then each winner run again and again in fresh contexts.
 
-    python -m benchmarks.measure.determinism [--pack FILE] [--runs 1000] [--contexts 6] [--candidates 24] [--max-nnz 1e7]
-        [--seconds S]
+    python -m benchmarks.measure.determinism [--pack FILE ...] [--runs 1000] [--contexts 6] [--candidates 24] [--max-nnz 1e7]
+        [--beside 1] [--seconds S]
 
 Every run is at addresses of its own, every context a process of its own on the device; all of a matrix's runs are on inputs
 that follow from one seed. A result file says of each matrix the kernel, its speed over the best deterministic routine, and
 how many runs gave other bits than the first: none is the promise. It is written after every matrix.
+
+With `--candidates 0` nothing is searched for: the kernel is what the cost model chooses, and there is no speed. Then nothing
+is timed, and `--beside` matrices may be run at once, each by a process of its own.
 """
 
 import argparse
@@ -14,11 +17,13 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from queue import Empty, Queue
 from typing import Any
 
 from benchmarks.measure.instant import candidate_of, named_patterns
@@ -40,7 +45,7 @@ from sparsesmith.operations import Problem
 from sparsesmith.program.atomics import is_ordered
 from sparsesmith.program.program import KernelProgram
 from sparsesmith.tuning.grid import grid_of_problem
-from sparsesmith.tuning.instant import Choice
+from sparsesmith.tuning.instant import Choice, choices
 from sparsesmith.tuning.models import CostModels
 from sparsesmith.tuning.tuner import Tuner, TuningLimits
 from sparsesmith_proto.evaluation import EvaluationJob
@@ -50,31 +55,78 @@ BATCH = 12
 RUNS_LIMIT_S = 300.0
 
 
-def main() -> None:
-    options = _options()
+def main(arguments: list[str] | None = None) -> None:
+    options = _options(arguments)
     end = time.monotonic() + options.seconds
     settings = EvaluatorSettings(_secrets_dir=os.environ.get("SPARSESMITH_SECRETS_DIR"))
     with closing(device_process(settings)) as process, Compiler(max(1, num_cores() - 1)) as compiler:
         device = process.start()
-        evaluator = Evaluator(process, compiler, CostModels(options.cost_model), options)
+        models = CostModels(options.cost_model)
         folder = options.out / ("cpu" if device.kind == "interpreter" else device_folder(device))
         rows: list[dict[str, Any]] = []
-        for name, pattern in _patterns(options).items():
-            if time.monotonic() > end:
-                return
-            try:
-                rows.append(evaluator.row(name, pattern))
-            except SparsesmithError as error:
-                rows.append({**_nothing(name, pattern), "failed": error.message})
-            print(rows[-1], flush=True)
+        if options.candidates == 0:
+            process.close()
+            found = _rows_beside(settings, compiler, models, options, device, end)
+        else:
+            found = _rows(Evaluator(process, compiler, models, options, device), _patterns(options).items(), end)
+        for row in found:
+            rows.append(row)
+            print(row, flush=True)
             _write(rows, device, options, folder)
+
+
+def _rows(evaluator: "Evaluator", patterns: Iterable[tuple[str, Pattern]], end: float) -> Iterator[dict[str, Any]]:
+    """None is begun after `end`, of time.monotonic."""
+    for name, pattern in patterns:
+        if time.monotonic() > end:
+            return
+        try:
+            yield evaluator.row(name, pattern)
+        except SparsesmithError as error:
+            yield {**_nothing(name, pattern), "failed": error.message}
+
+
+def _rows_beside(
+    settings: EvaluatorSettings,
+    compiler: Compiler,
+    models: CostModels,
+    options: argparse.Namespace,
+    device: DeviceDescription,
+    end: float,
+) -> Iterator[dict[str, Any]]:
+    """By as many threads as are asked for, each with processes of its own; in the order in which they are done."""
+    left, done = Queue[tuple[str, Pattern]](), Queue[dict[str, Any] | None]()
+    for each in _patterns(options).items():
+        left.put(each)
+
+    def work() -> None:
+        try:
+            with closing(device_process(settings)) as process:
+                for row in _rows(Evaluator(process, compiler, models, options, device), _taken(left), end):
+                    done.put(row)
+        finally:
+            done.put(None)
+
+    with ThreadPoolExecutor(options.beside) as threads:
+        running = [threads.submit(work) for _ in range(options.beside)]
+        for _ in running:
+            yield from iter(done.get, None)
+    for thread in running:
+        thread.result()
+
+
+def _taken(left: "Queue[tuple[str, Pattern]]") -> Iterator[tuple[str, Pattern]]:
+    """What no other thread has taken, until nothing is left."""
+    with suppress(Empty):
+        while True:
+            yield left.get_nowait()
 
 
 def _write(
     rows: Sequence[dict[str, Any]], device: DeviceDescription, options: argparse.Namespace, folder: Path
 ) -> None:
     """After every matrix: a run that is cut off leaves what it had."""
-    found = [row["speedup"] for row in rows if row["kernel"] is not None]
+    found = [row["speedup"] for row in rows if "speedup" in row]
     result = {
         "kind": "determinism",
         "device": device.model_dump(),
@@ -85,21 +137,29 @@ def _write(
         "matrices": len(rows),
         "runs": sum(row["runs"] for row in rows),
         "contexts": options.contexts,
+        "searched": options.candidates > 0,
         "differing": sum(row["differing"] for row in rows),
         "speedup_over_best_deterministic": geometric_mean([max(1.0, speedup) for speedup in found]) if found else None,
         "rows": rows,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "determinism.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    name = "determinism.json" if options.candidates else "determinism-chosen.json"
+    (folder / name).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 class Evaluator:
     """One device, whose contexts come and go."""
 
     def __init__(
-        self, process: DeviceProcess, compiler: Compiler, models: CostModels, options: argparse.Namespace
+        self,
+        process: DeviceProcess,
+        compiler: Compiler,
+        models: CostModels,
+        options: argparse.Namespace,
+        device: DeviceDescription,
     ) -> None:
         self._process = process
+        self._device = device
         self._compiler = compiler
         self._grader = Grader(process, compiler)
         self._models = models
@@ -110,6 +170,8 @@ class Evaluator:
             pattern=pattern.digest, operation="spmv", element_type=self._options.type, deterministic=True
         )
         problem = Problem(workload, pattern)
+        if self._options.candidates == 0:
+            return self._chosen_row(name, problem)
         best, baselines = self._best(problem)
         row = _nothing(name, pattern)
         if best is None or not isinstance(best.outcome, Passed):
@@ -124,10 +186,19 @@ class Evaluator:
             **tried,
         }
 
+    def _chosen_row(self, name: str, problem: Problem) -> dict[str, Any]:
+        assert problem.matrix is not None, "a product's problem has a matrix"
+        chosen = next(choices(problem, self._models.on(self._device.name), is_ordered), None)
+        row = _nothing(name, problem.matrix)
+        if chosen is None:
+            return row
+        candidate = candidate_of(chosen, "c0")
+        return row | {"kernel": candidate.origin.model_dump(), **self._tried(problem, chosen.instance.program)}
+
     def _best(self, problem: Problem) -> tuple[Evaluation | None, Baselines]:
         """The fastest that passed, and what it was timed beside."""
         options, held = self._options, HeldMatrix(problem.pattern, None)
-        cost = self._models.on(self._process.description().name)
+        cost = self._models.on(self._device.name)
         limits = TuningLimits(candidates=options.candidates)
         tuner, evaluations = Tuner(grid_of_problem(problem), cost, limits, is_ordered), list[Evaluation]()
         while batch := tuner.next_batch(BATCH):
@@ -152,7 +223,7 @@ class Evaluator:
         """Runs in fresh contexts, and those of them whose bits are others than the first context's."""
         program, seed = parse_text(text, problem.workload), secrets.randbits(128)
         assert isinstance(program, KernelProgram)
-        binary = self._compiler.compile(program.source, self._process.description().architecture)
+        binary = self._compiler.compile(program.source, self._device.architecture)
         assert isinstance(binary, Compiled)
         first, runs, differing, began, reasons = "", 0, 0, time.perf_counter(), list[str]()
         for _ in range(self._options.contexts):
@@ -179,28 +250,30 @@ def _nothing(name: str, pattern: Pattern) -> dict[str, Any]:
 
 
 def _patterns(options: argparse.Namespace) -> dict[str, Pattern]:
-    """Of a pack, else made here; up to the bound."""
+    """Of packs, one after the other, else made here; up to the bound."""
     if options.pack is None:
         return {name: each for name, each in named_patterns(options.nnz).items() if each.nnz <= options.max_nnz}
-    small = ((name, each) for name, each in read_pack(options.pack) if each.nnz <= options.max_nnz)
+    packed = chain.from_iterable(map(read_pack, options.pack))
+    small = ((name, each) for name, each in packed if each.nnz <= options.max_nnz)
     return dict(islice(small, options.matrices))
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", type=Path, help="patterns; without it six kinds are made")
-    parser.add_argument("--matrices", type=int, default=100, help="of the pack, at most")
+    parser.add_argument("--pack", type=Path, nargs="+", help="patterns; without it six kinds are made")
+    parser.add_argument("--matrices", type=int, default=100, help="of the packs, at most")
     parser.add_argument("--nnz", type=float, default=1e5, help="of the patterns that are made")
     parser.add_argument("--max-nnz", type=float, default=1e7)
     parser.add_argument("--runs", type=int, default=1000, help="in each context")
     parser.add_argument("--contexts", type=int, default=6)
-    parser.add_argument("--candidates", type=int, default=24)
+    parser.add_argument("--candidates", type=int, default=24, help="0: the cost model's choice, nothing timed")
+    parser.add_argument("--beside", type=int, default=1, help="matrices at once, where nothing is timed")
     parser.add_argument("--seconds", type=float, default=24 * 3600, help="no matrix is begun after this time")
     parser.add_argument("--type", choices=("float32", "float64"), default="float32")
     parser.add_argument("--cost-model", type=Path, default=ROOT / "models" / "cost-h200")
     parser.add_argument("--commit", help="of the code, where there is no git")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

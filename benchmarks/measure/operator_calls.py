@@ -3,7 +3,8 @@
     python -m benchmarks.measure.operator_calls [--calls 20000] [--turns 9]
 
 On a GPU: host time of a product of a small matrix (one launch) from C, on the default stream and on one of its own, from
-Python with `out=`, and of CuPy's own; scaled over plain products on the GPU; new values from the device in bytes a second. Without a GPU the
+Python with `out=`, of torch's operator (a new result each time) with torch's tensors, and of CuPy's own; scaled over plain
+products on the GPU; new values from the device in bytes a second. Without a GPU the
 driver is tests/operator/stand_in_driver.c, whose calls return at once: what is left is the library's own time, Python's
 way to it by ctypes, and `python_out`, a whole `matvec(x, out=y)` of torch's tensors with its checks. The least of `turns`
 means counts: on a busy machine many turns of few calls.
@@ -192,6 +193,24 @@ def _python_us(matrix: Any, native: NativeOperator, calls: int, turns: int) -> f
     return min(_us_a_call(lambda: operator.matvec(x, out=y), calls, lambda: None) for _ in range(turns))
 
 
+def _torch_us(operator: Operator, device: str, turns: int, wait: Callable[[], None]) -> dict[str, float]:
+    """Of torch's tensors: with `out=`, by torch's operator, and by it with a gradient to come. Nothing without torch."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    from sparsesmith.torch import product
+
+    x, y = (torch.zeros(2000, device=device) for _ in range(2))
+    traced = torch.zeros(2000, device=device, requires_grad=True)
+    calls: dict[str, Callable[[], Any]] = {
+        "torch_out": lambda: operator.matvec(x, out=y),
+        "torch_op": lambda: product(operator, x),
+        "torch_op_traced": lambda: product(operator, traced),
+    }
+    return {name: min(_us_a_call(call, _IN_FLIGHT, wait) for _ in range(turns)) for name, call in calls.items()}
+
+
 class _OnTheStandIn(HostBackend):
     """Products of tensors of the host, which is the stand-in's device, through the C library; the current device and its
     stream are asked for in functions that know them."""
@@ -244,6 +263,7 @@ def _on_the_gpu(turns: int) -> dict[str, Any]:
     x, y = cupy.zeros(2000, "float32"), cupy.zeros(2000, "float32")
     python = {
         "python_out": min(_us_a_call(lambda: operator.matvec(x, out=y), _IN_FLIGHT, wait) for _ in range(turns)),
+        **_torch_us(operator, "cuda", turns, wait),
         "cupy": min(_us_a_call(lambda: theirs @ x, _IN_FLIGHT, wait) for _ in range(turns)),
     }
     operator = _operator(large)

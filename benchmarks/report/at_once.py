@@ -60,11 +60,15 @@ def builder_lines(result: Json) -> list[str]:
 
 def determinism_lines(result: Json) -> list[str]:
     """How often bits differed, and what the promise costs."""
-    return [
-        f"{result['runs']:,} runs of {result['matrices']} matrices' winners, in {result['contexts']} processes each: "
-        f"{result['differing']} gave other bits than the first. Speed over the best deterministic routine: "
-        f"{result['speedup_over_best_deterministic']:.2f}x in geometric mean."
+    whose = "winners" if result.get("searched", True) else "kernels that the cost model chose"
+    words = [
+        f"{result['runs']:,} runs of {result['matrices']} matrices' {whose}, in {result['contexts']} processes each: "
+        f"{result['differing']} gave other bits than the first."
     ]
+    if result["speedup_over_best_deterministic"] is not None:
+        speed = result["speedup_over_best_deterministic"]
+        words.append(f"Speed over the best deterministic routine: {speed:.2f}x in geometric mean.")
+    return [" ".join(words)]
 
 
 def _range(rows: Sequence[Json], key: str) -> str:

@@ -63,7 +63,8 @@ EVIDENCE = {
     ),
     "determinism": (
         "Equal bits",
-        "Winners of searches with `deterministic=true`, run again at addresses of their own in fresh processes.",
+        "Winners of searches with `deterministic=true`, or what the cost model chooses so, run again at addresses of their own in "
+        "fresh processes.",
     ),
     "transposed_products": (
         "Products with the transpose",

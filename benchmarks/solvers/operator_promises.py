@@ -1,14 +1,15 @@
 """What docs/operator.md promises of an operator, on a GPU: alpha and beta at the price of reading y, a captured graph that
-is replayed a million times with the same bits, SciPy's solvers to ten digits, a product inside JAX's jit.
+is replayed a million times with the same bits, SciPy's solvers to ten digits, a product inside JAX's jit and PETSc's solvers.
 
-    python -m benchmarks.solvers.operator_promises [--rows scaled replays solvers jax] [--names A B] [--types float32 float64]
+    python -m benchmarks.solvers.operator_promises [--rows scaled replays solvers jax petsc] [--names A B] [--types float32 float64]
         [--replays 10000] [--side 300] [--candidates 64] [--seconds S]
 
 `scaled`: for each matrix y = A x, y = alpha A x + beta y and, as one does without, y = A x and a kernel that adds, by the
 tuned kernel, in turns, warm and cold; `bytes_over_plain` is what has to be moved for the second over what for the first.
 `replays`: a graph of 100 products (a kernel tuned with `deterministic`), so many times; where there is no graph, so many calls.
 `solvers`: cg, gmres and svds of scipy.sparse.linalg with the operator and with the matrix, on vectors of the host. `jax`: a
-call of a compiled function, and a product of a hundred in one, beside BCOO. The result file is written after every row and
+call of a compiled function, and a product of a hundred in one, beside BCOO. `petsc`: an iteration of its conjugate gradients by
+the operator and by PETSc's own matrix, the vectors on the host (left out where petsc4py is not installed). The result file is written after every row and
 gone on with. Without a GPU the interpreter searches and SciPy multiplies on the host: times that nobody measures.
 """
 
@@ -17,6 +18,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import cached_property, partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -24,12 +26,13 @@ from scipy.sparse import linalg
 
 from benchmarks.matrices.generated import stencil_2d
 from benchmarks.matrices.suites import Source, example_sources, generated_sources
+from benchmarks.solvers.linear_solvers import positive_definite
 from benchmarks.solvers.products import Arrays
 from benchmarks.solvers.row_files import Row, RowFile
 from benchmarks.solvers.transposed_products import of_best_kernel
 from benchmarks.solvers.tuned_here import TunedHere, add_tuning, tuned_here
 from sparsesmith.elements import ELEMENTS
-from sparsesmith.matrix.pattern import Pattern
+from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith.operator import Operator
 from sparsesmith_proto.api import TunedAnswer
@@ -39,7 +42,10 @@ from sparsesmith_proto.message import ElementType
 PRODUCTS_A_GRAPH = 100
 LOOKS = 10
 """At the bits, spread over the replays."""
-ROWS = ("scaled", "replays", "solvers", "jax")
+ROWS = ("scaled", "replays", "solvers", "jax", "petsc")
+PETSC_ITERATIONS = 200
+PETSC_LIMIT = 1e-6
+"""Relative, of solutions after as many iterations: sums are added in other orders."""
 NAMES = ("stencil2d5_1000", "fem3_500", "banded_1000000_8", "uniform_1000000_16", "power_law_1000000")
 
 
@@ -69,7 +75,7 @@ class Promises:
             for name in self._options.names
             for kind in self._options.types
         }
-        others = {"replays": self._replays, "solvers": self._solvers, "jax": self._jax}
+        others = {"replays": self._replays, "solvers": self._solvers, "petsc": self._petsc, "jax": self._jax}
         chosen = {name: row for name, row in others.items() if name in self._options.rows}
         return (scaled if "scaled" in self._options.rows else {}) | chosen
 
@@ -209,6 +215,52 @@ class Promises:
             times.append(time.perf_counter() - started)
         return min(times) / products * 1e6
 
+    def _petsc(self) -> Row:
+        """Raises ArithmeticError where the two solutions are not the same to six digits."""
+        from petsc4py import PETSc
+
+        from sparsesmith.petsc import matrix as petsc_matrix
+
+        own = positive_definite(stencil_2d(self._options.side, 5))
+        operator = self._operator(pattern_from_scipy(own), "float64", own)
+        places = own.indptr.astype(PETSc.IntType), own.indices.astype(PETSc.IntType)
+        sides = {
+            "operator": petsc_matrix(operator),
+            "petsc": PETSc.Mat().createAIJ(own.shape, csr=(*places, own.data), comm=PETSc.COMM_SELF),
+        }
+        b = np.random.default_rng(1).standard_normal(own.shape[0])
+        times, found = {}, {}
+        for side, products in sides.items():
+            times[side], found[side] = self._us_of_petsc(PETSc, products, b)
+        apart = _difference(found["operator"], found["petsc"])
+        if not apart < PETSC_LIMIT:
+            raise ArithmeticError(f"solutions of PETSc's and the operator's products differ by {apart:.2g}")
+        return {
+            "nnz": operator.nnz,
+            "petsc": ".".join(map(str, PETSc.Sys.getVersion())),
+            "on_gpu": self._arrays.is_on_gpu,
+            "vectors": "host",
+            "us_an_iteration": times,
+            "apart": apart,
+            "limit": PETSC_LIMIT,
+        }
+
+    def _us_of_petsc(self, petsc: Any, products: Any, b: Any) -> tuple[float, Any]:
+        """Of an iteration, the least of some solutions of so many iterations each, and where they end."""
+        solver = petsc.KSP().create(petsc.COMM_SELF)
+        solver.setOperators(products)
+        solver.setType("cg")
+        solver.getPC().setType("jacobi")
+        solver.setTolerances(rtol=0, atol=0, divtol=1e300, max_it=PETSC_ITERATIONS)
+        right, x = (petsc.Vec().createWithArray(each, comm=petsc.COMM_SELF) for each in (b.copy(), np.zeros_like(b)))
+        seconds = []
+        for _ in range(1 + self._options.turns):
+            x.set(0)
+            started = time.perf_counter()
+            solver.solve(right, x)
+            seconds.append(time.perf_counter() - started)
+        return min(seconds) / max(1, solver.getIterationNumber()) * 1e6, x.getArray().copy()
+
     def _operator(
         self, pattern: Pattern, element_type: ElementType, matrix: Any = None, *, deterministic: bool = False
     ) -> Operator:
@@ -264,9 +316,14 @@ def _summary(rows: list[Row]) -> Row:
     return {"largest_scaled_over_bytes": max(row["scaled_over_plain"] / row["bytes_over_plain"] for row in scaled)}
 
 
+def _rows_here() -> list[str]:
+    """All; PETSc, which has no wheels, where it is installed."""
+    return [row for row in ROWS if row != "petsc" or find_spec("petsc4py") is not None]
+
+
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=_rows_here())
     parser.add_argument(
         "--names", nargs="+", default=list(NAMES), help="matrices of `scaled`: generated ones, examples"
     )

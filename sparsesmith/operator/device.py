@@ -23,12 +23,26 @@ from sparsesmith.artifacts.launcher import (
     stream_of,
     values_of,
 )
+from sparsesmith.errors import Conflict
 from sparsesmith.operator.arrays import address_of, apart, kind_of, place_of, refused
 from sparsesmith.operator.backend import BoundProduct, OneWay, Scale
 from sparsesmith.operator.directions import Order, is_of_stored, plain_program, transposed_matrix, transposed_workload
 from sparsesmith.operator.native.products import NativeProducts, native_products, shared_products
 from sparsesmith.operator.parts import NO_PARTS, Parts
 from sparsesmith_proto.kernel import Workload
+
+DEFAULT_STREAMS = (0, 1)
+"""That of the driver, which cannot be captured and must not be asked about it while another one is."""
+
+
+def refuse_in_a_capture(x: Any, cupy: Any, what: str) -> None:
+    """Raises Conflict where the stream that products with x go to is being captured: what a first product makes is
+    memory and machine code, which no graph can hold."""
+    with stream_of(x, cupy):
+        stream = cupy.cuda.get_current_stream()
+    if stream.ptr not in DEFAULT_STREAMS and stream.is_capturing():
+        reason = f"this first product with {what} is being captured: multiply with {what} once before the capture"
+        raise Conflict(f"operator: {reason}", field="operator", value="capturing", limit="one product before")
 
 
 @dataclass(frozen=True)
@@ -41,12 +55,20 @@ class Tuned:
 
 
 class DeviceBackend:
-    """Implements Backend, on the device that is current when it is made. Raises Unavailable without CuPy or a GPU."""
+    """Implements Backend, on the device that is current when it is made, for a first product with `x`. Raises
+    Unavailable without CuPy or a GPU, Conflict where that product is being captured."""
 
     def __init__(
-        self, matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts, backward: Tuned | None = None
+        self,
+        matrix: scipy.sparse.csr_matrix,
+        tuned: Tuned,
+        parts: Parts,
+        backward: Tuned | None = None,
+        x: Any = None,
     ) -> None:
         self._cupy = import_cupy()
+        if x is not None:
+            refuse_in_a_capture(x, self._cupy, "A")
         self._device = self._cupy.cuda.Device()
         self._workload = tuned.workload
         self._is_fixed = tuned.program is not None and tuned.workload.values is not None
@@ -61,7 +83,7 @@ class DeviceBackend:
 
     def product(self, x: Any, out: Any, scale: Scale, *, transposed: bool) -> Any:
         """See Backend.product."""
-        launcher = self._backward.products if transposed else self._forward
+        launcher = self._way(x, transposed)
         direct = self._direct(launcher, x)
         if direct is not None and out is not None and _is_on_a_gpu(x):
             return self.bound(x, out, transposed=transposed)(x, out, scale)
@@ -83,7 +105,7 @@ class DeviceBackend:
     def bound(self, x: Any, out: Any, *, transposed: bool) -> BoundProduct:
         """See Backend.bound. Where the kernel takes them as they are: addresses and the current stream of x's kind are
         all that is asked for in a call."""
-        direct = self._direct(self._backward.products if transposed else self._forward, x)
+        direct = self._direct(self._way(x, transposed), x)
         if direct is None or not _is_on_a_gpu(x):
             return apart(partial(self.product, transposed=transposed))
         here, device = self._device.id, self._device
@@ -99,6 +121,14 @@ class DeviceBackend:
                 return run(x, out, scale)
 
         return product
+
+    def _way(self, x: Any, transposed: bool) -> OneWay:
+        """Raises Conflict where A^T would be made in a capture."""
+        if not transposed:
+            return self._forward
+        if "_backward" not in self.__dict__:
+            refuse_in_a_capture(x, self._cupy, "A^T")
+        return self._backward.products
 
     def _direct(self, launcher: OneWay, x: Any) -> NativeProducts | None:
         """What runs through the C library, where x has as many columns as the kernel takes at once."""

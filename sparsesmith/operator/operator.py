@@ -520,9 +520,9 @@ def backend_for(
     x: Any, matrix: scipy.sparse.csr_matrix, tuned: Tuned, parts: Parts = NO_PARTS, backward: Tuned | None = None
 ) -> Backend:
     """On the current GPU; without CuPy or a GPU SciPy's, which a RuntimeWarning says. Raises Unavailable where x lies
-    on a GPU all the same, and for other operations than products."""
+    on a GPU all the same, and for other operations than products; Conflict in a capture."""
     try:
-        return DeviceBackend(matrix, tuned, parts, backward)
+        return DeviceBackend(matrix, tuned, parts, backward, x)
     except Unavailable as error:
         if getattr(x, "is_cuda", False):
             raise

@@ -190,6 +190,7 @@ def test_epochs_of_a_network_are_timed_and_learn_as_pygs_own(tmp_path: Path) -> 
 
 def test_what_is_promised_of_an_operator_is_measured(tmp_path: Path) -> None:
     quick = ["--candidates", "2", "--turns", "1", "--replays", "10", "--side", "12", "--types", "float64"]
+    quick += ["--rows", "scaled", "replays", "solvers", "jax"]
     operator_promises.main([*quick, "--names", "jagmesh7", "--out", str(tmp_path)])
     found = {row["name"]: row for row in rows(tmp_path / "cpu" / "operator-promises.json")}
     assert list(found) == ["scaled-jagmesh7-float64", "replays", "solvers", "jax"]
@@ -203,10 +204,19 @@ def test_what_is_promised_of_an_operator_is_measured(tmp_path: Path) -> None:
     assert max(side["error_of_vjp"] for side in found["jax"]["sides"].values()) < 1e-6
 
 
+def test_petscs_iterations_are_shown_by_both_products() -> None:
+    times = {"operator": 100.25, "petsc": 400.5}
+    row = {"name": "petsc", "nnz": 4000, "petsc": "3.26.1", "vectors": "host", "us_an_iteration": times, "apart": 1e-9}
+    assert promise_lines({"rows": [row]})[-1] == (
+        "- PETSc 3.26.1's conjugate gradients, 4,000 nonzeros, vectors on the host: an iteration 100.2 us by the "
+        "operator, 400.5 us by PETSc's own matrix there; solutions 1.0e-09 apart"
+    )
+
+
 def test_what_a_call_costs_is_shown_beside_its_aim() -> None:
     result = {
         "us_a_call": {"c": 2.5, "ctypes": 5.25},
-        "python_us_a_call": {"python_out": 8.5},
+        "python_us_a_call": {"python_out": 8.5, "torch_op": 11.5, "torch_op_traced": 20.0},
         "scaled_over_plain": 1.04,
         "update_values_copied": {"us": 40.0, "gbs": 2000.4},
         "update_values_gathered": {"us": 100.0, "gbs": 1200.0},
@@ -215,6 +225,8 @@ def test_what_a_call_costs_is_shown_beside_its_aim() -> None:
     shown = call_lines(result)
     assert "| from C | **2.50** | <= 3 |" in shown and "| by ctypes, addresses given | 5.25 | - |" in shown
     assert "| `matvec(x, out=y)` | 8.50 | <= 8 |" in shown
+    assert "| torch's operator `sparsesmith::product`, a new result each | **11.50** | <= 12 |" in shown
+    assert "| the same, x requires a gradient | 20.00 | - |" in shown
     assert shown[-2].startswith("- alpha A x + beta y over A x, 10,000,000 nonzeros: **1.040** ")
     assert (
         ": 40.0 us where the format has CSR's order (the driver's copy, 2,000 GB/s read and written); 100.0 us "

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 import sparsesmith
-from sparsesmith.errors import InvalidInput
+from sparsesmith.errors import Conflict, InvalidInput
 from sparsesmith.operator import Operator
 from sparsesmith.program.starting import starting_formats, starting_program
 from tests.artifacts.answers import CSR_PROGRAM, make_matrix, make_report
@@ -84,6 +84,26 @@ def test_a_captured_graph_multiplies_with_new_values() -> None:
         graph.launch(stream)
         stream.synchronize()
     close(y, 3 * (MATRIX @ x.get()))
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_a_capture_without_a_product_before_is_refused_and_leaves_the_operator_whole(is_transposed: bool) -> None:
+    cupy = pytest.importorskip("cupy")
+    operator = Operator(make_report(MATRIX), MATRIX)
+    x, y = arrays(200), cupy.full(300, np.nan, "float32")
+    if is_transposed:
+        operator @ x  # One direction says nothing of the other.
+        operator, x, y = operator.T, arrays(300), cupy.full(200, np.nan, "float32")
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.runtime.deviceSynchronize()
+    with stream:
+        stream.begin_capture()
+        with pytest.raises(Conflict, match="once before the capture") as caught:
+            operator.matvec(x, out=y)
+        stream.end_capture()
+    assert caught.value.field == "operator" and bool(cupy.isnan(y).all())
+    expected = (MATRIX.T if is_transposed else MATRIX) @ x.get()
+    close(operator.matvec(x, out=y), expected)
 
 
 def test_a_plain_product_with_out_allocates_nothing() -> None:
