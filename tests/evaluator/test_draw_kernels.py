@@ -1,7 +1,7 @@
 """The kernels that draw inputs and compute references on a GPU, run on the interpreter against NumPy and SciPy."""
 
 import re
-from itertools import pairwise
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from services.evaluator.checking.draws import TINY, WIDE_DECADES, column_sizes, smallest_column
+from services.evaluator.checking.draws import LARGEST_COLUMN, TINY, WIDE_DECADES, column_sizes, smallest_column
 from services.evaluator.cuda.changes import accuracy
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
 from sparsesmith.cuda.nvrtc import Nvrtc, find_library
@@ -183,32 +183,53 @@ def test_the_reference_and_its_bound_are_those_of_scipy(
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 @pytest.mark.parametrize("num_dense_cols", [1, 3])
-def test_a_mixed_draw_has_rows_of_three_kinds_and_columns_of_four_sizes(
+def test_a_mixed_draw_has_rows_of_four_kinds_and_columns_of_five_sizes(
     module: PtxModule, element_type: ElementType, num_dense_cols: int
 ) -> None:
     pattern = pattern_from_scipy(scipy.sparse.random(400, 200, 0.1, random_state=np.random.default_rng(2)))
     values = np.ones(pattern.nnz, dtype_of(element_type))
     dense = np.ones(200 * num_dense_cols, dtype_of(element_type))
-    smallest = smallest_column(element_type)
-    run(module, f"mix_columns_{element_type}", 1, output("dense", dense), 200, num_dense_cols, STREAM, *KEY, smallest)
+    dense.reshape(200, num_dense_cols)[::2] = -1
+    tiny, smallest, largest = TINY[element_type], smallest_column(element_type), LARGEST_COLUMN[element_type]
+    sizes_of = (STREAM, *KEY, smallest, largest)
+    run(module, f"mix_columns_{element_type}", 1, output("dense", dense), 200, num_dense_cols, *sizes_of)
     run(
         module, f"mix_rows_{element_type}", 1, constant("row_offsets", pattern.row_offsets),
-        constant("col_indices", pattern.col_indices), output("values", values), pattern.num_rows, STREAM, *KEY,
-        TINY[element_type], smallest,
+        constant("col_indices", pattern.col_indices), output("values", values), constant("dense", dense),
+        pattern.num_rows, num_dense_cols, *sizes_of, tiny,
         check_races=element_type in WIDE_TYPES,  # Two numbers of 16 bits are one word to the interpreter.
     )  # fmt: skip
-    sizes = dense.reshape(200, num_dense_cols)[:, 0].astype(np.float64)
-    assert sorted(set(sizes)) == sorted(set(column_sizes(element_type)))
-    assert 80 < (sizes == 1).sum() < 120
-    wide = values.astype(np.float64)
-    rows = [wide[start:end] for start, end in pairwise(pattern.row_offsets) if end > start]
-    columns = [pattern.col_indices[start:end] for start, end in pairwise(pattern.row_offsets) if end > start]
-    plain = [row for row in rows if np.all(row == 1)]
-    single = [row for row in rows if np.sum(row == TINY[element_type]) == row.size - 1 and row.max() == 1]
-    even = [row for row, of_row in zip(rows, columns, strict=True) if np.allclose(row * sizes[of_row], min(sizes))]
-    assert 150 < len(plain) < 250
-    assert 60 < len(single) < 140
-    assert 60 < len(even) < 140
+    met = dense.reshape(200, num_dense_cols)[:, 0].astype(np.float64)
+    sizes = abs(met)
+    assert set(sizes) == set(column_sizes(smallest, largest))
+    assert 80 < (sizes == 1).sum() < 140
+    kinds = Counter(
+        kind_of_row(values[entries].astype(np.float64), met[pattern.col_indices[entries]], smallest, tiny)
+        for entries in map(slice, pattern.row_offsets[:-1], pattern.row_offsets[1:])
+        if entries.stop > entries.start
+    )
+    assert 60 < kinds["even"] < 140
+    assert 150 < kinds["plain"] < 250
+    if largest > 1:
+        assert 25 < kinds["single"] < 75
+        assert 25 < kinds["outweighing"] < 85
+    else:
+        assert 60 < kinds["single"] < 140
+    assert kinds.total() == sum(kinds[kind] for kind in ("even", "plain", "single", "outweighing"))
+
+
+def kind_of_row(values: npt.NDArray[Any], met: npt.NDArray[Any], smallest: float, tiny: float) -> str:
+    """Of a row whose values were ones, and x as large as its columns."""
+    products = values * met
+    if np.allclose(products, smallest, rtol=1e-6, atol=0):
+        return "even"
+    largest = np.maximum(abs(met), 1)
+    if np.array_equal(values * largest, np.ones(values.size)):
+        return "plain"
+    light = np.sort(values * largest)[:-1]
+    if np.array_equal(light, np.full(light.size, tiny)):
+        return "single"
+    return "outweighing" if np.sum(values == tiny) == values.size - 1 else "unknown"
 
 
 def test_no_reference_takes_a_subnormal_value_for_zero(ptx: str) -> None:

@@ -1,10 +1,14 @@
 """Inputs and references that kernels are checked with."""
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import scipy.sparse
 
 from services.evaluator.checking.draws import FULL_CHECK, choose_draws, draw, kinds_of, most_draws, system_generator
+from services.evaluator.device import Draw
 from sparsesmith.matrix.pattern import Pattern, pattern_from_scipy
 from sparsesmith.matrix.values import fixed_values
 from sparsesmith.operations import Problem
@@ -25,6 +29,29 @@ def make_workload(
     return Workload(
         pattern=pattern.digest, operation=operation, element_type=element_type, num_dense_cols=num_dense_cols
     )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A nonzero as a program comes to it."""
+
+    value: float
+    met: float
+    """The entry of x."""
+    sum_before: float
+    largest: float
+    """Of the values of its row."""
+    is_last: bool
+
+
+def entries_of(pattern: Pattern, held: Draw, row: int) -> Iterator[Entry]:
+    entries = slice(pattern.row_offsets[row], pattern.row_offsets[row + 1])
+    values = held.values[entries].astype(np.float64)
+    met = held.dense[pattern.col_indices[entries]].astype(np.float64)
+    sums = np.cumsum(values * met)
+    for place, (value, other) in enumerate(zip(values, met, strict=True)):
+        before = sums[place - 1] if place else 0.0
+        yield Entry(value, other, before, abs(values).max(), place + 1 == values.size)
 
 
 @pytest.mark.parametrize("name", ALL_DRAWS)
@@ -133,6 +160,38 @@ def test_products_left_out_of_a_long_row_are_outside_the_bound_of_integers(num_l
 
     assert is_wrong("integers")
     assert not is_wrong("uniform")
+
+
+OMISSIONS: dict[str, Callable[[Entry], bool]] = {
+    "beside a large sum": lambda entry: abs(entry.value) < 2.0**-48 * abs(entry.sum_before),
+    "of tiny values": lambda entry: abs(entry.value) < 2.0**-40,
+    "tiny beside the largest of the row": lambda entry: abs(entry.value) < 2.0**-20 * entry.largest,
+    "of small entries of x": lambda entry: abs(entry.met) < 2.0**-10,
+    "the last of each row": lambda entry: entry.is_last,
+    "the last, where tiny": lambda entry: entry.is_last and abs(entry.value) < 2.0**-30 * abs(entry.sum_before),
+    "the last, unless whole": lambda entry: entry.is_last and entry.value != np.rint(entry.value),
+}
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+@pytest.mark.parametrize("left_out", OMISSIONS)
+def test_products_left_out_are_outside_the_bound_of_mixed_inputs(left_out: str, element_type: ElementType) -> None:
+    pattern = pattern_from_scipy(scipy.sparse.random(300, 300, 0.05, random_state=7))
+    held = draw("mixed", Problem(make_workload(pattern, element_type=element_type), pattern), system_generator())
+    results = [
+        sum(entry.value * entry.met for entry in entries_of(pattern, held, row) if not OMISSIONS[left_out](entry))
+        for row in range(pattern.num_rows)
+    ]
+    assert np.any(abs(results - held.reference) > held.bound)
+
+
+def test_a_share_of_a_long_row_left_out_is_outside_the_bound_of_rows_that_are_evened_out() -> None:
+    rows = pattern_from_scipy(scipy.sparse.csr_array(np.ones((48, 100_000), np.int8)))
+    held = draw("mixed", Problem(make_workload(rows), rows), system_generator())
+    products = held.values.reshape(48, -1).astype(np.float64) * held.dense.astype(np.float64)
+    is_even = np.all(products >= 0, axis=1) & (products.max(axis=1) < held.magnitude / 100)
+    assert is_even.any()
+    assert np.all(abs(products[is_even, -1000:].sum(axis=1)) > held.bound[is_even])
 
 
 @pytest.mark.parametrize(("num_products", "exact"), [(1_800_000, True), (6_000_000, False)])

@@ -9,9 +9,11 @@ products of a long row left out (integers: exact).
 A program that tells the kind by some of its entries must not find one that it may treat lightly. So the first draw, on
 which programs are also timed, is `mixed`: nothing but uniform numbers in [-1, 1] to anybody who looks at some of them,
 but columns of x differ in size, a quarter of the rows has values that make up for it (an entry of x rounded to few
-bits where it is small is seen there), and in another quarter one product is all of the sum (rounding it is seen). An
-eighth of the columns are as small as the values that do not count in such a sum: there, and where values make up for
-it, the same small numbers are all that there is, so that neither they nor the entries that they meet may be left out.
+bits where it is small is seen there, and so are products that were left out: all have one sign), and in an eighth one
+product is all of the sum (rounding it is seen). An eighth of the columns are as small as the values that do not count
+in such a sum: there, and where values make up for it, the same small numbers are all that there is, so that neither
+they nor the entries that they meet may be left out. Another eighth are so large that the smallest values count there,
+whatever the sum before them: in another eighth of the rows, which look as if one product were all.
 """
 
 import os
@@ -187,8 +189,12 @@ def _drawn(name: str, problem: Problem, generator: np.random.Generator) -> Array
         return (own or GENERAL[name])(problem, generator)
     (given,) = operands_with_role(problem.operation, "input", "inout")
     shape = given.shape(problem.sizes)
-    values, dense = _DRAWS[name](problem.pattern, shape, problem.element_type, generator)
-    return {VALUES: values, given.name: dense if problem.values is None else dense * dense_scale(problem.values)}
+    if problem.values is None:
+        values, dense = _DRAWS[name](problem.pattern, shape, problem.element_type, generator)
+        return {VALUES: values, given.name: dense}
+    fit = _mixed_of_fixed if name == MIXED else _DRAWS[name]
+    _, dense = fit(problem.pattern, shape, problem.element_type, generator)
+    return {VALUES: problem.values.array, given.name: dense * dense_scale(problem.values)}
 
 
 def _rounded(problem: Problem, drawn: Arrays) -> Arrays:
@@ -255,9 +261,13 @@ def smallest_column(element_type: ElementType) -> float:
     return TINY[element_type] or _SMALL_COLUMN
 
 
-def column_sizes(element_type: ElementType) -> tuple[float, ...]:
+LARGEST_COLUMN: dict[ElementType, float] = {"float32": 2.0**50, "float64": 2.0**80, "float16": 1.0, "bfloat16": 2.0**50}
+"""Size of the largest columns of a mixed draw: the tiny values show there. Fixed values cannot make up for them: 1."""
+
+
+def column_sizes(smallest: float, largest: float) -> tuple[float, ...]:
     """Of the columns of a mixed draw, each as often."""
-    return (1.0, 1.0, 1.0, 1.0, 2.0**-7, 2.0**-7, _SMALL_COLUMN, smallest_column(element_type))
+    return (1.0, 1.0, 1.0, 1.0, 2.0**-7, _SMALL_COLUMN, smallest, largest)
 
 
 WIDE_DECADES: dict[ElementType, float] = {"float32": 6, "float64": 6, "float16": 2, "bfloat16": 6}
@@ -268,20 +278,57 @@ LARGEST_RESULT: dict[ElementType, float] = {"float16": 2.0**14}
 
 
 def mixed(pattern: Pattern, shape: Shape, element_type: ElementType, generator: np.random.Generator) -> Pair:
-    """See above: rows of three kinds (evened out, one product, and as they are), columns of four sizes."""
-    values, dense = _uniform(pattern, shape, element_type, generator)
-    sizes = generator.choice(column_sizes(element_type), pattern.num_cols)
-    dense *= sizes.reshape((-1,) + (1,) * (len(shape) - 1))
-    kinds = np.repeat(generator.integers(0, 4, pattern.num_rows), pattern.row_lengths)
-    is_even, is_single = kinds == 0, kinds == 1
-    values[is_even] *= smallest_column(element_type) / sizes[pattern.col_indices[is_even]]
-    is_kept = np.zeros(pattern.nnz, dtype=bool)
+    """See above: rows of four kinds (evened out, one product, one that outweighs all but the largest columns, and as
+    they are), columns of five sizes. Large columns are made up for in all others."""
+    values = generator.uniform(-1, 1, pattern.nnz)
+    smallest, largest = smallest_column(element_type), LARGEST_COLUMN[element_type]
+    sizes, dense = _mixed_columns(pattern, shape, (smallest, largest), generator)
+    of_entry = sizes[pattern.col_indices]
+    is_even, has_one, is_outweighing = _shared_out(pattern, generator)
+    is_kept = _one_of_each_row(pattern, generator)
+    is_light = has_one & ~is_kept
+    heavy = 0.5 * values + np.copysign(0.5, values)
+    one_sign = np.copysign(values, _one_entry_of_each(dense, pattern, generator))
+    made_up = np.where(is_light, values * TINY[element_type], np.where(has_one, heavy, values))
+    made_up /= np.where(is_light & is_outweighing, 1.0, np.maximum(of_entry, 1.0))
+    return np.where(is_even, one_sign * smallest / of_entry, made_up), dense
+
+
+def _mixed_of_fixed(pattern: Pattern, shape: Shape, element_type: ElementType, generator: np.random.Generator) -> Pair:
+    """The columns alone, none of them so large that nothing else would count."""
+    _, dense = _mixed_columns(pattern, shape, (smallest_column(element_type), 1.0), generator)
+    return np.ones(pattern.nnz), dense
+
+
+def _mixed_columns(
+    pattern: Pattern, shape: Shape, extremes: tuple[float, float], generator: np.random.Generator
+) -> Pair:
+    """Sizes of the columns, and a dense operand with columns of these sizes."""
+    sizes = generator.choice(column_sizes(*extremes), pattern.num_cols)
+    return sizes, generator.uniform(-1, 1, shape) * sizes.reshape((-1,) + (1,) * (len(shape) - 1))
+
+
+def _shared_out(pattern: Pattern, generator: np.random.Generator) -> tuple[npt.NDArray[np.bool_], ...]:
+    """Of each nonzero whether its row is evened out (a quarter of them), is to have one large product (another
+    quarter), and has it beside tiny values that nothing makes up for (half of those)."""
+    kinds = np.repeat(generator.integers(0, 8, pattern.num_rows), pattern.row_lengths)
+    return np.isin(kinds, (0, 1)), np.isin(kinds, (2, 3)), kinds == 3
+
+
+def _one_of_each_row(pattern: Pattern, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Of each nonzero whether it is the one that was chosen of its row."""
+    is_chosen = np.zeros(pattern.nnz, dtype=bool)
     offsets = generator.integers(0, np.maximum(pattern.row_lengths, 1))
-    is_kept[(pattern.row_offsets[:-1] + offsets)[pattern.row_lengths > 0]] = True
-    values[is_single & ~is_kept] *= TINY[element_type]
-    kept = values[is_single & is_kept]
-    values[is_single & is_kept] = 0.5 * kept + np.copysign(0.5, kept)
-    return values, dense
+    is_chosen[(pattern.row_offsets[:-1] + offsets)[pattern.row_lengths > 0]] = True
+    return is_chosen
+
+
+def _one_entry_of_each(dense: FloatArray, pattern: Pattern, generator: np.random.Generator) -> FloatArray:
+    """The entry that each nonzero meets in one dense column, which is chosen for each row."""
+    columns = dense.reshape(pattern.num_cols, -1)
+    chosen = np.repeat(generator.integers(0, columns.shape[1], pattern.num_rows), pattern.row_lengths)
+    entries: FloatArray = columns[pattern.col_indices, chosen]
+    return entries
 
 
 def _one_hot(pattern: Pattern, shape: Shape, _: ElementType, generator: np.random.Generator) -> Pair:

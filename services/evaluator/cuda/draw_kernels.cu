@@ -18,7 +18,7 @@ __device__ __forceinline__ Four philox(u64 block, u64 stream, u64 key0, u64 key1
 
 __device__ __forceinline__ double unit_of(u64 word) { return (word >> 11) * 1.1102230246251565e-16; }
 
-// Number k of four random words, drawn as operands.py draws it.
+// Number k of four random words, drawn as checking/draws.py draws it.
 struct Uniform { __device__ double operator()(const Four& r, int k) const { return 2 * unit_of(r.word[k]) - 1; } };
 struct Cancelling {
   __device__ double operator()(const Four& r, int k) const {
@@ -59,36 +59,47 @@ __device__ __forceinline__ void pick(T* dense, const int* col_indices, u64 nnz, 
   }
 }
 
-// A draw that mixes kinds, from a uniform one: columns of x of four sizes, so that a number of few bits shows where its
-// column is small, and rows of three kinds (see operands.py). Nothing that looks at some of them tells which kind it is.
-__device__ __forceinline__ double size_of_column(u64 column, u64 stream, u64 key0, u64 key1, double smallest) {
-  u64 chosen = philox(column + 1, stream, key0, key1).word[0] >> 61;
-  return chosen < 4 ? 1.0 : chosen < 6 ? 1.0 / 128 : chosen == 6 ? 1.0 / 16384 : smallest;
-}
+// A draw that mixes kinds, from a uniform one: columns of x of five sizes, so that a number of few bits shows where its
+// column is small and a tiny one where it is large, and rows of four kinds (see checking/draws.py). Nothing that looks at
+// some of them tells which kind it is.
+struct Sizes {
+  u64 stream, key0, key1;
+  double smallest, largest;
+  __device__ double of_column(u64 column) const {
+    u64 chosen = philox(column + 1, stream, key0, key1).word[0] >> 61;
+    return chosen < 4 ? 1.0 : chosen == 4 ? 1.0 / 128 : chosen == 5 ? 1.0 / 16384 : chosen == 6 ? smallest : largest;
+  }
+};
 template <typename T>
-__device__ __forceinline__ void mix_columns(T* dense, u64 num_cols, u64 num_dense_cols, u64 stream, u64 key0, u64 key1,
-                                            double smallest) {
+__device__ __forceinline__ void mix_columns(T* dense, u64 num_cols, u64 num_dense_cols, const Sizes& sizes) {
   for (u64 column = first_thread(); column < num_cols; column += num_threads()) {
-    double size = size_of_column(column, stream, key0, key1, smallest);
+    double size = sizes.of_column(column);
     for (u64 k = 0; k < num_dense_cols; k++) {
       T* number = dense + column * num_dense_cols + k;
       *number = rounded<T>(widened(*number) * size);
     }
   }
 }
-// A warp a row. sizes: the stream of `mix_columns`; rows have the next one. tiny: what is left of all but one value; smallest: the
-// smallest size of a column.
+// A warp a row, behind `mix_columns`, whose sizes are given; rows have the next stream. tiny: what is left of all but one value.
+// Of eight rows two are evened out, with products of one sign in one dense column, one has one product, and in one that
+// one outweighs all but the largest columns.
 template <typename T>
-__device__ __forceinline__ void mix_rows(const int* row_offsets, const int* col_indices, T* values, u64 num_rows, u64 sizes,
-                                         u64 key0, u64 key1, double tiny, double smallest) {
+__device__ __forceinline__ void mix_rows(const int* row_offsets, const int* col_indices, T* values, const T* dense,
+                                         u64 num_rows, u64 num_dense_cols, const Sizes& sizes, double tiny) {
   for (u64 row = first_thread() >> 5; row < num_rows; row += num_threads() >> 5) {
-    Four random = philox(row + 1, sizes + 1, key0, key1);
-    u64 kind = random.word[0] >> 62, begin = row_offsets[row], end = row_offsets[row + 1];
-    u64 kept = begin + __umul64hi(random.word[1], end - begin);
-    for (u64 j = begin + (threadIdx.x & 31); j < end && kind < 2; j += 32) {
-      double value = widened(values[j]);
-      if (kind == 0) value *= smallest / size_of_column(col_indices[j], sizes, key0, key1, smallest);
-      else value = j != kept ? value * tiny : value < 0 ? 0.5 * value - 0.5 : 0.5 * value + 0.5;
+    Four random = philox(row + 1, sizes.stream + 1, sizes.key0, sizes.key1);
+    u64 kind = random.word[0] >> 61, begin = row_offsets[row], end = row_offsets[row + 1];
+    u64 kept = begin + __umul64hi(random.word[1], end - begin), met = __umul64hi(random.word[2], num_dense_cols);
+    for (u64 j = begin + (threadIdx.x & 31); j < end; j += 32) {
+      u64 column = col_indices[j];
+      double value = widened(values[j]), size = sizes.of_column(column);
+      if (kind < 2) {
+        value = copysign(value, widened(dense[column * num_dense_cols + met])) * sizes.smallest / size;
+      } else {
+        bool is_light = kind < 4 && j != kept;
+        if (kind < 4) value = is_light ? value * tiny : 0.5 * value + copysign(0.5, value);
+        if (kind != 3 || !is_light) value /= fmax(size, 1.0);
+      }
       values[j] = rounded<T>(value);
     }
   }
@@ -162,13 +173,16 @@ __device__ __forceinline__ void refer(const int* row_offsets, const int* col_ind
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) mix_columns_##TYPE(T* dense, u64 num_cols, u64 num_dense_cols,  \
                                                                        u64 stream, u64 key0, u64 key1,             \
-                                                                       double smallest) {                           \
-    mix_columns(dense, num_cols, num_dense_cols, stream, key0, key1, smallest);                                    \
+                                                                       double smallest, double largest) {           \
+    mix_columns(dense, num_cols, num_dense_cols, Sizes{stream, key0, key1, smallest, largest});                    \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) mix_rows_##TYPE(const int* row_offsets, const int* col_indices, \
-                                                                    T* values, u64 num_rows, u64 sizes, u64 key0,   \
-                                                                    u64 key1, double tiny, double smallest) {       \
-    mix_rows(row_offsets, col_indices, values, num_rows, sizes, key0, key1, tiny, smallest);                        \
+                                                                    T* values, const T* dense, u64 num_rows,        \
+                                                                    u64 num_dense_cols, u64 stream, u64 key0,       \
+                                                                    u64 key1, double smallest, double largest,      \
+                                                                    double tiny) {                                  \
+    mix_rows(row_offsets, col_indices, values, dense, num_rows, num_dense_cols,                                    \
+             Sizes{stream, key0, key1, smallest, largest}, tiny);                                                  \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) refer_##TYPE(                                                  \
       const int* row_offsets, const int* col_indices, const T* values, const T* dense, double* reference,          \

@@ -16,6 +16,7 @@ import numpy as np
 
 from services.evaluator.checking.draws import (
     INTEGERS,
+    LARGEST_COLUMN,
     MIXED,
     TINY,
     dense_scale,
@@ -27,7 +28,7 @@ from services.evaluator.cuda.carriers import carrier_of, uncarried
 from services.evaluator.cuda.changes import Drawn
 from services.evaluator.cuda.launch import cuda_errors
 from services.evaluator.cuda.memory import uploaded
-from services.evaluator.cuda.own_kernels import DeviceKernels
+from services.evaluator.cuda.own_kernels import ColumnSizes, DeviceKernels
 from services.evaluator.cuda.residents import HeldDraws
 from services.evaluator.device import VALUES, Draw
 from sparsesmith.elements import ELEMENTS, dtype_of
@@ -186,11 +187,7 @@ class DeviceDraws:
         else:
             kernels.fill(kind_of_dense, dense, _DENSE_STREAM, key.low, key.high)
         if name == MIXED:
-            tiny, smallest = TINY[workload.element_type], smallest_column(workload.element_type)
-            mixing = (_SIZES_STREAM, key.low, key.high)
-            kernels.mix_columns(dense, columns, *mixing, smallest)
-            if self._fixed is None:
-                kernels.mix_rows(self._row_offsets, self._col_indices, values, *mixing, tiny, smallest)
+            self._mix(values, dense, key)
         factor = 1.0 if self._fixed is None else dense_scale(self._fixed)
         self._scale(dense, factor)
         expected = {output.name: Expected(reference, magnitude, bound)}
@@ -204,6 +201,16 @@ class DeviceDraws:
             self.refer(drawn)
         self._factors[name] = factor * shrunk
         return drawn
+
+    def _mix(self, values: "cupy.ndarray", dense: "cupy.ndarray", key: Key) -> None:
+        """Makes uniform numbers those of `checking.draws.mixed`."""
+        element_type, columns, has_values = self._workload.element_type, self._workload.num_dense_cols, self.has_values
+        largest = LARGEST_COLUMN[element_type] if has_values else 1.0
+        sizes = ColumnSizes(_SIZES_STREAM, key.low, key.high, smallest_column(element_type), largest)
+        self._kernels.mix_columns(dense, columns, sizes)
+        if has_values:
+            rows = self._row_offsets, self._col_indices
+            self._kernels.mix_rows(*rows, values, dense, columns, sizes, TINY[element_type])
 
     def _scale(self, dense: "cupy.ndarray", factor: float) -> None:
         if factor != 1:

@@ -3,7 +3,7 @@
 import ctypes
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,28 @@ LATE_LEAD_US = 60.0
 _MAX_SHARED_ATTRIBUTE = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 _STACK_BLOCK = 1024
 _STACK_BLOCKS_AN_SM = 2
+
+
+@dataclass(frozen=True)
+class ColumnSizes:
+    """What the sizes of the columns of a mixed draw come from."""
+
+    stream: int
+    key_low: int
+    key_high: int
+    smallest: float
+    largest: float
+
+    @property
+    def arguments(self) -> tuple[ctypes.c_double | int, ...]:
+        """The structure Sizes of draw_kernels.cu."""
+        return (
+            self.stream,
+            self.key_low,
+            self.key_high,
+            ctypes.c_double(self.smallest),
+            ctypes.c_double(self.largest),
+        )
 
 
 class DeviceKernels:
@@ -137,15 +159,13 @@ class DeviceKernels:
                 *accuracy(element_type, sees_single_products=sees_single_products),
             )  # fmt: skip
 
-    def mix_columns(
-        self, dense: "cupy.ndarray", num_dense_cols: int, stream: int, key_low: int, key_high: int, smallest: float
-    ) -> None:
+    def mix_columns(self, dense: "cupy.ndarray", num_dense_cols: int, sizes: ColumnSizes) -> None:
         """Gives the columns of A, rows of a uniform dense operand, sizes of their own (`checking.draws.mixed`)."""
         num_cols = int(dense.size) // num_dense_cols
         with cuda_errors():
             self._launch(
                 f"mix_columns_{element_name(dense.dtype)}", self._blocks_for(num_cols), _BLOCK,
-                _address(dense), num_cols, num_dense_cols, stream, key_low, key_high, ctypes.c_double(smallest),
+                _address(dense), num_cols, num_dense_cols, *sizes.arguments,
             )  # fmt: skip
 
     def mix_rows(
@@ -153,19 +173,18 @@ class DeviceKernels:
         row_offsets: "cupy.ndarray",
         col_indices: "cupy.ndarray",
         values: "cupy.ndarray",
-        stream: int,
-        key_low: int,
-        key_high: int,
+        dense: "cupy.ndarray",
+        num_dense_cols: int,
+        sizes: ColumnSizes,
         tiny: float,
-        smallest: float,
     ) -> None:
-        """Makes uniform values mixed (`checking.draws.mixed`); `stream` and key as the columns had."""
+        """Makes uniform values mixed (`checking.draws.mixed`), behind the columns of `dense` and with their sizes."""
         num_rows = int(row_offsets.size) - 1
         with cuda_errors():
             self._launch(
                 f"mix_rows_{element_name(values.dtype)}", self._blocks_for(32 * num_rows), _BLOCK,
-                _address(row_offsets), _address(col_indices), _address(values), num_rows, stream, key_low, key_high,
-                ctypes.c_double(tiny), ctypes.c_double(smallest),
+                _address(row_offsets), _address(col_indices), _address(values), _address(dense), num_rows,
+                num_dense_cols, *sizes.arguments, ctypes.c_double(tiny),
             )  # fmt: skip
 
     def copying(self, source: int, target: int, num_bytes: int) -> Launch:
