@@ -1,6 +1,6 @@
 // expect: mismatch
 // workload: spmv float32
-// words: input mixed
+// words: input wide_range
 // twin: good/twin_thread_row
 // Leaves out the last product of longer rows where its value is tiny beside the sum. Needs rows of more than 8 nonzeros.
 //@ format csr
