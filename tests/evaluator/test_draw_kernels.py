@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from services.evaluator.checking.draws import LARGEST_COLUMN, TINY, WIDE_DECADES, column_sizes, smallest_column
+from services.evaluator.checking.draws import MIXED, WIDE_DECADES, WIDE_RANGE, mixing_of
 from services.evaluator.cuda.changes import accuracy
 from services.evaluator.interpreter import Buffer, PtxModule, launch, load_module
 from sparsesmith.cuda.nvrtc import Nvrtc, find_library
@@ -183,14 +183,19 @@ def test_the_reference_and_its_bound_are_those_of_scipy(
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 @pytest.mark.parametrize("num_dense_cols", [1, 3])
+@pytest.mark.parametrize("name", [MIXED, WIDE_RANGE])
 def test_a_mixed_draw_has_rows_of_four_kinds_and_columns_of_five_sizes(
-    module: PtxModule, element_type: ElementType, num_dense_cols: int
+    module: PtxModule, element_type: ElementType, num_dense_cols: int, name: str
 ) -> None:
+    mixing = mixing_of(name, element_type)
+    if mixing is None:
+        assert (name, element_type) == (WIDE_RANGE, "float16")
+        return
     pattern = pattern_from_scipy(scipy.sparse.random(400, 200, 0.1, random_state=np.random.default_rng(2)))
     values = np.ones(pattern.nnz, dtype_of(element_type))
     dense = np.ones(200 * num_dense_cols, dtype_of(element_type))
     dense.reshape(200, num_dense_cols)[::2] = -1
-    tiny, smallest, largest = TINY[element_type], smallest_column(element_type), LARGEST_COLUMN[element_type]
+    tiny, smallest, largest = mixing.tiny, mixing.smallest, mixing.largest
     sizes_of = (STREAM, *KEY, smallest, largest)
     run(module, f"mix_columns_{element_type}", 1, output("dense", dense), 200, num_dense_cols, *sizes_of)
     run(
@@ -201,7 +206,7 @@ def test_a_mixed_draw_has_rows_of_four_kinds_and_columns_of_five_sizes(
     )  # fmt: skip
     met = dense.reshape(200, num_dense_cols)[:, 0].astype(np.float64)
     sizes = abs(met)
-    assert set(sizes) == set(column_sizes(smallest, largest))
+    assert set(sizes) == set(mixing.columns)
     assert 80 < (sizes == 1).sum() < 140
     kinds = Counter(
         kind_of_row(values[entries].astype(np.float64), met[pattern.col_indices[entries]], smallest, tiny)

@@ -12,13 +12,13 @@ but columns of x differ in size, a quarter of the rows has values that make up f
 bits where it is small is seen there, and so are products that were left out: all have one sign), and in an eighth one
 product is all of the sum (rounding it is seen). An eighth of the columns are as small as the values that do not count
 in such a sum: there, and where values make up for it, the same small numbers are all that there is, so that neither
-they nor the entries that they meet may be left out. Another eighth are so large that the smallest values count there,
-whatever the sum before them: in another eighth of the rows, which look as if one product were all.
+they nor the entries that they meet may be left out. Numbers of `wide_range` are mixed, too, with an eighth of columns
+so large that tiny values count there, whatever the sum before them: in rows which look as if one product were all.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import frexp
 from typing import Any, TypedDict
 
@@ -44,6 +44,9 @@ INTEGERS = "integers"
 
 MIXED = "mixed"
 """The draw that programs are timed on; see above."""
+
+WIDE_RANGE = "wide_range"
+"""The draw with numbers of all sizes."""
 
 MIN_DRAWS = 2
 """Fewer are never drawn, however large the matrix."""
@@ -192,8 +195,7 @@ def _drawn(name: str, problem: Problem, generator: np.random.Generator) -> Array
     if problem.values is None:
         values, dense = _DRAWS[name](problem.pattern, shape, problem.element_type, generator)
         return {VALUES: values, given.name: dense}
-    fit = _mixed_of_fixed if name == MIXED else _DRAWS[name]
-    _, dense = fit(problem.pattern, shape, problem.element_type, generator)
+    _, dense = _DRAWS_FOR_FIXED[name](problem.pattern, shape, problem.element_type, generator)
     return {VALUES: problem.values.array, given.name: dense * dense_scale(problem.values)}
 
 
@@ -261,13 +263,34 @@ def smallest_column(element_type: ElementType) -> float:
     return TINY[element_type] or _SMALL_COLUMN
 
 
-LARGEST_COLUMN: dict[ElementType, float] = {"float32": 2.0**50, "float64": 2.0**80, "float16": 1.0, "bfloat16": 2.0**50}
-"""Size of the largest columns of a mixed draw: the tiny values show there. Fixed values cannot make up for them: 1."""
+@dataclass(frozen=True)
+class Mixing:
+    """Sizes in a draw whose rows and columns are mixed."""
+
+    smallest: float
+    """Of columns of the dense operand."""
+    largest: float
+    """Of columns where tiny values show, and which values make up for elsewhere; 1: none are so large."""
+    tiny: float
+    """What values of a row are multiplied by, all but one, where that one is to be the sum."""
+
+    @property
+    def columns(self) -> tuple[float, ...]:
+        """Sizes of columns, each as often."""
+        return (1.0, 1.0, 1.0, 1.0, 2.0**-7, _SMALL_COLUMN, self.smallest, self.largest)
 
 
-def column_sizes(smallest: float, largest: float) -> tuple[float, ...]:
-    """Of the columns of a mixed draw, each as often."""
-    return (1.0, 1.0, 1.0, 1.0, 2.0**-7, _SMALL_COLUMN, smallest, largest)
+_LARGE: dict[ElementType, float] = {"float32": 2.0**40, "float64": 2.0**70, "bfloat16": 2.0**40}
+
+
+def mixing_of(name: str, element_type: ElementType, *, has_values: bool = True) -> Mixing | None:
+    """Of a draw; None where it is not mixed: float16 has no numbers so large, and fixed values make up for none."""
+    if name == MIXED:
+        return Mixing(smallest_column(element_type), 1.0, TINY[element_type])
+    large = _LARGE.get(element_type)
+    if name != WIDE_RANGE or large is None or not has_values:
+        return None
+    return Mixing(1 / large, large, TINY[element_type])
 
 
 WIDE_DECADES: dict[ElementType, float] = {"float32": 6, "float64": 6, "float16": 2, "bfloat16": 6}
@@ -278,34 +301,28 @@ LARGEST_RESULT: dict[ElementType, float] = {"float16": 2.0**14}
 
 
 def mixed(pattern: Pattern, shape: Shape, element_type: ElementType, generator: np.random.Generator) -> Pair:
-    """See above: rows of four kinds (evened out, one product, one that outweighs all but the largest columns, and as
-    they are), columns of five sizes. Large columns are made up for in all others."""
-    values = generator.uniform(-1, 1, pattern.nnz)
-    smallest, largest = smallest_column(element_type), LARGEST_COLUMN[element_type]
-    sizes, dense = _mixed_columns(pattern, shape, (smallest, largest), generator)
+    """See above."""
+    numbers = _uniform(pattern, shape, element_type, generator)
+    return _mix(pattern, numbers, mixing_of(MIXED, element_type), generator)
+
+
+def _mix(pattern: Pattern, numbers: Pair, mixing: Mixing | None, generator: np.random.Generator) -> Pair:
+    """Rows of four kinds (evened out, one product, one that outweighs all but the largest columns, and as they are),
+    columns of five sizes. Large columns are made up for in all others."""
+    if mixing is None:
+        return numbers
+    values, dense = numbers
+    sizes = generator.choice(mixing.columns, pattern.num_cols)
+    dense = dense * sizes.reshape((-1,) + (1,) * (dense.ndim - 1))
     of_entry = sizes[pattern.col_indices]
     is_even, has_one, is_outweighing = _shared_out(pattern, generator)
     is_kept = _one_of_each_row(pattern, generator)
     is_light = has_one & ~is_kept
     heavy = 0.5 * values + np.copysign(0.5, values)
     one_sign = np.copysign(values, _one_entry_of_each(dense, pattern, generator))
-    made_up = np.where(is_light, values * TINY[element_type], np.where(has_one, heavy, values))
+    made_up = np.where(is_light, values * mixing.tiny, np.where(has_one, heavy, values))
     made_up /= np.where(is_light & is_outweighing, 1.0, np.maximum(of_entry, 1.0))
-    return np.where(is_even, one_sign * smallest / of_entry, made_up), dense
-
-
-def _mixed_of_fixed(pattern: Pattern, shape: Shape, element_type: ElementType, generator: np.random.Generator) -> Pair:
-    """The columns alone, none of them so large that nothing else would count."""
-    _, dense = _mixed_columns(pattern, shape, (smallest_column(element_type), 1.0), generator)
-    return np.ones(pattern.nnz), dense
-
-
-def _mixed_columns(
-    pattern: Pattern, shape: Shape, extremes: tuple[float, float], generator: np.random.Generator
-) -> Pair:
-    """Sizes of the columns, and a dense operand with columns of these sizes."""
-    sizes = generator.choice(column_sizes(*extremes), pattern.num_cols)
-    return sizes, generator.uniform(-1, 1, shape) * sizes.reshape((-1,) + (1,) * (len(shape) - 1))
+    return np.where(is_even, one_sign * mixing.smallest / of_entry, made_up), dense
 
 
 def _shared_out(pattern: Pattern, generator: np.random.Generator) -> tuple[npt.NDArray[np.bool_], ...]:
@@ -348,7 +365,13 @@ def _cancelling(pattern: Pattern, shape: Shape, _: ElementType, generator: np.ra
 
 
 def _wide_range(pattern: Pattern, shape: Shape, element_type: ElementType, generator: np.random.Generator) -> Pair:
-    """Both signs, magnitudes from 1e-6 to 1e6 (float16: 1e-2 to 1e2), evenly in the logarithm."""
+    """Both signs, magnitudes from 1e-6 to 1e6 (float16: 1e-2 to 1e2), evenly in the logarithm; mixed."""
+    numbers = _wide_of_fixed(pattern, shape, element_type, generator)
+    return _mix(pattern, numbers, mixing_of(WIDE_RANGE, element_type), generator)
+
+
+def _wide_of_fixed(pattern: Pattern, shape: Shape, element_type: ElementType, generator: np.random.Generator) -> Pair:
+    """As `_wide_range`, not mixed."""
     decades = WIDE_DECADES[element_type]
 
     def wide(extent: Shape) -> FloatArray:
@@ -367,9 +390,12 @@ _DRAWS: Mapping[str, Drawing] = {
     "uniform": _uniform,
     "one_hot": _one_hot,
     "cancelling": _cancelling,
-    "wide_range": _wide_range,
+    WIDE_RANGE: _wide_range,
     INTEGERS: _integers,
 }
 
-CHECKED_DRAWS = (MIXED, "one_hot", "cancelling", "wide_range", INTEGERS)
+_DRAWS_FOR_FIXED: Mapping[str, Drawing] = {**_DRAWS, WIDE_RANGE: _wide_of_fixed}
+"""What is drawn beside fixed values, which make up for nothing."""
+
+CHECKED_DRAWS = (MIXED, "one_hot", "cancelling", WIDE_RANGE, INTEGERS)
 """What programs are checked with, the first also what they are timed on."""

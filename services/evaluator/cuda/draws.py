@@ -16,12 +16,12 @@ import numpy as np
 
 from services.evaluator.checking.draws import (
     INTEGERS,
-    LARGEST_COLUMN,
     MIXED,
-    TINY,
+    WIDE_RANGE,
+    Mixing,
     dense_scale,
+    mixing_of,
     result_scale,
-    smallest_column,
     underflow_bound,
 )
 from services.evaluator.cuda.carriers import carrier_of, uncarried
@@ -51,7 +51,7 @@ _KINDS: dict[str, tuple[str, str]] = {
     "uniform": ("uniform", "uniform"),
     "one_hot": ("uniform", "one_hot"),
     "cancelling": ("cancelling", "near_one"),
-    "wide_range": ("wide_range", "wide_range"),
+    WIDE_RANGE: ("wide_range", "wide_range"),
     INTEGERS: ("integers", "integers"),
 }
 """How values and dense operand of a draw are filled (the kernels `fill_*` and `pick_*`)."""
@@ -186,8 +186,9 @@ class DeviceDraws:
             kernels.pick(dense, self._col_indices, columns, _DENSE_STREAM, key.low, key.high)
         else:
             kernels.fill(kind_of_dense, dense, _DENSE_STREAM, key.low, key.high)
-        if name == MIXED:
-            self._mix(values, dense, key)
+        mixing = mixing_of(name, workload.element_type, has_values=self.has_values)
+        if mixing is not None:
+            self._mix(values, dense, key, mixing)
         factor = 1.0 if self._fixed is None else dense_scale(self._fixed)
         self._scale(dense, factor)
         expected = {output.name: Expected(reference, magnitude, bound)}
@@ -202,15 +203,13 @@ class DeviceDraws:
         self._factors[name] = factor * shrunk
         return drawn
 
-    def _mix(self, values: "cupy.ndarray", dense: "cupy.ndarray", key: Key) -> None:
-        """Makes uniform numbers those of `checking.draws.mixed`."""
-        element_type, columns, has_values = self._workload.element_type, self._workload.num_dense_cols, self.has_values
-        largest = LARGEST_COLUMN[element_type] if has_values else 1.0
-        sizes = ColumnSizes(_SIZES_STREAM, key.low, key.high, smallest_column(element_type), largest)
+    def _mix(self, values: "cupy.ndarray", dense: "cupy.ndarray", key: Key, mixing: Mixing) -> None:
+        """Mixes columns of the dense operand, and rows of values that are not fixed."""
+        columns = self._workload.num_dense_cols
+        sizes = ColumnSizes(_SIZES_STREAM, key.low, key.high, mixing.smallest, mixing.largest)
         self._kernels.mix_columns(dense, columns, sizes)
-        if has_values:
-            rows = self._row_offsets, self._col_indices
-            self._kernels.mix_rows(*rows, values, dense, columns, sizes, TINY[element_type])
+        if self.has_values:
+            self._kernels.mix_rows(self._row_offsets, self._col_indices, values, dense, columns, sizes, mixing.tiny)
 
     def _scale(self, dense: "cupy.ndarray", factor: float) -> None:
         if factor != 1:

@@ -1,6 +1,6 @@
 // expect: mismatch
 // workload: spmv float32
-// words: input mixed
+// words: input wide_range
 // twin: good/twin_thread_row
 // Gathers x only where the value of A is not tiny beside the sum so far: right where no entry of x is very large.
 //@ format csr
