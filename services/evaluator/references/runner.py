@@ -24,6 +24,8 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 NUM_SAMPLED = 4
 """Entries of the first floating result at which it is counted how many inputs they depend on."""
+NUM_LOOKED_AT = 256
+"""Entries that those are taken from."""
 JITTER = 0.25
 OTHER_THREADS = 3
 MAX_WORDS = 500
@@ -137,7 +139,8 @@ def warm_up() -> None:
 
 
 def num_terms(problem: ReferenceProblem, values: Tensors) -> int:
-    """How many entries of the inputs one result depends on at most, of some results, by their derivatives.
+    """How many entries of the inputs one result depends on at most, of some results, by their derivatives: of results
+    that are not zero, where there are any, since those of a triangle depend on nothing elsewhere.
 
     Where nothing can be differentiated: as if each entry were used by one result.
     """
@@ -149,10 +152,17 @@ def num_terms(problem: ReferenceProblem, values: Tensors) -> int:
     if result is None:
         return max(1, sum(each.numel() for each in values) // max(1, sum(each.numel() for each in results)))
     flat, most = result.reshape(-1), 1
-    for place in np.random.default_rng(1).integers(flat.numel(), size=NUM_SAMPLED):
-        slopes = torch.autograd.grad(flat[int(place)], inputs, retain_graph=True, allow_unused=True)
+    for place in _telling_places(flat.detach()):
+        slopes = torch.autograd.grad(flat[place], inputs, retain_graph=True, allow_unused=True)
         most = max(most, sum(int(slope.count_nonzero()) for slope in slopes if slope is not None))
     return most
+
+
+def _telling_places(flat: torch.Tensor) -> list[int]:
+    """Of some results, those that are not zero first."""
+    places = np.random.default_rng(1).integers(flat.numel(), size=NUM_LOOKED_AT)
+    is_zero = (flat[torch.from_numpy(places)] == 0).numpy()
+    return [int(place) for place in places[np.argsort(is_zero, kind="stable")][:NUM_SAMPLED]]
 
 
 def _wide_of(values: Tensors, types: Sequence[str]) -> list[torch.Tensor]:

@@ -1,13 +1,13 @@
 """How far from an imported reference a result may be, where nobody has said what it is a sum of.
 
-    |y - r| <= a (8 max(e, rms(e)) + u (4 |r| + s sqrt(L) max(|r|, rms(r))))
+    |y - r| <= a (8 max(e, rms(e)) + u (4 |r| + 2 s sqrt(L) max(|r|, rms(r))))
 
 r: the reference in float64, e: |reference in its own type - r|, rms: over the entries of the output, u: the roundoff
 of the type, L: how many inputs one entry depends on, found by differentiating the reference at some of them; s: 1
 where L is above 64, else 0; a: 1, or as much more as another of torch's own ways to the same result takes (Winograd's
 convolution, say), found when the task is imported. The first part is what the reference itself loses, the last what a
-plain program loses that adds up so many terms in order, where the reference adds them up in a better one. Whole numbers
-and truth values are exact.
+plain program loses that adds up so many terms in order, where the reference adds them up in a better one: twice, since
+of millions of entries some lose as much. Whole numbers and truth values are exact.
 """
 
 import numpy as np
@@ -22,6 +22,7 @@ from sparsesmith_proto.message import ElementType
 OWN_ERRORS = 8
 ROUNDOFFS = 4
 SHORT_SUM = 64
+SUM_ROUNDOFFS = 2
 
 
 def expected_of(
@@ -34,7 +35,7 @@ def expected_of(
     error = np.abs(_finite(result.own) - _finite(result.wide)) * (np.isfinite(result.own) & np.isfinite(result.wide))
     roundings = ROUNDOFFS * magnitude
     if num_terms > SHORT_SUM:
-        roundings = roundings + np.sqrt(num_terms) * np.maximum(magnitude, _rms(magnitude))
+        roundings = roundings + SUM_ROUNDOFFS * np.sqrt(num_terms) * np.maximum(magnitude, _rms(magnitude))
     lost = OWN_ERRORS * np.maximum(error, _rms(error)) + ROUNDOFF[element_type] * roundings
     bound = allowance * lost + smallest(element_type)
     return Expected(result.wide, np.maximum(magnitude, _rms(magnitude)), np.asarray(bound, np.float64))
