@@ -46,6 +46,21 @@ def get_init_inputs():
 """
 
 
+TRIPLES = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, q, k, v):
+        return q * k + v
+
+def get_inputs():
+    return [torch.rand(300000) for _ in range(3)]
+
+def get_init_inputs():
+    return []
+"""
+
+
 WEIGHTED = """//@ task weighted
 //@ scratch sums = x_0 float
 //@ launch add grid=ceil_div(x_0,32) block=32 shared=128

@@ -23,6 +23,7 @@ from tests.evaluator.references.problems import (
     DEPTHWISE,
     MATMUL,
     SCALED,
+    TRIPLES,
     definition,
     forward,
     workload,
@@ -115,6 +116,10 @@ def test_a_problem_that_is_a_task_of_ours_has_its_names_and_programs(imported: I
     assert (card.solves, dict(card.fixed)) == ("matmul", {"m": 7, "k": 11, "n": 12})
     assert task.programs["naive"].startswith("//@ task product\n")
     assert [(each.name, each.axes) for each in task.operands][-1] == ("c", ("m", "n"))
+
+
+def test_a_task_that_would_need_far_more_memory_than_its_operands_is_not_compared(imported: Import) -> None:
+    assert not imported(TRIPLES, "triples").solves  # As attention of one head: scores of 720 GB.
 
 
 REFUSED = {
