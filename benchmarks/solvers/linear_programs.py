@@ -24,13 +24,14 @@ from benchmarks.solvers.products import Arrays, OperatorProduct, Product, Sparse
 from benchmarks.solvers.row_files import Row, RowFile
 from benchmarks.solvers.tuned_here import TunedHere, add_tuning, tuned_here
 from services.generator.directions import extra_bytes
+from sparsesmith.artifacts.running import running_program
 from sparsesmith.errors import SparsesmithError
 from sparsesmith.matrix.pattern import pattern_from_scipy
 from sparsesmith.operations import Problem
 from sparsesmith.operations.directions import transposed_problem
 from sparsesmith.operator import Operator
-from sparsesmith_proto.api import KernelReport
-from sparsesmith_proto.kernel import Workload
+from sparsesmith_proto.api import KernelReport, LibraryAnswer
+from sparsesmith_proto.kernel import Passed, Workload
 from sparsesmith_proto.words import TransposedStorage
 
 PLANNED = "cusparse_spmvop_alg2"
@@ -91,6 +92,7 @@ class Timer:
         return {
             **found,
             "answers": [report.answer.kind for report in reports],
+            "runs": [_what_runs(report) for report in reports],
             "extra_bytes": extra_bytes(problems, reports),
             "us_of_both_products": products,
             "us_an_iteration": loops,
@@ -188,6 +190,20 @@ def _routine(report: KernelReport) -> str:
         return PLANNED
     best = report.baselines.best_on_a_copy() or report.baselines.best_routine()
     return best.routine.replace("cusparse_copy_", "cusparse_")
+
+
+def _what_runs(report: KernelReport) -> Row:
+    """What the operator runs, a kernel or the default routine through CuPy, and the times that were measured of both."""
+    answer, default = report.answer, report.baselines.default_routine()
+    kernel = answer.closest if isinstance(answer, LibraryAnswer) else answer.best
+    return {
+        "by": "cupy" if running_program(report) is None else "kernel",
+        "kernel_us": None
+        if kernel is None or not isinstance(kernel.outcome, Passed)
+        else kernel.outcome.timing.median_us,
+        "default_us": default.timing.median_us,
+        "best_us": report.baselines.best_routine().timing.median_us,
+    }
 
 
 def _summary(rows: list[Row]) -> Row:

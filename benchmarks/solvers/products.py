@@ -171,11 +171,15 @@ class Routines:
         routine = {each.name: each for each in routines_for(operation, BLOCK_SIZES, has=library.has)}[name]
         pattern = pattern_from_scipy(matrix)
         num_results, num_given = matrix.shape if operation == "spmv" else matrix.shape[::-1]
-        on_device = DeviceMatrix(HostMatrices(pattern).get(routine.storage), pattern, element_type)
-        on_device.fill(import_cupy().asarray(matrix.data.astype(element_type)), kernels)
         workload = Workload(pattern=pattern.digest, operation=operation, element_type=element_type)
-        prepared = PreparedRoutine(routine, on_device, library, workload, num_results, kernels)
-        return _RoutineProduct(prepared, (num_results, num_given), int(kernels.stream.ptr))
+        with kernels.stream:  # On which all of it is read, too: it waits for no other.
+            on_device = DeviceMatrix(HostMatrices(pattern).get(routine.storage), pattern, element_type)
+            values = import_cupy().asarray(matrix.data.astype(element_type))
+            kernels.stream.synchronize()
+            fill = partial(on_device.fill, values, kernels)
+            fill()
+            prepared = PreparedRoutine(routine, on_device, library, workload, num_results, kernels)
+        return _RoutineProduct(prepared, (num_results, num_given), int(kernels.stream.ptr), fill)
 
     def in_turns(self, calls: Sequence[Callable[[], Any]]) -> tuple[MeasuredTiming, ...]:
         """Of calls on the device's stream, warm and cold, as the evaluator times programs: captured graphs, taken in
@@ -198,8 +202,8 @@ def _enqueued(call: Callable[[], Any], _: int) -> None:
 
 
 class _RoutineProduct:
-    def __init__(self, prepared: Any, shape: tuple[int, int], stream: int) -> None:
-        self._prepared, self._stream = prepared, stream
+    def __init__(self, prepared: Any, shape: tuple[int, int], stream: int, fill: Callable[[], None]) -> None:
+        self._prepared, self._stream, self._fill = prepared, stream, fill
         self.given = prepared.given[: shape[1]]
         self._found = prepared.found[: shape[0]]
 
@@ -208,4 +212,6 @@ class _RoutineProduct:
         return self._found
 
     def renew(self) -> None:
+        """Puts the values in place again, and prepares with them."""
+        self._fill()
         self._prepared.renew()

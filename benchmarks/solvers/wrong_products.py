@@ -3,7 +3,8 @@ it again, of another run, of one over NaN, of a captured one.
 
 What was read too early is right when it is read again; where a first run differs from later ones, or a launched one from a
 captured one, the later or the captured one is right; what adds to a result that nobody cleared gives NaN over NaN; what the
-library found out beforehand is found out again.
+library found out beforehand is found out again, from values that are put in place again: where that alone is right, these
+were not there.
 """
 
 from collections.abc import Callable

@@ -51,6 +51,10 @@ _MOST_KNOWN = 8
 
 Known = tuple[arrays.Likeness, arrays.Likeness, BoundProduct]
 """Which x and which out, and their product."""
+_MOST_MADE = 64
+"""Likenesses of tensors whose products are held; all are let go of when there are more."""
+Made = tuple[bool, tuple[int, ...], Any, Any, Any]
+"""Whether the product is one with A^T; shape, type, device and layout of x."""
 Asked = tuple[bool, tuple[int, ...]]
 """Whether the product is one with A^T, and of how many dimensions x may be."""
 _NOTHING_KNOWN: Mapping[Asked, tuple[Known, ...]] = {
@@ -322,6 +326,10 @@ class Bound:
         """Its values are those that it was made with, until `present_matrix` is asked for."""
         self.known = dict(_NOTHING_KNOWN)
         """Products whose arguments were checked, the newest first; whether of A^T, and of which dimensions."""
+        self.extents = (*matrix.shape, int(matrix.nnz))
+        """Rows, columns, nonzeros."""
+        self._made: dict[Made, tuple[tuple[int, ...], BoundProduct]] = {}
+        """Results' shapes and products of tensors like those that were right before."""
         self._parts = parts
         self._backend: Backend | None = None
         self._is_closed = False
@@ -367,14 +375,11 @@ class Bound:
             if not self._is_closed:
                 self.known[asked] = ((is_x, is_out, product), *self.known[asked])[:_MOST_KNOWN]
 
-    @property
-    def extents(self) -> tuple[int, int, int]:
-        """Rows, columns, nonzeros."""
-        rows, cols = self.matrix.shape
-        return rows, cols, int(self.matrix.nnz)
-
     def tensor_product(self, x: Any, values: Any, *, transposed: bool) -> Any:
         """A x or A^T x, with these values where they are given. Raises InvalidInput."""
+        if values is None and (made := self._made.get(_made_key(x, transposed))) is not None:
+            shape, product = made
+            return product(x.contiguous(), x.new_empty(shape), PLAIN)
         rows, cols, nnz = self.extents
         arrays.check_shape(x, "x", [(rows if transposed else cols, *x.shape[1:2])])
         arrays.check_type(x, "x", self.element_type)
@@ -389,13 +394,19 @@ class Bound:
             return HostBackend(matrix, self.element_type).product(x, None, PLAIN, transposed=transposed)
         self.backend(x)
         self.update_values(values)
-        return self._product_of_tensor(x, transposed=transposed)
+        return self.tensor_product(x, None, transposed=transposed)
 
     def _product_of_tensor(self, x: Any, *, transposed: bool) -> Any:
-        """On a GPU in memory that torch allocates: a graph that torch captures owns its results."""
-        results = self.extents[1 if transposed else 0]
-        out = x.new_empty((results, *x.shape[1:])) if x.is_cuda else None
-        return self.backend(x).product(x.contiguous(), out, PLAIN, transposed=transposed)
+        """Into memory that torch allocates: a graph that torch captures owns its results."""
+        shape = (self.extents[1 if transposed else 0], *x.shape[1:])
+        given, out = x.contiguous(), x.new_empty(shape)
+        product = self.backend(x).bound(given, out, transposed=transposed)
+        with self._lock:
+            if not self._is_closed:
+                if len(self._made) >= _MOST_MADE:
+                    self._made = {}
+                self._made[_made_key(x, transposed)] = shape, product
+        return product(given, out, PLAIN)
 
     def update_values(self, values: Any, *, of_view: bool = False) -> None:
         """`of_view`: they are those of A^T."""
@@ -485,6 +496,7 @@ class Bound:
         with self._lock:
             self._is_closed, self._backend, self._parts = True, None, NO_PARTS
             self.known.update(_NOTHING_KNOWN)
+            self._made = {}
 
     def _ordered(self, values: Any, of_view: bool) -> Any:
         """As an array of all nonzeros in order. Raises InvalidInput."""
@@ -557,6 +569,10 @@ def another_architecture(path: Path, saved: str | None, found: str | None) -> In
     offer = "load(path, recompile=True) compiles the program for it"
     reason = f"holds machine code for {saved}, this GPU is {found}: {offer}"
     return refused_file(path, reason, saved, found)
+
+
+def _made_key(x: Any, transposed: bool) -> Made:
+    return transposed, x.shape, x.dtype, x.device, x.layout
 
 
 def autograd_follows() -> bool:

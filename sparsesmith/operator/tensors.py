@@ -11,6 +11,7 @@ operator held before; on a GPU it holds them afterwards.
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 
 from sparsesmith.errors import InvalidInput
 from sparsesmith.operator.registry import pattern_of, registered
@@ -27,7 +28,56 @@ def product(operator: "Operator", x: Tensor, values: Tensor | None = None) -> Te
 
     Raises InvalidInput for a tensor of another type or shape than the operator's.
     """
-    return torch.ops.sparsesmith.product.default(x, values, operator.handle, operator.is_transposed)  # type: ignore[no-any-return]
+    if values is not None:
+        found: Tensor = torch.ops.sparsesmith.product.default(x, values, operator.handle, operator.is_transposed)
+        return found
+    return _product_of_own(x, operator.handle, operator.is_transposed)
+
+
+def _product_of_own(x: Tensor, handle: int, transposed: bool) -> Tensor:
+    """With the operator's own values. By torch's operator only where somebody hears of it: a call of one costs the host
+    more than the product itself."""
+    found: Tensor
+    if not _is_unseen(x):
+        found = torch.ops.sparsesmith.product.default(x, None, handle, transposed)
+    elif x.requires_grad and torch.is_grad_enabled():
+        found = _Followed.apply(x, handle, transposed)  # type: ignore[no-untyped-call]
+    else:
+        found = registered(handle).tensor_product(x, None, transposed=transposed)
+    return found
+
+
+def _is_unseen(x: Tensor) -> bool:
+    """Whether no compiler, tracer, mode, transform or profiler is at work, and x is a tensor as it lies in memory."""
+    return (
+        not torch.compiler.is_compiling()
+        and type(x) in _PLAIN
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._len_torch_function_stack()
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and forward_ad._current_level < 0
+        and not torch._C._is_tracing()
+        and not torch._C._autograd._profiler_enabled()
+        and not x.is_neg()
+    )
+
+
+_PLAIN = frozenset({Tensor, torch.nn.Parameter})
+
+
+class _Followed(torch.autograd.Function):
+    """The product that autograd follows, by x: what `register_autograd` makes of torch's operator, without that one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, handle: int, transposed: bool) -> Tensor:
+        ctx.handle, ctx.transposed = handle, transposed
+        found: Tensor = registered(handle).tensor_product(x, None, transposed=transposed)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = gradients
+        return _product_of_own(gradient.contiguous(), ctx.handle, not ctx.transposed), None, None
 
 
 _OPERATORS = torch.library.Library("sparsesmith", "DEF")

@@ -58,6 +58,9 @@ def test_both_products_of_a_linear_programme_are_timed(storage: str, tmp_path: P
     words = [*QUICK, "--sizes", "2e2", "--kinds", "transport", "--storage", storage, "--out", str(tmp_path)]
     linear_programs.main(words)
     (only,) = rows(tmp_path / "cpu" / "linear-programs.json")
+    assert {each["by"] for each in only["runs"]} <= {"kernel", "cupy"}
+    for answer, each in zip(only["answers"], only["runs"], strict=True):
+        assert each["best_us"] <= each["default_us"] and (answer != "kernel" or each["kernel_us"] < each["best_us"])
     assert only["objective"]["operator"] == pytest.approx(only["objective"]["library"])
     assert only["extra_bytes"] > 0 and only["loop_over_library"] > 0
     failed = {"name": "qap-2e2", "failed": "why"}

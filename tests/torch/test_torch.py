@@ -149,3 +149,52 @@ def test_an_operator_that_is_gone_or_closed_is_said_to_be(operator: Operator) ->
     for values in (None, normal(NNZ)):
         with pytest.raises(Conflict, match="closed"):
             product(operator, normal(9), values)
+
+
+@both_ways
+def test_a_product_is_an_operator_of_torch_only_where_somebody_hears_of_it(
+    operator: Operator, is_transposed: bool
+) -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from sparsesmith.torch import product
+
+    heard: list[Any] = []
+
+    class Listening(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            heard.append(func)
+            return func(*args, **(kwargs or {}))
+
+    given, matrix = (operator.T, MATRIX.T) if is_transposed else (operator, MATRIX)
+    for x in (normal(given.shape[1], gradient=False), normal(given.shape[1], 3, gradient=False)):
+        for each in (x, x * 2, torch.stack([x, x], -1)[..., 0]):  # The first, one like it, one that is not contiguous.
+            np.testing.assert_allclose(product(given, each), matrix @ each.numpy(), rtol=1e-13)
+    x = normal(given.shape[1])
+    with Listening():  # type: ignore[no-untyped-call]
+        product(given, x.detach())
+    assert torch.ops.sparsesmith.product.default in heard
+    with torch.autograd.profiler.profile() as events:
+        product(given, x)
+    assert "sparsesmith::product" in {event.name for event in events.function_events}
+    turned = torch.complex(torch.zeros_like(x), x).detach().conj().imag
+    assert turned.is_neg()
+    np.testing.assert_allclose(product(given, turned), matrix @ -x.detach().numpy(), rtol=1e-13)
+    mapped = torch.func.vmap(lambda x: product(given, x))(torch.stack([x, 2 * x]).detach())
+    np.testing.assert_allclose(mapped[1], 2 * (matrix @ x.detach().numpy()), rtol=1e-13)
+
+
+def test_products_of_tensors_follow_new_values_and_end_with_the_operator(operator: Operator) -> None:
+    from sparsesmith.torch import product
+
+    x = normal(9, gradient=False)
+    product(operator, x)
+    operator.update_values(np.full(NNZ, 2.0))
+    expected = with_values(torch.full((NNZ,), 2.0)) @ x.numpy()
+    np.testing.assert_allclose(product(operator, x), expected, rtol=1e-13)
+    for columns in range(1, 70):  # More likenesses than are held.
+        wide = normal(9, columns, gradient=False)
+        np.testing.assert_allclose(product(operator, wide)[:, 0], product(operator, wide[:, 0]), rtol=1e-12)
+    operator.close()
+    with pytest.raises(Conflict, match="closed"):
+        product(operator, x)
