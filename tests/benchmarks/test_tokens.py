@@ -35,6 +35,6 @@ def test_open_programs_are_learned_on_one_side_and_counted_on_the_other(tmp_path
     told = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     of_bins = told["families"]["row_bins"]
     assert of_bins["different_open"] <= of_bins["programs"]
-    assert of_bins["learned_open"] < of_bins["shipped_open"]
+    assert of_bins["learned_open"] <= of_bins["shipped_open"]  # Which was learned from the like.
     assert told["learned"]["vocabulary"] <= 8192
     assert (tmp_path / "t.json").is_file()
